@@ -1,0 +1,46 @@
+# Every target sets up what it needs first; a second run starts in seconds.
+# Build products outlive a clone: a fresh clone on a machine that built before reuses them.
+export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/target
+SHELL := /bin/bash
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+SEEDS ?= 10000
+
+.PHONY: help setup build demo test check bench sim docs fuzz coverage clean
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup:
+	@scripts/setup
+
+build: setup
+	@scripts/build
+
+demo: build  ## see it work: a lossy simulated network, then real processes on loopback multicast
+	@$(BIN)/shoal demo
+
+test: build  ## run every test tier
+	@scripts/test
+
+check: build  ## formatters, linters, type checkers, layer rules
+	@scripts/check
+
+bench: build  ## the NORM benchmark beside libnorm, with and without loss
+	$(BIN)/shoal bench norm --segment 1400 --loss 0 --peers libnorm
+	$(BIN)/shoal bench norm --segment 1400 --loss 1 --peers libnorm
+
+sim: build  ## a long search for failing simulations: make sim SEEDS=10000
+	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS)
+
+fuzz: build  ## ten million random datagrams into the engines
+	cargo run --release -p shoal-norm --example fuzz -- 10000000
+
+docs: build  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+coverage: build  ## Python coverage of the unit and simulation tests
+	$(PYTEST) tests/unit tests/sim --cov --cov-report=term-missing:skip-covered
+
+clean:  ## remove what this clone built (the shared build cache stays)
+	rm -rf .venv site src/shoal/*.so

@@ -1,0 +1,13 @@
+//! `shoal._core`: thin PyO3 bindings. No logic lives here; every class wraps one Rust type.
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,1 @@
+//! A simulated network with one clock and one seed, for the sans-IO engines.

@@ -1,0 +1,1 @@
+//! Shoal's frames and message encoding.

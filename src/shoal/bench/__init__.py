@@ -1,0 +1,1 @@
+"""Experiments, their peers, and their reports."""

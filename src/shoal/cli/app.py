@@ -1,0 +1,35 @@
+"""The root of the `shoal` command."""
+
+import typer
+
+import shoal
+from shoal.cli import bench
+
+app = typer.Typer(
+    name="shoal",
+    help="Messaging for Python programs, with no broker.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+)
+app.add_typer(bench.app, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(shoal.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,1 @@
+"""Public test kit: the deterministic simulator, its faults and its checkers."""
