@@ -1,1 +1,5 @@
 //! Shoal's frames and message encoding.
+
+#![forbid(unsafe_code)]
+
+pub mod frame;
