@@ -4,7 +4,7 @@ use crate::cursor::{Cursor, text};
 use crate::error::{DecodeError, EncodeError};
 use crate::limits::{PROPERTIES_BYTES_MAX, PROPERTIES_COUNT_MAX, PROPERTY_NAME_BYTES_MAX};
 use crate::value::Scalar;
-use crate::value_reader::read_scalar;
+use crate::value_reader::{read_scalar, skip_scalar};
 use crate::value_writer::write_scalar;
 
 /// Encoded properties, borrowed from a writer's buffer or from a received message.
@@ -33,10 +33,11 @@ impl<'a> Properties<'a> {
     /// The value of the first property called `name`. Others are stepped over, not decoded.
     pub fn get(&self, name: &str) -> Result<Option<Scalar<'a>>, DecodeError> {
         let mut entries = self.iter();
-        while let Some((found, value)) = entries.next_raw()? {
+        while let Some(found) = entries.next_name()? {
             if found == name.as_bytes() {
-                return Ok(Some(value));
+                return read_scalar(&mut entries.cursor, "property").map(Some);
             }
+            skip_scalar(&mut entries.cursor, "property")?;
         }
         Ok(None)
     }
@@ -58,8 +59,9 @@ pub struct PropertyIter<'a> {
 }
 
 impl<'a> PropertyIter<'a> {
+    /// The next name; the cursor is then at its value.
     #[inline]
-    fn next_raw(&mut self) -> Result<Option<(&'a [u8], Scalar<'a>)>, DecodeError> {
+    fn next_name(&mut self) -> Result<Option<&'a [u8]>, DecodeError> {
         if self.cursor.is_empty() {
             return Ok(None);
         }
@@ -67,12 +69,20 @@ impl<'a> PropertyIter<'a> {
             .left
             .checked_sub(1)
             .ok_or(DecodeError::TooManyProperties)?;
-        let length = self.cursor.byte("property name")?;
-        if length == 0 {
-            return Err(DecodeError::PropertyNameEmpty);
+        match self.cursor.byte("property name")? {
+            0 => Err(DecodeError::PropertyNameEmpty),
+            length => self.cursor.take(length.into(), "property name").map(Some),
         }
-        let name = self.cursor.take(length.into(), "property name")?;
-        Ok(Some((name, read_scalar(&mut self.cursor, "property")?)))
+    }
+
+    fn next_entry(&mut self) -> Result<Option<(&'a str, Scalar<'a>)>, DecodeError> {
+        let Some(name) = self.next_name()? else {
+            return Ok(None);
+        };
+        Ok(Some((
+            text(name, "property name")?,
+            read_scalar(&mut self.cursor, "property")?,
+        )))
     }
 }
 
@@ -80,10 +90,7 @@ impl<'a> Iterator for PropertyIter<'a> {
     type Item = Result<(&'a str, Scalar<'a>), DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.next_raw().and_then(|raw| {
-            raw.map(|(name, value)| Ok((text(name, "property name")?, value)))
-                .transpose()
-        });
+        let entry = self.next_entry();
         if entry.is_err() {
             self.cursor = Cursor::new(&[]);
         }

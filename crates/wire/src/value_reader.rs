@@ -71,6 +71,38 @@ pub(crate) fn read_scalar<'a>(
     }
 }
 
+/// Steps over a single value without looking into it; `what` names it should it be a list or a mapping.
+#[inline]
+pub(crate) fn skip_scalar(cursor: &mut Cursor<'_>, what: &'static str) -> Result<(), DecodeError> {
+    let marker = Marker::from_u8(cursor.byte("value")?);
+    let length = match marker {
+        Marker::Null | Marker::False | Marker::True | Marker::FixPos(_) | Marker::FixNeg(_) => 0,
+        Marker::U8 | Marker::I8 => 1,
+        Marker::U16 | Marker::I16 => 2,
+        Marker::U32 | Marker::I32 | Marker::F32 => 4,
+        Marker::U64 | Marker::I64 | Marker::F64 => 8,
+        Marker::FixStr(length) => length.into(),
+        Marker::Str8 | Marker::Bin8 => length8(cursor)?,
+        Marker::Str16 | Marker::Bin16 => length16(cursor)?,
+        Marker::Str32 | Marker::Bin32 => length32(cursor)?,
+        Marker::FixArray(_)
+        | Marker::Array16
+        | Marker::Array32
+        | Marker::FixMap(_)
+        | Marker::Map16
+        | Marker::Map32 => return Err(DecodeError::NotSingle { what }),
+        _ => return Err(unknown(marker)),
+    };
+    cursor.take(length, "value")?;
+    Ok(())
+}
+
+fn unknown(marker: Marker) -> DecodeError {
+    DecodeError::UnknownValueType {
+        marker: marker.to_u8(),
+    }
+}
+
 struct Reader<'a, 'b, B> {
     cursor: Cursor<'a>,
     builder: &'b mut B,
@@ -166,11 +198,7 @@ fn read_token<'a>(cursor: &mut Cursor<'a>) -> Result<Token<'a>, DecodeError> {
         | Marker::FixExt16
         | Marker::Ext8
         | Marker::Ext16
-        | Marker::Ext32 => {
-            return Err(DecodeError::UnknownValueType {
-                marker: marker.to_u8(),
-            });
-        }
+        | Marker::Ext32 => return Err(unknown(marker)),
     };
     Ok(Token::Scalar(scalar))
 }

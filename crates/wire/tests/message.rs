@@ -416,6 +416,16 @@ fn a_bad_property_is_an_error_and_ends_the_properties() {
 }
 
 #[test]
+fn looking_for_a_property_past_a_bad_one_is_an_error() {
+    let record = record(0x41, PROPERTIES, &[0, 6, 1, b'a', 0x90, 1, b'b', 5]);
+    let properties = MessageView::parse(&record).unwrap().properties();
+    assert_eq!(
+        properties.get("b"),
+        Err(DecodeError::NotSingle { what: "property" })
+    );
+}
+
+#[test]
 fn more_properties_than_allowed_are_an_error_when_read() {
     let properties = [1, b'a', 0xc0].repeat(PROPERTIES_COUNT_MAX + 1);
     let length = (properties.len() as u16).to_be_bytes();
