@@ -114,6 +114,9 @@ pub enum DecodeError {
         /// The kind found.
         found: u8,
     },
+    /// A body that needs a detail (an array's layout, an object's type) and has none.
+    #[error("the body's kind needs a body detail, and the message has none")]
+    NoBodyDetail,
     /// A field longer than its bound.
     #[error("the {what} has {bytes} bytes; at most {max} are allowed")]
     TooLong {

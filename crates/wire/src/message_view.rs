@@ -1,6 +1,7 @@
 //! A received message, read in place.
 
-use crate::body::BodyKind;
+use crate::body::{ArrayLayout, BodyKind};
+use crate::cursor::text;
 use crate::destination::{Destination, DestinationKind};
 use crate::error::{DecodeError, TopicError};
 use crate::fields::HeaderFields;
@@ -147,23 +148,28 @@ impl<'a> MessageView<'a> {
         })
     }
 
-    /// Checks every part, the body included, where what is kept must be readable later.
+    /// Checks every part, the body included, where what is kept must be readable later. An Arrow stream is not
+    /// looked into.
     pub fn check(&self) -> Result<(), DecodeError> {
-        self.to_outgoing()?;
+        let message = self.to_outgoing()?;
         for property in self.properties().iter() {
             property?;
         }
-        match self.body_kind()? {
+        let detail = message.fields.body_detail.ok_or(DecodeError::NoBodyDetail);
+        match message.body_kind {
             BodyKind::Empty if self.body.is_empty() => Ok(()),
             BodyKind::Empty => Err(DecodeError::LeftOver {
                 what: "empty body",
                 bytes: self.body.len(),
             }),
-            BodyKind::Text => crate::cursor::text(self.body, "body").map(|_| ()),
-            BodyKind::Map | BodyKind::List | BodyKind::Value | BodyKind::Object => {
+            BodyKind::Bytes | BodyKind::Arrow => Ok(()),
+            BodyKind::Text => text(self.body, "body").map(drop),
+            BodyKind::Map | BodyKind::List | BodyKind::Value => check_value(self.body),
+            BodyKind::Array => ArrayLayout::read(detail?).map(drop),
+            BodyKind::Object => {
+                text(detail?, "type name")?;
                 check_value(self.body)
             }
-            BodyKind::Bytes | BodyKind::Arrow | BodyKind::Array => Ok(()),
         }
     }
 

@@ -1,20 +1,29 @@
 //! The worked examples of `docs/reference/wire-format.md` are what the encoder writes.
 
 use shoal_wire::{
-    BodyKind, Destination, HeaderFields, MessageId, MessageView, Outgoing, Priority, PropertiesWriter, Scalar, Topic,
-    ValueWriter,
+    BodyKind, Destination, HeaderFields, MessageId, MessageView, Outgoing, Priority,
+    PropertiesWriter, Scalar, Topic, ValueWriter,
 };
 
 const PAGE: &str = include_str!("../../../docs/reference/wire-format.md");
 
 /// The bytes of the `hex` block under a heading: on each line what stands before two spaces.
 fn documented(heading: &str) -> Vec<u8> {
-    let (_, section) = PAGE.split_once(&format!("### {heading}\n")).expect("the heading is there");
-    let (_, block) = section.split_once("```hex\n").expect("a hex block follows it");
+    let (_, section) = PAGE
+        .split_once(&format!("### {heading}\n"))
+        .expect("the heading is there");
+    let (_, block) = section
+        .split_once("```hex\n")
+        .expect("a hex block follows it");
     let (block, _) = block.split_once("```").expect("the block ends");
     block
         .lines()
-        .flat_map(|line| line.split("  ").next().unwrap_or_default().split_whitespace())
+        .flat_map(|line| {
+            line.split("  ")
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+        })
         .map(|byte| u8::from_str_radix(byte, 16).expect("two hex digits"))
         .collect()
 }
@@ -36,7 +45,10 @@ fn assert_documented(heading: &str, message: &Outgoing<'_>) {
 #[test]
 fn the_plain_example_is_what_is_written() {
     let destination = Destination::topic(Topic::new("prices/ACME").unwrap());
-    assert_documented("A plain message", &Outgoing::new(destination, BodyKind::Text, "10¼".as_bytes()));
+    assert_documented(
+        "A plain message",
+        &Outgoing::new(destination, BodyKind::Text, "10¼".as_bytes()),
+    );
 }
 
 #[test]
@@ -67,7 +79,11 @@ fn the_full_example_is_what_is_written() {
         correlation_id: Some(b"#7"),
         reply_to: Some(Destination::topic(Topic::new("answers").unwrap())),
         message_type: Some("quote"),
-        origin: Some(MessageId { node: 0xbeef, stream: 2, sequence: 300 }),
+        origin: Some(MessageId {
+            node: 0xbeef,
+            stream: 2,
+            sequence: 300,
+        }),
         ..HeaderFields::default()
     };
     assert_documented("A message with everything", &message);

@@ -460,6 +460,22 @@ fn checking_a_message_reads_every_part() {
         check(&record(0x41, PROPERTIES, &[0, 1, 0])),
         Err(DecodeError::PropertyNameEmpty)
     );
+    assert_eq!(
+        check(&record(0x47, 0, &[1])),
+        Err(DecodeError::NoBodyDetail)
+    );
+    assert_eq!(
+        check(&record(0x47, FIELDS, &[0, 4, 0x10, 0, 1, b'X'])),
+        Err(DecodeError::ArrayOrder { found: b'X' })
+    );
+    assert_eq!(
+        check(&record(0x48, 0, &[1])),
+        Err(DecodeError::NoBodyDetail)
+    );
+    assert_eq!(
+        check(&record(0x48, FIELDS, &[0, 4, 0x10, 0, 1, b'T', 1])),
+        Ok(())
+    );
     assert!(matches!(
         check(&[0x21, 0x41, 0, 1, b'*']),
         Err(DecodeError::Destination { .. })
