@@ -103,7 +103,7 @@ impl RxStream {
     pub fn payload_id(&self, segment: u64) -> PayloadId {
         let mask = (1u64 << self.fec_id.block_bits()) - 1;
         PayloadId {
-            block: (segment / self.symbols & mask) as u32,
+            block: ((segment / self.symbols) & mask) as u32,
             block_len: if self.fec_id == FecId::SmallBlock { self.symbols as u16 } else { 0 },
             symbol: (segment % self.symbols) as u16,
         }
