@@ -181,6 +181,11 @@ impl Session {
         self.sender.stream(object).map_or(0, |stream| stream.bytes_written())
     }
 
+    /// Whether everything written to every stream was sent, and acknowledged or announced often enough.
+    pub fn is_quiet(&self) -> bool {
+        self.sender.is_quiet()
+    }
+
     /// Whether everything was said after [`Session::leave`].
     pub fn has_left(&self) -> bool {
         self.sender.has_left()
@@ -270,6 +275,16 @@ impl Session {
     pub fn consume(&mut self, now: Time, stream: StreamId, bytes: usize) {
         if let Some(&index) = self.index.get(&(stream.node, stream.instance)) {
             self.remotes[index].consume(now, stream.object, bytes, shared!(self));
+        }
+    }
+
+    /// The reader of a stream lost its place; it goes on where the next message starts.
+    pub fn resync(&mut self, now: Time, stream: StreamId) {
+        if let Some(&index) = self.index.get(&(stream.node, stream.instance))
+            && let Some(found) = self.remotes[index].stream_mut(stream.object)
+        {
+            found.resync();
+            self.remotes[index].consume(now, stream.object, 0, shared!(self));
         }
     }
 

@@ -233,6 +233,15 @@ impl RxStream {
         Some(Chunk { bytes, fresh: self.fresh })
     }
 
+    /// The reader lost its place: skip to where the next message starts.
+    pub fn resync(&mut self) {
+        self.seeking = true;
+        if self.at > 0 && self.window.first() < self.window.complete() {
+            self.window.release_first();
+            self.at = 0;
+        }
+    }
+
     /// So many bytes of the chunk were read.
     pub fn consume(&mut self, mut bytes: usize) {
         self.fresh &= bytes == 0;

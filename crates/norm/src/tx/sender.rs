@@ -159,6 +159,11 @@ impl Sender {
         self.grtt.wake(now);
     }
 
+    /// Nothing waits to be sent, repaired, acknowledged or announced.
+    pub fn is_quiet(&self) -> bool {
+        self.streams.iter().all(TxStream::is_quiet)
+    }
+
     /// Says goodbye as often as the robust factor asks.
     pub fn leave(&mut self, now: Time) {
         self.leaving.get_or_insert((now, self.robust_factor));

@@ -282,6 +282,14 @@ impl TxStream {
         done
     }
 
+    /// Nothing of it waits to be sent, repaired, acknowledged or announced.
+    pub fn is_quiet(&self) -> bool {
+        self.filled == 0
+            && self.waiting() == 0
+            && self.repairs.is_empty()
+            && (self.flush == FlushState::Done || self.all_acked())
+    }
+
     /// It ended, and all of it was sent and announced.
     pub fn is_finished(&self) -> bool {
         self.state == StreamState::Ending && self.waiting() == 0 && self.flush == FlushState::Done
