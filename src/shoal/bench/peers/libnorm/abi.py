@@ -129,6 +129,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "NormIsUnicastAddress": (c_bool, (c_char_p,)),
     "NormSetMulticastInterface": (c_bool, (_SESSION, c_char_p)),
     "NormSetRxPortReuse": (_VOID, (_SESSION, c_bool, c_char_p, c_char_p, u16)),
+    "NormSetTxOnly": (_VOID, (_SESSION, c_bool, c_bool)),
     "NormSetTTL": (c_bool, (_SESSION, c_ubyte)),
     "NormSetLoopback": (c_bool, (_SESSION, c_bool)),
     "NormSetMulticastLoopback": (c_bool, (_SESSION, c_bool)),

@@ -95,6 +95,10 @@ class Session:
         """Stop sending at once."""
         self._norm.NormStopSender(self.handle)
 
+    def set_tx_only(self, enable: bool) -> None:
+        """Do not listen to the group, set before starting: receivers must then use unicast feedback."""
+        self._norm.NormSetTxOnly(self.handle, enable, False)
+
     @property
     def tx_rate_bit_s(self) -> float:
         """The rate at which libnorm sends at present."""
