@@ -61,7 +61,7 @@ def send(options: TransferOptions) -> TransferResult:
         session.set_congestion_control(False)
         session.set_tx_rate(options.rate_gbit_s * 1e9)
         session.set_grtt(options.grtt_s)
-        # Measured, the round trip time would contain the receiver's queue, and slow down watermarks and repair.
+        # A measured round trip time would contain the receiver's queue and slow down watermarks and repair.
         session.set_grtt_probing(ProbingMode.NONE)
         session.set_backoff_factor(options.backoff_factor)
         session.set_group_size(10)
@@ -184,7 +184,7 @@ def _pattern() -> memoryview:
 
 def _stay_until_the_sender_is_done(instance: Instance) -> None:
     """The last acknowledgement may be lost, and then the sender asks again."""
-    instance.wait_for(EventType.REMOTE_SENDER_INACTIVE, EventType.RX_OBJECT_COMPLETED, timeout_s=2.0)
+    instance.wait_for(EventType.REMOTE_SENDER_INACTIVE, EventType.RX_OBJECT_COMPLETED, timeout_s=0.5)
 
 
 def _result(count: int, seconds: float) -> TransferResult:
