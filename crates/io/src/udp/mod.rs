@@ -4,6 +4,9 @@
 //! after the other in memory, of which only the last may be shorter. Nothing here allocates once the sockets are open.
 
 mod address;
+mod open;
+#[cfg(target_os = "linux")]
+mod own_filter;
 #[cfg(any(not(target_os = "linux"), test))]
 mod plain;
 mod receive;

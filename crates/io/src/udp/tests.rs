@@ -90,10 +90,31 @@ fn run_arrives_as_segments(address: &LinkAddress, options: &SocketOptions) {
     }
 }
 
+/// What `sockets` sends is not in its own buffer when what `other` sent later is.
+#[cfg(target_os = "linux")]
+fn hears_others_but_not_itself(address: &LinkAddress, options: &SocketOptions) {
+    let [sockets, other] = [0, 1].map(|_| Sockets::open(address, options).unwrap());
+    sockets
+        .send_run(address.group, &numbered(3600), 1200)
+        .unwrap();
+    assert_eq!(receive(&other, Which::Group, 3).len(), 3);
+    other.send_run(address.group, b"other", 1200).unwrap();
+    assert_eq!(receive(&sockets, Which::Group, 1)[0].1, b"other");
+}
+
 #[test]
 fn a_run_arrives_as_equal_datagrams_at_every_member_of_an_ipv4_group() {
     let address = on_loopback(GROUP_V4, free_port());
     run_arrives_as_segments(&address, &SocketOptions::default());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_link_does_not_hear_itself() {
+    hears_others_but_not_itself(
+        &on_loopback(GROUP_V4, free_port()),
+        &SocketOptions::default(),
+    );
 }
 
 #[test]
@@ -104,7 +125,11 @@ fn a_run_arrives_as_equal_datagrams_at_every_member_of_an_ipv6_group() {
         ..on_loopback(GROUP_V6, free_port())
     };
     match Sockets::open(&address, &SocketOptions::default()) {
-        Ok(_) => run_arrives_as_segments(&address, &SocketOptions::default()),
+        Ok(_) => {
+            run_arrives_as_segments(&address, &SocketOptions::default());
+            #[cfg(target_os = "linux")]
+            hears_others_but_not_itself(&address, &SocketOptions::default());
+        }
         Err(error) => {
             println!("{error}");
             let no_network = [ErrorKind::NetworkUnreachable, ErrorKind::AddrNotAvailable];
@@ -161,8 +186,9 @@ fn another_group_on_the_same_port_is_not_heard() {
         on_loopback("239.192.74.211", port),
     );
     let (receiver, neighbour) = (open(&ours), open(&theirs));
+    let theirs_too = open(&theirs);
     neighbour.send_run(theirs.group, b"theirs", 1400).unwrap();
-    assert_eq!(receive(&neighbour, Which::Group, 1)[0].1, b"theirs");
+    assert_eq!(receive(&theirs_too, Which::Group, 1)[0].1, b"theirs");
     neighbour.send_run(ours.group, b"ours", 1400).unwrap();
     assert_eq!(receive(&receiver, Which::Group, 1)[0].1, b"ours");
 }
@@ -250,7 +276,7 @@ fn waiting_ends_when_the_time_is_over_and_says_what_is_ready() {
     );
     assert!(began.elapsed() >= Duration::from_micros(300));
     assert!(sockets.wait(None, true).unwrap().writable);
-    sockets.send_run(address.group, b"x", 1400).unwrap();
+    open(&address).send_run(address.group, b"x", 1400).unwrap();
     assert!(sockets.wait(Some(PATIENCE), false).unwrap().group);
 }
 
