@@ -1,1 +1,5 @@
 //! The only sockets, files, clocks and threads.
+
+pub mod interfaces;
+pub mod raw;
+pub mod udp;
