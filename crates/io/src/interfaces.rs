@@ -38,11 +38,9 @@ pub struct InterfaceInfo {
 impl InterfaceInfo {
     /// Its address of this IP version; of IPv6 addresses one that is not link-local if there is one.
     pub fn address(&self, ipv6: bool) -> Option<IpAddr> {
-        let mut of_version = self
-            .addresses
-            .iter()
-            .filter(|address| address.is_ipv6() == ipv6);
-        let link_local = |address: &&IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+        let mut of_version = self.addresses.iter().filter(|address| address.is_ipv6() == ipv6);
+        let link_local =
+            |address: &&IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
         let global = of_version.clone().find(|address| !link_local(address));
         global.or_else(|| of_version.next()).copied()
     }
@@ -51,24 +49,12 @@ impl InterfaceInfo {
 impl fmt::Display for InterfaceInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = if self.up { "" } else { ", down" };
-        let multicast = if self.multicast || self.loopback {
-            ""
-        } else {
-            ", no multicast"
-        };
+        let multicast = if self.multicast || self.loopback { "" } else { ", no multicast" };
         write!(f, "{} (", self.name)?;
         for (position, address) in self.addresses.iter().enumerate() {
             write!(f, "{}{address}", if position == 0 { "" } else { " " })?;
         }
-        write!(
-            f,
-            "{}{state}{multicast})",
-            if self.addresses.is_empty() {
-                "no address"
-            } else {
-                ""
-            }
-        )
+        write!(f, "{}{state}{multicast})", if self.addresses.is_empty() { "no address" } else { "" })
     }
 }
 
@@ -76,20 +62,17 @@ impl fmt::Display for InterfaceInfo {
 pub fn list() -> io::Result<Vec<InterfaceInfo>> {
     let mut found: Vec<InterfaceInfo> = Vec::new();
     for raw in sys::interfaces()? {
-        let position = found
-            .iter()
-            .position(|known| known.name == raw.name)
-            .unwrap_or_else(|| {
-                found.push(InterfaceInfo {
-                    name: raw.name,
-                    index: raw.index,
-                    addresses: Vec::new(),
-                    up: raw.up,
-                    multicast: raw.multicast,
-                    loopback: raw.loopback,
-                });
-                found.len() - 1
+        let position = found.iter().position(|known| known.name == raw.name).unwrap_or_else(|| {
+            found.push(InterfaceInfo {
+                name: raw.name,
+                index: raw.index,
+                addresses: Vec::new(),
+                up: raw.up,
+                multicast: raw.multicast,
+                loopback: raw.loopback,
             });
+            found.len() - 1
+        });
         found[position].addresses.extend(raw.address);
     }
     Ok(found)
@@ -110,25 +93,17 @@ pub fn choose_from<'a>(
     let usable = |info: &&InterfaceInfo| info.up && info.address(ipv6).is_some();
     let chosen = match wanted {
         Interface::Name(name) => interfaces.iter().find(|info| info.name == *name),
-        Interface::Address(address) => interfaces
-            .iter()
-            .find(|info| info.addresses.contains(address)),
+        Interface::Address(address) => interfaces.iter().find(|info| info.addresses.contains(address)),
         Interface::Auto => {
-            let candidates = || {
-                interfaces
-                    .iter()
-                    .filter(usable)
-                    .filter(|info| info.multicast && !info.loopback)
-            };
+            let candidates =
+                || interfaces.iter().filter(usable).filter(|info| info.multicast && !info.loopback);
             candidates()
                 .find(|info| default_route.is_some_and(|address| info.addresses.contains(&address)))
                 .or_else(|| candidates().next())
                 .or_else(|| interfaces.iter().filter(usable).find(|info| info.loopback))
         }
     };
-    chosen
-        .filter(usable)
-        .ok_or_else(|| no_interface(interfaces, wanted, ipv6, chosen))
+    chosen.filter(usable).ok_or_else(|| no_interface(interfaces, wanted, ipv6, chosen))
 }
 
 fn no_interface(
@@ -155,15 +130,9 @@ fn no_interface(
 fn default_route_address(ipv6: bool) -> Option<IpAddr> {
     // Documentation addresses: routed like any other, owned by nobody.
     let (local, remote): (IpAddr, IpAddr) = if ipv6 {
-        (
-            Ipv6Addr::UNSPECIFIED.into(),
-            Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
-        )
+        (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into())
     } else {
-        (
-            Ipv4Addr::UNSPECIFIED.into(),
-            Ipv4Addr::new(203, 0, 113, 1).into(),
-        )
+        (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(203, 0, 113, 1).into())
     };
     let socket = UdpSocket::bind(SocketAddr::new(local, 0)).ok()?;
     socket.connect(SocketAddr::new(remote, 9)).ok()?;
@@ -191,10 +160,7 @@ mod tests {
             info("tun0", &["10.9.0.1"], false),
             info("eth0", &["10.0.0.1", "fe80::1", "fd00::1"], true),
             info("eth1", &["10.1.0.1"], true),
-            InterfaceInfo {
-                up: false,
-                ..info("eth2", &["10.2.0.1"], true)
-            },
+            InterfaceInfo { up: false, ..info("eth2", &["10.2.0.1"], true) },
         ]
     }
 
@@ -207,50 +173,27 @@ mod tests {
 
     #[test]
     fn auto_prefers_the_default_route_among_those_that_can_do_multicast() {
-        assert_eq!(
-            name_of(&Interface::Auto, false, Some("10.1.0.1")).unwrap(),
-            "eth1"
-        );
-        assert_eq!(
-            name_of(&Interface::Auto, false, Some("10.9.0.1")).unwrap(),
-            "eth0"
-        );
+        assert_eq!(name_of(&Interface::Auto, false, Some("10.1.0.1")).unwrap(), "eth1");
+        assert_eq!(name_of(&Interface::Auto, false, Some("10.9.0.1")).unwrap(), "eth0");
         assert_eq!(name_of(&Interface::Auto, false, None).unwrap(), "eth0");
     }
 
     #[test]
     fn auto_falls_back_to_loopback() {
-        let machine = [
-            info("tun0", &["10.9.0.1"], false),
-            info("lo", &["127.0.0.1"], false),
-        ];
-        assert_eq!(
-            choose_from(&machine, &Interface::Auto, false, None)
-                .unwrap()
-                .name,
-            "lo"
-        );
+        let machine = [info("tun0", &["10.9.0.1"], false), info("lo", &["127.0.0.1"], false)];
+        assert_eq!(choose_from(&machine, &Interface::Auto, false, None).unwrap().name, "lo");
     }
 
     #[test]
     fn an_interface_is_found_by_name_and_by_address() {
-        assert_eq!(
-            name_of(&Interface::Name("tun0".into()), false, None).unwrap(),
-            "tun0"
-        );
-        assert_eq!(
-            name_of(&Interface::Address("fd00::1".parse().unwrap()), true, None).unwrap(),
-            "eth0"
-        );
+        assert_eq!(name_of(&Interface::Name("tun0".into()), false, None).unwrap(), "tun0");
+        assert_eq!(name_of(&Interface::Address("fd00::1".parse().unwrap()), true, None).unwrap(), "eth0");
     }
 
     #[test]
     fn a_global_ipv6_address_is_preferred_to_a_link_local_one() {
         assert_eq!(machine()[2].address(true), Some("fd00::1".parse().unwrap()));
-        assert_eq!(
-            info("eth0", &["fe80::1"], true).address(true),
-            Some("fe80::1".parse().unwrap())
-        );
+        assert_eq!(info("eth0", &["fe80::1"], true).address(true), Some("fe80::1".parse().unwrap()));
     }
 
     #[test]
@@ -261,19 +204,12 @@ mod tests {
         assert!(error.contains("eth2 (10.2.0.1, down)"), "{error}");
         assert!(error.contains("tun0 (10.9.0.1, no multicast)"), "{error}");
         let error = name_of(&Interface::Name("eth1".into()), true, None).unwrap_err();
-        assert!(
-            error.contains("eth1 (10.1.0.1) is down or has no IPv6 address"),
-            "{error}"
-        );
+        assert!(error.contains("eth1 (10.1.0.1) is down or has no IPv6 address"), "{error}");
     }
 
     #[test]
     fn this_machine_has_a_loopback_interface() {
-        let loopback = list()
-            .unwrap()
-            .into_iter()
-            .find(|info| info.loopback)
-            .unwrap();
+        let loopback = list().unwrap().into_iter().find(|info| info.loopback).unwrap();
         assert!(loopback.up && loopback.index > 0);
         assert_eq!(loopback.address(false), Some(Ipv4Addr::LOCALHOST.into()));
     }

@@ -27,25 +27,15 @@ pub struct RawRate {
 impl RawRate {
     /// Payload in Gbit/s; 0 when nothing was moved.
     pub fn gbit_s(&self) -> f64 {
-        if self.seconds > 0.0 {
-            self.bytes as f64 * 8e-9 / self.seconds
-        } else {
-            0.0
-        }
+        if self.seconds > 0.0 { self.bytes as f64 * 8e-9 / self.seconds } else { 0.0 }
     }
 }
 
 /// Sends runs of datagrams of `segment_bytes` to the group for `duration`, as fast as the kernel takes them.
-pub fn send_for(
-    address: &LinkAddress,
-    segment_bytes: usize,
-    duration: Duration,
-) -> io::Result<RawRate> {
+pub fn send_for(address: &LinkAddress, segment_bytes: usize, duration: Duration) -> io::Result<RawRate> {
     if segment_bytes <= END.len() || segment_bytes > RUN_BYTES_MAX {
-        let problem = format!(
-            "segment_bytes is {segment_bytes}, and must be {} to {RUN_BYTES_MAX}",
-            END.len() + 1
-        );
+        let problem =
+            format!("segment_bytes is {segment_bytes}, and must be {} to {RUN_BYTES_MAX}", END.len() + 1);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     }
     let sockets = Sockets::open(address, &SocketOptions::default())?;
@@ -118,11 +108,7 @@ mod tests {
     use crate::interfaces::Interface;
 
     fn address() -> LinkAddress {
-        let port = UdpSocket::bind("0.0.0.0:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
         LinkAddress {
             group: format!("239.192.74.212:{port}").parse().unwrap(),
             interface: Interface::Name("lo".into()),
@@ -157,9 +143,6 @@ mod tests {
     #[test]
     fn a_segment_that_cannot_be_sent_is_refused() {
         let error = send_for(&address(), 70_000, Duration::ZERO).unwrap_err();
-        assert!(
-            error.to_string().contains("segment_bytes is 70000"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("segment_bytes is 70000"), "{error}");
     }
 }

@@ -2,9 +2,16 @@
 
 use pyo3::prelude::*;
 
+mod convert;
+mod norm;
+mod options;
+
 #[pymodule]
 mod _core {
     use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

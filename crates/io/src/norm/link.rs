@@ -51,6 +51,8 @@ pub struct LinkOptions {
     pub norm: Config,
     /// Its lanes, by precedence. None makes a link that only receives.
     pub lanes: Vec<LaneOptions>,
+    /// Whose acknowledgements windows and watermarks wait for.
+    pub ackers: Vec<NodeId>,
     /// Bytes that may wait in a lane before its publishers wait.
     pub lane_bytes_max: usize,
     /// The longest message to send or to take.
@@ -67,6 +69,7 @@ impl LinkOptions {
             sockets: SocketOptions::default(),
             norm,
             lanes: vec![LaneOptions::default()],
+            ackers: Vec::new(),
             lane_bytes_max: 1 << 20,
             message_bytes_max: 128 << 20,
             drop_received: 0.0,
@@ -135,6 +138,7 @@ impl NormLink {
     pub fn open(options: LinkOptions, inbox: Box<dyn Inbox>) -> Result<NormLink, LinkError> {
         let sockets = Arc::new(Sockets::open(&options.address, &options.sockets)?);
         let mut session = Session::new(options.norm.clone()).map_err(LinkError::Config)?;
+        session.set_ackers(&options.ackers);
         let mut lanes = Vec::new();
         for lane in &options.lanes {
             lanes.push(Lane::new(session.open_stream(&lane.stream).map_err(LinkError::Stream)?));

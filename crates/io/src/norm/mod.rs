@@ -4,6 +4,7 @@
 //! per lane; what arrives goes, on the link's thread, to an [`Inbox`]. The engine is under a lock, so
 //! that a publisher whose link is idle can send by itself instead of waking the thread for it.
 
+mod bulk;
 mod engine;
 mod inbox;
 mod link;
@@ -11,6 +12,7 @@ mod outbox;
 mod queue;
 mod verify;
 
+pub use bulk::{BulkReport, receive_bulk, send_bulk};
 pub use inbox::Inbox;
 pub use link::{LaneOptions, LinkError, LinkOptions, NormLink};
 pub use outbox::{Full, SendError};

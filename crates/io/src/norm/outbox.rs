@@ -34,7 +34,9 @@ pub enum SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SendError::Full => write!(out, "the send buffer is full: its receivers are slower than its publishers"),
+            SendError::Full => {
+                write!(out, "the send buffer is full: its receivers are slower than its publishers")
+            }
             SendError::Closed => write!(out, "the link is closed"),
             SendError::TooLong(length, bound) => {
                 write!(out, "a message of {length} bytes is longer than the bound of {bound} bytes")

@@ -24,11 +24,7 @@ pub(super) fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result
     }
     let LinkAddress { group, interface } = address;
     if group.ip().is_multicast() {
-        return open_multicast(
-            group,
-            interfaces::choose(interface, group.is_ipv6())?,
-            options,
-        );
+        return open_multicast(group, interfaces::choose(interface, group.is_ipv6())?, options);
     }
     let info = match interface {
         Interface::Auto => None,
@@ -37,11 +33,7 @@ pub(super) fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result
     open_unicast(group, info, options)
 }
 
-fn open_multicast(
-    group: &SocketAddr,
-    info: InterfaceInfo,
-    options: &SocketOptions,
-) -> io::Result<Opened> {
+fn open_multicast(group: &SocketAddr, info: InterfaceInfo, options: &SocketOptions) -> io::Result<Opened> {
     let own = open_own(local(group, &info), options)?;
     let sending = |error| explain(error, format!("sending to {group} on interface {info}"));
     send_multicast_by(&own, &info, options, group.is_ipv6()).map_err(sending)?;
@@ -52,11 +44,7 @@ fn open_multicast(
     if let Some(own) = own.local_addr()?.as_socket() {
         own_filter::ignore(&socket, own)?;
     }
-    Ok(Opened {
-        group: socket,
-        own,
-        interface: Some(info),
-    })
+    Ok(Opened { group: socket, own, interface: Some(info) })
 }
 
 fn open_unicast(
@@ -64,9 +52,7 @@ fn open_unicast(
     info: Option<InterfaceInfo>,
     options: &SocketOptions,
 ) -> io::Result<Opened> {
-    let here = info
-        .as_ref()
-        .map_or_else(|| unspecified(peer), |info| local(peer, info));
+    let here = info.as_ref().map_or_else(|| unspecified(peer), |info| local(peer, info));
     let mut listen = here;
     listen.set_port(peer.port());
     let listening = |error| explain(error, format!("listening on {listen} for {peer}"));
@@ -77,11 +63,7 @@ fn open_unicast(
     })
 }
 
-fn open_group(
-    group: &SocketAddr,
-    info: &InterfaceInfo,
-    options: &SocketOptions,
-) -> io::Result<Socket> {
+fn open_group(group: &SocketAddr, info: &InterfaceInfo, options: &SocketOptions) -> io::Result<Socket> {
     let socket = new_socket(group, options)?;
     // Several processes of one machine listen to one group.
     socket.set_reuse_address(true)?;
@@ -114,8 +96,7 @@ fn open_bound(listen: SocketAddr, options: &SocketOptions) -> io::Result<Socket>
 }
 
 fn open_own(here: SocketAddr, options: &SocketOptions) -> io::Result<Socket> {
-    open_bound(here, options)
-        .map_err(|error| explain(error, format!("opening a port on {}", here.ip())))
+    open_bound(here, options).map_err(|error| explain(error, format!("opening a port on {}", here.ip())))
 }
 
 fn send_multicast_by(
@@ -137,20 +118,13 @@ fn send_multicast_by(
 }
 
 /// Fails now rather than at the first datagram when the routing table has no place for the group.
-fn check_route(
-    group: &SocketAddr,
-    info: &InterfaceInfo,
-    options: &SocketOptions,
-) -> io::Result<()> {
+fn check_route(group: &SocketAddr, info: &InterfaceInfo, options: &SocketOptions) -> io::Result<()> {
     let probe = new_socket(group, options)?;
     send_multicast_by(&probe, info, options, group.is_ipv6())?;
     match probe.connect(&(*group).into()) {
         // Linux gives the loopback interface no route for IPv6 multicast.
         Err(error) if group.is_ipv6() && error.kind() == io::ErrorKind::NetworkUnreachable => {
-            let remedy = format!(
-                "ip -6 route add multicast ff00::/8 dev {} table local",
-                info.name
-            );
+            let remedy = format!("ip -6 route add multicast ff00::/8 dev {} table local", info.name);
             Err(explain(error, format!("no route; `{remedy}` adds one")))
         }
         result => result,
@@ -158,11 +132,7 @@ fn check_route(
 }
 
 fn new_socket(address: &SocketAddr, options: &SocketOptions) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(*address),
-        Type::DGRAM,
-        Some(Protocol::UDP),
-    )?;
+    let socket = Socket::new(Domain::for_address(*address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -188,11 +158,7 @@ fn set_buffers(socket: &Socket, options: &SocketOptions) -> io::Result<()> {
     ] {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         if sys::set_option(socket, libc::SOL_SOCKET, force, bytes).is_err() {
-            let plain = if force == libc::SO_RCVBUFFORCE {
-                libc::SO_RCVBUF
-            } else {
-                libc::SO_SNDBUF
-            };
+            let plain = if force == libc::SO_RCVBUFFORCE { libc::SO_RCVBUF } else { libc::SO_SNDBUF };
             sys::set_option(socket, libc::SOL_SOCKET, plain, bytes)?;
         }
     }
@@ -214,11 +180,7 @@ fn local(group: &SocketAddr, info: &InterfaceInfo) -> SocketAddr {
 }
 
 fn unspecified(like: &SocketAddr) -> SocketAddr {
-    let ip: IpAddr = if like.is_ipv6() {
-        Ipv6Addr::UNSPECIFIED.into()
-    } else {
-        Ipv4Addr::UNSPECIFIED.into()
-    };
+    let ip: IpAddr = if like.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     SocketAddr::new(ip, 0)
 }
 

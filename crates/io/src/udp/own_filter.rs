@@ -23,20 +23,13 @@ const IPV6_SOURCE: u32 = IP_HEADER + 8;
 pub(super) fn ignore(socket: &Socket, own: SocketAddr) -> io::Result<()> {
     let source: &[(u32, u32)] = match own.ip() {
         IpAddr::V4(ip) => &[(IPV4_SOURCE, ip.to_bits())],
-        IpAddr::V6(ip) => &[0, 1, 2, 3].map(|word| {
-            (
-                IPV6_SOURCE + 4 * word,
-                (ip.to_bits() >> (96 - 32 * word)) as u32,
-            )
-        }),
+        IpAddr::V6(ip) => {
+            &[0, 1, 2, 3].map(|word| (IPV6_SOURCE + 4 * word, (ip.to_bits() >> (96 - 32 * word)) as u32))
+        }
     };
     let comparisons = [(LOAD_HALF, UDP_SOURCE_PORT, u32::from(own.port()))]
         .into_iter()
-        .chain(
-            source
-                .iter()
-                .map(|&(offset, value)| (LOAD_WORD, offset, value)),
-        );
+        .chain(source.iter().map(|&(offset, value)| (LOAD_WORD, offset, value)));
     let mut program = Vec::new();
     let mut left = 1 + source.len() as u8;
     for (load, offset, value) in comparisons {

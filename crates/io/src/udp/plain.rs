@@ -32,12 +32,7 @@ pub(super) fn receive_batch(
     for (slot, entry) in storage.chunks_exact_mut(SLOT_BYTES).zip(entries) {
         match socket.recv_from(slot) {
             Ok((length, from)) => {
-                *entry = Entry {
-                    from: Some(from),
-                    length,
-                    segment_bytes: length,
-                    truncated: false,
-                };
+                *entry = Entry { from: Some(from), length, segment_bytes: length, truncated: false };
                 filled += 1;
             }
             Err(error) if filled > 0 && error.kind() == io::ErrorKind::WouldBlock => break,

@@ -40,9 +40,7 @@ impl<'a> Run<'a> {
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         // An empty datagram is a datagram too, and `chunks` gives none for it.
         let empty = self.bytes.is_empty().then_some(self.bytes);
-        empty
-            .into_iter()
-            .chain(self.bytes.chunks(self.segment_bytes.max(1)))
+        empty.into_iter().chain(self.bytes.chunks(self.segment_bytes.max(1)))
     }
 }
 
@@ -59,17 +57,10 @@ impl ReceiveBuffers {
 
     /// What the last call of `receive` brought, in order of arrival.
     pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
-        self.storage
-            .chunks_exact(SLOT_BYTES)
-            .zip(&self.entries[..self.filled])
-            .filter_map(|(slot, entry)| {
-                // A truncated datagram cannot happen with slots of this size; if it does, it is a lost one.
-                let from = entry.from.filter(|_| !entry.truncated)?;
-                Some(Run {
-                    from,
-                    bytes: &slot[..entry.length],
-                    segment_bytes: entry.segment_bytes,
-                })
-            })
+        self.storage.chunks_exact(SLOT_BYTES).zip(&self.entries[..self.filled]).filter_map(|(slot, entry)| {
+            // A truncated datagram cannot happen with slots of this size; if it does, it is a lost one.
+            let from = entry.from.filter(|_| !entry.truncated)?;
+            Some(Run { from, bytes: &slot[..entry.length], segment_bytes: entry.segment_bytes })
+        })
     }
 }

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use super::{
-    LinkAddress, ReceiveBuffers, SocketOptions, Waker, open, receive_batch, send_segmented, sys,
-};
+use super::{LinkAddress, ReceiveBuffers, SocketOptions, Waker, open, receive_batch, send_segmented, sys};
 use crate::interfaces::InterfaceInfo;
 
 /// The largest run: what fits in one UDP datagram over IPv4.
@@ -88,15 +86,8 @@ impl Sockets {
     ///
     /// Returns how many bytes went out. That is all of them, or with no offload a whole number of datagrams when
     /// there was no room for more; no room for even one is [`io::ErrorKind::WouldBlock`].
-    pub fn send_run(
-        &self,
-        to: SocketAddr,
-        bytes: &[u8],
-        segment_bytes: usize,
-    ) -> io::Result<usize> {
-        if bytes.len() > RUN_BYTES_MAX
-            || bytes.len() > segment_bytes.saturating_mul(RUN_DATAGRAMS_MAX)
-        {
+    pub fn send_run(&self, to: SocketAddr, bytes: &[u8], segment_bytes: usize) -> io::Result<usize> {
+        if bytes.len() > RUN_BYTES_MAX || bytes.len() > segment_bytes.saturating_mul(RUN_DATAGRAMS_MAX) {
             let size = bytes.len();
             return Err(invalid(format!(
                 "a run of {size} bytes in segments of {segment_bytes}: at most {RUN_DATAGRAMS_MAX} segments and \
@@ -114,8 +105,7 @@ impl Sockets {
             Err(error) if refuses_to_cut(&error) => {
                 // Only if the same bytes can be sent otherwise was it the cutting that was refused.
                 let sent = self.send_one_by_one(to, bytes, segment_bytes)?;
-                self.uncut_from_bytes
-                    .fetch_min(segment_bytes, Ordering::Relaxed);
+                self.uncut_from_bytes.fetch_min(segment_bytes, Ordering::Relaxed);
                 Ok(sent)
             }
             Err(error) => Err(error),
@@ -127,31 +117,19 @@ impl Sockets {
     /// Nothing there is [`io::ErrorKind::WouldBlock`].
     pub fn receive(&self, which: Which, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
         buffers.filled = 0;
-        buffers.filled = receive_batch(
-            self.socket(which),
-            &mut buffers.storage,
-            &mut buffers.entries,
-        )?;
+        buffers.filled = receive_batch(self.socket(which), &mut buffers.storage, &mut buffers.entries)?;
         Ok(buffers.filled)
     }
 
     /// Waits until there is something to do: to receive, to send if `want_write`, a wake-up; at most for `timeout`.
     pub fn wait(&self, timeout: Option<Duration>, want_write: bool) -> io::Result<Ready> {
-        let items = [
-            (self.group.as_fd(), false),
-            (self.own.as_fd(), want_write),
-            (self.waker.descriptor(), false),
-        ];
+        let items =
+            [(self.group.as_fd(), false), (self.own.as_fd(), want_write), (self.waker.descriptor(), false)];
         let [(group, _), (own, writable), (woken, _)] = sys::poll(items, timeout)?;
         if woken {
             self.waker.clear();
         }
-        Ok(Ready {
-            group,
-            own,
-            writable,
-            woken,
-        })
+        Ok(Ready { group, own, writable, woken })
     }
 
     /// Something that makes [`wait`](Self::wait) return.
@@ -171,12 +149,7 @@ impl Sockets {
         }
     }
 
-    fn send_one_by_one(
-        &self,
-        to: SocketAddr,
-        bytes: &[u8],
-        segment_bytes: usize,
-    ) -> io::Result<usize> {
+    fn send_one_by_one(&self, to: SocketAddr, bytes: &[u8], segment_bytes: usize) -> io::Result<usize> {
         let mut sent = 0;
         for datagram in bytes.chunks(segment_bytes) {
             match self.own.send_to(datagram, to) {
@@ -192,10 +165,7 @@ impl Sockets {
 /// No such offload, or not for datagrams of this size on this device.
 fn refuses_to_cut(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
-        || matches!(
-            error.raw_os_error(),
-            Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP)
-        )
+        || matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
 }
 
 fn invalid(message: String) -> io::Error {

@@ -30,12 +30,7 @@ pub(crate) struct RawInterface {
 }
 
 /// Sets an integer socket option.
-pub(super) fn set_option(
-    socket: &impl AsRawFd,
-    level: i32,
-    option: i32,
-    value: i32,
-) -> io::Result<()> {
+pub(super) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     // SAFETY: the kernel reads `size_of::<i32>()` bytes of `value`, which lives until the call returns.
     let result = unsafe {
         libc::setsockopt(
@@ -69,10 +64,7 @@ pub(super) fn send_segmented(
     segment_bytes: u16,
 ) -> io::Result<()> {
     let to = SockAddr::from(*to);
-    let mut vector = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = Control([0; 64]);
     // SAFETY: `message` points at `to`, `vector` and `control`, which outlive the call, and the kernel only reads
     // through it. The control buffer is aligned for `cmsghdr` and larger than the space of one `u16`.
@@ -89,19 +81,12 @@ pub(super) fn send_segmented(
         (*header).cmsg_type = libc::UDP_SEGMENT;
         (*header).cmsg_len = libc::CMSG_LEN(mem::size_of::<u16>() as u32) as _;
         ptr::write_unaligned(libc::CMSG_DATA(header).cast::<u16>(), segment_bytes);
-        check_size(libc::sendmsg(
-            socket.as_raw_fd(),
-            &raw const message,
-            libc::MSG_NOSIGNAL,
-        ))?
+        check_size(libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL))?
     };
     if sent == bytes.len() {
         Ok(())
     } else {
-        Err(io::Error::new(
-            io::ErrorKind::WriteZero,
-            format!("{sent} of {} bytes sent", bytes.len()),
-        ))
+        Err(io::Error::new(io::ErrorKind::WriteZero, format!("{sent} of {} bytes sent", bytes.len())))
     }
 }
 
@@ -119,10 +104,7 @@ pub(super) fn receive_batch(
     let mut vectors: [libc::iovec; BATCH_MAX] = unsafe { mem::zeroed() };
     let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { mem::zeroed() };
     for (index, slot) in storage.chunks_exact_mut(SLOT_BYTES).take(count).enumerate() {
-        vectors[index] = libc::iovec {
-            iov_base: slot.as_mut_ptr().cast(),
-            iov_len: slot.len(),
-        };
+        vectors[index] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
         let message = &mut messages[index].msg_hdr;
         message.msg_name = (&raw mut names[index]).cast();
         message.msg_namelen = names[index].size_of();
@@ -184,11 +166,7 @@ pub(super) fn poll<const N: usize>(
 ) -> io::Result<[(bool, bool); N]> {
     let mut polled = items.map(|(fd, write)| libc::pollfd {
         fd: fd.as_raw_fd(),
-        events: if write {
-            libc::POLLIN | libc::POLLOUT
-        } else {
-            libc::POLLIN
-        },
+        events: if write { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN },
         revents: 0,
     });
     match check(poll_raw(&mut polled, timeout)) {
@@ -198,12 +176,7 @@ pub(super) fn poll<const N: usize>(
         Err(error) => return Err(error),
     }
     // An error on a socket shows as readable, so that the next receive reports it.
-    Ok(polled.map(|item| {
-        (
-            item.revents & !libc::POLLOUT != 0,
-            item.revents & libc::POLLOUT != 0,
-        )
-    }))
+    Ok(polled.map(|item| (item.revents & !libc::POLLOUT != 0, item.revents & libc::POLLOUT != 0)))
 }
 
 #[cfg(target_os = "linux")]
@@ -214,26 +187,14 @@ fn poll_raw(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_i
     });
     let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `polled` and `limit` outlive the call; no signal mask is given.
-    unsafe {
-        libc::ppoll(
-            polled.as_mut_ptr(),
-            polled.len() as libc::nfds_t,
-            limit,
-            ptr::null(),
-        )
-    }
+    unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, ptr::null()) }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn poll_raw(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_int {
     // Rounded up: waking a little late is better than spinning until the millisecond is over.
-    let limit_ms = timeout.map_or(-1, |timeout| {
-        timeout
-            .as_micros()
-            .div_ceil(1000)
-            .try_into()
-            .unwrap_or(i32::MAX)
-    });
+    let limit_ms =
+        timeout.map_or(-1, |timeout| timeout.as_micros().div_ceil(1000).try_into().unwrap_or(i32::MAX));
     // SAFETY: `polled` outlives the call.
     unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit_ms) }
 }
@@ -284,11 +245,7 @@ unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 fn check_size(result: libc::ssize_t) -> io::Result<usize> {
