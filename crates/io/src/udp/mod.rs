@@ -17,7 +17,7 @@ mod waker;
 #[cfg(not(target_os = "linux"))]
 use plain::{receive_batch, send_segmented, wake_channel};
 #[cfg(target_os = "linux")]
-use sys::{receive_batch, send_segmented, wake_channel};
+use sys::linux::{receive_batch, send_segmented, wake_channel};
 
 pub use address::{LinkAddress, SocketOptions};
 pub use receive::{ReceiveBuffers, Run};

@@ -144,7 +144,7 @@ fn new_socket(address: &SocketAddr, options: &SocketOptions) -> io::Result<Socke
     #[cfg(target_os = "linux")]
     if options.offload {
         // An old kernel does not know it; datagrams then come one by one.
-        let _ = sys::set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+        let _ = sys::linux::set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     }
     Ok(socket)
 }
@@ -157,9 +157,9 @@ fn set_buffers(socket: &Socket, options: &SocketOptions) -> io::Result<()> {
         (libc::SO_SNDBUFFORCE, options.send_buffer_bytes),
     ] {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        if sys::set_option(socket, libc::SOL_SOCKET, force, bytes).is_err() {
+        if sys::linux::set_option(socket, libc::SOL_SOCKET, force, bytes).is_err() {
             let plain = if force == libc::SO_RCVBUFFORCE { libc::SO_RCVBUF } else { libc::SO_SNDBUF };
-            sys::set_option(socket, libc::SOL_SOCKET, plain, bytes)?;
+            sys::linux::set_option(socket, libc::SOL_SOCKET, plain, bytes)?;
         }
     }
     #[cfg(not(target_os = "linux"))]

@@ -114,7 +114,7 @@ fn a_kernel_that_refuses_to_cut_runs_is_asked_once() {
     let address = on_loopback(GROUP_V4, free_port());
     let (sender, receiver) = (open(&address), open(&address));
     // Segmentation offload needs checksums, so a socket without them is refused it.
-    sys::set_option(sender.own_socket(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    sys::linux::set_option(sender.own_socket(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
     assert!(sender.cuts_runs_of(1400));
     assert_eq!(sender.send_run(address.group, &numbered(4200), 1400).unwrap(), 4200);
     assert_eq!(receive(&receiver, Which::Group, 3).len(), 3);
