@@ -184,14 +184,12 @@ impl NormLink {
     /// The thread sleeps: send from here if nothing was sent a moment ago, otherwise wake it, because
     /// more is likely to follow and one thread gathers better than two.
     fn send_now(&self) {
-        if let Ok(mut engine) = self.shared.engine.try_lock() {
-            if engine.clock.now() >= engine.gather_until(GATHER) {
-                let more = engine.write_and_transmit(false);
-                let deadline = engine.session.poll_timeout().as_nanos();
-                drop(engine);
-                if more || deadline < self.shared.sleeps_until.load(Ordering::SeqCst) {
-                    self.waker.wake();
-                }
+        if let Ok(mut engine) = self.shared.engine.try_lock()
+            && engine.clock.now() >= engine.gather_until(GATHER)
+        {
+            let more = engine.write_and_transmit(false);
+            let deadline = engine.session.poll_timeout().as_nanos();
+            if !more && deadline >= self.shared.sleeps_until.load(Ordering::SeqCst) {
                 return;
             }
         }
