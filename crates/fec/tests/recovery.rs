@@ -116,7 +116,7 @@ fn a_shortened_block_codes_as_if_its_absent_symbols_were_zero() {
 fn parity_equals_that_of_libnorm_and_zfec() {
     let code = ReedSolomon::new(3, 3).unwrap();
     let parity = parity_of(&code, &[b"NORM".to_vec(), b"5740".to_vec(), b"5510".to_vec()]);
-    assert_eq!(parity, [[0; 4]; 3]);
+    assert_eq!(parity, [[182, 169, 18, 145], [155, 214, 240, 112], [25, 93, 131, 109]]);
 }
 
 #[test]
