@@ -2,9 +2,14 @@
 
 use pyo3::prelude::*;
 
+mod sim;
+
 #[pymodule]
 mod _core {
     use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::sim::Simulation;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
