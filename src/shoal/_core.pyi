@@ -1,6 +1,20 @@
 """Hand-written stubs of the Rust extension module (`crates/pycore`)."""
 
+from typing import TypedDict
+
 __version__: str
+
+class _NodeState(TypedDict):
+    instance: int
+    delivered: int
+    unreadable: int
+    receive_bytes: int
+    receive_bytes_peak: int
+    receive_bytes_max: int
+    rate_bytes_per_s: float | None
+    busy_s: float
+    busy_bytes: int
+    grtt_s: float
 
 class Simulation:
     """A network of simulated nodes; `shoal.testing.Simulation` is its pleasant form."""
@@ -57,4 +71,4 @@ class Simulation:
     def take_deliveries(self, node: int) -> list[tuple[float, int, int, int, bytes]]: ...
     def take_events(self, node: int) -> list[tuple[float, str, dict[str, object]]]: ...
     def stats(self, node: int) -> dict[str, int]: ...
-    def state(self, node: int) -> dict[str, float | int | None]: ...
+    def state(self, node: int) -> _NodeState: ...
