@@ -13,13 +13,13 @@ fn main() {
     let first_seed = arguments.next().transpose().expect("a seed").unwrap_or(0);
     let began = Instant::now();
     // A fresh session now and then reaches early states again.
-    let rounds = count.div_ceil(1_000_000).max(1);
+    let rounds = count.div_ceil(500_000).max(1);
     let mut refused = 0;
     for seed in first_seed..first_seed + rounds {
         let mut fuzz = Fuzz::new(seed);
         fuzz.run(count / rounds);
         refused += fuzz.refused();
-        println!("seed {seed}: {} inputs", count / rounds);
+        println!("seed {seed}: {} inputs: {}", count / rounds, fuzz.counters());
     }
     println!("{count} inputs, {refused} refusals, {:.1} s, no panic", began.elapsed().as_secs_f64());
 }

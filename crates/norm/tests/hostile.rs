@@ -175,7 +175,8 @@ fn flushes_far_ahead_of_what_was_sent_stay_within_the_bounds() {
     let mut out = Vec::new();
     for round in 0..20_000u32 {
         let node = 10 + round % 40;
-        let payload_id = PayloadId { block: round.wrapping_mul(0x7f_fff0) & 0xff_ffff, block_len: 0, symbol: 63 };
+        let payload_id =
+            PayloadId { block: round.wrapping_mul(0x7f_fff0) & 0xff_ffff, block_len: 0, symbol: 63 };
         let position = command::Position { fec_id: FecId::ReedSolomon8, object: 0, payload_id };
         if round < 40 {
             scene.attack(node, &data(node, 0, SMALL, PayloadId::default()));

@@ -1,6 +1,6 @@
 //! A session under a rain of random and of mutated datagrams.
 
-use shoal_norm::{Event, Session, Source, StreamId, StreamOptions, SyncPolicy, Time};
+use shoal_norm::{Event, FecId, Session, Source, StreamId, StreamOptions, SyncPolicy, Time};
 
 use super::{START, address, corpus, session, step};
 
@@ -14,6 +14,7 @@ const TRANSMITS_MAX: usize = 100_000;
 pub struct Fuzz {
     random: fastrand::Rng,
     corpus: Vec<Vec<u8>>,
+    cursor: usize,
     victim: Session,
     stream: u16,
     readable: Vec<StreamId>,
@@ -29,7 +30,9 @@ impl Fuzz {
             config.receive_bytes_max = RECEIVE_BYTES_MAX;
             config.receive_window_bytes = 256 << 10;
             config.senders_max = 32;
-            config.streams_per_sender_max = 4;
+            config.sender_idle_after = std::time::Duration::from_millis(50);
+            config.streams_per_sender_max = 16;
+            config.fec_id = [FecId::ReedSolomon8, FecId::NoCode, FecId::SmallBlock][(seed % 3) as usize];
             config.segment_bytes = 100;
             config.rate_bytes_per_s = Some(1e6);
             config.sync = if seed.is_multiple_of(2) { SyncPolicy::All } else { SyncPolicy::Current };
@@ -40,6 +43,7 @@ impl Fuzz {
         Fuzz {
             random: fastrand::Rng::with_seed(seed),
             corpus: corpus::capture(),
+            cursor: 0,
             victim,
             stream,
             readable: Vec::new(),
@@ -77,19 +81,25 @@ impl Fuzz {
 
     fn make_input(&mut self) {
         self.input.clear();
-        if self.random.u8(..) < 16 {
+        if self.random.u8(..) < 12 {
             let length = self.random.usize(0..200);
             self.input.extend((0..length).map(|_| self.random.u8(..)));
             return;
         }
-        let picked = self.random.usize(0..self.corpus.len());
+        // About in the order of the capture, so that positions make sense to whoever accepted the ones before.
+        self.cursor = (self.cursor + self.random.usize(0..2)) % self.corpus.len();
+        let picked = (self.cursor + self.random.usize(0..30)) % self.corpus.len();
         self.input.extend_from_slice(&self.corpus[picked]);
-        if self.random.bool() {
-            let somebody = self.random.u32(2..80).to_be_bytes();
-            self.input[4..8].copy_from_slice(&somebody);
+        let (kind, _) = corpus::kind(&self.input);
+        if kind <= 3 {
+            // What a sender says comes from a handful of others; they change as the capture goes on.
+            let somebody = 2 + (self.cursor / 300 * 3) as u32 % 3_000 + self.random.u32(0..4);
+            self.input[4..8].copy_from_slice(&somebody.to_be_bytes());
         }
-        for _ in 0..self.random.u32(0..6) {
-            self.mutate();
+        if self.random.u8(..) < 128 {
+            for _ in 0..self.random.u32(1..4) {
+                self.mutate();
+            }
         }
     }
 
@@ -104,7 +114,7 @@ impl Fuzz {
         } else {
             self.random.usize(0..length)
         };
-        match self.random.u8(0..7) {
+        match self.random.u8(0..9) {
             0 => self.input[at] ^= 1 << self.random.u8(0..8),
             1 => self.input[at] = self.random.u8(..),
             2 => self.input[at] = [0, 1, 0x7f, 0x80, 0xff][self.random.usize(0..5)],
@@ -118,6 +128,9 @@ impl Fuzz {
                 let extreme = if self.random.bool() { 0xff } else { 0 };
                 self.input[at..end].fill(extreme);
             }
+            // Object ids and positions, where both data and commands have them.
+            6 if length > 20 => self.input[15] = self.random.u8(0..8),
+            7 if length > 20 => self.input[16 + self.random.usize(0..4)] = self.random.u8(..),
             _ => {
                 let other = &self.corpus[self.random.usize(0..self.corpus.len())];
                 let end = length.min(other.len()).min(at + 24);
@@ -161,5 +174,13 @@ impl Fuzz {
                 }
             }
         }
+    }
+}
+
+impl Fuzz {
+    /// Every counter that moved, for reports.
+    pub fn counters(&self) -> String {
+        let moved = self.victim.stats().named().filter(|(_, count)| *count > 0);
+        moved.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
     }
 }
