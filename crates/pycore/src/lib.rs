@@ -6,6 +6,7 @@ mod convert;
 mod fec;
 mod norm;
 mod options;
+mod sim;
 
 #[pymodule]
 mod _core {
@@ -15,6 +16,8 @@ mod _core {
     use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
     use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
+    #[pymodule_export]
+    use crate::sim::Simulation;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
