@@ -101,6 +101,31 @@ impl ReedSolomon {
         }
         source.into_iter().enumerate().try_for_each(|(index, symbol)| self.add_source(index, symbol, parity))
     }
+
+    /// Compute chosen parity symbols of a whole block: `parity[i]` becomes parity symbol `rows[i]`.
+    pub fn encode_rows<'a, P: AsMut<[u8]>>(
+        &self,
+        rows: &[usize],
+        source: impl IntoIterator<Item = Symbol<'a>>,
+        parity: &mut [P],
+    ) -> Result<(), CodeError> {
+        if let Some(row) = rows.iter().find(|row| **row >= self.parity_symbols) {
+            return Err(CodeError::ParityIndex(*row));
+        }
+        if rows.len() != parity.len() {
+            return Err(CodeError::Counts { missing: 0, parity: rows.len(), buffers: parity.len() });
+        }
+        for buffer in parity.iter_mut() {
+            buffer.as_mut().fill(0);
+        }
+        for (index, symbol) in source.into_iter().enumerate() {
+            if index >= self.source_symbols {
+                return Err(CodeError::SourceIndex(index));
+            }
+            accumulate(self.kernel, symbol, parity, |row| self.coefficients_of(index)[rows[row]])?;
+        }
+        Ok(())
+    }
 }
 
 /// Add `symbol`, times the coefficient of each, to every buffer.
@@ -177,6 +202,18 @@ mod tests {
                 .fold(0, |sum, source| sum ^ multiply(code.coefficients_of(source)[parity], value(source)));
             assert_eq!(sum, value(4 + parity), "parity {parity}");
         }
+    }
+
+    #[test]
+    fn chosen_parity_symbols_are_those_of_the_whole_code() {
+        let code = ReedSolomon::new(3, 4).unwrap();
+        let source: [&[u8]; 3] = [b"shoals", b"have", b"no head"];
+        let (mut all, mut chosen) = (vec![vec![0; 7]; 4], vec![vec![9; 7]; 2]);
+        code.encode(source.map(Symbol::from), &mut all).unwrap();
+        code.encode_rows(&[3, 1], source.map(Symbol::from), &mut chosen).unwrap();
+        assert_eq!(chosen, [&all[3][..], &all[1][..]]);
+        let refused = code.encode_rows(&[4], source.map(Symbol::from), &mut chosen[..1]);
+        assert_eq!(refused, Err(CodeError::ParityIndex(4)));
     }
 
     #[test]

@@ -58,6 +58,13 @@ pub struct Config {
     pub fec_id: FecId,
     /// Source symbols in a block.
     pub block_symbols: u16,
+    /// Reed-Solomon parity symbols a block can have; 0 repairs with the lost segments themselves.
+    pub parity_symbols: u16,
+    /// How many of them follow each block unasked; the others answer requests for repair.
+    pub auto_parity: u16,
+    /// Blocks whose segments are sent in turn, so that a burst of loss takes a little of each; 1 sends
+    /// block after block. Segments are only mixed while so many whole blocks wait to be sent.
+    pub interleave_blocks: u16,
     /// When to repair.
     pub repair: RepairPolicy,
     /// The group's round-trip time until it is measured.
@@ -111,6 +118,9 @@ impl Config {
             segment_bytes: 1400,
             fec_id: FecId::ReedSolomon8,
             block_symbols: 64,
+            parity_symbols: 0,
+            auto_parity: 0,
+            interleave_blocks: 1,
             repair: RepairPolicy::AtOnce,
             grtt_initial: Duration::from_millis(10),
             grtt_min: Duration::from_micros(100),
@@ -152,6 +162,20 @@ impl Config {
                 "block_symbols",
                 "within what the FEC scheme allows",
             ),
+            (
+                self.parity_symbols == 0 || self.fec_id != FecId::NoCode,
+                "parity_symbols",
+                "0 with Compact No-Code, which has none",
+            ),
+            (
+                self.parity_symbols == 0
+                    || usize::from(self.block_symbols) + usize::from(self.parity_symbols)
+                        <= shoal_fec::SYMBOLS_MAX,
+                "parity_symbols",
+                "so few that a block has at most 255 symbols",
+            ),
+            (self.auto_parity <= self.parity_symbols, "auto_parity", "at most parity_symbols"),
+            ((1..=64).contains(&self.interleave_blocks), "interleave_blocks", "from 1 to 64"),
             (self.burst_bytes_max <= 65_507, "burst_bytes_max", "at most 65507"),
             (
                 (1..=64).contains(&self.burst_segments_max),

@@ -114,6 +114,8 @@ counters! {
     segments_sent,
     /// NORM_DATA segments sent again.
     repairs_sent,
+    /// Parity segments sent, asked for or not.
+    parity_sent,
     /// NORM_NACK messages sent.
     nacks_sent,
     /// NORM_NACK messages that somebody else's made needless.
@@ -132,6 +134,10 @@ counters! {
     segments_received,
     /// NORM_DATA segments received again.
     duplicates_received,
+    /// Parity segments received for blocks that miss something.
+    parity_received,
+    /// Segments computed from parity.
+    segments_recovered,
     /// Segments found missing.
     losses_detected,
     /// Segments given up because the sender could not repair them.

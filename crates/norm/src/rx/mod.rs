@@ -1,7 +1,9 @@
 //! The receiving half of a session: one [`remote::Remote`] for each sender that was heard.
 
 pub mod nack;
+pub mod parity;
 pub mod remote;
+pub mod requests;
 pub mod stream;
 pub mod window;
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::nack::{Due, GroupTiming, NackCycle};
+use super::requests;
 use super::stream::RxStream;
 use crate::backoff;
 use crate::config::{Config, FeedbackMode, SyncPolicy};
@@ -160,7 +161,9 @@ impl Remote {
             }
         }
         let Body::Open(stream) = &mut self.objects[index].body else { return Ok(()) };
-        let received = stream.receive(data.payload_id, data.payload, shared.memory_left, shared.stats);
+        let repair = data.header.flags.has(Flags::REPAIR);
+        let received =
+            stream.receive(data.payload_id, data.payload, repair, shared.memory_left, shared.stats);
         self.after_progress(now, index, shared);
         received.map(|_| ())
     }
@@ -231,7 +234,7 @@ impl Remote {
                     object.info = InfoState::Have;
                 }
                 Body::Open(stream) if refused => {
-                    *shared.memory_left += stream.window().memory();
+                    *shared.memory_left += stream.memory();
                     let (node, instance) = node_instance;
                     let stream = StreamId { node, instance, object: object.object };
                     shared.events.push_back(Event::StreamClosed { stream, reason: CloseReason::Dropped });
@@ -269,26 +272,14 @@ impl Remote {
             return;
         }
         let cycle = self.nack.number();
+        let mut tally = requests::ErasureTally::default();
         for range in RepairRequests::new(content).flatten() {
             let found = self.objects.iter_mut().find(|object| object.object == range.first.object);
             let Some(RxObject { body: Body::Open(stream), .. }) = found else { continue };
             if stream.fec_id() != range.first.fec_id {
                 continue;
             }
-            let symbols = stream.symbols();
-            let (first, last) =
-                (stream.segment_at(range.first.payload_id), stream.segment_at(range.last.payload_id));
-            if range.flags.has(RepairFlags::OBJECT) {
-                stream.window_mut().mark_asked(0, u64::MAX, cycle);
-            } else if range.flags.has(RepairFlags::BLOCK) {
-                stream.window_mut().mark_asked(
-                    first / symbols * symbols,
-                    (last / symbols + 1) * symbols,
-                    cycle,
-                );
-            } else if range.flags.has(RepairFlags::SEGMENT) {
-                stream.window_mut().mark_asked(first, last + 1, cycle);
-            }
+            requests::overhear(stream, &range, cycle, &mut tally);
         }
     }
 
@@ -355,10 +346,11 @@ impl Remote {
         let fti = fti.ok_or(Reject::ObjectInfo)?;
         let id = self.stream_id(header.object);
         let from_start = shared.config.sync != SyncPolicy::Current;
-        let window_bytes = shared.config.receive_window_bytes;
+        let bounds =
+            (shared.config.receive_window_bytes, u64::from(shared.config.interleave_blocks) - 1);
         let heard = PayloadId { symbol: heard.symbol.min(fti.block_symbols - 1), ..heard };
         let stream =
-            RxStream::join(id, (header.fec_id, fti), heard, from_start, window_bytes, shared.memory_left)?;
+            RxStream::join(id, (header.fec_id, fti), heard, from_start, bounds, shared.memory_left)?;
         self.objects[index].body = Body::Open(Box::new(stream));
         shared.events.push_back(Event::StreamOpened { stream: id });
         Ok(())
@@ -377,7 +369,7 @@ impl Remote {
         let Body::Open(stream) = &mut object.body else { return };
         stream.settle(shared.stats, |event| shared.events.push_back(event));
         if stream.has_ended() {
-            *shared.memory_left += stream.window().memory();
+            *shared.memory_left += stream.memory();
             object.body = Body::Closed;
         }
     }
@@ -421,7 +413,7 @@ impl Remote {
     pub fn close(&mut self, reason: CloseReason, shared: &mut Shared<'_>) {
         for object in self.objects.drain(..) {
             if let Body::Open(stream) = object.body {
-                *shared.memory_left += stream.window().memory();
+                *shared.memory_left += stream.memory();
                 shared.events.push_back(Event::StreamClosed { stream: stream.id, reason });
             }
         }
@@ -577,48 +569,6 @@ fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
             let item = RepairItem { fec_id, object, payload_id };
             requests.push(flags, item, item)
         }
-        Body::Open(stream) => {
-            let item = |segment: u64| RepairItem {
-                fec_id: stream.fec_id(),
-                object: object.object,
-                payload_id: stream.payload_id(segment),
-            };
-            let mut fits = true;
-            if object.info == InfoState::Missing {
-                let first = item(stream.window().first());
-                fits = requests.push(RepairFlags::INFO, first, first);
-            }
-            stream.window().missing_runs(|from, to| {
-                fits = fits && write_run(from, to, stream.symbols(), &item, requests);
-                fits
-            });
-            fits
-        }
+        Body::Open(stream) => requests::write(stream, object.info == InfoState::Missing, requests),
     }
-}
-
-/// Asks for segments `from..to`: whole blocks as blocks, the rest as segments of one block each.
-fn write_run(
-    from: u64,
-    to: u64,
-    symbols: u64,
-    item: &impl Fn(u64) -> RepairItem,
-    requests: &mut RepairWriter,
-) -> bool {
-    let mut at = from;
-    while at < to {
-        let block_end = (at / symbols + 1) * symbols;
-        let whole_blocks_end = to / symbols * symbols;
-        let (flags, next) = if at.is_multiple_of(symbols) && whole_blocks_end > at {
-            (RepairFlags::BLOCK, whole_blocks_end)
-        } else {
-            (RepairFlags::SEGMENT, block_end.min(to))
-        };
-        let last = if flags == RepairFlags::BLOCK { next - symbols } else { next - 1 };
-        if !requests.push(flags, item(at), item(last)) {
-            return false;
-        }
-        at = next;
-    }
-    true
 }

@@ -1,10 +1,18 @@
 //! One stream being received: its window, where it was joined, what was lost, and the reader's place.
 
+use shoal_fec::Symbol;
+
+use super::parity::ParityStore;
 use super::window::{Insert, Window};
 use crate::event::{CloseReason, Event, GapReason, StreamId};
 use crate::serial;
 use crate::stats::{Reject, Stats};
-use crate::wire::{FecId, Fti, PayloadId, SegmentHeader};
+use crate::wire::{FecId, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader};
+
+/// Parity may take this part of what a window may.
+const PARITY_SHARE: usize = 4;
+/// The most blocks a sender is believed to send in turn.
+const PARITY_LAG_MAX: u64 = 64;
 
 /// Bytes of a stream that can be read now.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -35,6 +43,12 @@ pub struct RxStream {
     gap: Option<(u64, u64)>,
     announced: bool,
     ended: bool,
+    /// What blocks are repaired from, if they have parity.
+    parity: Option<Box<ParityStore>>,
+    /// The newest block of which a segment was heard.
+    newest_block: u64,
+    /// By so many blocks the parity of a block is behind its segments.
+    parity_lag: u64,
 }
 
 impl RxStream {
@@ -44,15 +58,17 @@ impl RxStream {
         (fec_id, fti): (FecId, Fti),
         heard: PayloadId,
         from_start: bool,
-        window_bytes: usize,
+        (window_bytes, parity_lag): (usize, u64),
         memory_left: &mut usize,
     ) -> Result<RxStream, Reject> {
         let symbols = u64::from(fti.block_symbols);
+        let parity = ParityStore::new(fec_id, &fti, SEGMENT_HEADER_BYTES, window_bytes / PARITY_SHARE);
+        let unit = if parity.is_some() { symbols } else { 1 };
         // One whole round of block numbers below, so that numbers before the first heard exist too.
         let base_block = 1u64 << fec_id.block_bits();
         let heard = (base_block + u64::from(heard.block)) * symbols + u64::from(heard.symbol);
         let first = if from_start { base_block * symbols } else { heard };
-        let mut window = Window::new(first, fti.segment_bytes.into(), window_bytes, memory_left)
+        let mut window = Window::new(first, unit, fti.segment_bytes.into(), window_bytes, memory_left)
             .ok_or(Reject::NoMemory)?;
         window.extend(heard);
         Ok(RxStream {
@@ -68,6 +84,9 @@ impl RxStream {
             gap: None,
             announced: false,
             ended: false,
+            parity: parity.map(Box::new),
+            newest_block: base_block,
+            parity_lag,
         })
     }
 
@@ -87,12 +106,22 @@ impl RxStream {
         &mut self.window
     }
 
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.window.memory() + self.parity.as_ref().map_or(0, |parity| parity.memory())
+    }
+
+    /// What blocks are repaired from, if they have parity.
+    pub fn parity(&self) -> Option<&ParityStore> {
+        self.parity.as_deref()
+    }
+
     /// Its end was read.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Which segment a payload id names.
+    /// Which segment a payload id of a source symbol names.
     pub fn segment_at(&self, payload_id: PayloadId) -> u64 {
         let reference = self.window.end().max(1) / self.symbols;
         let block = serial::extend(reference, payload_id.block, self.fec_id.block_bits());
@@ -114,17 +143,17 @@ impl RxStream {
         self.symbols
     }
 
-    /// Takes a segment in. True if it was new.
+    /// Takes a segment in; `repair` says that somebody had asked for it. True if it was new.
     pub fn receive(
         &mut self,
         payload_id: PayloadId,
         symbol: &[u8],
+        repair: bool,
         memory_left: &mut usize,
         stats: &mut Stats,
     ) -> Result<bool, Reject> {
         if u64::from(payload_id.symbol) >= self.symbols {
-            // Parity; without a decoder it tells us only that its block was sent.
-            return Ok(false);
+            return Ok(self.receive_parity(payload_id, symbol, repair, memory_left, stats));
         }
         let (header, data) = SegmentHeader::split(symbol)?;
         if data.len() > self.window.segment_bytes() {
@@ -138,6 +167,9 @@ impl RxStream {
             Insert::New => {
                 stats.segments_received += 1;
                 stats.payload_bytes_received += data.len() as u64;
+                if self.parity.is_some() {
+                    self.after_source(segment / self.symbols, memory_left, stats);
+                }
                 Ok(true)
             }
             Insert::Duplicate => {
@@ -149,9 +181,109 @@ impl RxStream {
         }
     }
 
+    /// A segment of a block came: earlier blocks are complete by now, or have lost something.
+    fn after_source(&mut self, block: u64, memory_left: &mut usize, stats: &mut Stats) {
+        if block > self.newest_block {
+            self.newest_block = block;
+            self.window.check_before(block.saturating_sub(self.parity_lag) * self.symbols);
+        }
+        self.try_recover(block, memory_left, stats);
+    }
+
+    fn receive_parity(
+        &mut self,
+        payload_id: PayloadId,
+        symbol: &[u8],
+        repair: bool,
+        memory_left: &mut usize,
+        stats: &mut Stats,
+    ) -> bool {
+        let index = payload_id.symbol - self.symbols as u16;
+        let first = self.segment_at(PayloadId { symbol: 0, ..payload_id });
+        let block = first / self.symbols;
+        // Parity is computed from a whole block, so all of the block was sent.
+        let end = first + self.symbols;
+        if end <= self.window.complete() {
+            return false;
+        }
+        stats.losses_detected += self.window.extend(end);
+        let Some(parity) = &mut self.parity else { return false };
+        if !repair && block <= self.newest_block {
+            self.parity_lag = self.parity_lag.max(self.newest_block - block).min(PARITY_LAG_MAX);
+        }
+        let complete = (first..end).all(|segment| self.window.held(segment).is_some());
+        if complete || !parity.keep(block, index, symbol, memory_left) {
+            return false;
+        }
+        stats.parity_received += 1;
+        self.try_recover(block, memory_left, stats);
+        true
+    }
+
+    /// Computes what a block misses, if there is enough parity.
+    fn try_recover(&mut self, block: u64, memory_left: &mut usize, stats: &mut Stats) {
+        let Some(parity) = &mut self.parity else { return };
+        let held = parity.count(block);
+        if held == 0 {
+            return;
+        }
+        let first = block * self.symbols;
+        let window = &mut self.window;
+        let missing: Vec<usize> = (0..self.symbols as usize)
+            .filter(|symbol| window.held(first + *symbol as u64).is_none())
+            .collect();
+        if missing.len() > held {
+            return;
+        }
+        if missing.is_empty() {
+            return parity.forget(block);
+        }
+        let headers: Vec<[u8; SEGMENT_HEADER_BYTES]> = (first..first + self.symbols)
+            .map(|segment| window.held(segment).map_or([0; 8], |(header, _)| header.to_bytes()))
+            .collect();
+        let present = (0..self.symbols as usize).filter_map(|symbol| {
+            let (_, data) = window.held(first + symbol as u64)?;
+            Some((symbol, Symbol::in_two_pieces(&headers[symbol], data)))
+        });
+        let mut recovered: Vec<(u64, Vec<u8>)> = Vec::with_capacity(missing.len());
+        parity.recover(block, &missing, present, |symbol, bytes| {
+            recovered.push((first + symbol as u64, bytes.to_vec()));
+        });
+        for (segment, symbol) in recovered {
+            let Ok((header, data)) = SegmentHeader::split(&symbol) else {
+                stats.reject(Reject::Position);
+                continue;
+            };
+            if data.len() <= self.window.segment_bytes()
+                && self.window.insert(segment, header, data, memory_left) == Insert::New
+            {
+                stats.segments_recovered += 1;
+                stats.payload_bytes_received += data.len() as u64;
+            }
+        }
+        let reader = self.window.first() / self.symbols;
+        if let Some(parity) = &mut self.parity {
+            parity.forget_before(reader.min(self.window.complete() / self.symbols));
+        }
+    }
+
+    /// Somebody else asked for parity of a block, enough for so many erasures: for us too, if we lack no more.
+    pub fn overhear_parity(&mut self, payload_id: PayloadId, erasures: usize, cycle: u16) {
+        let first = self.segment_at(PayloadId { symbol: 0, ..payload_id });
+        let end = first + self.symbols;
+        let held = self.parity.as_ref().map_or(0, |parity| parity.count(first / self.symbols));
+        let missing = (first..end).filter(|segment| self.window.held(*segment).is_none()).count();
+        if missing <= held + erasures {
+            self.window.mark_asked(first, end, cycle);
+        }
+    }
+
     /// The sender says that it has sent everything up to here. Returns how much of it was news.
     pub fn announce(&mut self, payload_id: PayloadId) -> u64 {
         let end = self.segment_at(payload_id) + 1;
+        if self.parity.is_some() {
+            self.window.check_before(end);
+        }
         self.window.extend(end)
     }
 
@@ -163,7 +295,11 @@ impl RxStream {
     /// The sender can repair nothing before here.
     pub fn squelch(&mut self, payload_id: PayloadId) {
         let first = self.window.first();
-        let skipped = self.window.give_up_before(self.segment_at(payload_id));
+        let before = self.segment_at(payload_id);
+        let skipped = self.window.give_up_before(before);
+        if let Some(parity) = &mut self.parity {
+            parity.forget_before(before / self.symbols);
+        }
         if skipped > 0 {
             self.lose(first, skipped);
             self.at = 0;

@@ -3,6 +3,9 @@
 //! Full segments lie side by side, so that the reader sees long runs of bytes. When everything was
 //! read the window starts over at its first slot: a reader that keeps up stays in the processor's cache.
 //! The window grows as the distance between reader and sender does, up to its bound.
+//!
+//! Where a stream has parity, a block is kept until it is complete, though its beginning was read: what is
+//! missing is computed from all of it.
 
 use crate::wire::SegmentHeader;
 
@@ -51,9 +54,13 @@ pub struct Window {
     entries: Vec<Entry>,
     segment_bytes: usize,
     slots_max: usize,
+    /// Segments that are kept together until none of them is missing: a block, or 1.
+    unit: u64,
     /// The segment that lies in slot 0.
     origin: u64,
-    /// The oldest segment held: where the reader is.
+    /// The oldest segment held.
+    base: u64,
+    /// Where the reader is.
     first: u64,
     /// Every segment before this one is present or lost.
     complete: u64,
@@ -63,30 +70,38 @@ pub struct Window {
     missing: u64,
     /// Segments that wait for the reader.
     present: u64,
+    /// Only what is missing before this segment counts as lost: the rest may still come as parity.
+    checked: u64,
 }
 
 impl Window {
-    /// A window at `first`, growing up to `bytes_max`. Takes its memory from `memory_left`.
+    /// A window at `first`, growing up to `bytes_max`. Takes its memory from `memory_left`. Segments are kept
+    /// in units of `unit` until none of them is missing.
     pub fn new(
         first: u64,
+        unit: u64,
         segment_bytes: usize,
         bytes_max: usize,
         memory_left: &mut usize,
     ) -> Option<Window> {
         let needed = SLOTS_MIN * segment_bytes;
         *memory_left = memory_left.checked_sub(needed)?;
-        let slots_max = 1usize << (bytes_max / segment_bytes).max(SLOTS_MIN).ilog2();
+        let slots_max = (1usize << (bytes_max / segment_bytes).max(SLOTS_MIN).ilog2())
+            .max((2 * unit as usize).next_power_of_two());
         Some(Window {
             bytes: vec![0; needed],
             entries: vec![EMPTY; SLOTS_MIN],
             segment_bytes,
             slots_max,
+            unit,
             origin: first,
+            base: first,
             first,
             complete: first,
             end: first,
             missing: 0,
             present: 0,
+            checked: if unit > 1 { first } else { u64::MAX },
         })
     }
 
@@ -100,7 +115,7 @@ impl Window {
         self.segment_bytes
     }
 
-    /// The oldest segment held.
+    /// Where the reader is.
     pub fn first(&self) -> u64 {
         self.first
     }
@@ -115,9 +130,31 @@ impl Window {
         self.end
     }
 
-    /// Whether any segment known to exist is missing.
+    /// Whether any segment that counts as lost is missing.
     pub fn has_missing(&self) -> bool {
-        self.missing > 0
+        self.missing > 0 && self.complete < self.checked
+    }
+
+    /// What is missing before `segment` counts as lost.
+    pub fn check_before(&mut self, segment: u64) {
+        self.checked = self.checked.max(segment);
+    }
+
+    /// What is missing before this segment counts as lost.
+    pub fn checked(&self) -> u64 {
+        self.checked
+    }
+
+    /// A segment that is held, read or not.
+    pub fn held(&self, segment: u64) -> Option<(SegmentHeader, &[u8])> {
+        let limit = self.end.min(self.base + self.entries.len() as u64);
+        if !(self.base..limit).contains(&segment) {
+            return None;
+        }
+        let slot = self.slot(segment);
+        let entry = &self.entries[slot];
+        let data = || &self.bytes[slot * self.segment_bytes..][..usize::from(entry.header.length)];
+        (entry.slot == Slot::Present).then(|| (entry.header, data()))
     }
 
     fn slot(&self, segment: u64) -> usize {
@@ -143,7 +180,7 @@ impl Window {
         if segment < self.complete {
             return Insert::Duplicate;
         }
-        if segment - self.first >= self.entries.len() as u64 {
+        if segment - self.base >= self.entries.len() as u64 {
             match self.grow(segment, memory_left) {
                 Insert::New => {}
                 refused => {
@@ -174,14 +211,30 @@ impl Window {
     }
 
     fn advance(&mut self) {
-        let held = self.end.min(self.first + self.entries.len() as u64);
+        let held = self.end.min(self.base + self.entries.len() as u64);
         while self.complete < held && self.entries[self.slot(self.complete)].slot != Slot::Missing {
             self.complete += 1;
+        }
+        if self.unit > 1 {
+            self.release_units();
+        }
+    }
+
+    /// Lets go of what was read and is not needed to compute what is missing.
+    fn release_units(&mut self) {
+        let keep = self.first.min(self.complete / self.unit * self.unit);
+        while self.base < keep {
+            let slot = self.slot(self.base);
+            self.entries[slot] = EMPTY;
+            self.base += 1;
+        }
+        if self.base == self.end {
+            self.origin = self.base;
         }
     }
 
     fn grow(&mut self, segment: u64, memory_left: &mut usize) -> Insert {
-        let needed = (segment - self.first + 1).next_power_of_two();
+        let needed = (segment - self.base + 1).next_power_of_two();
         if needed > self.slots_max as u64 {
             return Insert::Beyond;
         }
@@ -192,14 +245,14 @@ impl Window {
         }
         let mut entries = vec![EMPTY; needed as usize];
         let mut bytes = vec![0; needed as usize * self.segment_bytes];
-        for segment in self.first..self.end.min(self.first + self.entries.len() as u64) {
-            let (old, new) = (self.slot(segment), (segment - self.first) as usize);
+        for segment in self.base..self.end.min(self.base + self.entries.len() as u64) {
+            let (old, new) = (self.slot(segment), (segment - self.base) as usize);
             entries[new] = self.entries[old];
             let length = usize::from(entries[new].header.length);
             bytes[new * self.segment_bytes..][..length]
                 .copy_from_slice(&self.bytes[old * self.segment_bytes..][..length]);
         }
-        (self.entries, self.bytes, self.origin) = (entries, bytes, self.first);
+        (self.entries, self.bytes, self.origin) = (entries, bytes, self.base);
         Insert::New
     }
 
@@ -213,13 +266,13 @@ impl Window {
         if self.present == 0 {
             let skipped = segment - self.first;
             self.entries.fill(EMPTY);
-            (self.first, self.complete, self.origin) = (segment, segment, segment);
+            (self.first, self.complete, self.origin, self.base) = (segment, segment, segment, segment);
             self.missing = self.end - segment;
             return skipped;
         }
         // What lies beyond the slots in use is given up when the reader is through with these:
         // the sender, asked again, will refuse again.
-        for at in self.complete..segment.min(self.first + self.entries.len() as u64) {
+        for at in self.complete..segment.min(self.base + self.entries.len() as u64) {
             let slot = self.slot(at);
             if self.entries[slot].slot == Slot::Missing {
                 self.entries[slot] = Entry { slot: Slot::Lost, ..EMPTY };
@@ -258,24 +311,31 @@ impl Window {
     pub fn release_first(&mut self) {
         let slot = self.slot(self.first);
         self.present -= u64::from(self.entries[slot].slot == Slot::Present);
-        self.entries[slot] = EMPTY;
         self.first += 1;
-        if self.first == self.end {
-            self.origin = self.first;
-        }
         // What lies at the window's far edge may have become reachable.
         if self.complete < self.first {
             self.complete = self.first;
         }
+        if self.unit > 1 {
+            return self.release_units();
+        }
+        self.entries[slot] = EMPTY;
+        self.base = self.first;
+        if self.first == self.end {
+            self.origin = self.first;
+        }
     }
 
-    /// Calls `run` with each run of missing segments (first, one past last) within reach, oldest first,
-    /// until it returns false.
+    /// Calls `run` with each run of missing segments (first, one past last) within reach that count as lost,
+    /// oldest first, until it returns false.
     pub fn missing_runs(&self, mut run: impl FnMut(u64, u64) -> bool) {
         if self.missing == 0 {
             return;
         }
-        let held = self.end.min(self.first + self.entries.len() as u64);
+        let end = self.end.min(self.checked);
+        let held = end.min(self.base + self.entries.len() as u64);
+        // Beyond the slots in use nothing is here, and the window can still grow.
+        let reach = end.min(self.base + self.slots_max as u64);
         let mut segment = self.complete;
         while segment < held {
             if self.entries[self.slot(segment)].slot != Slot::Missing {
@@ -286,17 +346,14 @@ impl Window {
             while segment < held && self.entries[self.slot(segment)].slot == Slot::Missing {
                 segment += 1;
             }
-            // Beyond the slots in use nothing is here, and the window can still grow.
             if segment == held {
-                segment = self.end.min(self.first + self.slots_max as u64).max(held);
-                run(start, segment);
+                run(start, reach.max(held));
                 return;
             }
             if !run(start, segment) {
                 return;
             }
         }
-        let reach = self.end.min(self.first + self.slots_max as u64);
         if held < reach {
             run(held, reach);
         }
@@ -304,7 +361,7 @@ impl Window {
 
     /// Somebody else asked for segments `from..to` in this NACK cycle.
     pub fn mark_asked(&mut self, from: u64, to: u64, cycle: u16) {
-        let held = self.end.min(self.first + self.entries.len() as u64);
+        let held = self.end.min(self.base + self.entries.len() as u64);
         for segment in from.max(self.complete)..to.min(held) {
             let slot = self.slot(segment);
             self.entries[slot].asked_in = cycle;
@@ -314,7 +371,7 @@ impl Window {
     /// Whether any missing segment was not asked for by somebody else in this cycle.
     pub fn needs_asking(&self, cycle: u16) -> bool {
         let mut needed = false;
-        let held = self.first + self.entries.len() as u64;
+        let held = self.base + self.entries.len() as u64;
         self.missing_runs(|from, to| {
             needed =
                 to > held || (from..to).any(|segment| self.entries[self.slot(segment)].asked_in != cycle);
@@ -331,7 +388,7 @@ mod tests {
     const SEGMENT: usize = 4;
 
     fn window(first: u64) -> Window {
-        Window::new(first, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap()
+        Window::new(first, 1, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap()
     }
 
     fn put(window: &mut Window, segment: u64) -> Insert {
@@ -383,10 +440,10 @@ mod tests {
     #[test]
     fn a_window_without_memory_says_so() {
         let mut left = 20 * SEGMENT;
-        let mut window = Window::new(0, SEGMENT, 64 * SEGMENT, &mut left).unwrap();
+        let mut window = Window::new(0, 1, SEGMENT, 64 * SEGMENT, &mut left).unwrap();
         let header = SegmentHeader { length: 4, message_start: 0, offset: 0 };
         assert_eq!(window.insert(20, header, &[0; 4], &mut left), Insert::NoMemory);
-        assert!(Window::new(0, SEGMENT, 64 * SEGMENT, &mut left).is_none());
+        assert!(Window::new(0, 1, SEGMENT, 64 * SEGMENT, &mut left).is_none());
     }
 
     #[test]
@@ -420,6 +477,32 @@ mod tests {
         assert_eq!(window.give_up_before(400), 390);
         assert_eq!((window.first(), window.complete()), (400, 400));
         assert_eq!(missing(&window), [(400, 464)]);
+    }
+
+    #[test]
+    fn a_block_is_kept_until_nothing_of_it_is_missing_though_its_start_was_read() {
+        let mut window = Window::new(0, 4, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap();
+        for segment in [0, 1, 3] {
+            put(&mut window, segment);
+        }
+        window.release_first();
+        window.release_first();
+        assert!(window.held(0).is_some() && window.held(1).is_some() && window.held(2).is_none());
+        put(&mut window, 2);
+        assert!(window.held(1).is_none(), "the block is complete, and this was read");
+        assert!(window.held(3).is_some(), "this waits for the reader");
+    }
+
+    #[test]
+    fn what_may_still_come_as_parity_does_not_count_as_lost() {
+        let mut window = Window::new(0, 4, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap();
+        put(&mut window, 1);
+        assert!(!window.has_missing());
+        assert_eq!(missing(&window), []);
+        put(&mut window, 6);
+        window.check_before(4);
+        assert!(window.has_missing());
+        assert_eq!(missing(&window), [(0, 1), (2, 4)]);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! copied; a repair copies the slot. Only a handful of header bytes change from one transmission to
 //! the next: the sequence number, the group's round-trip time, the repair flag.
 
+use shoal_fec::{ReedSolomon, Symbol};
+
 use crate::Config;
 use crate::wire::object::ObjectHeader;
 use crate::wire::{
@@ -15,6 +17,8 @@ const SEQUENCE_AT: usize = 2;
 const GRTT_AT: usize = 10;
 const FLAGS_AT: usize = 12;
 const PAYLOAD_ID_AT: usize = 16;
+/// A stream keeps at least so many of the units in which it codes and sends: one being sent, one repairable.
+const UNITS_MIN: usize = 2;
 
 /// The cached datagrams.
 #[derive(Debug)]
@@ -28,18 +32,24 @@ pub struct SegmentCache {
     segment_bytes: usize,
     fec_id: crate::FecId,
     block_symbols: u64,
+    parity_symbols: u16,
     payload_id: Vec<u8>,
 }
 
 impl SegmentCache {
-    /// As many slots as fit into `cache_bytes`, a power of two and at least 64.
+    /// As many slots as fit into `cache_bytes`, a power of two and at least 64; with parity or interleaving
+    /// also enough for the blocks that are sent together.
     pub fn new(config: &Config, header: &ObjectHeader, cache_bytes: usize) -> SegmentCache {
         let fec_id = config.fec_id;
         let header_bytes = Data::header_bytes(fec_id, true);
         let segment_bytes = usize::from(config.segment_bytes);
         let stride = header_bytes + SEGMENT_HEADER_BYTES + segment_bytes;
         let fitting = (cache_bytes / stride).max(64);
-        let slots = 1usize << fitting.ilog2();
+        let mut slots = 1usize << fitting.ilog2();
+        if config.parity_symbols > 0 || config.interleave_blocks > 1 {
+            let unit = usize::from(config.block_symbols) * usize::from(config.interleave_blocks);
+            slots = slots.max((UNITS_MIN * unit).next_power_of_two());
+        }
 
         let mut template = Vec::with_capacity(header_bytes);
         header.begin(message_type::DATA, &mut template);
@@ -48,7 +58,7 @@ impl SegmentCache {
             object_bytes: (slots * segment_bytes) as u64,
             segment_bytes: config.segment_bytes,
             block_symbols: config.block_symbols,
-            parity_symbols: 0,
+            parity_symbols: config.parity_symbols,
         };
         fti.write(fec_id, &mut template);
         finish_header(&mut template);
@@ -66,6 +76,7 @@ impl SegmentCache {
             segment_bytes,
             fec_id,
             block_symbols: config.block_symbols.into(),
+            parity_symbols: config.parity_symbols,
             payload_id: Vec::with_capacity(8),
         }
     }
@@ -80,7 +91,7 @@ impl SegmentCache {
             object_bytes: (self.slots() * self.segment_bytes) as u64,
             segment_bytes: self.segment_bytes as u16,
             block_symbols: self.block_symbols as u16,
-            parity_symbols: 0,
+            parity_symbols: self.parity_symbols,
         }
     }
 
@@ -132,6 +143,38 @@ impl SegmentCache {
         &self.bytes[slot * self.stride..][..self.lengths[slot] as usize]
     }
 
+    /// A sealed segment as parity is computed over it: its header and its data.
+    pub fn symbol(&self, segment: u64) -> &[u8] {
+        &self.datagram(segment)[self.header_bytes..]
+    }
+
+    /// Bytes of a parity datagram.
+    pub fn parity_datagram_bytes(&self) -> usize {
+        self.stride
+    }
+
+    /// Appends datagrams for parity symbols `rows` of a block, and computes what they carry.
+    pub fn write_parity(&self, code: &ReedSolomon, block: u64, rows: &[usize], out: &mut Vec<u8>) {
+        let (start, first) = (out.len(), block * self.block_symbols);
+        for row in rows {
+            let at = out.len();
+            out.extend_from_slice(&self.datagram(first)[..self.header_bytes]);
+            out.truncate(at + PAYLOAD_ID_AT);
+            let symbol = self.block_symbols as u16 + *row as u16;
+            PayloadId { symbol, ..self.payload_id(first) }.write(self.fec_id, out);
+            let extensions_at = out.len() - at;
+            out.extend_from_slice(&self.datagram(first)[extensions_at..self.header_bytes]);
+            out.resize(at + self.stride, 0);
+        }
+        let header_bytes = self.header_bytes;
+        let mut buffers: Vec<&mut [u8]> =
+            out[start..].chunks_exact_mut(self.stride).map(|datagram| &mut datagram[header_bytes..]).collect();
+        let source = (first..first + self.block_symbols).map(|segment| Symbol::from(self.symbol(segment)));
+        // Rows and lengths are the code's own, so there is nothing to refuse.
+        let encoded = code.encode_rows(rows, source, &mut buffers);
+        debug_assert!(encoded.is_ok(), "{encoded:?}");
+    }
+
     /// Bytes of data in a sealed segment.
     pub fn data_bytes(&self, segment: u64) -> usize {
         self.lengths[self.slot(segment)] as usize - self.header_bytes - SEGMENT_HEADER_BYTES
@@ -167,7 +210,7 @@ impl SegmentCache {
 }
 
 /// Writes what differs from one transmission to the next, and counts the sequence on.
-fn stamp(datagram: &mut [u8], sender: &mut SenderHeader) {
+pub fn stamp(datagram: &mut [u8], sender: &mut SenderHeader) {
     datagram[SEQUENCE_AT..SEQUENCE_AT + 2].copy_from_slice(&sender.sequence.to_be_bytes());
     datagram[GRTT_AT] = sender.grtt;
     datagram[GRTT_AT + 1] = sender.backoff << 4 | sender.group_size;

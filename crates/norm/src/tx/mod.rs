@@ -2,6 +2,9 @@
 
 pub mod acks;
 pub mod cache;
+pub mod order;
+pub mod parity;
 pub mod repair;
 pub mod sender;
 pub mod stream;
+pub mod transmission;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use super::acks::AckProcess;
 use super::cache::SegmentCache;
+use super::order::SendOrder;
+use super::parity::ParityQueue;
 use super::repair::RepairQueue;
 use crate::time::Time;
 use crate::wire::SegmentHeader;
@@ -41,6 +43,9 @@ pub struct TxStream {
     pub info: Vec<u8>,
     pub info_pending: bool,
     pub repairs: RepairQueue,
+    /// Parity that was asked for.
+    pub parity: ParityQueue,
+    pub order: SendOrder,
     pub acks: AckProcess,
     flush: FlushState,
     pub squelch: bool,
@@ -69,6 +74,8 @@ impl TxStream {
             info_pending: !options.info.is_empty(),
             info: options.info.clone(),
             repairs: RepairQueue::new(cache.slots()),
+            parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
+            order: SendOrder::new(config),
             acks: AckProcess::new(config.robust_factor),
             flush: FlushState::Done,
             squelch: false,
@@ -127,7 +134,7 @@ impl TxStream {
 
     /// The segment whose wire form is `payload_id`, as near to what was sent as can be.
     pub fn segment_at(&self, payload_id: crate::wire::PayloadId) -> u64 {
-        let symbols = u64::from(self.cache.fti().block_symbols);
+        let symbols = self.symbols();
         let block = crate::serial::extend(self.sent / symbols, payload_id.block, self.fec_id.block_bits());
         block * symbols + u64::from(payload_id.symbol)
     }
@@ -199,6 +206,9 @@ impl TxStream {
         if released {
             self.repairs.recycle(self.first);
             self.first += 1;
+            if self.parity.is_in_use() {
+                self.parity.forget_before(self.first / self.symbols());
+            }
         }
         released
     }
@@ -212,10 +222,31 @@ impl TxStream {
 
     /// Segments before this one may be forgotten.
     fn releasable(&self) -> u64 {
+        let sent = self.order.releasable(self.sent);
         match self.window_segments {
-            Some(_) => self.acks.acked().map_or(self.sent, |acked| acked.min(self.sent)),
-            None => self.sent,
+            Some(_) => self.acks.acked().map_or(sent, |acked| acked.min(sent)),
+            None => sent,
         }
+    }
+
+    /// Source symbols of a block.
+    pub fn symbols(&self) -> u64 {
+        self.cache.fti().block_symbols.into()
+    }
+
+    /// Whether all of a block is here, so that its parity can be computed.
+    pub fn has_block(&self, block: u64) -> bool {
+        self.first <= block * self.symbols() && (block + 1) * self.symbols() <= self.head
+    }
+
+    /// Whether anything waits to be sent for the first time.
+    pub fn has_output(&self) -> bool {
+        self.sendable() > self.sent || self.order.parity_due(self.sent).is_some()
+    }
+
+    /// Whether anything was asked for again.
+    pub fn has_repairs(&self) -> bool {
+        !self.repairs.is_empty() || !self.parity.is_empty()
     }
 
     /// Segments before this one may be sent: all, or as far as the window reaches.
@@ -256,7 +287,10 @@ impl TxStream {
     pub fn next_announcement(&self) -> Time {
         match self.flush {
             FlushState::Announcing { at, left: 1.. }
-                if self.waiting() == 0 && self.repairs.is_empty() && !self.all_acked() =>
+                if self.waiting() == 0
+                    && !self.has_repairs()
+                    && self.order.parity_due(self.sent).is_none()
+                    && !self.all_acked() =>
             {
                 at
             }
@@ -286,7 +320,8 @@ impl TxStream {
     pub fn is_quiet(&self) -> bool {
         self.filled == 0
             && self.waiting() == 0
-            && self.repairs.is_empty()
+            && !self.has_repairs()
+            && self.order.parity_due(self.sent).is_none()
             && (self.flush == FlushState::Done || self.all_acked())
     }
 
