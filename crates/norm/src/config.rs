@@ -36,6 +36,17 @@ pub enum SyncPolicy {
     All,
 }
 
+/// What a receiver asks for when something is missing.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum NackingMode {
+    /// Everything.
+    Full,
+    /// Only NORM_INFO.
+    InfoOnly,
+    /// Nothing: what is lost is lost, unless parity or somebody else's request brings it.
+    None,
+}
+
 /// One member of a group.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -86,6 +97,10 @@ pub struct Config {
     pub probe_interval_max: Duration,
     /// The most streams open for sending at once.
     pub send_streams_max: usize,
+    /// The most objects of known length kept for sending and repair.
+    pub send_objects_max: usize,
+    /// The most bytes of memory they take; a single larger one is taken all the same.
+    pub send_cache_bytes_max: usize,
 
     /// Whether to receive at all.
     pub receive: bool,
@@ -101,6 +116,14 @@ pub struct Config {
     pub senders_max: usize,
     /// The most streams of one sender listened to at once.
     pub streams_per_sender_max: usize,
+    /// What to ask for when something is missing.
+    pub nacking: NackingMode,
+    /// From the oldest incomplete object to the newest one of a sender there are at most so many.
+    pub objects_per_sender_max: usize,
+    /// The longest NORM_OBJECT_DATA taken; files may be longer.
+    pub object_bytes_max: u64,
+    /// An object of which nothing came for so long is given up.
+    pub object_idle_after: Duration,
     /// A sender silent for so long may be forgotten to make room for another.
     pub sender_idle_after: Duration,
 }
@@ -131,6 +154,8 @@ impl Config {
             probe_interval: Duration::from_millis(100),
             probe_interval_max: Duration::from_secs(30),
             send_streams_max: 16,
+            send_objects_max: 256,
+            send_cache_bytes_max: 64 << 20,
             receive: true,
             feedback: FeedbackMode::Multicast,
             sync: SyncPolicy::Current,
@@ -138,6 +163,10 @@ impl Config {
             receive_bytes_max: 512 << 20,
             senders_max: 1024,
             streams_per_sender_max: 16,
+            nacking: NackingMode::Full,
+            objects_per_sender_max: 1024,
+            object_bytes_max: 128 << 20,
+            object_idle_after: Duration::from_secs(60),
             sender_idle_after: Duration::from_secs(60),
         }
     }
@@ -193,6 +222,16 @@ impl Config {
             (!self.probe_interval.is_zero(), "probe_interval", "more than zero"),
             (self.probe_interval <= self.probe_interval_max, "probe_interval", "at most probe_interval_max"),
             (self.robust_factor >= 1, "robust_factor", "at least 1"),
+            (
+                (1..=16_384).contains(&self.send_objects_max),
+                "send_objects_max",
+                "from 1 to 16384, a quarter of the numbers objects have",
+            ),
+            (
+                (1..=16_384).contains(&self.objects_per_sender_max),
+                "objects_per_sender_max",
+                "from 1 to 16384, a quarter of the numbers objects have",
+            ),
             (self.senders_max >= 1, "senders_max", "at least 1"),
             (
                 self.receive_window_bytes <= self.receive_bytes_max,

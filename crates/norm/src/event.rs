@@ -14,6 +14,32 @@ pub struct StreamId {
     pub object: ObjectId,
 }
 
+/// What an object of known length is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ObjectKind {
+    /// NORM_OBJECT_DATA: bytes that are handed over as a whole.
+    Data,
+    /// NORM_OBJECT_FILE: bytes that are handed over block by block.
+    File,
+}
+
+/// Why an object was given up.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum AbortReason {
+    /// The sender no longer has it.
+    Squelched,
+    /// Nothing of it came for too long.
+    Expired,
+    /// Newer objects needed its place.
+    Overrun,
+    /// It is larger than the configured bound.
+    TooLarge,
+    /// The sender is gone.
+    SenderGone,
+    /// Our application wanted no more of it.
+    Abandoned,
+}
+
 /// Something happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -68,6 +94,57 @@ pub enum Event {
         /// Why.
         reason: CloseReason,
     },
+    /// An object of known length begins to arrive.
+    ObjectOpened {
+        /// The object.
+        object: StreamId,
+        /// What it is.
+        kind: ObjectKind,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// A NORM_OBJECT_DATA arrived completely.
+    DataReceived {
+        /// The object.
+        object: StreamId,
+        /// Its bytes.
+        content: Vec<u8>,
+    },
+    /// Bytes of a NORM_OBJECT_FILE arrived, to be written at their offset; in no particular order.
+    FileChunk {
+        /// The object.
+        object: StreamId,
+        /// Where they belong.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// All of a NORM_OBJECT_FILE was handed over.
+    FileReceived {
+        /// The object.
+        object: StreamId,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// An object that was not complete was given up.
+    ObjectAborted {
+        /// The object.
+        object: StreamId,
+        /// Why.
+        reason: AbortReason,
+    },
+    /// All of an object was sent once.
+    ObjectSent {
+        /// The object.
+        object: ObjectId,
+    },
+    /// An object left the cache; it can no longer be repaired.
+    ObjectReleased {
+        /// The object.
+        object: ObjectId,
+    },
+    /// An object that was refused for want of room may have room now.
+    ObjectRoom,
     /// A stream that refused a write has room again.
     Writable {
         /// The stream.

@@ -22,6 +22,7 @@ mod backoff;
 pub mod config;
 pub mod event;
 mod grtt;
+mod layout;
 mod pacing;
 pub mod quantize;
 mod rx;
@@ -33,13 +34,14 @@ mod tx;
 pub mod wire;
 
 pub use config::{
-    Config, ConfigError, FecId, FeedbackMode, RepairPolicy, StreamOptions, SyncPolicy, Watermark,
+    Config, ConfigError, FecId, FeedbackMode, NackingMode, RepairPolicy, StreamOptions, SyncPolicy, Watermark,
 };
-pub use event::{CloseReason, Event, GapReason, StreamId};
+pub use event::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId};
 pub use rx::Chunk;
 pub use session::{Destination, Session, Source, Transmit, WriteError};
 pub use stats::{Reject, Stats};
 pub use time::Time;
+pub use tx::objects::FileRead;
 pub use tx::stream::StreamState;
 
 /// A NORM node identifier; 0 and 0xffff_ffff are reserved by RFC 5740 section 4.1.

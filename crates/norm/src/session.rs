@@ -5,12 +5,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::config::{Config, ConfigError, FeedbackMode, StreamOptions};
+use crate::config::{Config, ConfigError, FeedbackMode, NackingMode, StreamOptions};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::rx::Chunk;
 use crate::rx::remote::{Remote, Shared};
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
+use crate::tx::objects::FileRead;
 use crate::tx::sender::Sender;
 use crate::tx::stream::StreamState;
 use crate::wire::feedback::FeedbackHeader;
@@ -63,6 +64,8 @@ pub enum WriteError {
     TooManyStreams,
     /// NORM_INFO is longer than a segment.
     InfoTooLong,
+    /// The object is empty, or longer than its FEC scheme can number.
+    ObjectLength,
 }
 
 impl fmt::Display for WriteError {
@@ -70,6 +73,9 @@ impl fmt::Display for WriteError {
         out.write_str(match self {
             WriteError::NoStream => "there is no such stream, or it was closed",
             WriteError::TooManyStreams => "too many streams are open: close one, or raise send_streams_max",
+            WriteError::ObjectLength => {
+                "an object must have at least one byte, and no more than its blocks can be numbered for"
+            }
             WriteError::InfoTooLong => {
                 "the info does not fit into one segment: shorten it, or raise segment_bytes"
             }
@@ -195,9 +201,7 @@ impl Session {
 
     /// Opens a stream to send.
     pub fn open_stream(&mut self, options: &StreamOptions) -> Result<ObjectId, WriteError> {
-        if options.info.len() > usize::from(self.config.segment_bytes) {
-            return Err(WriteError::InfoTooLong);
-        }
+        self.check_info(&options.info)?;
         self.sender.open_stream(options).ok_or(WriteError::TooManyStreams)
     }
 
@@ -235,6 +239,55 @@ impl Session {
         self.sender.drop_stream(object);
     }
 
+    /// Sends bytes as NORM_OBJECT_DATA. `Ok(None)` if there is no room for them: try again after
+    /// [`Event::ObjectRoom`].
+    pub fn send_data(
+        &mut self,
+        now: Time,
+        content: &[u8],
+        info: &[u8],
+    ) -> Result<Option<ObjectId>, WriteError> {
+        self.check_info(info)?;
+        self.sender.send_object(now, Ok(content), info)
+    }
+
+    /// Sends a file of `bytes` as NORM_OBJECT_FILE. Its bytes are asked for with [`Session::poll_read`].
+    /// `Ok(None)` if there is no room for it: try again after [`Event::ObjectRoom`].
+    pub fn send_file(&mut self, now: Time, bytes: u64, info: &[u8]) -> Result<Option<ObjectId>, WriteError> {
+        self.check_info(info)?;
+        self.sender.send_object(now, Err(bytes), info)
+    }
+
+    fn check_info(&self, info: &[u8]) -> Result<(), WriteError> {
+        if info.len() > usize::from(self.config.segment_bytes) {
+            return Err(WriteError::InfoTooLong);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a file, as [`Session::poll_read`] asked for them.
+    pub fn supply_file(&mut self, object: ObjectId, offset: u64, bytes: &[u8]) {
+        self.sender.objects.supply(object, offset, bytes);
+    }
+
+    /// Forgets an object being sent. Receivers that still miss parts of it are refused. False if there is
+    /// none.
+    pub fn cancel_object(&mut self, object: ObjectId) -> bool {
+        self.sender.objects.cancel(object)
+    }
+
+    /// Gives up an object being received.
+    pub fn abandon_object(&mut self, object: StreamId) {
+        if let Some(&index) = self.index.get(&(object.node, object.instance)) {
+            self.remotes[index].abandon(object.object, shared!(self));
+        }
+    }
+
+    /// Sets what to ask for when something is missing.
+    pub fn set_nacking(&mut self, nacking: NackingMode) {
+        self.config.nacking = nacking;
+    }
+
     /// Sets whose acknowledgements the window and watermarks wait for.
     pub fn set_ackers(&mut self, nodes: &[NodeId]) {
         self.sender.set_ackers(nodes);
@@ -250,8 +303,11 @@ impl Session {
         self.sender.set_group_size(size);
     }
 
-    /// Asks the ackers to confirm everything written so far; [`Event::WatermarkDone`] tells the outcome.
+    /// Asks the ackers to confirm an object, or everything written to a stream so far; [`Event::WatermarkDone`] tells the outcome.
     pub fn request_watermark(&mut self, now: Time, object: ObjectId) -> Result<(), WriteError> {
+        if self.sender.want_object_ack(now, object) {
+            return Ok(());
+        }
         let stream = self.sender.stream_mut(object).ok_or(WriteError::NoStream)?;
         stream.push();
         let end = stream.sent() + stream.waiting();
@@ -459,6 +515,7 @@ impl Session {
             if remote.deadline() > now {
                 continue;
             }
+            remote.expire(now, shared!(self));
             let wrote = remote.poll_transmit(
                 now,
                 self.feedback_sequence,
@@ -475,6 +532,11 @@ impl Session {
             }
         }
         None
+    }
+
+    /// The next bytes of a file to read and to give to [`Session::supply_file`], if any.
+    pub fn poll_read(&mut self) -> Option<FileRead> {
+        self.sender.objects.poll_read()
     }
 
     /// The next thing to tell, if any.

@@ -34,13 +34,15 @@ pub enum Reject {
     BeyondWindow,
     /// A stale instance of a sender that restarted.
     StaleInstance,
-    /// An object type this engine does not receive.
+    /// A message of an object contradicts what kind of object it is.
     ObjectType,
+    /// An object longer than the configured bound.
+    TooLarge,
 }
 
 impl Reject {
     /// Every reason, in the order of [`Stats::rejected`].
-    pub const ALL: [Reject; 16] = [
+    pub const ALL: [Reject; 17] = [
         Reject::Truncated,
         Reject::Version,
         Reject::UnknownType,
@@ -57,6 +59,7 @@ impl Reject {
         Reject::BeyondWindow,
         Reject::StaleInstance,
         Reject::ObjectType,
+        Reject::TooLarge,
     ];
 
     /// A name for reports.
@@ -78,6 +81,7 @@ impl Reject {
             Reject::BeyondWindow => "beyond_window",
             Reject::StaleInstance => "stale_instance",
             Reject::ObjectType => "object_type",
+            Reject::TooLarge => "too_large",
         }
     }
 }

@@ -84,6 +84,7 @@ pub struct Node {
     outboxes: Vec<(ObjectId, Outbox)>,
     readers: HashMap<StreamId, FrameReader>,
     reading: bool,
+    files: HashMap<ObjectId, Vec<u8>>,
     /// What its application received and nobody took yet.
     pub deliveries: Vec<Delivery>,
     /// How many messages its application received.
@@ -122,6 +123,7 @@ impl Node {
             outboxes: Vec::new(),
             readers: HashMap::new(),
             reading: true,
+            files: HashMap::new(),
             deliveries: Vec::new(),
             delivered: 0,
             unreadable: 0,
@@ -204,6 +206,33 @@ impl Node {
         self.reading = reading;
     }
 
+    /// Sends a file whose bytes the node holds in place of a disk. `None` if there is no room for it now.
+    pub fn send_file(
+        &mut self,
+        now: Time,
+        content: Vec<u8>,
+        info: &[u8],
+    ) -> Result<Option<ObjectId>, WriteError> {
+        let length = content.len() as u64;
+        let object = self.command(now, |session, local| session.send_file(local, length, info))?;
+        if let Some(object) = object {
+            self.files.insert(object, content);
+        }
+        Ok(object)
+    }
+
+    /// Gives the session the bytes of files it asks for.
+    fn supply_files(&mut self) {
+        while let Some(read) = self.session.poll_read() {
+            let start = read.offset as usize;
+            if let Some(bytes) =
+                self.files.get(&read.object).and_then(|file| file.get(start..start + read.bytes))
+            {
+                self.session.supply_file(read.object, read.offset, bytes);
+            }
+        }
+    }
+
     /// Gives a command to the session.
     pub fn command<R>(&mut self, now: Time, command: impl FnOnce(&mut Session, Time) -> R) -> R {
         let local = self.local(now);
@@ -212,6 +241,7 @@ impl Node {
 
     /// Writes what the session takes.
     pub fn write(&mut self, now: Time) {
+        self.supply_files();
         let local = self.local(now);
         for (object, outbox) in &mut self.outboxes {
             while let Some(framed) = outbox.frames.front() {

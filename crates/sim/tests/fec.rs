@@ -148,7 +148,10 @@ fn repair_traffic_grows_with_loss_and_not_with_receivers() {
             config.grtt_initial = Duration::from_millis(5);
         });
         let (repairs, nacks) = (run.sent("repairs_sent"), run.received("nacks_sent"));
-        println!("{receivers} receivers, loss {loss}: {repairs} repairs, {nacks} NACKs, {} segments", run.sent("segments_sent"));
+        println!(
+            "{receivers} receivers, loss {loss}: {repairs} repairs, {nacks} NACKs, {} segments",
+            run.sent("segments_sent")
+        );
         repairs
     };
     let (few, many) = (repairs(10, 0.05), repairs(1000, 0.05));

@@ -1,6 +1,8 @@
 //! The receiving half of a session: one [`remote::Remote`] for each sender that was heard.
 
 pub mod nack;
+pub mod object;
+pub mod objects;
 pub mod parity;
 pub mod remote;
 pub mod requests;

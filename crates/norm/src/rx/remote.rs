@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::nack::{Due, GroupTiming, NackCycle};
+use super::objects::RxObjects;
 use super::requests;
 use super::stream::RxStream;
 use crate::backoff;
-use crate::config::{Config, FeedbackMode, SyncPolicy};
+use crate::config::{Config, FeedbackMode, NackingMode, SyncPolicy};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
 use crate::serial;
@@ -59,7 +60,7 @@ enum Body {
 }
 
 #[derive(Debug)]
-struct RxObject {
+struct StreamEntry {
     object: ObjectId,
     info: InfoState,
     body: Body,
@@ -88,7 +89,8 @@ pub struct Remote {
     pub departed: Option<CloseReason>,
     timing: GroupTiming,
     quantized: (u8, u8, u8),
-    objects: Vec<RxObject>,
+    streams: Vec<StreamEntry>,
+    objects: RxObjects,
     nack: NackCycle,
     probe: Option<Probe>,
     answer_probe_at: Time,
@@ -106,7 +108,8 @@ impl Remote {
             departed: None,
             timing: GroupTiming { grtt: Duration::ZERO, backoff_factor: 0, group_size: 0.0 },
             quantized: (255, 255, 255),
-            objects: Vec::new(),
+            streams: Vec::new(),
+            objects: RxObjects::new(header.source, header.instance),
             nack: NackCycle::new(),
             probe: None,
             answer_probe_at: Time::NEVER,
@@ -143,8 +146,14 @@ impl Remote {
     // --- input ---
 
     pub fn handle_data(&mut self, now: Time, data: &Data<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
-        let index = self.object_for(&data.header, shared)?;
-        let object = &mut self.objects[index];
+        if !data.header.flags.has(Flags::STREAM) {
+            self.forget_wanted(data.header.object);
+            let handled = self.objects.handle_data(now, data, shared);
+            self.after_object(now, shared);
+            return handled;
+        }
+        let index = self.stream_for(&data.header, shared)?;
+        let object = &mut self.streams[index];
         if data.header.flags.has(Flags::INFO) && object.info == InfoState::None {
             object.info = InfoState::Missing;
         }
@@ -160,7 +169,7 @@ impl Remote {
                 }
             }
         }
-        let Body::Open(stream) = &mut self.objects[index].body else { return Ok(()) };
+        let Body::Open(stream) = &mut self.streams[index].body else { return Ok(()) };
         let repair = data.header.flags.has(Flags::REPAIR);
         let received =
             stream.receive(data.payload_id, data.payload, repair, shared.memory_left, shared.stats);
@@ -169,9 +178,15 @@ impl Remote {
     }
 
     pub fn handle_info(&mut self, now: Time, info: &Info<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
-        let index = self.object_for(&info.header, shared)?;
+        if !info.header.flags.has(Flags::STREAM) {
+            self.forget_wanted(info.header.object);
+            let handled = self.objects.handle_info(now, info, shared);
+            self.after_object(now, shared);
+            return handled;
+        }
+        let index = self.stream_for(&info.header, shared)?;
         let stream = self.stream_id(info.header.object);
-        let object = &mut self.objects[index];
+        let object = &mut self.streams[index];
         if object.info != InfoState::Have && !matches!(object.body, Body::Closed) {
             object.info = InfoState::Have;
             shared.events.push_back(Event::Info { stream, content: info.content.to_vec() });
@@ -203,15 +218,20 @@ impl Remote {
 
     fn handle_flush(&mut self, now: Time, position: Position, ackers: &[u8], shared: &mut Shared<'_>) {
         let listed = command::lists_node(ackers, shared.config.node);
+        let spread = if listed && ackers.len() / 4 > PROMPT_ACKERS_MAX {
+            self.timing.grtt.mul_f64(shared.random.f64())
+        } else {
+            Duration::ZERO
+        };
+        let is_stream = self.streams.iter().any(|known| known.object == position.object);
+        let ack_at = listed.then_some(now + spread);
+        if !is_stream && self.objects.announce(now, position, ack_at, shared) {
+            return self.after_object(now, shared);
+        }
         let Ok(index) = self.find_or_add(position.object, Some(position), shared) else { return };
-        let object = &mut self.objects[index];
-        if listed {
-            let spread = if ackers.len() / 4 > PROMPT_ACKERS_MAX {
-                self.timing.grtt.mul_f64(shared.random.f64())
-            } else {
-                Duration::ZERO
-            };
-            let at = object.ack.map_or(now + spread, |(_, at)| at.max(now));
+        let object = &mut self.streams[index];
+        if let Some(at) = ack_at {
+            let at = object.ack.map_or(at, |(_, known)| known.max(now));
             object.ack = Some((position, at));
         }
         if let Body::Open(stream) = &mut object.body
@@ -226,7 +246,8 @@ impl Remote {
         let is_invalid =
             |object: ObjectId| invalid.chunks_exact(2).any(|entry| entry == object.to_be_bytes());
         let node_instance = (self.node, self.instance);
-        for object in &mut self.objects {
+        self.objects.squelch(position, is_invalid, shared);
+        for object in &mut self.streams {
             let refused = is_invalid(object.object);
             match &mut object.body {
                 Body::Wanted(_) if refused || serial::before(object.object, position.object) => {
@@ -248,7 +269,7 @@ impl Remote {
                 Body::Open(_) | Body::Wanted(_) | Body::Closed => {}
             }
         }
-        for index in 0..self.objects.len() {
+        for index in 0..self.streams.len() {
             self.after_progress(now, index, shared);
         }
     }
@@ -274,12 +295,14 @@ impl Remote {
         let cycle = self.nack.number();
         let mut tally = requests::ErasureTally::default();
         for range in RepairRequests::new(content).flatten() {
-            let found = self.objects.iter_mut().find(|object| object.object == range.first.object);
-            let Some(RxObject { body: Body::Open(stream), .. }) = found else { continue };
+            let erasures = tally.add(&range);
+            self.objects.overhear(&range, cycle, erasures);
+            let found = self.streams.iter_mut().find(|object| object.object == range.first.object);
+            let Some(StreamEntry { body: Body::Open(stream), .. }) = found else { continue };
             if stream.fec_id() != range.first.fec_id {
                 continue;
             }
-            requests::overhear(stream, &range, cycle, &mut tally);
+            requests::overhear(stream, &range, cycle, erasures);
         }
     }
 
@@ -290,11 +313,33 @@ impl Remote {
 
     // --- objects ---
 
-    fn object_for(&mut self, header: &ObjectHeader, shared: &mut Shared<'_>) -> Result<usize, Reject> {
-        if !header.flags.has(Flags::STREAM) {
-            return Err(Reject::ObjectType);
-        }
+    fn stream_for(&mut self, header: &ObjectHeader, shared: &mut Shared<'_>) -> Result<usize, Reject> {
+        self.objects.is_stream(header.object);
         self.find_or_add(header.object, None, shared)
+    }
+
+    /// A number that was asked for as if it were a stream's is an object's.
+    fn forget_wanted(&mut self, object: ObjectId) {
+        if !self.streams.is_empty() {
+            self.streams.retain(|known| known.object != object || !matches!(known.body, Body::Wanted(_)));
+        }
+    }
+
+    /// Something about an object of known length changed: start asking if something is missing.
+    fn after_object(&mut self, now: Time, shared: &mut Shared<'_>) {
+        if self.departed.is_none() && self.objects.is_missing(shared.config.nacking) {
+            self.nack.on_loss(now, &self.timing, shared.random);
+        }
+    }
+
+    /// Our application wants no more of an object.
+    pub fn abandon(&mut self, object: ObjectId, shared: &mut Shared<'_>) {
+        self.objects.abandon(object, shared);
+    }
+
+    /// Gives up objects of which nothing came for too long.
+    pub fn expire(&mut self, now: Time, shared: &mut Shared<'_>) {
+        self.objects.expire(now, shared);
     }
 
     fn find_or_add(
@@ -303,7 +348,7 @@ impl Remote {
         position: Option<Position>,
         shared: &mut Shared<'_>,
     ) -> Result<usize, Reject> {
-        if let Some(index) = self.objects.iter().position(|known| known.object == object) {
+        if let Some(index) = self.streams.iter().position(|known| known.object == object) {
             return Ok(index);
         }
         self.add(object, position, shared.config)?;
@@ -318,15 +363,15 @@ impl Remote {
                 }
             }
         }
-        self.objects.iter().position(|known| known.object == object).ok_or(Reject::TooManyObjects)
+        self.streams.iter().position(|known| known.object == object).ok_or(Reject::TooManyObjects)
     }
 
     fn add(&mut self, object: ObjectId, position: Option<Position>, config: &Config) -> Result<(), Reject> {
-        if self.objects.len() >= config.streams_per_sender_max {
-            let closed = self.objects.iter().position(|known| matches!(known.body, Body::Closed));
-            self.objects.remove(closed.ok_or(Reject::TooManyObjects)?);
+        if self.streams.len() >= config.streams_per_sender_max {
+            let closed = self.streams.iter().position(|known| matches!(known.body, Body::Closed));
+            self.streams.remove(closed.ok_or(Reject::TooManyObjects)?);
         }
-        self.objects.push(RxObject {
+        self.streams.push(StreamEntry {
             object,
             info: InfoState::None,
             body: Body::Wanted(position),
@@ -346,12 +391,10 @@ impl Remote {
         let fti = fti.ok_or(Reject::ObjectInfo)?;
         let id = self.stream_id(header.object);
         let from_start = shared.config.sync != SyncPolicy::Current;
-        let bounds =
-            (shared.config.receive_window_bytes, u64::from(shared.config.interleave_blocks) - 1);
+        let bounds = (shared.config.receive_window_bytes, u64::from(shared.config.interleave_blocks) - 1);
         let heard = PayloadId { symbol: heard.symbol.min(fti.block_symbols - 1), ..heard };
-        let stream =
-            RxStream::join(id, (header.fec_id, fti), heard, from_start, bounds, shared.memory_left)?;
-        self.objects[index].body = Body::Open(Box::new(stream));
+        let stream = RxStream::join(id, (header.fec_id, fti), heard, from_start, bounds, shared.memory_left)?;
+        self.streams[index].body = Body::Open(Box::new(stream));
         shared.events.push_back(Event::StreamOpened { stream: id });
         Ok(())
     }
@@ -359,13 +402,13 @@ impl Remote {
     /// Something about an object changed: move its reader on, and start asking if something is missing.
     fn after_progress(&mut self, now: Time, index: usize, shared: &mut Shared<'_>) {
         self.settle(index, shared);
-        if self.departed.is_none() && self.is_missing(&self.objects[index]) {
+        if self.departed.is_none() && is_missing(&self.streams[index], shared.config.nacking) {
             self.nack.on_loss(now, &self.timing, shared.random);
         }
     }
 
     fn settle(&mut self, index: usize, shared: &mut Shared<'_>) {
-        let object = &mut self.objects[index];
+        let object = &mut self.streams[index];
         let Body::Open(stream) = &mut object.body else { return };
         stream.settle(shared.stats, |event| shared.events.push_back(event));
         if stream.has_ended() {
@@ -374,19 +417,10 @@ impl Remote {
         }
     }
 
-    fn is_missing(&self, object: &RxObject) -> bool {
-        object.info == InfoState::Missing
-            || match &object.body {
-                Body::Wanted(_) => true,
-                Body::Open(stream) => stream.window().has_missing(),
-                Body::Closed => false,
-            }
-    }
-
     // --- reading ---
 
     pub fn stream_mut(&mut self, object: ObjectId) -> Option<&mut RxStream> {
-        self.objects.iter_mut().find_map(|known| match &mut known.body {
+        self.streams.iter_mut().find_map(|known| match &mut known.body {
             Body::Open(stream) if known.object == object => Some(&mut **stream),
             _ => None,
         })
@@ -394,8 +428,8 @@ impl Remote {
 
     /// So many bytes of a stream were read.
     pub fn consume(&mut self, now: Time, object: ObjectId, bytes: usize, shared: &mut Shared<'_>) {
-        let Some(index) = self.objects.iter().position(|known| known.object == object) else { return };
-        if let Body::Open(stream) = &mut self.objects[index].body {
+        let Some(index) = self.streams.iter().position(|known| known.object == object) else { return };
+        if let Body::Open(stream) = &mut self.streams[index].body {
             stream.consume(bytes);
             self.after_progress(now, index, shared);
         }
@@ -403,7 +437,7 @@ impl Remote {
 
     /// Whether everything that came was read.
     pub fn is_drained(&self) -> bool {
-        self.objects.iter().all(|object| match &object.body {
+        self.streams.iter().all(|object| match &object.body {
             Body::Open(stream) => stream.window().first() == stream.window().complete(),
             Body::Wanted(_) | Body::Closed => true,
         })
@@ -411,12 +445,13 @@ impl Remote {
 
     /// Gives all memory back and says that every stream is closed.
     pub fn close(&mut self, reason: CloseReason, shared: &mut Shared<'_>) {
-        for object in self.objects.drain(..) {
+        for object in self.streams.drain(..) {
             if let Body::Open(stream) = object.body {
                 *shared.memory_left += stream.memory();
                 shared.events.push_back(Event::StreamClosed { stream: stream.id, reason });
             }
         }
+        self.objects.close_all(shared);
         shared.events.push_back(Event::SenderGone { node: self.node, instance: self.instance, reason });
     }
 
@@ -451,7 +486,7 @@ impl Remote {
             || self.poll_probe_answer(now, sequence, out, shared)
     }
 
-    fn is_ack_ready(object: &RxObject) -> bool {
+    fn is_ack_ready(object: &StreamEntry) -> bool {
         object.ack.is_some_and(|(position, _)| match &object.body {
             Body::Open(stream) => stream.fec_id() == position.fec_id && stream.has_up_to(position.payload_id),
             Body::Closed => true,
@@ -461,13 +496,12 @@ impl Remote {
 
     fn poll_ack(&mut self, now: Time, sequence: u16, out: &mut Vec<u8>, shared: &mut Shared<'_>) -> bool {
         let due =
-            |object: &RxObject| Self::is_ack_ready(object) && object.ack.is_some_and(|(_, at)| at <= now);
+            |object: &StreamEntry| Self::is_ack_ready(object) && object.ack.is_some_and(|(_, at)| at <= now);
         let header = self.feedback_header(now, sequence, shared.config.node);
-        let Some((position, _)) =
-            self.objects.iter_mut().find(|object| due(object)).and_then(|object| object.ack.take())
-        else {
-            return false;
-        };
+        let of_stream =
+            self.streams.iter_mut().find(|object| due(object)).and_then(|object| object.ack.take());
+        let due = of_stream.map(|(position, _)| position).or_else(|| self.objects.take_ack(now));
+        let Some(position) = due else { return false };
         feedback::write_flush_ack(&header, position, out);
         shared.stats.acks_sent += 1;
         true
@@ -484,26 +518,31 @@ impl Remote {
         if self.nack.deadline() > now {
             return false;
         }
-        let missing = self.departed.is_none() && self.objects.iter().any(|object| self.is_missing(object));
+        let nacking = shared.config.nacking;
+        let missing = self.departed.is_none()
+            && (self.streams.iter().any(|object| is_missing(object, nacking))
+                || self.objects.is_missing(nacking));
         if self.nack.poll(now, missing, &self.timing, shared.random) == Due::Nothing {
             return false;
         }
         self.nack.on_asked(now, &self.timing);
         let cycle = self.nack.number();
-        let needed = self.objects.iter().any(|object| match &object.body {
-            Body::Open(stream) => object.info == InfoState::Missing || stream.window().needs_asking(cycle),
-            Body::Wanted(_) => true,
-            Body::Closed => false,
+        let of_streams = self.streams.iter().filter(|object| is_missing(object, nacking)).any(|object| {
+            object.info == InfoState::Missing
+                || match &object.body {
+                    Body::Open(stream) => stream.window().needs_asking(cycle),
+                    Body::Wanted(_) => true,
+                    Body::Closed => false,
+                }
         });
-        if !needed {
+        if !of_streams && !self.objects.needs_asking(nacking, cycle) {
             shared.stats.nacks_suppressed += 1;
             return false;
         }
         requests.reset(self.request_bytes_max());
-        for object in &self.objects {
-            if !write_requests(object, requests) {
-                break;
-            }
+        let missing = self.streams.iter().filter(|object| is_missing(object, nacking));
+        if missing.into_iter().all(|object| write_requests(object, nacking, requests)) {
+            self.objects.write_requests(nacking, requests);
         }
         if requests.content().is_empty() {
             return false;
@@ -516,11 +555,11 @@ impl Remote {
 
     /// A NACK is no longer than a segment of the sender it goes to.
     fn request_bytes_max(&self) -> usize {
-        let segment = self.objects.iter().find_map(|object| match &object.body {
+        let segment = self.streams.iter().find_map(|object| match &object.body {
             Body::Open(stream) => Some(stream.window().segment_bytes()),
             Body::Wanted(_) | Body::Closed => None,
         });
-        segment.unwrap_or(512).clamp(64, 1400)
+        segment.or(self.objects.segment_bytes()).unwrap_or(512).clamp(64, 1400)
     }
 
     fn poll_probe_answer(
@@ -549,14 +588,25 @@ impl Remote {
 
     pub fn deadline(&self) -> Time {
         let acks =
-            self.objects.iter().filter(|object| Self::is_ack_ready(object)).filter_map(|object| object.ack);
+            self.streams.iter().filter(|object| Self::is_ack_ready(object)).filter_map(|object| object.ack);
         let ack = acks.map(|(_, at)| at).min().unwrap_or(Time::NEVER);
-        self.nack.deadline().min(self.answer_probe_at).min(ack)
+        let objects = self.objects.ack_deadline().min(self.objects.next_expiry());
+        self.nack.deadline().min(self.answer_probe_at).min(ack).min(objects)
     }
 }
 
+fn is_missing(object: &StreamEntry, nacking: NackingMode) -> bool {
+    let info = object.info == InfoState::Missing && nacking != NackingMode::None;
+    info || nacking == NackingMode::Full
+        && match &object.body {
+            Body::Wanted(_) => true,
+            Body::Open(stream) => stream.window().has_missing(),
+            Body::Closed => false,
+        }
+}
+
 /// Asks for what is missing of one object. False if there was no room for all of it.
-fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
+fn write_requests(object: &StreamEntry, nacking: NackingMode, requests: &mut RepairWriter) -> bool {
     match &object.body {
         Body::Closed => true,
         Body::Wanted(position) => {
@@ -569,6 +619,9 @@ fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
             let item = RepairItem { fec_id, object, payload_id };
             requests.push(flags, item, item)
         }
-        Body::Open(stream) => requests::write(stream, object.info == InfoState::Missing, requests),
+        Body::Open(stream) => {
+            let body = nacking == NackingMode::Full;
+            requests::write(stream, object.info == InfoState::Missing, body, requests)
+        }
     }
 }

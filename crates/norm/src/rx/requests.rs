@@ -11,13 +11,16 @@ use crate::ObjectId;
 use crate::wire::repair::{RepairRange, RepairWriter};
 use crate::wire::{PayloadId, RepairFlags, RepairItem};
 
-/// Asks for what a stream misses. False if there was no room for all of it.
-pub fn write(stream: &RxStream, info_missing: bool, requests: &mut RepairWriter) -> bool {
+/// Asks for what a stream misses: its information, its segments, or both. False if there was no room for all of it.
+pub fn write(stream: &RxStream, info_missing: bool, body: bool, requests: &mut RepairWriter) -> bool {
     let item = |segment: u64| item_at(stream, stream.payload_id(segment));
     let mut fits = true;
     if info_missing {
         let first = item(stream.window().first());
         fits = requests.push(RepairFlags::INFO, first, first);
+    }
+    if !body {
+        return fits;
     }
     let Some(parity) = stream.parity() else {
         stream.window().missing_runs(|from, to| {
@@ -100,12 +103,22 @@ fn write_blocks(
         }
         let computable = known == start + symbols && !(start..from).any(|segment| is_missing(&segment));
         let parity_symbols = if computable { u64::from(stream.fti().parity_symbols) } else { 0 };
-        let skipped = erasures.min(parity_symbols) as usize;
-        let source = (from..known).filter(is_missing).skip(skipped);
-        let named = |index: u16| PayloadId { symbol: symbols as u16 + index, ..stream.payload_id(start) };
-        let wanted = (0..erasures.min(parity_symbols) as u16).filter(|index| !parity.has(block, *index));
-        let places = source.map(|segment| stream.payload_id(segment)).chain(wanted.map(named));
-        if !write_places(stream, places, requests) {
+        let lost = (from..known).filter(is_missing).map(|segment| (segment - start) as u16);
+        let fits = write_symbols(
+            lost,
+            symbols as u16,
+            parity_symbols as u16,
+            |index| parity.has(block, index),
+            |first, last| {
+                let place = |symbol: u16| PayloadId { symbol, ..stream.payload_id(start) };
+                requests.push(
+                    RepairFlags::SEGMENT,
+                    item_at(stream, place(first)),
+                    item_at(stream, place(last)),
+                )
+            },
+        );
+        if !fits {
             return false;
         }
         block += 1;
@@ -113,29 +126,31 @@ fn write_blocks(
     true
 }
 
-/// Asks for symbols of one block, neighbours as ranges.
-fn write_places(
-    stream: &RxStream,
-    places: impl Iterator<Item = PayloadId>,
-    requests: &mut RepairWriter,
+/// Asks for what one block of `symbols` lost: `push` gets runs of symbols, both ends included, and says
+/// whether there was room.
+pub fn write_symbols(
+    lost: impl Iterator<Item = u16> + Clone,
+    symbols: u16,
+    parity_symbols: u16,
+    held: impl Fn(u16) -> bool,
+    mut push: impl FnMut(u16, u16) -> bool,
 ) -> bool {
-    let mut run: Option<(PayloadId, PayloadId)> = None;
-    let push = |(first, last): (PayloadId, PayloadId), requests: &mut RepairWriter| {
-        requests.push(RepairFlags::SEGMENT, item_at(stream, first), item_at(stream, last))
-    };
-    for place in places {
+    let by_parity = lost.clone().take(parity_symbols.into()).count() as u16;
+    let wanted = (0..by_parity).filter(|index| !held(*index)).map(|index| symbols + index);
+    let mut run: Option<(u16, u16)> = None;
+    for symbol in lost.skip(by_parity.into()).chain(wanted) {
         match &mut run {
-            Some((_, last)) if last.symbol + 1 == place.symbol => *last = place,
+            Some((_, last)) if *last + 1 == symbol => *last = symbol,
             _ => {
-                if let Some(done) = run.replace((place, place))
-                    && !push(done, requests)
+                if let Some((first, last)) = run.replace((symbol, symbol))
+                    && !push(first, last)
                 {
                     return false;
                 }
             }
         }
     }
-    run.is_none_or(|last| push(last, requests))
+    run.is_none_or(|(first, last)| push(first, last))
 }
 
 /// How many symbols of one block somebody else asked for, in however many pieces.
@@ -145,8 +160,25 @@ pub struct ErasureTally {
     erasures: usize,
 }
 
-/// Another receiver asked for something of this stream: it asked for us too.
-pub fn overhear(stream: &mut RxStream, range: &RepairRange, cycle: u16, tally: &mut ErasureTally) {
+impl ErasureTally {
+    /// Adds a request; returns how much was asked for of its block so far, as far as it names symbols.
+    pub fn add(&mut self, range: &RepairRange) -> usize {
+        let (first, last) = (range.first.payload_id, range.last.payload_id);
+        if !range.flags.has(RepairFlags::SEGMENT) || first.block != last.block {
+            return 0;
+        }
+        let block = (range.first.object, first.block);
+        if self.block.replace(block) != Some(block) {
+            self.erasures = 0;
+        }
+        self.erasures += usize::from(last.symbol.saturating_sub(first.symbol)) + 1;
+        self.erasures
+    }
+}
+
+/// Another receiver asked for something of this stream, and for `erasures` symbols of its block in all: it
+/// asked for us too.
+pub fn overhear(stream: &mut RxStream, range: &RepairRange, cycle: u16, erasures: usize) {
     let symbols = stream.symbols();
     let start = |payload_id: PayloadId| PayloadId { symbol: 0, ..payload_id };
     let (first, last) = (range.first.payload_id, range.last.payload_id);
@@ -158,18 +190,9 @@ pub fn overhear(stream: &mut RxStream, range: &RepairRange, cycle: u16, tally: &
     } else if range.flags.has(RepairFlags::SEGMENT) {
         let (from, to) = (u64::from(first.symbol).min(symbols), (u64::from(last.symbol) + 1).min(symbols));
         stream.window_mut().mark_asked(first_block + from, last_block + to, cycle);
-        if stream.parity().is_none() || first.block != last.block {
-            return;
+        // Symbols asked for by name may be ones we have; parity serves everybody.
+        if stream.parity().is_some() && u64::from(first.symbol) >= symbols {
+            stream.overhear_parity(first, erasures, cycle);
         }
-        let block = (stream.id.object, first.block);
-        if tally.block.replace(block) != Some(block) {
-            tally.erasures = 0;
-        }
-        let useful = (first_block + from..last_block + to)
-            .filter(|segment| stream.window().held(*segment).is_none())
-            .count();
-        let parity = u64::from(last.symbol) + 1 - to.max(u64::from(first.symbol)).min(u64::from(last.symbol) + 1);
-        tally.erasures += useful + parity as usize;
-        stream.overhear_parity(first, tally.erasures, cycle);
     }
 }

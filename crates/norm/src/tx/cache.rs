@@ -167,8 +167,10 @@ impl SegmentCache {
             out.resize(at + self.stride, 0);
         }
         let header_bytes = self.header_bytes;
-        let mut buffers: Vec<&mut [u8]> =
-            out[start..].chunks_exact_mut(self.stride).map(|datagram| &mut datagram[header_bytes..]).collect();
+        let mut buffers: Vec<&mut [u8]> = out[start..]
+            .chunks_exact_mut(self.stride)
+            .map(|datagram| &mut datagram[header_bytes..])
+            .collect();
         let source = (first..first + self.block_symbols).map(|segment| Symbol::from(self.symbol(segment)));
         // Rows and lengths are the code's own, so there is nothing to refuse.
         let encoded = code.encode_rows(rows, source, &mut buffers);

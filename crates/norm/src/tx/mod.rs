@@ -2,6 +2,8 @@
 
 pub mod acks;
 pub mod cache;
+pub mod object;
+pub mod objects;
 pub mod order;
 pub mod parity;
 pub mod repair;

@@ -6,17 +6,22 @@ use std::time::Duration;
 use shoal_fec::ReedSolomon;
 
 use super::cache::SegmentCache;
+use super::object::TxObject;
+use super::objects::TxObjects;
 use super::repair::RepairGate;
 use super::stream::TxStream;
 use crate::grtt::Grtt;
 use crate::pacing::Pacer;
 use crate::quantize;
+use crate::serial;
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
 use crate::wire::object::ObjectHeader;
 use crate::wire::repair::{RepairRange, RepairWriter};
-use crate::wire::{Ack, AckType, Flags, Nack, PayloadId, RepairFlags, RepairItem, RepairRequests, SenderHeader};
-use crate::{Config, NodeId, ObjectId, RepairPolicy, StreamOptions};
+use crate::wire::{
+    Ack, AckType, Flags, Nack, PayloadId, RepairFlags, RepairItem, RepairRequests, SenderHeader,
+};
+use crate::{Config, NodeId, ObjectId, RepairPolicy, StreamOptions, WriteError};
 
 /// The most objects named in one refusal.
 const INVALID_OBJECTS_MAX: usize = 32;
@@ -26,6 +31,8 @@ const INVALID_OBJECTS_MAX: usize = 32;
 pub struct Sender {
     pub(super) header: SenderHeader,
     pub(super) streams: Vec<TxStream>,
+    pub objects: TxObjects,
+    pub(super) objects_had_turn: bool,
     pub(super) next_object: ObjectId,
     pub(super) streams_max: usize,
     pub grtt: Grtt,
@@ -66,6 +73,8 @@ impl Sender {
                 group_size: quantize::quantize_group_size(config.group_size),
             },
             streams: Vec::new(),
+            objects: TxObjects::new(config),
+            objects_had_turn: false,
             next_object: 0,
             streams_max: config.send_streams_max,
             grtt,
@@ -133,6 +142,29 @@ impl Sender {
         self.streams.retain(|stream| stream.object != object);
     }
 
+    /// Takes an object to send: bytes, or the length of a file. `Ok(None)` if there is no room for it now.
+    pub fn send_object(
+        &mut self,
+        now: Time,
+        content: Result<&[u8], u64>,
+        info: &[u8],
+    ) -> Result<Option<ObjectId>, WriteError> {
+        let id = self.next_object;
+        if !self.objects.make_room(TxObject::memory_needed(&self.config, content, info)) {
+            return Ok(None);
+        }
+        let object = TxObject::new(&self.config, id, content, info).ok_or(WriteError::ObjectLength)?;
+        self.objects.push(object);
+        self.next_object = self.next_object.wrapping_add(1);
+        self.wake(now);
+        Ok(Some(id))
+    }
+
+    /// Asks who counts to acknowledge an object. False if it is not here.
+    pub fn want_object_ack(&mut self, now: Time, object: ObjectId) -> bool {
+        self.objects.want_ack(object, &self.ackers, now)
+    }
+
     /// Whose acknowledgements count from now on.
     pub fn set_ackers(&mut self, nodes: &[NodeId]) {
         self.ackers = nodes.to_vec();
@@ -154,7 +186,7 @@ impl Sender {
 
     /// Nothing waits to be sent, repaired, acknowledged or announced.
     pub fn is_quiet(&self) -> bool {
-        self.streams.iter().all(TxStream::is_quiet)
+        self.streams.iter().all(TxStream::is_quiet) && self.objects.is_quiet()
     }
 
     /// Says goodbye as often as the robust factor asks.
@@ -174,6 +206,7 @@ impl Sender {
         self.grtt.on_response(now, nack.header.probe_response);
         // However much one message asks for, it costs no more than one pass over the cache.
         let mut budget: u64 = self.streams.iter().map(|stream| stream.cache().slots() as u64).sum();
+        budget += self.objects.segments();
         let mut tally = ErasureTally::default();
         for request in RepairRequests::new(nack.requests) {
             match request {
@@ -184,7 +217,8 @@ impl Sender {
         for stream in &mut self.streams {
             stream.acks.on_sign_of_life(nack.header.source);
         }
-        if self.streams.iter().any(TxStream::has_repairs) {
+        self.objects.on_sign_of_life(nack.header.source);
+        if self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs() {
             self.gate.on_request(now, self.collect_factor * self.grtt.advertised());
             // Others cannot overhear a unicast request; only a sender that collects leaves them time to.
             self.advertise |= unicast && self.gate.deadline() > now && self.gate != RepairGate::Repairing;
@@ -201,14 +235,28 @@ impl Sender {
     ) {
         let (first, last) = (range.first, range.last);
         let hold_off = self.grtt.advertised();
-        let Some(stream) = self.streams.iter_mut().find(|stream| stream.object == first.object) else {
-            let room = self.invalid_objects.len() < INVALID_OBJECTS_MAX;
-            if room && !self.invalid_objects.contains(&first.object) {
-                self.invalid_objects.push(first.object);
+        let count = usize::from(last.object.wrapping_sub(first.object));
+        if count > 0 {
+            // Only whole objects can be asked for in a range of several.
+            if !(range.flags.has(RepairFlags::OBJECT) || range.flags.has(RepairFlags::INFO)) {
+                return stats.reject(Reject::RepairRequest);
+            }
+            for step in 0..=count.min(self.config.send_objects_max + INVALID_OBJECTS_MAX) {
+                let item = RepairItem { object: first.object.wrapping_add(step as u16), ..first };
+                let one = RepairRange { flags: range.flags, first: item, last: item };
+                self.request_repair(now, &one, budget, tally, stats);
             }
             return;
+        }
+        if first.fec_id == self.config.fec_id
+            && self.objects.request(range, (now, hold_off), budget, tally, stats)
+        {
+            return;
+        }
+        let Some(stream) = self.streams.iter_mut().find(|stream| stream.object == first.object) else {
+            return self.refuse(first.object);
         };
-        if first.fec_id != self.config.fec_id || last.object != first.object {
+        if first.fec_id != self.config.fec_id {
             return stats.reject(Reject::RepairRequest);
         }
         let flags = range.flags;
@@ -221,6 +269,10 @@ impl Sender {
             stream.segment_at(place)
         };
         let (from, to) = if flags.has(RepairFlags::OBJECT) {
+            // Of a stream that has sent nothing there is nothing to wait for.
+            if stream.sent() == 0 && !stream.info_pending {
+                return self.refuse(first.object);
+            }
             (stream.first(), stream.sent())
         } else if flags.has(RepairFlags::BLOCK) {
             (block_start(first), block_start(last) + symbols)
@@ -247,6 +299,14 @@ impl Sender {
         }
     }
 
+    /// An object that is not here will not be repaired.
+    fn refuse(&mut self, object: ObjectId) {
+        let room = self.invalid_objects.len() < INVALID_OBJECTS_MAX;
+        if room && serial::before(object, self.next_object) && !self.invalid_objects.contains(&object) {
+            self.invalid_objects.push(object);
+        }
+    }
+
     pub fn handle_ack(&mut self, now: Time, ack: &Ack<'_>, stats: &mut Stats) {
         stats.acks_received += 1;
         self.grtt.on_response(now, ack.header.probe_response);
@@ -259,19 +319,23 @@ impl Sender {
                 stream.acks.on_ack(ack.header.source, segment + 1);
                 stream.on_acked(now);
             }
+        } else if let AckType::Flush(position) = ack.kind
+            && position.fec_id == self.config.fec_id
+        {
+            self.objects.on_ack(ack.header.source, position);
         }
     }
 }
 
 /// How many parity symbols of one block one NACK asks for, in however many pieces.
 #[derive(Debug, Default)]
-struct ErasureTally {
+pub struct ErasureTally {
     block: Option<(ObjectId, u64)>,
     erasures: u16,
 }
 
 impl ErasureTally {
-    fn add(&mut self, block: (ObjectId, u64), erasures: u16) -> u16 {
+    pub fn add(&mut self, block: (ObjectId, u64), erasures: u16) -> u16 {
         if self.block.replace(block) != Some(block) {
             self.erasures = 0;
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::acks::AckOutcome;
 use super::cache::{stamp, stamp_repair};
+use super::objects::RunLimit;
 use super::repair::RepairGate;
 use super::sender::Sender;
 use super::stream::TxStream;
@@ -59,7 +60,7 @@ impl Sender {
                 self.pacer.sent(now, self.scratch.len());
                 return Some(Plan::Scratch { datagram_bytes: self.scratch.len() });
             }
-            let data_waits = self.next_data().is_some();
+            let data_waits = self.next_data().is_some() || self.objects.has_output();
             if !(self.repairs_had_turn && data_waits)
                 && let Some(plan) = self.plan_repairs(now, stats)
             {
@@ -67,6 +68,14 @@ impl Sender {
                 return Some(plan);
             }
             self.repairs_had_turn = false;
+            // Streams and objects take turns as long as both have something to send.
+            if !(self.objects_had_turn && self.next_data().is_some())
+                && let Some(plan) = self.plan_objects(now, stats)
+            {
+                self.objects_had_turn = true;
+                return Some(plan);
+            }
+            self.objects_had_turn = false;
             if let Some(plan) = self.plan_data(now, stats) {
                 return Some(plan);
             }
@@ -87,6 +96,10 @@ impl Sender {
                 command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
                 return true;
             }
+        }
+        if let Some(position) = self.objects.poll_ack_request(now, 2 * grtt, &mut self.asked) {
+            command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
+            return true;
         }
         if let Some((at, left)) = &mut self.leaving
             && *left > 0
@@ -113,12 +126,13 @@ impl Sender {
         if now < self.squelch_at || (refused.is_none() && self.invalid_objects.is_empty()) {
             return false;
         }
-        let position = match self.streams.get_mut(refused.unwrap_or(0)) {
-            Some(stream) => {
+        let position = match (self.streams.get_mut(refused.unwrap_or(0)), self.objects.oldest()) {
+            (Some(stream), _) => {
                 stream.squelch = false;
                 stream.position(stream.first())
             }
-            None => Position {
+            (None, Some(oldest)) => oldest,
+            (None, None) => Position {
                 fec_id: self.config.fec_id,
                 object: self.next_object,
                 payload_id: Default::default(),
@@ -160,7 +174,10 @@ impl Sender {
 
     fn plan_info(&mut self) -> bool {
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.info_pending) else {
-            return false;
+            let Some(object) = self.objects.next_info() else { return false };
+            object.info_pending = false;
+            object.write_info(&self.header, &mut self.scratch);
+            return true;
         };
         stream.info_pending = false;
         let header = ObjectHeader {
@@ -184,8 +201,11 @@ impl Sender {
             return None;
         }
         let Some(index) = self.streams.iter().position(TxStream::has_repairs) else {
-            self.gate.on_all_repaired();
-            return None;
+            let plan = self.plan_object_repairs(now, stats);
+            if plan.is_none() && !self.objects.has_repairs() {
+                self.gate.on_all_repaired();
+            }
+            return plan;
         };
         let datagram_bytes = if self.streams[index].repairs.is_empty() {
             self.write_parity_repairs(index, now, stats)
@@ -194,6 +214,31 @@ impl Sender {
         };
         self.pacer.sent(now, self.scratch.len());
         (!self.scratch.is_empty()).then_some(Plan::Scratch { datagram_bytes })
+    }
+
+    fn run_limit(&self) -> RunLimit {
+        RunLimit { bytes_max: self.run_bytes_max(), segments_max: self.burst_segments_max }
+    }
+
+    fn plan_object_repairs(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
+        let limit = self.run_limit();
+        let (code, header) = (self.code.as_ref(), &mut self.header);
+        let datagram_bytes = self.objects.write_repairs(now, limit, code, header, stats, &mut self.scratch);
+        self.pacer.sent(now, self.scratch.len());
+        (!self.scratch.is_empty()).then_some(Plan::Scratch { datagram_bytes })
+    }
+
+    fn plan_objects(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
+        let limit = self.run_limit();
+        let (code, header) = (self.code.as_ref(), &mut self.header);
+        let datagram_bytes = self.objects.write_new(limit, code, header, stats, &mut self.scratch);
+        if self.scratch.is_empty() {
+            return None;
+        }
+        self.objects.on_sent(now, self.grtt.advertised());
+        self.last_data_at = now;
+        self.pacer.sent(now, self.scratch.len());
+        Some(Plan::Scratch { datagram_bytes })
     }
 
     fn write_repairs(&mut self, index: usize, now: Time, stats: &mut Stats) -> usize {
@@ -351,7 +396,14 @@ impl Sender {
             command::write_flush(&self.header, stream.position(last), &[], &mut self.scratch);
             return true;
         }
-        false
+        if self.objects.has_output() || self.objects.has_repairs() {
+            return false;
+        }
+        let position = self.objects.poll_announcement(now, 2 * grtt);
+        position.is_some_and(|position| {
+            command::write_flush(&self.header, position, &[], &mut self.scratch);
+            true
+        })
     }
 
     /// When to poll again if nothing else happens.
@@ -362,7 +414,8 @@ impl Sender {
         {
             next = next.min(at);
         }
-        let repairs_wait = self.streams.iter().any(TxStream::has_repairs);
+        let repairs_wait = self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs();
+        next = next.min(self.objects.deadline(self.pacer.ready_at()));
         for stream in &self.streams {
             next = next.min(stream.acks.deadline());
             next = next.min(stream.next_announcement());
@@ -409,6 +462,7 @@ impl Sender {
                 events.push_back(Event::Flushed { object });
             }
         }
+        self.objects.collect_events(events);
         self.streams.retain(|stream| !(stream.is_finished() && stream.all_acked()));
     }
 }

@@ -1,0 +1,483 @@
+//! The objects of known length of one sender, in the order of their numbers.
+//!
+//! Numbers are given in order, so a number that was passed over is an object of which nothing came. From the
+//! oldest incomplete object to the newest one there is a slot each, up to a bound; beyond it the oldest is given
+//! up. Streams have numbers too: their slots are closed as soon as they are known to be streams.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::object::RxObject;
+use super::remote::Shared;
+use crate::config::{NackingMode, SyncPolicy};
+use crate::event::{AbortReason, Event, StreamId};
+use crate::serial;
+use crate::stats::Reject;
+use crate::time::Time;
+use crate::wire::command::Position;
+use crate::wire::object::ObjectHeader;
+use crate::wire::repair::{RepairRange, RepairWriter};
+use crate::wire::{Data, FecId, Flags, Fti, Info, PayloadId, RepairFlags, RepairItem};
+use crate::{NodeId, ObjectId};
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum InfoState {
+    /// None was promised.
+    None,
+    Missing,
+    Have,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Nothing of it came since then.
+    Wanted {
+        since: Time,
+    },
+    Open(Box<RxObject>),
+    /// It is complete, given up, or a stream.
+    Closed,
+}
+
+#[derive(Debug)]
+struct Slot {
+    info: InfoState,
+    body: Body,
+    /// A watermark to acknowledge, and from when on.
+    ack: Option<(Position, Time)>,
+}
+
+/// The objects of one sender.
+#[derive(Debug)]
+pub struct RxObjects {
+    node: NodeId,
+    instance: u16,
+    /// The number of the first slot; meaningless before the first object came.
+    first: ObjectId,
+    slots: VecDeque<Slot>,
+    synced: bool,
+    /// An object of which nothing came for so long is given up, the first not before `expiry`.
+    idle_after: Duration,
+    expiry: Time,
+    /// Watermarks that wait to be acknowledged.
+    acks: usize,
+    /// The FEC scheme the sender uses, for asking for what we know nothing of.
+    fec_id: FecId,
+}
+
+impl RxObjects {
+    pub fn new(node: NodeId, instance: u16) -> RxObjects {
+        RxObjects {
+            node,
+            instance,
+            first: 0,
+            slots: VecDeque::new(),
+            synced: false,
+            idle_after: Duration::MAX,
+            expiry: Time::NEVER,
+            acks: 0,
+            fec_id: FecId::ReedSolomon8,
+        }
+    }
+
+    fn id(&self, object: ObjectId) -> StreamId {
+        StreamId { node: self.node, instance: self.instance, object }
+    }
+
+    fn number(&self, index: usize) -> ObjectId {
+        self.first.wrapping_add(index as u16)
+    }
+
+    /// The slot of an object, if it is neither before the first nor unheard of.
+    fn find(&self, object: ObjectId) -> Option<usize> {
+        let index = usize::from(object.wrapping_sub(self.first));
+        (self.synced && index < self.slots.len()).then_some(index)
+    }
+
+    /// The slot of an object, made if it is newer than all. `None` if it is before the first one.
+    fn find_or_add(&mut self, object: ObjectId, now: Time, shared: &mut Shared<'_>) -> Option<usize> {
+        let wanted = || Slot { info: InfoState::None, body: Body::Wanted { since: now }, ack: None };
+        let slots_max = shared.config.objects_per_sender_max;
+        if !self.synced {
+            self.synced = true;
+            self.idle_after = shared.config.object_idle_after;
+            let older = if shared.config.sync == SyncPolicy::All {
+                usize::from(object).min(slots_max - 1)
+            } else {
+                0
+            };
+            self.first = object.wrapping_sub(older as u16);
+            self.slots.extend((0..older).map(|_| wanted()));
+        }
+        if serial::before(object, self.first) {
+            return None;
+        }
+        let index = usize::from(object.wrapping_sub(self.first));
+        if index >= self.slots.len() + slots_max {
+            // So far ahead that nothing we know of is still to be had.
+            for index in 0..self.slots.len() {
+                self.close(index, Some(AbortReason::Overrun), shared);
+            }
+            self.slots.clear();
+            self.first = object;
+        }
+        let index = usize::from(object.wrapping_sub(self.first));
+        // A newer object has begun, so the one before it was sent completely.
+        if index >= self.slots.len()
+            && let Some(Slot { body: Body::Open(newest), .. }) = self.slots.back_mut()
+        {
+            newest.announce_all();
+        }
+        while self.slots.len() <= usize::from(object.wrapping_sub(self.first)) {
+            if self.slots.len() >= slots_max {
+                self.close(0, Some(AbortReason::Overrun), shared);
+                self.slots.pop_front();
+                self.first = self.first.wrapping_add(1);
+            }
+            self.slots.push_back(wanted());
+            self.expiry = self.expiry.min(now + self.idle_after);
+        }
+        self.find(object)
+    }
+
+    /// Ends a slot; tells so if it is given up.
+    fn close(&mut self, index: usize, reason: Option<AbortReason>, shared: &mut Shared<'_>) {
+        let object = self.id(self.number(index));
+        let slot = &mut self.slots[index];
+        slot.info = InfoState::Have;
+        let aborted = reason.is_some();
+        self.acks -= usize::from(aborted && slot.ack.take().is_some());
+        match std::mem::replace(&mut slot.body, Body::Closed) {
+            Body::Open(open) => *shared.memory_left += open.memory(),
+            Body::Wanted { .. } => {}
+            Body::Closed => return,
+        }
+        if let Some(reason) = reason {
+            shared.events.push_back(Event::ObjectAborted { object, reason });
+        }
+    }
+
+    /// Lets go of closed slots at the front.
+    fn release(&mut self) {
+        // The newest one stays: what comes next is counted from it.
+        while self.slots.len() > 1
+            && self.slots.front().is_some_and(|slot| matches!(slot.body, Body::Closed) && slot.ack.is_none())
+        {
+            self.slots.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+
+    // --- input ---
+
+    pub fn handle_data(&mut self, now: Time, data: &Data<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
+        let Some(index) = self.heard(now, &data.header, data.fti, shared)? else { return Ok(()) };
+        let Body::Open(open) = &mut self.slots[index].body else { return Ok(()) };
+        let events = &mut *shared.events;
+        let received =
+            open.receive(now, data, shared.memory_left, shared.stats, &mut |event| events.push_back(event));
+        if open.is_complete() && self.slots[index].info != InfoState::Missing {
+            self.close(index, None, shared);
+            self.release();
+        }
+        received
+    }
+
+    pub fn handle_info(&mut self, now: Time, info: &Info<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
+        let Some(index) = self.heard(now, &info.header, info.fti, shared)? else { return Ok(()) };
+        let stream = self.id(info.header.object);
+        let slot = &mut self.slots[index];
+        if slot.info == InfoState::Have {
+            return Ok(());
+        }
+        slot.info = InfoState::Have;
+        shared.events.push_back(Event::Info { stream, content: info.content.to_vec() });
+        if let Body::Open(open) = &slot.body
+            && open.is_complete()
+        {
+            self.close(index, None, shared);
+            self.release();
+        }
+        Ok(())
+    }
+
+    /// A message of an object came: finds or opens it. `None` if it is not wanted.
+    fn heard(
+        &mut self,
+        now: Time,
+        header: &ObjectHeader,
+        fti: Option<Fti>,
+        shared: &mut Shared<'_>,
+    ) -> Result<Option<usize>, Reject> {
+        self.fec_id = header.fec_id;
+        let Some(index) = self.find_or_add(header.object, now, shared) else {
+            shared.stats.duplicates_received += 1;
+            return Ok(None);
+        };
+        let (id, slots) = (self.id(header.object), self.slots.len());
+        let slot = &mut self.slots[index];
+        match &slot.body {
+            Body::Closed => {
+                shared.stats.duplicates_received += 1;
+                return Ok(None);
+            }
+            Body::Open(open) if !open.agrees(header.fec_id, fti) => return Err(Reject::ObjectInfo),
+            Body::Open(_) => {}
+            Body::Wanted { .. } => {
+                let fti = fti.ok_or(Reject::ObjectInfo)?;
+                let kind = (header.fec_id, fti);
+                match RxObject::open(id, header.flags, kind, now, shared.config, shared.memory_left) {
+                    Ok(mut open) => {
+                        if index + 1 < slots {
+                            open.announce_all();
+                        }
+                        let (kind, bytes) = (open.kind(), open.object_bytes());
+                        shared.events.push_back(Event::ObjectOpened { object: id, kind, bytes });
+                        slot.body = Body::Open(Box::new(open));
+                    }
+                    Err(reason) => {
+                        if reason == Reject::TooLarge {
+                            self.close(index, Some(AbortReason::TooLarge), shared);
+                        }
+                        return Err(reason);
+                    }
+                }
+            }
+        }
+        let slot = &mut self.slots[index];
+        if header.flags.has(Flags::INFO) && slot.info == InfoState::None {
+            slot.info = InfoState::Missing;
+        }
+        Ok(Some(index))
+    }
+
+    /// The number belongs to a stream.
+    pub fn is_stream(&mut self, object: ObjectId) {
+        if let Some(index) = self.find(object)
+            && matches!(self.slots[index].body, Body::Wanted { .. })
+        {
+            self.slots[index].body = Body::Closed;
+            self.release();
+        }
+    }
+
+    /// Everything up to here was sent; `ack_at` if that is to be acknowledged. False if it is no object of
+    /// ours.
+    pub fn announce(
+        &mut self,
+        now: Time,
+        position: Position,
+        ack_at: Option<Time>,
+        shared: &mut Shared<'_>,
+    ) -> bool {
+        if !self.synced {
+            return false;
+        }
+        self.fec_id = position.fec_id;
+        let Some(index) = self.find_or_add(position.object, now, shared) else {
+            return false;
+        };
+        if let Body::Open(open) = &mut self.slots[index].body {
+            open.announce(position.payload_id);
+        }
+        if let Some(at) = ack_at {
+            let ack = &mut self.slots[index].ack;
+            self.acks += usize::from(ack.is_none());
+            *ack = Some((position, ack.map_or(at, |(_, known)| known.max(now))));
+        }
+        true
+    }
+
+    /// The sender can repair nothing before `position`, nor what `is_invalid` names.
+    pub fn squelch(
+        &mut self,
+        position: Position,
+        is_invalid: impl Fn(ObjectId) -> bool,
+        shared: &mut Shared<'_>,
+    ) {
+        for index in 0..self.slots.len() {
+            let object = self.number(index);
+            if is_invalid(object) || serial::before(object, position.object) {
+                self.close(index, Some(AbortReason::Squelched), shared);
+            }
+        }
+        self.release();
+    }
+
+    /// Our application wants no more of an object.
+    pub fn abandon(&mut self, object: ObjectId, shared: &mut Shared<'_>) {
+        if let Some(index) = self.find(object) {
+            self.close(index, Some(AbortReason::Abandoned), shared);
+            self.release();
+        }
+    }
+
+    /// Gives up objects of which nothing came for too long.
+    pub fn expire(&mut self, now: Time, shared: &mut Shared<'_>) {
+        if self.expiry > now {
+            return;
+        }
+        for index in 0..self.slots.len() {
+            let idle_since = match &self.slots[index].body {
+                Body::Wanted { since } => *since,
+                Body::Open(open) => open.last_progress,
+                Body::Closed => continue,
+            };
+            if now.since(idle_since) >= self.idle_after {
+                self.close(index, Some(AbortReason::Expired), shared);
+            }
+        }
+        self.release();
+        self.expiry = self.first_expiry();
+    }
+
+    /// Not before this is any object given up.
+    pub fn next_expiry(&self) -> Time {
+        self.expiry
+    }
+
+    fn first_expiry(&self) -> Time {
+        let since = self.slots.iter().filter_map(|slot| match &slot.body {
+            Body::Wanted { since } => Some(*since),
+            Body::Open(open) => Some(open.last_progress),
+            Body::Closed => None,
+        });
+        since.min().map_or(Time::NEVER, |since| since + self.idle_after)
+    }
+
+    /// Gives all memory back, and says that what was not complete will never be.
+    pub fn close_all(&mut self, shared: &mut Shared<'_>) {
+        for index in 0..self.slots.len() {
+            self.close(index, Some(AbortReason::SenderGone), shared);
+        }
+        self.slots.clear();
+    }
+
+    // --- acknowledgement ---
+
+    /// An object's watermark is acknowledged once it and all before it are here, or given up.
+    fn is_ack_ready(&self, index: usize) -> Option<(Position, Time)> {
+        let (position, at) = self.slots[index].ack?;
+        let settled = |slot: &Slot| matches!(slot.body, Body::Closed);
+        let has_it = match &self.slots[index].body {
+            Body::Closed => true,
+            Body::Open(open) => open.fec_id() == position.fec_id && open.has_up_to(position.payload_id),
+            Body::Wanted { .. } => false,
+        };
+        (has_it && self.slots.iter().take(index).all(settled)).then_some((position, at))
+    }
+
+    /// When an acknowledgement is due.
+    pub fn ack_deadline(&self) -> Time {
+        if self.acks == 0 {
+            return Time::NEVER;
+        }
+        let due = (0..self.slots.len()).filter_map(|index| self.is_ack_ready(index));
+        due.map(|(_, at)| at).min().unwrap_or(Time::NEVER)
+    }
+
+    /// An acknowledgement that is due.
+    pub fn take_ack(&mut self, now: Time) -> Option<Position> {
+        if self.acks == 0 {
+            return None;
+        }
+        let index =
+            (0..self.slots.len()).find(|index| self.is_ack_ready(*index).is_some_and(|(_, at)| at <= now))?;
+        let (position, _) = self.slots[index].ack.take()?;
+        self.acks -= 1;
+        self.release();
+        Some(position)
+    }
+
+    // --- requests ---
+
+    /// Whether anything is missing that is to be asked for.
+    pub fn is_missing(&self, nacking: NackingMode) -> bool {
+        self.slots.iter().any(|slot| slot.is_missing(nacking))
+    }
+
+    /// Whether anything is missing that nobody else asked for in this cycle.
+    pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
+        self.slots.iter().any(|slot| {
+            slot.is_missing(nacking)
+                && match &slot.body {
+                    Body::Open(open) => slot.info == InfoState::Missing || open.needs_asking(cycle),
+                    Body::Wanted { .. } => true,
+                    Body::Closed => false,
+                }
+        })
+    }
+
+    /// Asks for what is missing. False if there was no room for all of it.
+    pub fn write_requests(&self, nacking: NackingMode, requests: &mut RepairWriter) -> bool {
+        let mut unheard: Option<(ObjectId, ObjectId)> = None;
+        for (index, slot) in self.slots.iter().enumerate() {
+            let object = self.number(index);
+            if matches!(slot.body, Body::Wanted { .. }) && slot.is_missing(nacking) {
+                unheard = Some(unheard.map_or((object, object), |(first, _)| (first, object)));
+                continue;
+            }
+            if unheard.take().is_some_and(|run| !self.write_objects(run, requests)) {
+                return false;
+            }
+            if let Body::Open(open) = &slot.body
+                && slot.is_missing(nacking)
+            {
+                let info_missing = slot.info == InfoState::Missing;
+                let fits = if nacking == NackingMode::Full {
+                    open.write_requests(info_missing, requests)
+                } else {
+                    let item = self.item(object);
+                    requests.push(RepairFlags::INFO, item, item)
+                };
+                if !fits {
+                    return false;
+                }
+            }
+        }
+        unheard.is_none_or(|run| self.write_objects(run, requests))
+    }
+
+    fn item(&self, object: ObjectId) -> RepairItem {
+        RepairItem { fec_id: self.fec_id, object, payload_id: PayloadId::default() }
+    }
+
+    fn write_objects(&self, (first, last): (ObjectId, ObjectId), requests: &mut RepairWriter) -> bool {
+        requests.push(RepairFlags::OBJECT, self.item(first), self.item(last))
+    }
+
+    /// Another receiver asked for something: it asked for us too.
+    pub fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize) {
+        if let Some(index) = self.find(range.first.object)
+            && let Body::Open(open) = &mut self.slots[index].body
+            && open.fec_id() == range.first.fec_id
+        {
+            open.overhear(range, cycle, erasures);
+        }
+    }
+
+    /// Bytes of data in a full segment of the sender.
+    pub fn segment_bytes(&self) -> Option<usize> {
+        self.slots.iter().find_map(|slot| match &slot.body {
+            Body::Open(open) => Some(open.segment_bytes()),
+            _ => None,
+        })
+    }
+}
+
+impl Slot {
+    fn is_missing(&self, nacking: NackingMode) -> bool {
+        match nacking {
+            NackingMode::None => false,
+            NackingMode::InfoOnly => self.info == InfoState::Missing,
+            NackingMode::Full => {
+                self.info == InfoState::Missing
+                    || match &self.body {
+                        Body::Wanted { .. } => true,
+                        Body::Open(open) => open.has_missing(),
+                        Body::Closed => false,
+                    }
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! One object of known length being sent: bytes in memory, or a file whose owner reads it block by block.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use shoal_fec::{ReedSolomon, Symbol};
+
+use super::acks::AckProcess;
+use super::parity::ParityQueue;
+use crate::event::ObjectKind;
+use crate::layout::Layout;
+use crate::time::Time;
+use crate::wire::command::Position;
+use crate::wire::object::ObjectHeader;
+use crate::wire::{Flags, Fti, Info, SenderHeader, finish_header, message_type};
+use crate::{Config, FecId, ObjectId};
+
+/// Blocks of a file that are held at once: those being sent, and some being repaired.
+const LOADED_BLOCKS_MAX: usize = 8;
+/// Blocks of a file that are asked for before they are needed.
+const BLOCKS_AHEAD: u64 = 2;
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Content {
+    Memory(Vec<u8>),
+    File(LoadedBlocks),
+}
+
+#[derive(Debug, Default)]
+struct LoadedBlocks {
+    blocks: VecDeque<(u64, Vec<u8>)>,
+    /// Being read by the owner.
+    asked: Vec<u64>,
+}
+
+/// An object being sent.
+#[derive(Debug)]
+pub struct TxObject {
+    pub id: ObjectId,
+    pub info: Vec<u8>,
+    pub info_pending: bool,
+    pub parity: ParityQueue,
+    pub acks: AckProcess,
+    /// Everything went out once; to be told.
+    pub sent_untold: bool,
+    kind: ObjectKind,
+    fec_id: FecId,
+    fti: Fti,
+    layout: Layout,
+    content: Content,
+    /// The next segment to be sent for the first time.
+    next: u64,
+    auto_parity: usize,
+    /// Blocks whose unasked parity went out, and how much of the next one's.
+    parity_blocks: u64,
+    parity_row: usize,
+    /// Segments asked for again, by block: bits.
+    repairs: BTreeMap<u64, Vec<u64>>,
+    repaired_at: BTreeMap<u64, Time>,
+}
+
+/// What an object can send next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Segment(u64),
+    Parity { block: u64, rows: Range<usize> },
+}
+
+impl TxObject {
+    /// An object; `None` if one of this length cannot be sent.
+    pub fn new(config: &Config, id: ObjectId, content: Result<&[u8], u64>, info: &[u8]) -> Option<TxObject> {
+        let (kind, object_bytes) = match &content {
+            Ok(bytes) => (ObjectKind::Data, bytes.len() as u64),
+            Err(length) => (ObjectKind::File, *length),
+        };
+        let fti = Fti {
+            object_bytes,
+            segment_bytes: config.segment_bytes,
+            block_symbols: config.block_symbols,
+            parity_symbols: config.parity_symbols,
+        };
+        Some(TxObject {
+            id,
+            info_pending: !info.is_empty(),
+            info: info.to_vec(),
+            parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
+            acks: AckProcess::new(config.robust_factor),
+            sent_untold: false,
+            kind,
+            fec_id: config.fec_id,
+            fti,
+            layout: Layout::new(config.fec_id, &fti).filter(|_| object_bytes < 1 << 48)?,
+            content: match content {
+                Ok(bytes) => Content::Memory(bytes.to_vec()),
+                Err(_) => Content::File(LoadedBlocks::default()),
+            },
+            next: 0,
+            auto_parity: config.auto_parity.into(),
+            parity_blocks: 0,
+            parity_row: 0,
+            repairs: BTreeMap::new(),
+            repaired_at: BTreeMap::new(),
+        })
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Bytes of memory an object takes.
+    pub fn memory_needed(config: &Config, content: Result<&[u8], u64>, info: &[u8]) -> usize {
+        let block = usize::from(config.block_symbols) * usize::from(config.segment_bytes);
+        content.map_or(LOADED_BLOCKS_MAX * block, <[u8]>::len) + info.len() + size_of::<TxObject>()
+    }
+
+    /// Bytes of memory it takes.
+    pub fn memory(&self) -> usize {
+        let block = usize::from(self.fti.block_symbols) * self.segment_bytes();
+        let content = match &self.content {
+            Content::Memory(bytes) => bytes.len(),
+            Content::File(_) => LOADED_BLOCKS_MAX * block,
+        };
+        content + self.info.len() + size_of::<TxObject>()
+    }
+
+    fn segment_bytes(&self) -> usize {
+        self.fti.segment_bytes.into()
+    }
+
+    /// Segments that were sent.
+    pub fn sent(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether all of it went out once.
+    pub fn is_sent(&self) -> bool {
+        self.next == self.layout.segments()
+            && (self.auto_parity == 0 || self.parity_blocks == self.layout.blocks())
+    }
+
+    pub fn has_repairs(&self) -> bool {
+        !self.repairs.is_empty() || !self.parity.is_empty()
+    }
+
+    /// The place of a segment, as commands name it.
+    pub fn position(&self, segment: u64) -> Position {
+        Position { fec_id: self.fec_id, object: self.id, payload_id: self.layout.place_of(segment) }
+    }
+
+    // --- bytes ---
+
+    fn bytes_of(&self, segment: u64) -> Option<&[u8]> {
+        let range = self.layout.segment_bytes(segment);
+        match &self.content {
+            Content::Memory(bytes) => bytes.get(range.start as usize..range.end as usize),
+            Content::File(loaded) => {
+                let block = self.layout.block_of(segment);
+                let start = self.layout.block_bytes(block).start;
+                let (_, bytes) = loaded.blocks.iter().find(|(known, _)| *known == block)?;
+                bytes.get((range.start - start) as usize..(range.end - start) as usize)
+            }
+        }
+    }
+
+    fn has_block(&self, block: u64) -> bool {
+        match &self.content {
+            Content::Memory(_) => true,
+            Content::File(loaded) => loaded.blocks.iter().any(|(known, _)| *known == block),
+        }
+    }
+
+    /// The next bytes its owner is to read: those needed now, or soon.
+    pub fn poll_read(&mut self) -> Option<Range<u64>> {
+        let block = self.wanted_block()?;
+        if let Content::File(loaded) = &mut self.content {
+            loaded.asked.push(block);
+        }
+        Some(self.layout.block_bytes(block))
+    }
+
+    fn wanted_block(&self) -> Option<u64> {
+        let Content::File(loaded) = &self.content else { return None };
+        if loaded.asked.len() > BLOCKS_AHEAD as usize {
+            return None;
+        }
+        let next = self.layout.block_of(self.next.min(self.layout.segments() - 1));
+        let ahead = if self.next < self.layout.segments() { next..next + BLOCKS_AHEAD } else { 0..0 };
+        let unasked_parity = (self.auto_parity > 0).then_some(self.parity_blocks);
+        let repair = self.repairs.keys().next().copied().or(self.parity.first_block());
+        let wanted = repair.into_iter().chain(unasked_parity).chain(ahead);
+        wanted
+            .filter(|block| *block < self.layout.blocks())
+            .find(|block| !self.has_block(*block) && !loaded.asked.contains(block))
+    }
+
+    /// Bytes of a file that its owner read; must be a whole block, as it was asked for.
+    pub fn supply(&mut self, offset: u64, bytes: &[u8]) {
+        let Content::File(loaded) = &mut self.content else { return };
+        let Some(at) = loaded.asked.iter().position(|block| self.layout.block_bytes(*block).start == offset)
+        else {
+            return;
+        };
+        let block = loaded.asked.swap_remove(at);
+        let range = self.layout.block_bytes(block);
+        if bytes.len() as u64 != range.end - range.start {
+            return;
+        }
+        // The block sent last goes first, and its memory is used again.
+        let mut buffer = if loaded.blocks.len() >= LOADED_BLOCKS_MAX {
+            loaded.blocks.pop_front().map(|(_, buffer)| buffer).unwrap_or_default()
+        } else {
+            Vec::with_capacity(bytes.len())
+        };
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        loaded.blocks.push_back((block, buffer));
+    }
+
+    // --- requests ---
+
+    /// A segment was asked for again. False if it is under way already.
+    pub fn request(&mut self, segment: u64, now: Time, hold_off: Duration) -> bool {
+        let block = self.layout.block_of(segment);
+        if self.repaired_at.get(&block).is_some_and(|at| now.since(*at) < hold_off) {
+            return false;
+        }
+        let range = self.layout.block_segments(block);
+        let words = (range.end - range.start).div_ceil(64) as usize;
+        let bits = self.repairs.entry(block).or_insert_with(|| vec![0; words]);
+        let symbol = (segment - range.start) as usize;
+        let new = bits[symbol / 64] & (1 << (symbol % 64)) == 0;
+        bits[symbol / 64] |= 1 << (symbol % 64);
+        new
+    }
+
+    // --- sending ---
+
+    /// What goes next for the first time, if its bytes are here.
+    pub fn next_step(&self, parity_max: usize) -> Option<Step> {
+        let sent_blocks = if self.next == self.layout.segments() {
+            self.layout.blocks()
+        } else {
+            self.layout.block_of(self.next)
+        };
+        if self.auto_parity > 0 && self.parity_blocks < sent_blocks {
+            let rows = self.parity_row..self.auto_parity.min(self.parity_row + parity_max.max(1));
+            let block = self.parity_blocks;
+            return self.has_block(block).then_some(Step::Parity { block, rows });
+        }
+        (self.next < self.layout.segments() && self.has_block(self.layout.block_of(self.next)))
+            .then_some(Step::Segment(self.next))
+    }
+
+    /// What was asked for again, if its bytes are here.
+    pub fn next_repair(&mut self, now: Time, parity_max: usize, rows: &mut Vec<usize>) -> Option<Step> {
+        if let Some((&block, bits)) = self.repairs.iter().next() {
+            let word = bits.iter().position(|word| *word != 0)?;
+            let symbol = word as u64 * 64 + u64::from(bits[word].trailing_zeros());
+            let segment = self.layout.block_segments(block).start + symbol;
+            return self.has_block(block).then_some(Step::Segment(segment));
+        }
+        let block = self.parity.first_block().filter(|block| self.has_block(*block))?;
+        rows.clear();
+        self.parity.take(block, parity_max.max(1), now, rows);
+        Some(Step::Parity { block, rows: 0..0 })
+    }
+
+    /// A step of first transmission was taken.
+    pub fn stepped(&mut self, step: &Step) {
+        match step {
+            Step::Segment(_) => self.next += 1,
+            Step::Parity { rows, .. } => {
+                self.parity_row += rows.len();
+                if self.parity_row >= self.auto_parity {
+                    self.parity_row = 0;
+                    self.parity_blocks += 1;
+                }
+            }
+        }
+        self.sent_untold |= self.is_sent();
+    }
+
+    /// A segment went out again.
+    pub fn repaired(&mut self, segment: u64, now: Time) {
+        let block = self.layout.block_of(segment);
+        let symbol = (segment - self.layout.block_segments(block).start) as usize;
+        if let Some(bits) = self.repairs.get_mut(&block) {
+            bits[symbol / 64] &= !(1 << (symbol % 64));
+            if bits.iter().all(|word| *word == 0) {
+                self.repairs.remove(&block);
+                self.repaired_at.insert(block, now);
+            }
+        }
+    }
+
+    fn header(&self, sender: &SenderHeader, more_flags: u8) -> ObjectHeader {
+        let kind = if self.kind == ObjectKind::File { Flags::FILE } else { 0 };
+        let info = if self.info.is_empty() { 0 } else { Flags::INFO };
+        ObjectHeader {
+            sender: *sender,
+            flags: Flags(kind | info | more_flags),
+            fec_id: self.fec_id,
+            object: self.id,
+        }
+    }
+
+    /// Bytes of a full datagram.
+    pub fn datagram_bytes_max(&self) -> usize {
+        crate::wire::Data::header_bytes(self.fec_id, true) + self.segment_bytes()
+    }
+
+    /// Bytes of the datagram of a segment.
+    pub fn datagram_bytes(&self, step: &Step) -> usize {
+        let header = crate::wire::Data::header_bytes(self.fec_id, true);
+        match step {
+            Step::Segment(segment) => {
+                let range = self.layout.segment_bytes(*segment);
+                header + (range.end - range.start) as usize
+            }
+            Step::Parity { .. } => header + self.segment_bytes(),
+        }
+    }
+
+    /// Appends the datagram of a segment, and counts the sequence on. Returns its bytes of data.
+    pub fn write_segment(
+        &self,
+        segment: u64,
+        repair: u8,
+        sender: &mut SenderHeader,
+        out: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+    ) -> usize {
+        self.begin(self.layout.place_of(segment), repair, sender, scratch);
+        out.extend_from_slice(scratch);
+        let bytes = self.bytes_of(segment).unwrap_or_default();
+        out.extend_from_slice(bytes);
+        bytes.len()
+    }
+
+    fn begin(
+        &self,
+        place: crate::wire::PayloadId,
+        repair: u8,
+        sender: &mut SenderHeader,
+        scratch: &mut Vec<u8>,
+    ) {
+        self.header(sender, repair).begin(message_type::DATA, scratch);
+        place.write(self.fec_id, scratch);
+        self.fti.write(self.fec_id, scratch);
+        finish_header(scratch);
+        sender.sequence = sender.sequence.wrapping_add(1);
+    }
+
+    /// Appends datagrams of parity symbols.
+    #[allow(clippy::too_many_arguments, reason = "where to write, and what to write it from")]
+    pub fn write_parity(
+        &self,
+        code: &ReedSolomon,
+        block: u64,
+        rows: &[usize],
+        repair: u8,
+        sender: &mut SenderHeader,
+        out: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+    ) {
+        let start = out.len();
+        let symbols = self.layout.symbols(block);
+        let datagram_bytes = crate::wire::Data::header_bytes(self.fec_id, true) + self.segment_bytes();
+        for row in rows {
+            let at = out.len();
+            self.begin(self.layout.place(block, symbols + *row as u64), repair, sender, scratch);
+            out.extend_from_slice(scratch);
+            out.resize(at + datagram_bytes, 0);
+        }
+        let header_bytes = datagram_bytes - self.segment_bytes();
+        let mut buffers: Vec<&mut [u8]> = out[start..]
+            .chunks_exact_mut(datagram_bytes)
+            .map(|datagram| &mut datagram[header_bytes..])
+            .collect();
+        let source = self.layout.block_segments(block);
+        let source = source.map(|segment| Symbol::from(self.bytes_of(segment).unwrap_or_default()));
+        let encoded = code.encode_rows(rows, source, &mut buffers);
+        debug_assert!(encoded.is_ok(), "{encoded:?}");
+    }
+
+    /// Writes its NORM_INFO.
+    pub fn write_info(&self, sender: &SenderHeader, out: &mut Vec<u8>) {
+        Info::write(&self.header(sender, 0), Some(self.fti), &self.info, out);
+    }
+}

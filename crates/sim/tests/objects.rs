@@ -1,0 +1,296 @@
+//! Objects of known length through the simulated network.
+
+use std::time::Duration;
+
+use shoal_norm::{
+    AbortReason, Config, Event, FecId, FeedbackMode, NackingMode, RepairPolicy, StreamOptions, SyncPolicy,
+    Time,
+};
+use shoal_sim::node::Clock;
+use shoal_sim::{Conditions, Port, Simulation};
+
+const CLOCK: Clock = Clock { offset: Duration::from_secs(100), skew: 0.0 };
+
+fn network(seed: u64, receivers: u32, conditions: Conditions, adjust: impl Fn(&mut Config)) -> Simulation {
+    println!("seed {seed}");
+    let mut simulation = Simulation::new(seed);
+    simulation.set_conditions(conditions).unwrap();
+    for id in 1..=receivers + 1 {
+        let mut config = Config::new(id, 1, seed + u64::from(id));
+        config.rate_bytes_per_s = Some(1e7);
+        config.block_symbols = 16;
+        adjust(&mut config);
+        simulation.add(config, CLOCK, Port::default()).unwrap();
+    }
+    simulation
+}
+
+fn lossy(loss: f64) -> Conditions {
+    Conditions { loss, delay: Duration::from_millis(1), ..Default::default() }
+}
+
+fn content(random: &mut fastrand::Rng, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|_| random.u8(..)).collect()
+}
+
+fn send_data(simulation: &mut Simulation, content: &[u8], info: &[u8]) -> Option<u16> {
+    let sent = simulation
+        .act(1, |node, now| node.command(now, |session, local| session.send_data(local, content, info)));
+    sent.unwrap().unwrap()
+}
+
+/// What a node received as data objects, by number.
+fn received(simulation: &Simulation, id: u32) -> Vec<(u16, Vec<u8>)> {
+    let events = simulation.node(id).unwrap().occurrences.iter().map(|occurrence| &occurrence.event);
+    let mut found: Vec<_> = events
+        .filter_map(|event| match event {
+            Event::DataReceived { object, content } => Some((object.object, content.clone())),
+            _ => None,
+        })
+        .collect();
+    found.sort_by_key(|(object, _)| *object);
+    found
+}
+
+fn count(simulation: &Simulation, id: u32, wanted: impl Fn(&Event) -> bool) -> usize {
+    simulation.node(id).unwrap().occurrences.iter().filter(|occurrence| wanted(&occurrence.event)).count()
+}
+
+fn is_data(event: &Event) -> bool {
+    matches!(event, Event::DataReceived { .. })
+}
+
+fn is_info(event: &Event) -> bool {
+    matches!(event, Event::Info { .. })
+}
+
+fn after(seconds: u64) -> Time {
+    Time::ZERO + Duration::from_secs(seconds)
+}
+
+#[test]
+fn data_objects_arrive_whole_with_their_info_whatever_the_loss_and_the_parity() {
+    let mut seed = 0;
+    for (fec_id, parity, auto) in [
+        (FecId::NoCode, 0, 0),
+        (FecId::ReedSolomon8, 6, 0),
+        (FecId::ReedSolomon8, 6, 3),
+        (FecId::SmallBlock, 4, 2),
+    ] {
+        for loss in [0.0, 0.05, 0.3] {
+            seed += 1;
+            let conditions = Conditions { duplication: 0.02, reordering: 0.02, ..lossy(loss) };
+            let mut simulation = network(seed, 2, conditions, |config| {
+                config.fec_id = fec_id;
+                (config.parity_symbols, config.auto_parity) = (parity, auto);
+                config.sync = SyncPolicy::All;
+                if seed % 2 == 0 {
+                    config.repair = RepairPolicy::Aggregated;
+                    config.feedback = FeedbackMode::Unicast;
+                }
+            });
+            let mut random = fastrand::Rng::with_seed(seed);
+            let sent: Vec<Vec<u8>> =
+                [1, 1400, 1401, 30_000, 200_000, 22_400].map(|bytes| content(&mut random, bytes)).to_vec();
+            for (number, object) in sent.iter().enumerate() {
+                let info = format!("object {number}");
+                assert_eq!(send_data(&mut simulation, object, info.as_bytes()), Some(number as u16));
+            }
+            let done = simulation.run_while(after(60), |simulation| {
+                (2..4).any(|id| {
+                    count(simulation, id, is_data) < sent.len() || count(simulation, id, is_info) < sent.len()
+                })
+            });
+            assert!(done, "seed {seed}: {:?}", simulation.node(2).unwrap().session().stats());
+            for id in 2..4 {
+                let got: Vec<Vec<u8>> =
+                    received(&simulation, id).into_iter().map(|(_, bytes)| bytes).collect();
+                assert!(got == sent, "seed {seed}, node {id}");
+                assert_eq!(count(&simulation, id, is_info), sent.len(), "seed {seed}, node {id}");
+                assert_eq!(simulation.node(id).unwrap().session().receive_bytes(), 0, "memory given back");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_goes_through_block_by_block_and_is_never_held_whole() {
+    for (seed, auto) in [(1, 0), (2, 2)] {
+        let mut simulation = network(seed, 1, lossy(0.1), |config| {
+            (config.parity_symbols, config.auto_parity) = (4, auto);
+            config.receive_bytes_max = 1 << 20;
+            config.receive_window_bytes = 1 << 18;
+        });
+        let bytes = content(&mut fastrand::Rng::with_seed(seed), 3_000_000);
+        let file = bytes.clone();
+        simulation.act(1, |node, now| node.send_file(now, file, b"big.bin")).unwrap().unwrap().unwrap();
+        let arrived = |event: &Event| matches!(event, Event::FileReceived { bytes: 3_000_000, .. });
+        assert!(simulation.run_while(after(60), |simulation| count(simulation, 2, arrived) == 0));
+        let mut written = vec![0; bytes.len()];
+        let node = simulation.node(2).unwrap();
+        for occurrence in &node.occurrences {
+            if let Event::FileChunk { offset, bytes, .. } = &occurrence.event {
+                written[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        assert!(written == bytes, "seed {seed}");
+        assert!(node.receive_bytes_peak < 1 << 20, "{} bytes held", node.receive_bytes_peak);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_small_objects_in_a_row_stay_within_their_bounds() {
+    let mut simulation = network(5, 1, lossy(0.01), |config| {
+        // Enough for what is sent while a request for repair waits for its turn.
+        config.send_objects_max = 8192;
+        config.objects_per_sender_max = 16_384;
+    });
+    // What waits for its first transmission is never dropped, so the sender takes no more than it can send.
+    let (mut sent, mut got) = (0u32, 0);
+    while sent < 100_000 {
+        let mut refused = false;
+        while sent < 100_000 && !refused {
+            refused = send_data(&mut simulation, &sent.to_be_bytes(), b"").is_none();
+            sent += u32::from(!refused);
+        }
+        let until = simulation.now() + Duration::from_millis(2);
+        simulation.run_until(until);
+        simulation.act(2, |node, _| {
+            for occurrence in node.occurrences.drain(..) {
+                match occurrence.event {
+                    Event::DataReceived { .. } => got += 1,
+                    Event::ObjectAborted { reason, .. } => panic!("an object was given up: {reason:?}"),
+                    _ => {}
+                }
+            }
+        });
+    }
+    let end = simulation.now() + Duration::from_secs(2);
+    simulation.run_until(end);
+    got += count(&simulation, 2, is_data);
+    let node = simulation.node(2).unwrap();
+    assert_eq!(got, 100_000, "{:?}", node.session().stats());
+    assert!(node.receive_bytes_peak < 1 << 20, "{} bytes held", node.receive_bytes_peak);
+}
+
+#[test]
+fn what_the_sender_no_longer_has_is_refused_and_told() {
+    let mut simulation = network(7, 1, lossy(0.0), |config| config.send_objects_max = 4);
+    send_data(&mut simulation, &[1; 100], b"");
+    simulation.run_until(after(1));
+    simulation.set_conditions(Conditions { cut: true, ..lossy(0.0) }).unwrap();
+    for number in 2..12 {
+        send_data(&mut simulation, &[number; 100], b"");
+        let until = simulation.now() + Duration::from_millis(50);
+        simulation.run_until(until);
+    }
+    simulation.set_conditions(lossy(0.0)).unwrap();
+    send_data(&mut simulation, &[12; 100], b"");
+    simulation.run_until(after(10));
+    let refused =
+        |event: &Event| matches!(event, Event::ObjectAborted { reason: AbortReason::Squelched, .. });
+    let numbers: Vec<u16> = received(&simulation, 2).into_iter().map(|(object, _)| object).collect();
+    assert_eq!(numbers, [0, 8, 9, 10, 11]);
+    assert_eq!(count(&simulation, 2, refused), 7);
+}
+
+#[test]
+fn an_object_cancelled_halfway_is_given_up_by_its_receivers() {
+    let mut simulation = network(8, 1, lossy(0.3), |config| config.rate_bytes_per_s = Some(1e6));
+    let object = send_data(&mut simulation, &[7; 500_000], b"").unwrap();
+    simulation.run_until(Time::ZERO + Duration::from_millis(200));
+    assert!(
+        simulation.act(1, |node, now| node.command(now, |session, _| session.cancel_object(object))).unwrap()
+    );
+    send_data(&mut simulation, b"next", b"").unwrap();
+    simulation.run_until(after(20));
+    assert_eq!(received(&simulation, 2), [(1, b"next".to_vec())]);
+    assert_eq!(count(&simulation, 2, |event| matches!(event, Event::ObjectAborted { .. })), 1);
+    assert_eq!(simulation.node(2).unwrap().session().receive_bytes(), 0);
+}
+
+#[test]
+fn an_object_of_which_nothing_more_comes_expires() {
+    let mut simulation = network(9, 1, lossy(0.0), |config| {
+        config.rate_bytes_per_s = Some(1e6);
+        config.object_idle_after = Duration::from_secs(3);
+    });
+    send_data(&mut simulation, &[7; 500_000], b"");
+    simulation.run_until(Time::ZERO + Duration::from_millis(200));
+    simulation.stop(1).unwrap();
+    simulation.run_until(after(10));
+    let expired = |event: &Event| matches!(event, Event::ObjectAborted { reason: AbortReason::Expired, .. });
+    assert_eq!(count(&simulation, 2, expired), 1);
+    assert_eq!(simulation.node(2).unwrap().session().receive_bytes(), 0);
+}
+
+#[test]
+fn a_receiver_asks_only_for_what_its_nacking_mode_says() {
+    for (nacking, all, infos) in [
+        (NackingMode::Full, true, true),
+        (NackingMode::InfoOnly, false, true),
+        (NackingMode::None, false, false),
+    ] {
+        let mut simulation = network(10, 1, lossy(0.3), |config| config.nacking = nacking);
+        for number in 0..40 {
+            send_data(&mut simulation, &[number; 20_000], b"info").unwrap();
+        }
+        simulation.run_until(after(10));
+        let stats = simulation.node(2).unwrap().session().stats();
+        assert_eq!(stats.nacks_sent > 0, nacking != NackingMode::None);
+        let heard = count(&simulation, 2, |event| matches!(event, Event::ObjectOpened { .. }));
+        let got = count(&simulation, 2, |event| matches!(event, Event::Info { .. }));
+        assert_eq!(count(&simulation, 2, is_data) == heard, all, "{nacking:?}");
+        assert_eq!(got == heard, infos, "{nacking:?}: {got} of {heard}");
+    }
+}
+
+#[test]
+fn objects_and_streams_of_one_sender_do_not_disturb_each_other() {
+    let mut simulation = network(11, 2, lossy(0.1), |config| config.sync = SyncPolicy::Start);
+    let early = simulation.act(1, |node, _| node.open_stream(StreamOptions::default())).unwrap().unwrap();
+    for number in 0..20u8 {
+        send_data(&mut simulation, &[number; 10_000], b"").unwrap();
+        if number == 10 {
+            // A stream between objects, which says nothing until the end.
+            let late =
+                simulation.act(1, |node, _| node.open_stream(StreamOptions::default())).unwrap().unwrap();
+            assert_eq!(late, 12);
+        }
+        simulation.act(1, |node, _| node.publish(early, &[number; 3000], true)).unwrap().unwrap();
+        let until = simulation.now() + Duration::from_millis(20);
+        simulation.run_until(until);
+    }
+    simulation.run_until(after(5));
+    simulation.act(1, |node, _| node.publish(12, b"late", true)).unwrap().unwrap();
+    simulation.run_until(after(10));
+    for id in 2..4 {
+        assert!(received(&simulation, id).len() >= 19, "{}", received(&simulation, id).len());
+        let deliveries = &simulation.node(id).unwrap().deliveries;
+        assert_eq!(deliveries.iter().filter(|got| got.stream.object == early).count(), 20, "node {id}");
+        assert_eq!(deliveries.iter().filter(|got| got.body == b"late").count(), 1, "node {id}");
+    }
+}
+
+#[test]
+fn a_watermark_tells_who_has_an_object() {
+    let mut simulation = network(12, 2, lossy(0.2), |_| ());
+    let object = send_data(&mut simulation, &[3; 100_000], b"").unwrap();
+    simulation
+        .act(1, |node, now| {
+            node.command(now, |session, local| {
+                session.set_ackers(&[2, 3, 99]);
+                session.request_watermark(local, object)
+            })
+        })
+        .unwrap()
+        .unwrap();
+    simulation.run_until(after(20));
+    let outcome =
+        simulation.node(1).unwrap().occurrences.iter().find_map(|occurrence| match &occurrence.event {
+            Event::WatermarkDone(watermark) => Some(watermark.clone()),
+            _ => None,
+        });
+    let outcome = outcome.expect("the watermark is settled");
+    assert_eq!((outcome.object, outcome.acked, outcome.silent), (object, vec![2, 3], vec![99]));
+}
