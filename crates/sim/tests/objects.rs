@@ -141,6 +141,7 @@ fn a_file_goes_through_block_by_block_and_is_never_held_whole() {
 #[test]
 fn a_hundred_thousand_small_objects_in_a_row_stay_within_their_bounds() {
     let mut simulation = network(5, 1, lossy(0.01), |config| {
+        config.rate_bytes_per_s = Some(2e6);
         // Enough for what is sent while a request for repair waits for its turn.
         config.send_objects_max = 8192;
         config.objects_per_sender_max = 16_384;
@@ -153,7 +154,7 @@ fn a_hundred_thousand_small_objects_in_a_row_stay_within_their_bounds() {
             refused = send_data(&mut simulation, &sent.to_be_bytes(), b"").is_none();
             sent += u32::from(!refused);
         }
-        let until = simulation.now() + Duration::from_millis(2);
+        let until = simulation.now() + Duration::from_millis(20);
         simulation.run_until(until);
         simulation.act(2, |node, _| {
             for occurrence in node.occurrences.drain(..) {

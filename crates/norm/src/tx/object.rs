@@ -43,6 +43,8 @@ pub struct TxObject {
     pub info_pending: bool,
     pub parity: ParityQueue,
     pub acks: AckProcess,
+    /// When all of it had gone out once.
+    pub sent_at: Time,
     /// Everything went out once; to be told.
     pub sent_untold: bool,
     kind: ObjectKind,
@@ -87,6 +89,7 @@ impl TxObject {
             info: info.to_vec(),
             parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
             acks: AckProcess::new(config.robust_factor),
+            sent_at: Time::ZERO,
             sent_untold: false,
             kind,
             fec_id: config.fec_id,
@@ -268,7 +271,7 @@ impl TxObject {
     }
 
     /// A step of first transmission was taken.
-    pub fn stepped(&mut self, step: &Step) {
+    pub fn stepped(&mut self, step: &Step, now: Time) {
         match step {
             Step::Segment(_) => self.next += 1,
             Step::Parity { rows, .. } => {
@@ -279,7 +282,9 @@ impl TxObject {
                 }
             }
         }
-        self.sent_untold |= self.is_sent();
+        if self.is_sent() {
+            (self.sent_untold, self.sent_at) = (true, now);
+        }
     }
 
     /// A segment went out again.

@@ -1,8 +1,9 @@
 //! The objects of known length being sent, and the cache that keeps them for repair.
 //!
 //! Objects go out in the order they were given. What was sent stays in the cache until something new needs its
-//! room; what is asked for after that is refused. An object that was not sent yet, is being repaired, or whose
-//! watermark is open is never dropped: then the new one has to wait.
+//! room, but at least as long as a few repairs of it may take; what is asked for after that is refused.
+//! An object that was not sent yet, is being repaired, or whose watermark is open is never dropped: then the
+//! new one has to wait.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -52,8 +53,9 @@ pub struct TxObjects {
     /// When the last segment is announced again, and how often.
     announcement: Option<(Time, u32)>,
     robust_factor: u32,
-    /// An object was refused for want of room.
+    /// An object was refused for want of room, and there may be room now.
     refused: bool,
+    has_room: bool,
     released: Vec<ObjectId>,
     /// Whether any object may have repairs, information to send, open watermarks, or something to tell: most
     /// of the time none has, and the cache need not be searched.
@@ -76,6 +78,7 @@ impl TxObjects {
             announcement: None,
             robust_factor: config.robust_factor,
             refused: false,
+            has_room: false,
             released: Vec::new(),
             repairing: false,
             informing: false,
@@ -88,14 +91,11 @@ impl TxObjects {
 
     // --- the cache ---
 
-    /// Whether an object that takes so much memory has room, after dropping old ones if need be.
-    pub fn make_room(&mut self, bytes: usize) -> bool {
+    /// Whether an object that takes so much memory has room, after dropping old ones if need be. What was sent
+    /// is kept for `hold` at least.
+    pub fn make_room(&mut self, bytes: usize, now: Time, hold: Duration) -> bool {
         while self.cache.len() >= self.objects_max || self.bytes + bytes > self.bytes_max {
-            let droppable = self.sent > 0
-                && self.cache.front().is_some_and(|object| {
-                    !object.has_repairs() && !object.acks.is_waiting() && !object.info_pending
-                });
-            if !droppable {
+            if !self.is_droppable(now, hold) {
                 // One object may always go, however large it is.
                 self.refused = !self.cache.is_empty();
                 return self.cache.is_empty();
@@ -103,6 +103,21 @@ impl TxObjects {
             self.remove(0);
         }
         true
+    }
+
+    fn is_droppable(&self, now: Time, hold: Duration) -> bool {
+        self.sent > 0
+            && self.cache.front().is_some_and(|object| {
+                let busy = object.has_repairs() || object.acks.is_waiting() || object.info_pending;
+                !busy && now.since(object.sent_at) >= hold
+            })
+    }
+
+    /// Notices that there is room for an object that was refused.
+    pub fn check_room(&mut self, now: Time, hold: Duration) {
+        if self.refused && self.is_droppable(now, hold) {
+            (self.refused, self.has_room) = (false, true);
+        }
     }
 
     fn remove(&mut self, index: usize) {
@@ -287,6 +302,7 @@ impl TxObjects {
     /// Gathers new segments into one run of equal datagrams. Returns how long each is; 0 if there are none.
     pub fn write_new(
         &mut self,
+        now: Time,
         limit: RunLimit,
         code: Option<&ReedSolomon>,
         sender: &mut SenderHeader,
@@ -325,7 +341,7 @@ impl TxObjects {
                     stats.parity_sent += rows.len() as u64;
                 }
             }
-            object.stepped(&step);
+            object.stepped(&step, now);
             count += step_count;
             if datagram_bytes == 0 {
                 datagram_bytes = step_bytes;
@@ -416,7 +432,7 @@ impl TxObjects {
     }
 
     /// When something other than a repair is due.
-    pub fn deadline(&self, pacer_ready_at: Time) -> Time {
+    pub fn deadline(&self, pacer_ready_at: Time, hold: Duration) -> Time {
         let has_output = self.has_output();
         // As long as there is something better to send, nothing is announced.
         let announcement = self.announcement.filter(|_| !has_output && !self.has_repairs());
@@ -429,13 +445,20 @@ impl TxObjects {
         if info || has_output {
             next = next.min(pacer_ready_at);
         }
+        if self.refused
+            && self.sent > 0
+            && let Some(oldest) = self.cache.front().filter(|object| !object.has_repairs())
+            && !oldest.acks.is_waiting()
+            && !oldest.info_pending
+        {
+            next = next.min(oldest.sent_at + hold);
+        }
         next
     }
 
     /// Tells what became of objects.
     pub fn collect_events(&mut self, events: &mut VecDeque<Event>) {
-        if self.refused && self.sent > 0 {
-            self.refused = false;
+        if std::mem::take(&mut self.has_room) {
             events.push_back(Event::ObjectRoom);
         }
         for object in self.released.drain(..) {

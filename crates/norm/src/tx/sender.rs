@@ -25,6 +25,8 @@ use crate::{Config, NodeId, ObjectId, RepairPolicy, StreamOptions, WriteError};
 
 /// The most objects named in one refusal.
 const INVALID_OBJECTS_MAX: usize = 32;
+/// So often a repair may be lost before an object makes room for others.
+const REPAIR_CYCLES: u32 = 4;
 
 /// The sending half of a session.
 #[derive(Debug)]
@@ -150,7 +152,8 @@ impl Sender {
         info: &[u8],
     ) -> Result<Option<ObjectId>, WriteError> {
         let id = self.next_object;
-        if !self.objects.make_room(TxObject::memory_needed(&self.config, content, info)) {
+        let hold = self.repair_hold();
+        if !self.objects.make_room(TxObject::memory_needed(&self.config, content, info), now, hold) {
             return Ok(None);
         }
         let object = TxObject::new(&self.config, id, content, info).ok_or(WriteError::ObjectLength)?;
@@ -158,6 +161,12 @@ impl Sender {
         self.next_object = self.next_object.wrapping_add(1);
         self.wake(now);
         Ok(Some(id))
+    }
+
+    /// How long an object is kept after it was sent, though others wait for its room: time to ask for it and
+    /// to repair it a few times, each with the receivers' back-off and hold-off.
+    pub(super) fn repair_hold(&self) -> Duration {
+        REPAIR_CYCLES * (2 * u32::from(self.config.backoff_factor) + 2) * self.grtt.advertised()
     }
 
     /// Asks who counts to acknowledge an object. False if it is not here.

@@ -90,6 +90,7 @@ impl Sender {
 
     fn plan_command(&mut self, now: Time) -> bool {
         let grtt = self.grtt.advertised();
+        self.objects.check_room(now, self.repair_hold());
         for stream in &mut self.streams {
             if let Some(watermark) = stream.acks.poll(now, 2 * grtt, &mut self.asked) {
                 let position = stream.position(watermark.saturating_sub(1));
@@ -231,7 +232,7 @@ impl Sender {
     fn plan_objects(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
         let limit = self.run_limit();
         let (code, header) = (self.code.as_ref(), &mut self.header);
-        let datagram_bytes = self.objects.write_new(limit, code, header, stats, &mut self.scratch);
+        let datagram_bytes = self.objects.write_new(now, limit, code, header, stats, &mut self.scratch);
         if self.scratch.is_empty() {
             return None;
         }
@@ -415,7 +416,7 @@ impl Sender {
             next = next.min(at);
         }
         let repairs_wait = self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs();
-        next = next.min(self.objects.deadline(self.pacer.ready_at()));
+        next = next.min(self.objects.deadline(self.pacer.ready_at(), self.repair_hold()));
         for stream in &self.streams {
             next = next.min(stream.acks.deadline());
             next = next.min(stream.next_announcement());
