@@ -68,7 +68,7 @@ class ReedSolomon:
         """The block's parity symbols, each as long as its longest source symbol."""
 
     def decode(self, source: Sequence[bytes | None], parity: Sequence[bytes | None]) -> list[bytes]:
-        """All source symbols; those given as `None` are recovered, padded with zeros to the parity's length."""
+        """All source symbols; those given as `None` are recovered, zero-padded to the parity's length."""
 
 class CodingLoad:
     """One block coded over and over, to measure a code; not for sharing between threads."""

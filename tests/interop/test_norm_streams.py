@@ -31,7 +31,9 @@ def wait_for(
     found: list[dict[str, object]] = []
     deadline = time.monotonic() + PATIENCE_S
     while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} {kind}s after {PATIENCE_S} s: {link.stats()}"
+        assert time.monotonic() < deadline, (
+            f"{len(found)} of {count} {kind}s after {PATIENCE_S} s: {link.stats()}"
+        )
         found += [fields for met, fields in link.receive(timeout_s=0.5) if met == kind and wanted(fields)]
     return found
 
@@ -44,7 +46,9 @@ def libnorm_receiver(instance: Instance, port: int, node: int, loss_percent: flo
     return session
 
 
-def libnorm_sender(instance: Instance, port: int, *, loss_percent: float = 0.0, fec_id: int | None = None) -> Session:
+def libnorm_sender(
+    instance: Instance, port: int, *, loss_percent: float = 0.0, fec_id: int | None = None
+) -> Session:
     session = instance.session(GROUP, port, LIBNORM)
     session.set_grtt(0.01)
     session.set_tx_rate(40e6)
@@ -168,7 +172,9 @@ def test_mixed_senders_in_one_group_do_not_disturb_each_other(free_udp_port: int
 
 
 @pytest.mark.parametrize("feedback", ["multicast", "unicast"])
-def test_a_late_shoal_receiver_begins_with_a_message_of_libnorms_stream(free_udp_port: int, feedback: str) -> None:
+def test_a_late_shoal_receiver_begins_with_a_message_of_libnorms_stream(
+    free_udp_port: int, feedback: str
+) -> None:
     bodies = [number.to_bytes(4, "big") * 50 for number in range(2000)]
     with Instance() as instance:
         sender = libnorm_sender(instance, free_udp_port)
