@@ -112,20 +112,29 @@ impl Workspace {
     /// Apply the triangles to the symbols: down the rows, then up again.
     fn solve<P: AsMut<[u8]>>(&self, kernel: Kernel, buffers: &mut [P]) {
         let size = buffers.len();
+        let row_of = |row: usize| &self.factors[row * size..][..size];
         for row in 1..size {
-            let (solved, rest) = buffers.split_at_mut(row);
-            for (column, known) in solved.iter_mut().enumerate() {
-                kernel.multiply_add(rest[0].as_mut(), [known.as_mut()], [self.factors[row * size + column]]);
-            }
+            let (known, rest) = buffers.split_at_mut(row);
+            subtract(kernel, rest[0].as_mut(), known, &row_of(row)[..row]);
         }
         for row in (0..size).rev() {
-            let (rest, solved) = buffers.split_at_mut(row + 1);
+            let (rest, known) = buffers.split_at_mut(row + 1);
             let symbol = rest[row].as_mut();
-            for (column, known) in (row + 1..).zip(solved.iter_mut()) {
-                kernel.multiply_add(symbol, [known.as_mut()], [self.factors[row * size + column]]);
-            }
-            scale(kernel, symbol, inverse(self.factors[row * size + row]));
+            subtract(kernel, symbol, known, &row_of(row)[row + 1..]);
+            scale(kernel, symbol, inverse(row_of(row)[row]));
         }
+    }
+}
+
+/// Take known symbols, each times its factor, out of a sum.
+fn subtract<P: AsMut<[u8]>>(kernel: Kernel, sum: &mut [u8], known: &mut [P], factors: &[u8]) {
+    let (groups, singles) = known.as_chunks_mut::<4>();
+    let (group_factors, single_factors) = factors.as_chunks::<4>();
+    for ([a, b, c, d], factors) in groups.iter_mut().zip(group_factors) {
+        kernel.multiply_add(sum, [a.as_mut(), b.as_mut(), c.as_mut(), d.as_mut()], *factors);
+    }
+    for (symbol, factor) in singles.iter_mut().zip(single_factors) {
+        kernel.multiply_add(sum, [symbol.as_mut()], [*factor]);
     }
 }
 
