@@ -294,7 +294,29 @@ mod x86 {
                 sources: [&[u8]; N],
                 constants: [u8; N],
             ) {
+                if destination.len() < 32 {
+                    for (source, constant) in sources.into_iter().zip(constants) {
+                        multiply_add_short(destination, source, constant);
+                    }
+                    return;
+                }
                 let multipliers = constants.map(|constant| $multiplier::new(constant));
+                // Byte by byte, what is left after whole vectors would cost as much as all of them. A vector
+                // that ends with the slice is added instead, with zeros for what the loop will add. It comes
+                // first: right after the loop it would wait for the loop's last writes.
+                let left = destination.len() % 32;
+                if let (1.., Some(sum), Some(keep)) =
+                    (left, destination.last_chunk_mut(), KEEP_LAST[left..].first_chunk())
+                {
+                    let mut total = load_32(sum);
+                    for (multiplier, factors) in multipliers.iter().zip(sources) {
+                        let factors =
+                            factors.last_chunk().map_or(_mm256_setzero_si256(), |last| load_32(last));
+                        let factors = _mm256_and_si256(factors, load_32(keep));
+                        total = _mm256_xor_si256(total, multiplier.multiply(factors));
+                    }
+                    store_32(sum, total);
+                }
                 let vectors = sources.map(|source| source.as_chunks::<32>().0);
                 for (at, sum) in destination.as_chunks_mut().0.iter_mut().enumerate() {
                     let mut total = load_32(sum);
@@ -302,18 +324,6 @@ mod x86 {
                         total = _mm256_xor_si256(total, multiplier.multiply(load_32(&factors[at])));
                     }
                     store_32(sum, total);
-                }
-                // Byte by byte, what is left would cost as much as all vectors before it. The last vector ends
-                // with the slice instead, and what has been added already counts as zero in it.
-                let keep = KEEP_LAST[destination.len() % 32..].first_chunk();
-                for ((source, constant), multiplier) in sources.into_iter().zip(constants).zip(multipliers) {
-                    match (destination.last_chunk_mut(), source.last_chunk(), keep) {
-                        (Some(sum), Some(factor), Some(keep)) => {
-                            let factors = _mm256_and_si256(load_32(factor), load_32(keep));
-                            store_32(sum, _mm256_xor_si256(load_32(sum), multiplier.multiply(factors)));
-                        }
-                        _ => multiply_add_short(destination, source, constant),
-                    }
                 }
             }
         };

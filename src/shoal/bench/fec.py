@@ -1,4 +1,4 @@
-"""How fast the Reed-Solomon code runs: in the thesis's table, and for blocks as a stream sends them.
+"""How fast the Reed-Solomon code runs: the thesis's table, and blocks as a stream sends them, beside zfec.
 
 Rates count source data and processor time of one thread, so that other programs on the machine do not count.
 Decoding recovers as many symbols as there is parity: the worst case.
@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from shoal._core import CodingLoad, ReedSolomon
 
@@ -19,6 +19,9 @@ PARITY_PERCENT = (10, 20)
 STREAM_SOURCE_SYMBOLS = 64
 STREAM_PARITY_SYMBOLS = (4, 8, 16)
 STREAM_SYMBOL_BYTES = 1400
+
+#: Codes a block as often as it is told.
+Task: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +72,68 @@ def measure(shape: Shape, *, rounds: int, round_s: float, kernel: str | None = N
     """The median of `rounds` rounds of about `round_s` each, encoding and decoding in turn."""
     code = ReedSolomon(shape.source_symbols, shape.parity_symbols, kernel=kernel)
     load = CodingLoad(code, shape.symbol_bytes)
-    tasks = (load.encode, load.decode)
+    return _measure_tasks(shape, load.encode, load.decode, rounds=rounds, round_s=round_s)
+
+
+def measure_zfec(shape: Shape, *, rounds: int, round_s: float) -> Speed | None:
+    """As `measure`, of the PyPI package zfec; `None` when it is not installed."""
+    try:
+        import zfec
+    except ImportError:
+        return None
+    k, total, parity = shape.source_symbols, shape.source_symbols + shape.parity_symbols, shape.parity_symbols
+    encoder, decoder = zfec.Encoder(k, total), zfec.Decoder(k, total)
+    source = [bytes([index]) * shape.symbol_bytes for index in range(k)]
+    parity_places = list(range(k, total))
+    # As in our load, the first symbols are lost; zfec takes any k symbols, and where they belong.
+    kept = encoder.encode(source, parity_places) + source[parity:]
+    places = parity_places + list(range(parity, k))
+
+    def encode(blocks: int) -> None:
+        for _ in range(blocks):
+            encoder.encode(source, parity_places)
+
+    def decode(blocks: int) -> None:
+        for _ in range(blocks):
+            decoder.decode(kept, places)
+
+    return _measure_tasks(shape, encode, decode, rounds=rounds, round_s=round_s)
+
+
+def run(*, rounds: int = 5, round_s: float = 0.02) -> dict[str, Any]:
+    """All shapes with the fastest kernel; the stream's shapes with every kernel, and beside zfec."""
+    thesis = [
+        {"source_kib": kib, "parity_percent": percent, **_row(shape, rounds, round_s)}
+        for kib, percent, shape in thesis_shapes()
+    ]
+    stream, peer = [], []
+    for shape in stream_shapes():
+        stream.append(_kernels_row(shape, rounds, round_s))
+        speed = measure_zfec(shape, rounds=rounds, round_s=round_s)
+        if speed is not None:
+            peer.append(asdict(shape) | asdict(speed))
+    result: dict[str, Any] = {
+        "shoal": {
+            "kernel": ReedSolomon.kernels()[-1],
+            "rounds": rounds,
+            "thesis": thesis,
+            "stream": stream,
+        }
+    }
+    if peer:
+        result["zfec"] = {"stream": peer}
+        result["ratio_to_best_peer"] = {
+            task: min(
+                ours[f"{task}_gbit_s"] / theirs[f"{task}_gbit_s"]
+                for ours, theirs in zip(stream, peer, strict=True)
+            )
+            for task in ("encode", "decode")
+        }
+    return result
+
+
+def _measure_tasks(shape: Shape, encode: Task, decode: Task, *, rounds: int, round_s: float) -> Speed:
+    tasks = (encode, decode)
     blocks = [_blocks_lasting(task, round_s) for task in tasks]
     taken_s = [
         [_cpu_s(task, count) / count for task, count in zip(tasks, blocks, strict=True)]
@@ -78,21 +142,6 @@ def measure(shape: Shape, *, rounds: int, round_s: float, kernel: str | None = N
     encode_s, decode_s = (statistics.median(column) for column in zip(*taken_s, strict=True))
     block_gbit = shape.source_bytes * 8 / 1e9
     return Speed(encode_gbit_s=block_gbit / encode_s, decode_gbit_s=block_gbit / decode_s)
-
-
-def run(*, rounds: int = 5, round_s: float = 0.02) -> dict[str, Any]:
-    """All shapes with the fastest kernel, the stream's shapes with every kernel too."""
-    return {
-        "shoal": {
-            "kernel": ReedSolomon.kernels()[-1],
-            "rounds": rounds,
-            "thesis": [
-                {"source_kib": kib, "parity_percent": percent, **_row(shape, rounds, round_s)}
-                for kib, percent, shape in thesis_shapes()
-            ],
-            "stream": [_kernels_row(shape, rounds, round_s) for shape in stream_shapes()],
-        }
-    }
 
 
 def _row(shape: Shape, rounds: int, round_s: float) -> dict[str, float]:
@@ -116,13 +165,13 @@ def _kernels_row(shape: Shape, rounds: int, round_s: float) -> dict[str, Any]:
     }
 
 
-def _cpu_s(task: Callable[[int], None], blocks: int) -> float:
+def _cpu_s(task: Task, blocks: int) -> float:
     began_s = time.thread_time()
     task(blocks)
     return time.thread_time() - began_s
 
 
-def _blocks_lasting(task: Callable[[int], None], round_s: float) -> int:
+def _blocks_lasting(task: Task, round_s: float) -> int:
     """How many blocks take about `round_s`, found by doubling; warms the caches as well."""
     blocks = 1
     while (taken_s := _cpu_s(task, blocks)) < round_s / 4:
@@ -131,12 +180,14 @@ def _blocks_lasting(task: Callable[[int], None], round_s: float) -> int:
 
 
 def table_rows(result: dict[str, Any]) -> Iterable[tuple[str, ...]]:
-    """The rows of the table people read: block, symbols, parity, encoding, decoding, beside scalar."""
+    """The rows of the table people read: block, symbol size, symbols, encoding, decoding, times scalar."""
     for row in result["shoal"]["thesis"]:
         yield (f"{row['source_kib']} KiB", *_cells(row), "")
     for row in result["shoal"]["stream"]:
         ratio = row["ratio_to_scalar"]
-        yield ("stream", *_cells(row), f"{ratio['encode']:.0f}x, {ratio['decode']:.0f}x")
+        yield ("stream", *_cells(row), f"{ratio['encode']:.0f}, {ratio['decode']:.0f}")
+    for row in result.get("zfec", {}).get("stream", ()):
+        yield ("zfec", *_cells(row), "")
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

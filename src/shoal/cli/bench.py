@@ -34,7 +34,7 @@ def fec(
             Path(json_to).write_text(text + "\n")
         return
     table = Table(title=f"Reed-Solomon, kernel {result['shoal']['kernel']}, Gbit/s of source data")
-    for heading in ("block", "symbol bytes", "symbols", "encode", "decode", "to scalar"):
+    for heading in ("block", "symbol bytes", "symbols", "encode", "decode", "times scalar"):
         table.add_column(heading, justify="right")
     for row in fec_bench.table_rows(result):
         table.add_row(*row)

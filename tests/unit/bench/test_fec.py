@@ -1,5 +1,7 @@
 """The benchmark of the Reed-Solomon code: which blocks it measures, and that it reports all of them."""
 
+import sys
+
 import pytest
 
 from shoal._core import CodingLoad, ReedSolomon
@@ -17,14 +19,25 @@ def test_the_thesis_table_has_every_size_and_its_blocks_hold_the_source() -> Non
 
 def test_a_run_reports_every_shape_and_compares_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fec, "SOURCE_KIB", (1,))
-    result = fec.run(rounds=1, round_s=1e-5)["shoal"]
+    whole = fec.run(rounds=1, round_s=1e-5)
+    result = whole["shoal"]
     assert len(result["thesis"]) == 6
     assert [row["parity_symbols"] for row in result["stream"]] == [4, 8, 16]
     for row in result["stream"]:
         assert list(row["kernels"]) == ReedSolomon.kernels()
         assert row["encode_gbit_s"] > 0
         assert row["ratio_to_scalar"]["decode"] > 0
-    assert len(list(fec.table_rows({"shoal": result}))) == 9
+    assert len(whole["zfec"]["stream"]) == 3
+    assert whole["ratio_to_best_peer"]["encode"] > 0
+    assert len(list(fec.table_rows(whole))) == 6 + 3 + 3
+
+
+def test_a_run_without_zfec_reports_shoal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fec, "SOURCE_KIB", ())
+    monkeypatch.setitem(sys.modules, "zfec", None)
+    whole = fec.run(rounds=1, round_s=1e-5)
+    assert list(whole) == ["shoal"]
+    assert len(list(fec.table_rows(whole))) == 3
 
 
 def test_a_load_with_more_parity_than_source_loses_the_whole_block() -> None:
