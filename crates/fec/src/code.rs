@@ -147,8 +147,6 @@ mod tests {
         assert_eq!(code.coefficients_of(0), [1; 4]);
     }
 
-    /// The closed form against the definition: interpolating each unit block by solving the Vandermonde system
-    /// is the same as evaluating, at the parity point, the polynomial that is 1 at one source point only.
     #[test]
     fn parity_is_the_value_of_the_polynomial_through_the_source() {
         let code = ReedSolomon::new(4, 3).unwrap();
