@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 mod bus;
 mod convert;
+mod fec;
 mod norm;
 mod options;
 
@@ -13,6 +14,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::bus::{Message, Node, Subscription, mark_forked};
+    #[pymodule_export]
+    use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
     use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
 
