@@ -198,6 +198,10 @@ def grtt_too_large(simulation: Simulation) -> None:
     """The sender starts with a hundred times the true round-trip time, and learns."""
     simulation.set_link(Link(loss=0.05, delay_s=0.005))
     sender, receivers = transfer(simulation, grtt_initial_s=1.0, messages=3_000)
+    for second in range(20):
+        sender.publish(0, *numbered(1, first=3_000 + second))
+        simulation.run_for(1.0)
+    simulation.run_until_delivered(dict.fromkeys(receivers, 3_020), within_s=30.0)
     check_all(simulation.history(), complete(*_ids(receivers)))
     assert sender.grtt_s < 0.5, f"it still believes in {sender.grtt_s} s"
 
@@ -266,23 +270,22 @@ def receiver_restart(simulation: Simulation) -> None:
     stream = sender.open_stream()
     sender.publish(stream, *numbered(300))
     simulation.run_until_delivered({forgetful: 300, well: 300}, within_s=30.0)
-    before = len(forgetful.deliveries)
     forgetful.restart()
     sender.publish(stream, *numbered(100, first=300))
     simulation.run_until_delivered({forgetful: 700, well: 400}, within_s=30.0)
-    assert forgetful.bodies[before:] == numbered(400), f"seed {simulation.seed}: not from the start"
-    assert well.bodies == numbered(400)
+    check_all(simulation.history(), complete(forgetful.id, well.id))
+    assert forgetful.bodies == numbered(300) + numbered(400)
 
 
 @scenario
 def frozen_receiver(simulation: Simulation) -> None:
-    """A receiver stands still for two seconds, remembers everything, and catches up."""
+    """A receiver stands still for a second, remembers everything, and catches up."""
     sender = simulation.add_node(rate_bytes_per_s=RATE / 4)
     frozen = simulation.add_node(sync="start")
     sender.publish(sender.open_stream(), *numbered(3_000))
-    simulation.run_until(0.3)
+    simulation.run_until(0.2)
     frozen.stop()
-    simulation.run_for(2.0)
+    simulation.run_for(1.0)
     frozen.resume()
     simulation.run_until_delivered({frozen: 3_000}, within_s=30.0)
     check_all(simulation.history(), complete(frozen.id))
@@ -296,6 +299,8 @@ def _late_join(simulation: Simulation, sync: Literal["current", "start", "all"])
     old, new = sender.open_stream(), sender.open_stream()
     sender.publish(old, *numbered(100))
     simulation.run_until_delivered({witness: 100}, within_s=30.0)
+    # Until then the old stream's last segment is announced, and whoever hears that counts as present.
+    simulation.run_for(3.0)
     sender.publish(new, *numbered(500, size=500))
     simulation.run_until(simulation.now_s + 0.1)
     joiner = simulation.add_node(sync=sync)
