@@ -7,21 +7,17 @@ import random
 from shoal.testing.checkers import check_all, complete, numbered
 from shoal.testing.faults import Clock, Link
 from shoal.testing.history import StreamKey
-from shoal.testing.scenarios import SCENARIOS, repeat_command
+from shoal.testing.scenarios import scenario
 from shoal.testing.simulation import Node, NodeOptions, Simulation
 
 STEPS = 8
 SETTLE_S = 120.0
 
 
-def chaos(seed: int) -> Simulation:
+@scenario
+def chaos(simulation: Simulation) -> None:
     """Send through random faults, end them, and check that everybody who stayed has everything."""
-    simulation = Simulation(seed=seed, repeat=repeat_command("chaos", seed))
-    _Chaos(simulation, random.Random(seed)).run()
-    return simulation
-
-
-SCENARIOS["chaos"] = chaos
+    _Chaos(simulation, random.Random(simulation.seed)).run()
 
 
 class _Chaos:
@@ -69,7 +65,7 @@ class _Chaos:
         return NodeOptions(
             sync="start",
             rate_bytes_per_s=draw.choice((1e5, 1e6, 1e7)),
-            segment_bytes=draw.choice((50, 300, 1400)),
+            segment_bytes=draw.choice((200, 600, 1400)),
             block_symbols=draw.choice((1, 7, 64, 200)),
             fec=draw.choice(("no_code", "reed_solomon_8", "small_block")),
             repair=draw.choice(("at_once", "aggregated")),
@@ -80,7 +76,7 @@ class _Chaos:
         )
 
     def add(self, options: NodeOptions) -> Node:
-        clock = Clock(offset_s=self.draw.uniform(0, 1e6), skew=self.draw.uniform(-0.01, 0.01))
+        clock = Clock(offset_s=self.draw.uniform(0, 1e6), skew=self.draw.uniform(-1e-4, 1e-4))
         return self.simulation.add_node(clock=clock, **options)
 
     # --- mishaps ---
@@ -127,7 +123,7 @@ class _Chaos:
     # --- the end ---
 
     def settle(self) -> None:
-        """End all faults, and publish once more on every stream, so that nobody can miss that there was more."""
+        """End all faults, and publish once more on every stream, so that nobody can miss what it lacks."""
         self.thaw()
         self.simulation.end_loss()
         for sender, streams in self.streams.items():

@@ -6,7 +6,7 @@ A scenario returns its finished simulation, so that a test can look further. `SC
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from dataclasses import dataclass
 from typing import Literal, Unpack
 
 from shoal.testing.checkers import (
@@ -20,31 +20,45 @@ from shoal.testing.checkers import (
 from shoal.testing.faults import Clock, Link, Port
 from shoal.testing.simulation import Node, NodeOptions, Simulation
 
-Scenario = Callable[[int], Simulation]
-SCENARIOS: dict[str, Scenario] = {}
-
 LAN = Link(delay_s=0.0005)
-WAN = Link(delay_s=0.02)
 RATE = 1e6
 
 
-def repeat_command(name: str, seed: int) -> str:
-    """The command that runs a scenario again with a seed."""
-    return f"python -m shoal.testing.search --scenario {name} --seed {seed}"
+@dataclass(frozen=True)
+class Scenario:
+    """A situation with a name: called with a seed, it runs and checks itself."""
 
+    name: str
+    play: Callable[[Simulation], None]
 
-def scenario(function: Callable[[Simulation], None]) -> Scenario:
-    """Register a scenario: it gets an empty simulation whose failures say how to repeat it."""
-    name = function.__name__
-
-    @wraps(function)
-    def run(seed: int) -> Simulation:
-        simulation = Simulation(seed=seed, link=LAN, repeat=repeat_command(name, seed))
-        function(simulation)
+    def __call__(self, seed: int) -> Simulation:
+        """Run with a seed, and return the finished simulation."""
+        simulation = self.prepare(seed)
+        self.play(simulation)
         return simulation
 
-    SCENARIOS[name] = run
-    return run
+    def prepare(self, seed: int, *, trace: bool = False) -> Simulation:
+        """Make the empty simulation that `play` wants; its failures say how to repeat the run."""
+        return Simulation(seed=seed, link=LAN, trace=trace, repeat=self.repeat_command(seed))
+
+    def repeat_command(self, seed: int) -> str:
+        """The command that runs this scenario again with a seed."""
+        return f"python -m shoal.testing.search --scenario {self.name} --seed {seed}"
+
+    @property
+    def summary(self) -> str:
+        """What it is about, in a sentence."""
+        return (self.play.__doc__ or "").partition("\n")[0]
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(play: Callable[[Simulation], None]) -> Scenario:
+    """Make a scenario of a function, and register it under the function's name."""
+    made = Scenario(play.__name__, play)
+    SCENARIOS[made.name] = made
+    return made
 
 
 def transfer(
@@ -56,7 +70,7 @@ def transfer(
     within_s: float = 120.0,
     **options: Unpack[NodeOptions],
 ) -> tuple[Node, list[Node]]:
-    """Send numbered messages from one node to others until they have them all; return sender and receivers."""
+    """Send numbered messages from one node to others until they have them; return sender and receivers."""
     options = {"rate_bytes_per_s": RATE, "sync": "start", **options}
     sender = simulation.add_node(**options)
     others = simulation.add_nodes(receivers, **options)
@@ -291,7 +305,9 @@ def frozen_receiver(simulation: Simulation) -> None:
     check_all(simulation.history(), complete(frozen.id))
 
 
-def _late_join(simulation: Simulation, sync: Literal["current", "start", "all"]) -> tuple[Node, Node, list[int]]:
+def _late_join(
+    simulation: Simulation, sync: Literal["current", "start", "all"]
+) -> tuple[Node, Node, list[int]]:
     """Two streams, of which the first is over when somebody joins; sender, joiner, streams."""
     simulation.set_link(Link(loss=0.05, delay_s=0.001))
     sender = simulation.add_node(rate_bytes_per_s=RATE)

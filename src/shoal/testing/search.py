@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from shoal.testing import chaos  # noqa: F401  registers the scenario of that name
-from shoal.testing.scenarios import SCENARIOS, repeat_command
-from shoal.testing.simulation import Simulation
+from shoal.testing.scenarios import SCENARIOS, Scenario
 
 
 class Outcome(NamedTuple):
@@ -52,20 +51,20 @@ def _outcomes(tasks: Sequence[tuple[str, int]], jobs: int) -> Iterator[Outcome]:
         yield from pool.map(run_seed, tasks, chunksize=max(1, min(50, len(tasks) // (4 * jobs))))
 
 
-def _print_trace(console: Console, name: str, seed: int) -> None:
+def _print_trace(scenario: Scenario, seed: int) -> int:
     """Run once more and print every datagram that arrives; a failure ends the trace where it happened."""
-    traced: list[Simulation] = []
-    Simulation.on_new = traced.append
+    simulation = scenario.prepare(seed, trace=True)
+    error: AssertionError | None = None
     try:
-        outcome = run_seed((name, seed))
-    finally:
-        Simulation.on_new = None
-    for simulation in traced:
-        for datagram in simulation.trace:
-            head = datagram.content[:40].hex(" ", 4)
-            size = len(datagram.content)
-            console.out(f"{datagram.at_s:12.6f} {datagram.source:5} > {datagram.target:<5} {size:5} {head}")
-    console.out(f"digest {[simulation.digest for simulation in traced]} {outcome.error or 'passed'}")
+        scenario.play(simulation)
+    except AssertionError as raised:
+        error = raised
+    for datagram in simulation.trace:
+        head = datagram.content[:40].hex(" ", 4)
+        size = len(datagram.content)
+        print(f"{datagram.at_s:12.6f} {datagram.source:5} > {datagram.target:<5} {size:5} {head}")
+    print(f"digest {simulation.digest:016x}: {error or 'passed'}")
+    return 0 if error is None else 1
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -90,12 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     console = Console(stderr=True)
     if options.list:
-        for name, function in sorted(SCENARIOS.items()):
-            print(f"{name:28} {(function.__doc__ or '').splitlines()[0]}")
+        for name, scenario in sorted(SCENARIOS.items()):
+            print(f"{name:28} {scenario.summary}")
         return 0
     if options.trace:
-        _print_trace(Console(), options.scenario, options.seed)
-        return 0
+        return _print_trace(SCENARIOS[options.scenario], options.seed)
     names = sorted(SCENARIOS) if options.scenario == "every" else [options.scenario]
     seeds = range(options.first, options.first + options.seeds) if options.seed is None else [options.seed]
     tasks = [(name, seed) for seed in seeds for name in names]
@@ -107,10 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             virtual_s += outcome.virtual_s
             if outcome.error is not None:
                 failed += 1
-                again = repeat_command(outcome.scenario, outcome.seed)
+                again = SCENARIOS[outcome.scenario].repeat_command(outcome.seed)
                 progress.console.print(f"FAILED {outcome.error}", markup=False, highlight=False)
                 progress.console.print(f"  {again} --trace", markup=False, highlight=False)
-            progress.update(bar, advance=1, description=f"{failed} failed, {virtual_s / 3600:.1f} h simulated")
+            progress.update(
+                bar, advance=1, description=f"{failed} failed, {virtual_s / 3600:.1f} h simulated"
+            )
     print(f"{len(tasks)} runs, {failed} failed, {virtual_s:.0f} s of virtual time")
     return 1 if failed else 0
 
