@@ -4,7 +4,8 @@
 //! A probe carries the sender's clock. A receiver answers with that clock plus how long it held the
 //! probe, so the sender learns the round trip whatever the receiver's own clock says. The estimate
 //! follows a longer answer at once and a shorter one slowly: the group's slowest member must not be
-//! forgotten because a near one spoke last.
+//! forgotten because a near one spoke last. Until the first answer it is a guess, and the first answer,
+//! doubled for safety, replaces it.
 
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub struct Grtt {
     greatest: Duration,
     /// The longest answer since the last probe.
     peak: Option<Duration>,
+    /// Whether anybody ever answered.
+    measured: bool,
     sequence: u16,
     next_probe: Time,
     interval: Duration,
@@ -41,6 +44,7 @@ impl Grtt {
             least: config.grtt_min,
             greatest: config.grtt_max,
             peak: None,
+            measured: false,
             sequence: 0,
             next_probe: Time::NEVER,
             interval: config.probe_interval,
@@ -105,7 +109,9 @@ impl Grtt {
         }
         let rtt = now.since(response).min(self.greatest);
         self.peak = Some(self.peak.map_or(rtt, |peak| peak.max(rtt)));
-        if rtt > self.estimate {
+        if !std::mem::replace(&mut self.measured, true) {
+            self.set(2 * rtt);
+        } else if rtt > self.estimate {
             self.set(blend(self.estimate, rtt, KEEP_ON_RISE));
         }
     }
@@ -127,6 +133,8 @@ mod tests {
     #[test]
     fn follows_a_longer_round_trip_at_once_and_a_shorter_one_slowly() {
         let mut grtt = Grtt::new(&Config::new(1, 1, 1));
+        grtt.on_response(at(999), at(998));
+        assert!(grtt.advertised() < Duration::from_millis(3), "the first answer replaces the guess");
         grtt.on_response(at(1000), at(900));
         assert!(grtt.advertised() > Duration::from_millis(75));
         let mut probes = 0;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::config::{Config, ConfigError, FeedbackMode, StreamOptions};
+use crate::config::{Config, ConfigError, FeedbackMode, Join, StreamOptions};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::rx::Chunk;
 use crate::rx::remote::{Remote, Shared};
@@ -176,9 +176,19 @@ impl Session {
         self.sender.stream(object).map_or(0, |stream| stream.waiting())
     }
 
+    /// Segments sent so far.
+    pub fn segments_sent(&self, object: ObjectId) -> u64 {
+        self.sender.stream(object).map_or(0, |stream| stream.sent())
+    }
+
     /// Bytes the stream took so far.
     pub fn bytes_written(&self, object: ObjectId) -> u64 {
         self.sender.stream(object).map_or(0, |stream| stream.bytes_written())
+    }
+
+    /// Whether everything written to every stream was sent, and acknowledged or announced often enough.
+    pub fn is_quiet(&self) -> bool {
+        self.sender.is_quiet()
     }
 
     /// Whether everything was said after [`Session::leave`].
@@ -260,6 +270,15 @@ impl Session {
         self.sender.leave(now);
     }
 
+    /// Says where to join a stream that [`Event::StreamHeard`] told of.
+    pub fn join(&mut self, now: Time, stream: StreamId, join: Join) {
+        if let Some(&index) = self.index.get(&(stream.node, stream.instance))
+            && let Err(reason) = self.remotes[index].join(now, stream.object, join, shared!(self))
+        {
+            self.stats.reject(reason);
+        }
+    }
+
     /// What can be read of a stream now.
     pub fn read(&mut self, stream: StreamId) -> Option<Chunk<'_>> {
         let index = *self.index.get(&(stream.node, stream.instance))?;
@@ -270,6 +289,16 @@ impl Session {
     pub fn consume(&mut self, now: Time, stream: StreamId, bytes: usize) {
         if let Some(&index) = self.index.get(&(stream.node, stream.instance)) {
             self.remotes[index].consume(now, stream.object, bytes, shared!(self));
+        }
+    }
+
+    /// The reader of a stream lost its place; it goes on where the next message starts.
+    pub fn resync(&mut self, now: Time, stream: StreamId) {
+        if let Some(&index) = self.index.get(&(stream.node, stream.instance))
+            && let Some(found) = self.remotes[index].stream_mut(stream.object)
+        {
+            found.resync();
+            self.remotes[index].consume(now, stream.object, 0, shared!(self));
         }
     }
 

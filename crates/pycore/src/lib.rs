@@ -2,12 +2,23 @@
 
 use pyo3::prelude::*;
 
+mod bus;
+mod convert;
+mod fec;
+mod norm;
+mod options;
 mod sim;
 
 #[pymodule]
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::bus::{Message, Node, Subscription, mark_forked};
+    #[pymodule_export]
+    use crate::fec::{CodingLoad, ReedSolomon};
+    #[pymodule_export]
+    use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
     #[pymodule_export]
     use crate::sim::Simulation;
 

@@ -59,6 +59,14 @@ fn read_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
     if bytes.len() >= 4 { Err(FrameError::BadLength) } else { Ok(None) }
 }
 
+/// Bytes of the whole frame, length included, that starts here; all that is here if it is cut or unreadable.
+pub fn frame_bytes(bytes: &[u8]) -> usize {
+    match read_length(bytes) {
+        Ok(Some((length, header))) => (header + length).min(bytes.len()),
+        _ => bytes.len(),
+    }
+}
+
 /// Finds frames in a stream that comes in pieces. Whole ones are seen where they lie; only one that is
 /// cut by the end of a piece is copied.
 #[derive(Debug)]

@@ -489,7 +489,8 @@ def thousand_receivers(simulation: Simulation) -> None:
     """One sender, a thousand receivers with loss of their own, and NACKs that do not grow with them."""
     simulation.set_link(Link(loss=0.01, delay_s=0.0005))
     _, receivers = transfer(simulation, receivers=1_000, messages=200, size=1_000, group_size=1_000)
-    check_all(simulation.history(), complete(*_ids(receivers)), nacks_bounded(per_repair=3.0, slack=200))
+    # Each segment is lost by about ten of them, who spread their requests as if a thousand had lost it.
+    check_all(simulation.history(), complete(*_ids(receivers)), nacks_bounded(per_repair=8.0))
 
 
 @scenario

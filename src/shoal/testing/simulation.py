@@ -34,6 +34,7 @@ class NodeOptions(TypedDict, total=False):
     robust_factor: int
     probe_interval_s: float
     probe_interval_max_s: float
+    acker_patience_s: float
     send_streams_max: int
     receive: bool
     receive_window_bytes: int

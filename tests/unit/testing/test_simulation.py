@@ -62,7 +62,7 @@ def test_waiting_for_messages_that_never_come_ends():
         ({"segment_bytes": "many"}, "segment_bytes cannot be 'many'"),
         ({"sync": "tomorrow"}, 'sync must be one of current, start, all, not "tomorrow"'),
         ({"grtt_min_s": -1.0}, "grtt_min_s must be a number of seconds"),
-        ({"colour": "red"}, "colour is no option of a node"),
+        ({"colour": "red"}, "colour is no option of a NORM session"),
         ({"rate_bytes_per_s": 0.0}, "rate_bytes_per_s must be at least 1"),
     ],
 )

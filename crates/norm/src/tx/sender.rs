@@ -159,6 +159,11 @@ impl Sender {
         self.grtt.wake(now);
     }
 
+    /// Nothing waits to be sent, repaired, acknowledged or announced.
+    pub fn is_quiet(&self) -> bool {
+        self.streams.iter().all(TxStream::is_quiet)
+    }
+
     /// Says goodbye as often as the robust factor asks.
     pub fn leave(&mut self, now: Time) {
         self.leaving.get_or_insert((now, self.robust_factor));
@@ -181,9 +186,6 @@ impl Sender {
                 Ok(range) => self.request_repair(now, &range, &mut budget, stats),
                 Err(reason) => stats.reject(reason),
             }
-        }
-        for stream in &mut self.streams {
-            stream.acks.on_sign_of_life(nack.header.source);
         }
         if self.streams.iter().any(|stream| !stream.repairs.is_empty()) {
             self.gate.on_request(now, self.collect_factor * self.grtt.advertised());

@@ -69,7 +69,7 @@ impl TxStream {
             info_pending: !options.info.is_empty(),
             info: options.info.clone(),
             repairs: RepairQueue::new(cache.slots()),
-            acks: AckProcess::new(config.robust_factor),
+            acks: AckProcess::new(config.robust_factor, config.acker_patience),
             flush: FlushState::Done,
             squelch: false,
             write_refused: false,
@@ -285,6 +285,14 @@ impl TxStream {
             self.flush = FlushState::Done;
         }
         done
+    }
+
+    /// Nothing of it waits to be sent, repaired, acknowledged or announced.
+    pub fn is_quiet(&self) -> bool {
+        self.filled == 0
+            && self.waiting() == 0
+            && self.repairs.is_empty()
+            && (self.flush == FlushState::Done || self.all_acked())
     }
 
     /// It ended, and all of it was sent and announced.

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_norm::{Config, FecId, FeedbackMode, NodeId, RepairPolicy, SyncPolicy};
 
-use super::convert::duration;
+use crate::convert::duration;
 
 /// A configuration with everything `options` names, and the defaults of a LAN for the rest.
 pub fn config(node: NodeId, seed: u64, options: &Bound<'_, PyDict>) -> PyResult<Config> {
@@ -36,6 +36,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "robust_factor" => config.robust_factor = number(field, value)?,
         "probe_interval_s" => config.probe_interval = span(field, value)?,
         "probe_interval_max_s" => config.probe_interval_max = span(field, value)?,
+        "acker_patience_s" => config.acker_patience = span(field, value)?,
         "send_streams_max" => config.send_streams_max = number(field, value)?,
         "receive" => config.receive = number(field, value)?,
         "receive_window_bytes" => config.receive_window_bytes = number(field, value)?,
@@ -64,7 +65,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
                 [("current", SyncPolicy::Current), ("start", SyncPolicy::Start), ("all", SyncPolicy::All)];
             config.sync = choice(field, value, all)?;
         }
-        _ => return Err(PyValueError::new_err(format!("{field} is no option of a node"))),
+        _ => return Err(PyValueError::new_err(format!("{field} is no option of a NORM session"))),
     }
     Ok(())
 }
