@@ -173,7 +173,34 @@ impl Condition {
     }
 }
 
+impl Condition {
+    /// About how much memory the condition takes, itself included.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let parts = match self {
+            Self::Constant(_) => 0,
+            Self::Leaf(leaf) => leaf.predicate.heap_bytes(),
+            Self::All(parts) | Self::Any(parts) => parts.iter().map(Self::heap_bytes).sum(),
+        };
+        size_of::<Self>() + parts
+    }
+}
+
+/// The two reference counts before a shared text.
+const SHARED_HEADER_BYTES: usize = 2 * size_of::<usize>();
+
 impl Predicate {
+    fn heap_bytes(&self) -> usize {
+        let shared = |text: &Arc<str>| text.len() + SHARED_HEADER_BYTES;
+        let mut bytes = 0;
+        self.visit_names(&mut |name| bytes += shared(name));
+        bytes += match self {
+            Self::Compare { literal: Literal::Text(text), .. } => shared(text),
+            Self::In { values, .. } => values.iter().map(|value| shared(value) + size_of::<Arc<str>>()).sum(),
+            _ => 0,
+        };
+        bytes
+    }
+
     /// Shows every attribute name that the predicate mentions, repetitions included.
     pub fn visit_names<'a>(&'a self, visitor: &mut dyn FnMut(&'a Name)) {
         match self {

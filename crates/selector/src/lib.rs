@@ -13,16 +13,20 @@ mod encode;
 mod error;
 mod eval;
 mod identifier;
+pub mod index;
 mod lexer;
 mod like;
 mod number;
 mod parser;
 mod selector;
 mod value;
+#[cfg(feature = "workload")]
+pub mod workload;
 
 pub use ast::ComparisonOp;
 pub use error::{DecodeError, SelectorError};
 pub use identifier::HEADER_NAMES;
+pub use index::{Counters, FilterId, Matches, SelectorIndex, SubscriberId};
 pub use like::Pattern;
 pub use number::{ArithmeticOp, Number};
 pub use parser::{NESTING_MAX, SELECTOR_BYTES_MAX};

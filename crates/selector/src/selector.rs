@@ -49,6 +49,10 @@ impl Selector {
         &self.condition
     }
 
+    pub(crate) fn shared_condition(&self) -> Arc<Condition> {
+        self.condition.clone()
+    }
+
     /// The header fields and properties that the selector mentions, each once, sorted.
     pub fn names(&self) -> Vec<Name> {
         let mut names = Vec::new();
@@ -80,6 +84,12 @@ impl From<Condition> for Selector {
         Self {
             condition: Arc::new(condition),
         }
+    }
+}
+
+impl From<Arc<Condition>> for Selector {
+    fn from(condition: Arc<Condition>) -> Self {
+        Self { condition }
     }
 }
 

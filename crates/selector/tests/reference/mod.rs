@@ -224,9 +224,8 @@ impl Tree {
             }
             Tree::In(negated, name, values) => {
                 let x = lookup(message, name);
-                let found = values.iter().fold(Some(false), |sum, value| {
-                    or(sum, compare("=", x, Result::Text(value)))
-                });
+                let equalities = values.iter().map(|value| compare("=", x, Result::Text(value)));
+                let found = equalities.reduce(or).unwrap_or(Some(false));
                 if *negated { not(found) } else { found }
             }
             Tree::Like(negated, name, pattern) => {
