@@ -194,8 +194,14 @@ impl Predicate {
         let mut bytes = 0;
         self.visit_names(&mut |name| bytes += shared(name));
         bytes += match self {
-            Self::Compare { literal: Literal::Text(text), .. } => shared(text),
-            Self::In { values, .. } => values.iter().map(|value| shared(value) + size_of::<Arc<str>>()).sum(),
+            Self::Compare {
+                literal: Literal::Text(text),
+                ..
+            } => shared(text),
+            Self::In { values, .. } => values
+                .iter()
+                .map(|value| shared(value) + size_of::<Arc<str>>())
+                .sum(),
             _ => 0,
         };
         bytes

@@ -15,12 +15,23 @@ fn parse(text: &str) -> Selector {
 fn subscribers_of(index: &mut SelectorIndex, message: &Message) -> BTreeSet<u64> {
     let matches = index.matches(message.as_slice());
     let filters: BTreeSet<_> = matches.filters().iter().collect();
-    assert_eq!(filters.len(), matches.filters().len(), "a filter was reported twice");
-    matches.subscribers().flat_map(|(_, subscribers)| subscribers.iter().copied()).collect()
+    assert_eq!(
+        filters.len(),
+        matches.filters().len(),
+        "a filter was reported twice"
+    );
+    matches
+        .subscribers()
+        .flat_map(|(_, subscribers)| subscribers.iter().copied())
+        .collect()
 }
 
 fn expected(trees: &[(u64, &Tree)], message: &Message) -> BTreeSet<u64> {
-    trees.iter().filter(|(_, tree)| tree.matches(message)).map(|(id, _)| *id).collect()
+    trees
+        .iter()
+        .filter(|(_, tree)| tree.matches(message))
+        .map(|(id, _)| *id)
+        .collect()
 }
 
 proptest! {
@@ -79,7 +90,21 @@ proptest! {
 /// Numbers around the places where promotion to `float` and `double` rounds.
 #[test]
 fn numeric_ranges_agree_with_evaluation_for_every_type_and_around_every_rounding() {
-    let longs = [-3, -1, 0, 1, 2, 3, 16_777_215, 16_777_216, 16_777_217, 16_777_219, 1 << 53, (1 << 53) + 1, (1 << 53) + 3];
+    let longs = [
+        -3,
+        -1,
+        0,
+        1,
+        2,
+        3,
+        16_777_215,
+        16_777_216,
+        16_777_217,
+        16_777_219,
+        1 << 53,
+        (1 << 53) + 1,
+        (1 << 53) + 3,
+    ];
     let ends = [i64::MIN, i64::MIN + 1, i64::MAX - 1, i64::MAX];
     let exact: Vec<i64> = longs.iter().flat_map(|v| [*v, -*v]).chain(ends).collect();
     let mut selectors = Vec::new();
@@ -102,16 +127,31 @@ fn numeric_ranges_agree_with_evaluation_for_every_type_and_around_every_rounding
     let mut messages = Vec::new();
     for value in &exact {
         messages.push(Value::Long(*value));
-        for double in [*value as f64, *value as f64 + 0.5, (*value as f64).next_up(), (*value as f64).next_down()] {
+        for double in [
+            *value as f64,
+            *value as f64 + 0.5,
+            (*value as f64).next_up(),
+            (*value as f64).next_down(),
+        ] {
             messages.extend([Value::Double(double), Value::Float(double as f32)]);
         }
     }
     messages.extend([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0].map(Value::Double));
-    messages.extend([Value::Byte(1), Value::Short(2), Value::Int(3), Value::Bool(true), Value::Str("1"), Value::Null]);
+    messages.extend([
+        Value::Byte(1),
+        Value::Short(2),
+        Value::Int(3),
+        Value::Bool(true),
+        Value::Str("1"),
+        Value::Null,
+    ]);
     for value in messages {
         let message = vec![("x", value)];
-        let evaluated: BTreeSet<u64> =
-            (0..).zip(&selectors).filter(|(_, selector)| selector.matches(message.as_slice())).map(|(id, _)| id).collect();
+        let evaluated: BTreeSet<u64> = (0..)
+            .zip(&selectors)
+            .filter(|(_, selector)| selector.matches(message.as_slice()))
+            .map(|(id, _)| id)
+            .collect();
         assert_eq!(subscribers_of(&mut index, &message), evaluated, "{value:?}");
     }
 }
@@ -119,7 +159,10 @@ fn numeric_ranges_agree_with_evaluation_for_every_type_and_around_every_rounding
 #[test]
 fn a_thousand_subscribers_with_two_filters_cost_two_evaluations() {
     let mut index = SelectorIndex::new(7);
-    let filters = [parse("region = 'EU' AND price > 10"), parse("price * 2 > 10")];
+    let filters = [
+        parse("region = 'EU' AND price > 10"),
+        parse("price * 2 > 10"),
+    ];
     for subscriber in 0..1000 {
         index.add(&filters[subscriber as usize % 2], subscriber);
     }
@@ -134,10 +177,18 @@ fn a_thousand_subscribers_with_two_filters_cost_two_evaluations() {
 fn a_shared_predicate_is_evaluated_once_per_message() {
     let mut index = SelectorIndex::new(7);
     for number in 0..100 {
-        index.add(&parse(&format!("group = 'g' AND name LIKE '%needle%' AND size > {number}")), number);
+        index.add(
+            &parse(&format!(
+                "group = 'g' AND name LIKE '%needle%' AND size > {number}"
+            )),
+            number,
+        );
     }
-    let message =
-        vec![("group", Value::Str("g")), ("name", Value::Str("a needle in hay")), ("size", Value::Int(50))];
+    let message = vec![
+        ("group", Value::Str("g")),
+        ("name", Value::Str("a needle in hay")),
+        ("size", Value::Int(50)),
+    ];
     for round in 1..=3 {
         assert_eq!(subscribers_of(&mut index, &message).len(), 50);
         assert_eq!(index.counters().predicates_evaluated, round);
@@ -148,11 +199,25 @@ fn a_shared_predicate_is_evaluated_once_per_message() {
 fn a_message_that_opens_no_list_costs_no_evaluation() {
     let mut index = SelectorIndex::new(7);
     for number in 0..1000 {
-        index.add(&parse(&format!("id = {number} OR name IN ('a{number}', 'b{number}')")), number);
+        index.add(
+            &parse(&format!(
+                "id = {number} OR name IN ('a{number}', 'b{number}')"
+            )),
+            number,
+        );
     }
-    assert!(subscribers_of(&mut index, &vec![("id", Value::Int(-1)), ("name", Value::Str("c"))]).is_empty());
+    assert!(
+        subscribers_of(
+            &mut index,
+            &vec![("id", Value::Int(-1)), ("name", Value::Str("c"))]
+        )
+        .is_empty()
+    );
     assert_eq!(index.counters().evaluations, 0);
-    assert_eq!(subscribers_of(&mut index, &vec![("name", Value::Str("b7"))]), BTreeSet::from([7]));
+    assert_eq!(
+        subscribers_of(&mut index, &vec![("name", Value::Str("b7"))]),
+        BTreeSet::from([7])
+    );
     assert_eq!(index.counters().evaluations, 1);
 }
 
@@ -161,7 +226,10 @@ fn tuning_files_filters_under_what_turns_out_to_be_rare() {
     let mut index = SelectorIndex::new(7);
     for number in 0..200 {
         // Before any message, an equality looks rarer than a threshold; here it always holds.
-        index.add(&parse(&format!("kind = 'same' AND size > {}", 1000 + number)), number);
+        index.add(
+            &parse(&format!("kind = 'same' AND size > {}", 1000 + number)),
+            number,
+        );
     }
     let message = vec![("kind", Value::Str("same")), ("size", Value::Int(5))];
     for _ in 0..2000 {
@@ -170,14 +238,22 @@ fn tuning_files_filters_under_what_turns_out_to_be_rare() {
     let before = index.counters().evaluations;
     index.tune(200);
     index.matches(message.as_slice());
-    assert_eq!(index.counters().evaluations, before, "no filter is looked at any more");
+    assert_eq!(
+        index.counters().evaluations,
+        before,
+        "no filter is looked at any more"
+    );
 }
 
 #[test]
 fn removing_everything_frees_everything_but_the_buffers() {
     let mut index = SelectorIndex::new(7);
     let selectors: Vec<_> = (0..500)
-        .map(|n| parse(&format!("a{n} = {n} AND b LIKE 'p{n}%' AND c IN ('x{n}', 'y') OR d > {n} AND e IS NULL")))
+        .map(|n| {
+            parse(&format!(
+                "a{n} = {n} AND b LIKE 'p{n}%' AND c IN ('x{n}', 'y') OR d > {n} AND e IS NULL"
+            ))
+        })
         .collect();
     for (id, selector) in (0..).zip(&selectors) {
         index.add(selector, id);

@@ -1,14 +1,12 @@
 //! Everything that is indexed about one attribute: which posting lists a value of it opens.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map;
-
 use crate::condition::Name;
 use crate::index::hash::{Seed, SeededMap};
-use crate::index::posting::Access;
+use crate::index::posting::{Access, Entry, Side};
 use crate::index::range::{Domain, ExactKey, double_key};
 use crate::index::sample::Sample;
-use crate::index::slots::{Class, NO_POSTING, PostingId, Slot, SlotState};
+use crate::index::slots::{Class, NO_POSTING, PostingId, PrefixSpan, Slot, SlotState, View};
+use crate::index::thresholds::Thresholds;
 use crate::value::Value;
 
 /// Longer prefixes are cut: the lengths in use are a set of 64 bits.
@@ -48,7 +46,11 @@ impl Attribute {
     }
 
     /// The posting list of `access`, made by `create` if there is none.
-    pub(crate) fn posting(&mut self, access: &Access, create: impl FnOnce() -> PostingId) -> PostingId {
+    pub(crate) fn posting(
+        &mut self,
+        access: &Access,
+        create: impl FnOnce() -> PostingId,
+    ) -> PostingId {
         fn set(place: &mut PostingId, create: impl FnOnce() -> PostingId) -> PostingId {
             if *place == NO_POSTING {
                 *place = create();
@@ -67,23 +69,19 @@ impl Attribute {
                     *self.prefixes.entry(bytes.clone()).or_insert(create())
                 }
             },
-            Access::Bin { domain, level, bin, .. } => {
+            Access::Bin {
+                domain, level, bin, ..
+            } => {
                 let numbers = self.numbers(*domain);
                 *numbers.bins.entry((*level, *bin)).or_insert_with(|| {
                     numbers.levels.add((*level).into());
                     create()
                 })
             }
-            Access::Above { domain, key, .. } => {
-                *self.numbers(*domain).above.entry(*key).or_insert_with(create)
-            }
-            Access::Below { domain, key, .. } => {
-                *self.numbers(*domain).below.entry(*key).or_insert_with(create)
-            }
             Access::Bool { value, .. } => set(&mut self.bools[usize::from(*value)], create),
             Access::Present { .. } => set(&mut self.present, create),
             Access::Absent { .. } => set(&mut self.absent, create),
-            Access::Always => NO_POSTING,
+            Access::Above { .. } | Access::Below { .. } | Access::Always => NO_POSTING,
         }
     }
 
@@ -95,17 +93,25 @@ impl Attribute {
                 self.prefixes.remove(bytes);
                 self.prefix_lengths.remove(bytes.len());
             }
-            Access::Bin { domain, level, bin, .. } => {
+            Access::Bin {
+                domain, level, bin, ..
+            } => {
                 let numbers = self.numbers(*domain);
                 numbers.bins.remove(&(*level, *bin));
                 numbers.levels.remove((*level).into());
             }
-            Access::Above { domain, key, .. } => drop(self.numbers(*domain).above.remove(key)),
-            Access::Below { domain, key, .. } => drop(self.numbers(*domain).below.remove(key)),
             Access::Bool { value, .. } => self.bools[usize::from(*value)] = NO_POSTING,
             Access::Present { .. } => self.present = NO_POSTING,
             Access::Absent { .. } => self.absent = NO_POSTING,
-            Access::Always => {}
+            Access::Above { .. } | Access::Below { .. } | Access::Always => {}
+        }
+    }
+
+    pub(crate) fn thresholds(&mut self, domain: Domain, side: Side) -> &mut Thresholds {
+        let numbers = self.numbers(domain);
+        match side {
+            Side::Above => &mut numbers.above,
+            Side::Below => &mut numbers.below,
         }
     }
 
@@ -121,12 +127,35 @@ impl Attribute {
         self.absent
     }
 
-    /// Shows every posting list that a value which is not null may open; each list's tests decide exactly.
+    /// Takes a value apart; `prefixes` collects the posting lists of the prefixes that a text begins with.
     #[inline]
-    pub(crate) fn open(&self, state: &SlotState, value: Value<'_>, open: &mut impl FnMut(PostingId)) {
+    pub(crate) fn read(&self, value: Value<'_>, prefixes: &mut Vec<PostingId>) -> SlotState {
+        let mut state = SlotState::new(value);
+        if let Value::Str(text) = value {
+            state.text = self.texts.get(text).copied().unwrap_or(NO_POSTING);
+            let start = prefixes.len() as u32;
+            for length in self.prefix_lengths.iter() {
+                let Some(prefix) = text.as_bytes().get(..length) else {
+                    break;
+                };
+                prefixes.extend(self.prefixes.get(prefix));
+            }
+            state.prefixes = PrefixSpan {
+                start,
+                end: prefixes.len() as u32,
+            };
+        }
+        state
+    }
+
+    /// Shows every posting list that the attribute's value, which is not null, may open; the tests beside each entry
+    /// decide exactly.
+    #[inline]
+    pub(crate) fn open(&self, slot: Slot, view: View<'_>, open: &mut impl FnMut(PostingId)) {
         if self.present != NO_POSTING {
             open(self.present);
         }
+        let state = &view.states[slot as usize];
         match state.class {
             Class::Null => {}
             Class::Bool => {
@@ -139,31 +168,39 @@ impl Attribute {
                 if state.text != NO_POSTING {
                     open(state.text);
                 }
-                if let Value::Str(text) = value {
-                    self.open_prefixes(text.as_bytes(), open);
-                }
+                view.prefixes_of(slot)
+                    .iter()
+                    .for_each(|posting| open(*posting));
             }
             Class::Exact | Class::Float | Class::Double => {
-                if !self.exact.is_empty() {
-                    match ExactKey::of(state) {
-                        Some(ExactKey::At(key)) => self.exact.open(key, open),
-                        Some(ExactKey::Anywhere) => self.exact.open_all(open),
-                        None => {}
+                match ExactKey::of(state) {
+                    Some(ExactKey::At(key)) => self.exact.open(key, open),
+                    Some(ExactKey::Anywhere) => {
+                        self.exact.bins.values().for_each(|posting| open(*posting))
                     }
+                    None => {}
                 }
-                if !self.double.is_empty() && !state.double.is_nan() {
+                if !state.double.is_nan() {
                     self.double.open(double_key(state.double), open);
                 }
             }
         }
     }
 
-    fn open_prefixes(&self, text: &[u8], open: &mut impl FnMut(PostingId)) {
-        for length in self.prefix_lengths.iter() {
-            let Some(prefix) = text.get(..length) else { return };
-            if let Some(posting) = self.prefixes.get(prefix) {
-                open(*posting);
-            }
+    /// Shows the entries whose thresholds a number may pass.
+    #[inline]
+    pub(crate) fn pass(&self, state: &SlotState, consider: &mut impl FnMut(&Entry)) {
+        if !matches!(state.class, Class::Exact | Class::Float | Class::Double) {
+            return;
+        }
+        match ExactKey::of(state) {
+            Some(ExactKey::At(key)) => self.exact.pass(key, key, consider),
+            Some(ExactKey::Anywhere) => self.exact.pass(i64::MAX, i64::MIN, consider),
+            None => {}
+        }
+        if !state.double.is_nan() {
+            let key = double_key(state.double);
+            self.double.pass(key, key, consider);
         }
     }
 
@@ -203,7 +240,10 @@ struct Levels {
 
 impl Default for Levels {
     fn default() -> Self {
-        Self { counts: [0; 64], used: 0 }
+        Self {
+            counts: [0; 64],
+            used: 0,
+        }
     }
 }
 
@@ -238,8 +278,8 @@ impl Levels {
 struct NumberIndex {
     bins: SeededMap<(u8, i64), PostingId>,
     levels: Levels,
-    above: BTreeMap<i64, PostingId>,
-    below: BTreeMap<i64, PostingId>,
+    above: Thresholds,
+    below: Thresholds,
 }
 
 impl NumberIndex {
@@ -247,13 +287,9 @@ impl NumberIndex {
         Self {
             bins: SeededMap::with_hasher(seed),
             levels: Levels::default(),
-            above: BTreeMap::new(),
-            below: BTreeMap::new(),
+            above: Thresholds::default(),
+            below: Thresholds::default(),
         }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.bins.is_empty() && self.above.is_empty() && self.below.is_empty()
     }
 
     #[inline]
@@ -263,25 +299,18 @@ impl NumberIndex {
                 open(*posting);
             }
         }
-        open_each(self.above.range(..=key), open);
-        open_each(self.below.range(key..), open);
     }
 
-    fn open_all(&self, open: &mut impl FnMut(PostingId)) {
-        self.bins.values().for_each(|posting| open(*posting));
-        open_each(self.above.range(..), open);
-        open_each(self.below.range(..), open);
+    #[inline]
+    fn pass(&self, highest_low: i64, lowest_high: i64, consider: &mut impl FnMut(&Entry)) {
+        self.above.up_to(highest_low).for_each(&mut *consider);
+        self.below.from(lowest_high).for_each(consider);
     }
 
     fn heap_bytes(&self) -> usize {
-        // A B-tree node has room for eleven pairs and is two thirds full on average.
-        let pairs = (self.above.len() + self.below.len()) * 3 / 2;
-        self.bins.capacity() * (size_of::<((u8, i64), PostingId)>() + 1) + pairs * size_of::<(i64, PostingId)>()
+        let bins = self.bins.capacity() * (size_of::<((u8, i64), PostingId)>() + 1);
+        bins + self.above.heap_bytes() + self.below.heap_bytes()
     }
-}
-
-fn open_each(postings: btree_map::Range<'_, i64, PostingId>, open: &mut impl FnMut(PostingId)) {
-    postings.for_each(|(_, posting)| open(*posting));
 }
 
 /// The bins of a range with two ends: level, first and last bin (the same, or neighbours).
@@ -306,7 +335,10 @@ mod tests {
             let (level, first, last) = bins(low, high);
             assert!(last - first <= 1, "{low}..={high}");
             for key in [low, high, low + (high.wrapping_sub(low) as u64 / 2) as i64] {
-                assert!((first..=last).contains(&(key >> level)), "{key} of {low}..={high}");
+                assert!(
+                    (first..=last).contains(&(key >> level)),
+                    "{key} of {low}..={high}"
+                );
             }
         }
         assert_eq!(bins(7, 7), (0, 7, 7));

@@ -14,6 +14,7 @@ use crate::index::posting::{Access, ONE_OF_MAX, TESTS_MAX};
 use crate::index::range::Range;
 use crate::index::slab::Slab;
 use crate::index::slots::Slot;
+use crate::like::Pattern;
 
 /// Pairs of bounds are looked for among this many operands of a conjunction.
 const PAIRED_OPERANDS_MAX: usize = 32;
@@ -32,6 +33,7 @@ pub(crate) struct BranchPlan {
 pub(crate) enum PlannedTest {
     Range { slot: Slot, range: Range },
     Texts { slot: Slot, texts: Vec<Arc<str>> },
+    Prefix { slot: Slot, bytes: Box<[u8]> },
     Bool { slot: Slot, value: bool },
 }
 
@@ -63,11 +65,19 @@ impl Planner<'_> {
     fn branch(&self, condition: &Condition) -> BranchPlan {
         let operands = operands(condition);
         let cover = self.cover(operands);
-        let undecided = operands.iter().enumerate().filter(|(index, _)| !cover.decided.contains(index));
-        let mut left: Vec<(f64, &Condition)> =
-            undecided.map(|(_, operand)| (self.likelihood(operand), operand)).collect();
+        let undecided = operands
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !cover.decided.contains(index));
+        let mut left: Vec<(f64, &Condition)> = undecided
+            .map(|(_, operand)| (self.likelihood(operand), operand))
+            .collect();
         left.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        let mut plan = BranchPlan { accesses: cover.accesses, tests: cover.tests, rest: Vec::new() };
+        let mut plan = BranchPlan {
+            accesses: cover.accesses,
+            tests: cover.tests,
+            rest: Vec::new(),
+        };
         for (_, operand) in left {
             match operand {
                 Condition::Constant(true) => {}
@@ -83,7 +93,12 @@ impl Planner<'_> {
 
     /// The cheapest cover of a conjunction.
     fn cover(&self, operands: &[Condition]) -> Cover {
-        let mut best = Cover { cost: 1.0, accesses: vec![Access::Always], tests: Vec::new(), decided: Vec::new() };
+        let mut best = Cover {
+            cost: 1.0,
+            accesses: vec![Access::Always],
+            tests: Vec::new(),
+            decided: Vec::new(),
+        };
         let mut offer = |cover: Option<Cover>| {
             if let Some(cover) = cover
                 && cover.cost < best.cost
@@ -98,7 +113,12 @@ impl Planner<'_> {
                 Condition::Constant(_) | Condition::All(_) => {}
             }
         }
-        let ranged: Vec<_> = operands.iter().enumerate().filter_map(ranged_leaf).take(PAIRED_OPERANDS_MAX).collect();
+        let ranged: Vec<_> = operands
+            .iter()
+            .enumerate()
+            .filter_map(ranged_leaf)
+            .take(PAIRED_OPERANDS_MAX)
+            .collect();
         for (number, a) in ranged.iter().enumerate() {
             for b in &ranged[number + 1..] {
                 offer(self.pair_cover(a, b));
@@ -108,7 +128,12 @@ impl Planner<'_> {
     }
 
     fn any_cover(&self, index: usize, parts: &[Condition]) -> Cover {
-        let mut whole = Cover { cost: 0.0, accesses: Vec::new(), tests: Vec::new(), decided: vec![index] };
+        let mut whole = Cover {
+            cost: 0.0,
+            accesses: Vec::new(),
+            tests: Vec::new(),
+            decided: vec![index],
+        };
         for part in parts {
             let operands = operands(part);
             let cover = self.cover(operands);
@@ -128,10 +153,20 @@ impl Planner<'_> {
     fn leaf_cover(&self, index: usize, leaf: &Leaf) -> Option<Cover> {
         let slot = self.slot(required_name(&leaf.predicate)?)?;
         let cost = self.leaf_likelihood(leaf);
-        let exact = |accesses| Cover { cost, accesses, tests: Vec::new(), decided: vec![index] };
+        let exact = |accesses| Cover {
+            cost,
+            accesses,
+            tests: Vec::new(),
+            decided: vec![index],
+        };
         let present = || {
             let cost = self.presence(slot);
-            Cover { cost, accesses: vec![Access::Present { slot }], tests: Vec::new(), decided: Vec::new() }
+            Cover {
+                cost,
+                accesses: vec![Access::Present { slot }],
+                tests: Vec::new(),
+                decided: Vec::new(),
+            }
         };
         if leaf.negated {
             return Some(match leaf.predicate {
@@ -141,28 +176,48 @@ impl Planner<'_> {
         }
         Some(match &leaf.predicate {
             Predicate::IsNull { .. } => exact(vec![Access::Absent { slot }]),
-            Predicate::Compare { op: ComparisonOp::Equal, literal: Literal::Text(text), .. } => {
-                exact(vec![Access::Text { slot, text: (&**text).into() }])
-            }
-            Predicate::Compare { op: ComparisonOp::Equal, literal: Literal::Bool(value), .. } => {
-                exact(vec![Access::Bool { slot, value: *value }])
-            }
+            Predicate::Compare {
+                op: ComparisonOp::Equal,
+                literal: Literal::Text(text),
+                ..
+            } => exact(vec![Access::Text {
+                slot,
+                text: (&**text).into(),
+            }]),
+            Predicate::Compare {
+                op: ComparisonOp::Equal,
+                literal: Literal::Bool(value),
+                ..
+            } => exact(vec![Access::Bool {
+                slot,
+                value: *value,
+            }]),
             Predicate::Compare { op, literal, .. } => match Range::of(*op, literal) {
                 Some(range) => range_cover(cost, slot, range, vec![index]),
                 None => present(),
             },
-            Predicate::In { values, .. } => {
-                exact(values.iter().map(|value| Access::Text { slot, text: (&**value).into() }).collect())
-            }
+            Predicate::In { values, .. } => exact(
+                values
+                    .iter()
+                    .map(|value| Access::Text {
+                        slot,
+                        text: (&**value).into(),
+                    })
+                    .collect(),
+            ),
             Predicate::Like { pattern, .. } if !pattern.prefix().is_empty() => {
                 let prefix = pattern.prefix().as_bytes();
-                let bytes = &prefix[..prefix.len().min(PREFIX_BYTES_MAX)];
-                let decides = pattern.is_prefix_only() && bytes.len() == prefix.len();
+                let bytes = prefix[..prefix.len().min(PREFIX_BYTES_MAX)].into();
+                let decided = if is_indexed_prefix(pattern) {
+                    vec![index]
+                } else {
+                    Vec::new()
+                };
                 Cover {
                     cost,
-                    accesses: vec![Access::Prefix { slot, bytes: bytes.into() }],
+                    accesses: vec![Access::Prefix { slot, bytes }],
                     tests: Vec::new(),
-                    decided: if decides { vec![index] } else { Vec::new() },
+                    decided,
                 }
             }
             Predicate::Like { .. } | Predicate::Relation { .. } => present(),
@@ -186,17 +241,38 @@ impl Planner<'_> {
             return None;
         }
         match &leaf.predicate {
-            Predicate::Compare { name, op: ComparisonOp::Equal, literal: Literal::Text(text) } => {
-                Some(PlannedTest::Texts { slot: self.slot(name)?, texts: vec![text.clone()] })
-            }
-            Predicate::Compare { name, op: ComparisonOp::Equal, literal: Literal::Bool(value) } => {
-                Some(PlannedTest::Bool { slot: self.slot(name)?, value: *value })
-            }
-            Predicate::Compare { name, op, literal } => {
-                Some(PlannedTest::Range { slot: self.slot(name)?, range: Range::of(*op, literal)? })
-            }
+            Predicate::Compare {
+                name,
+                op: ComparisonOp::Equal,
+                literal: Literal::Text(text),
+            } => Some(PlannedTest::Texts {
+                slot: self.slot(name)?,
+                texts: vec![text.clone()],
+            }),
+            Predicate::Compare {
+                name,
+                op: ComparisonOp::Equal,
+                literal: Literal::Bool(value),
+            } => Some(PlannedTest::Bool {
+                slot: self.slot(name)?,
+                value: *value,
+            }),
+            Predicate::Compare { name, op, literal } => Some(PlannedTest::Range {
+                slot: self.slot(name)?,
+                range: Range::of(*op, literal)?,
+            }),
             Predicate::In { name, values } if values.len() <= ONE_OF_MAX => {
-                Some(PlannedTest::Texts { slot: self.slot(name)?, texts: values.clone() })
+                Some(PlannedTest::Texts {
+                    slot: self.slot(name)?,
+                    texts: values.clone(),
+                })
+            }
+            Predicate::Like { name, pattern } if is_indexed_prefix(pattern) => {
+                let bytes = pattern.prefix().as_bytes().into();
+                Some(PlannedTest::Prefix {
+                    slot: self.slot(name)?,
+                    bytes,
+                })
             }
             _ => None,
         }
@@ -212,7 +288,11 @@ impl Planner<'_> {
             Condition::Constant(value) => f64::from(u8::from(*value)),
             Condition::Leaf(leaf) => self.leaf_likelihood(leaf),
             Condition::All(parts) => parts.iter().map(|part| self.likelihood(part)).product(),
-            Condition::Any(parts) => parts.iter().map(|part| self.likelihood(part)).sum::<f64>().min(1.0),
+            Condition::Any(parts) => parts
+                .iter()
+                .map(|part| self.likelihood(part))
+                .sum::<f64>()
+                .min(1.0),
         }
     }
 
@@ -220,15 +300,29 @@ impl Planner<'_> {
         let attribute = attribute_name(&leaf.predicate)
             .and_then(|name| self.slot(name))
             .and_then(|slot| self.attributes.get(slot));
-        let Some(attribute) = attribute else { return PRIOR_RELATION };
+        let Some(attribute) = attribute else {
+            return PRIOR_RELATION;
+        };
         let prior = prior(&leaf.predicate, attribute);
-        attribute.sample.estimate(&[leaf], if leaf.negated { 1.0 - prior } else { prior })
+        attribute
+            .sample
+            .estimate(&[leaf], if leaf.negated { 1.0 - prior } else { prior })
     }
 
     fn presence(&self, slot: Slot) -> f64 {
-        let Some(attribute) = self.attributes.get(slot) else { return PRIOR_PRESENT };
-        let predicate = Predicate::IsNull { name: attribute.name.clone() };
-        attribute.sample.estimate(&[&Leaf { predicate, negated: true }], PRIOR_PRESENT)
+        let Some(attribute) = self.attributes.get(slot) else {
+            return PRIOR_PRESENT;
+        };
+        let predicate = Predicate::IsNull {
+            name: attribute.name.clone(),
+        };
+        attribute.sample.estimate(
+            &[&Leaf {
+                predicate,
+                negated: true,
+            }],
+            PRIOR_PRESENT,
+        )
     }
 }
 
@@ -243,12 +337,19 @@ const PRIOR_RELATION: f64 = 0.5;
 fn prior(predicate: &Predicate, attribute: &Attribute) -> f64 {
     let one_text = || 1.0 / (attribute.texts.len() as f64 + 8.0);
     match predicate {
-        Predicate::Compare { op: ComparisonOp::Equal, literal, .. } => match literal {
+        Predicate::Compare {
+            op: ComparisonOp::Equal,
+            literal,
+            ..
+        } => match literal {
             Literal::Text(_) => one_text(),
             Literal::Bool(_) => 0.5,
             Literal::Number(_) => PRIOR_EXACT_EQUALITY,
         },
-        Predicate::Compare { op: ComparisonOp::NotEqual, .. } => 1.0 - PRIOR_EXACT_EQUALITY,
+        Predicate::Compare {
+            op: ComparisonOp::NotEqual,
+            ..
+        } => 1.0 - PRIOR_EXACT_EQUALITY,
         Predicate::Compare { .. } => PRIOR_THRESHOLD,
         Predicate::In { values, .. } => (one_text() * values.len() as f64).min(0.9),
         Predicate::Like { pattern, .. } => PRIOR_LIKE / (1.0 + pattern.prefix().len() as f64),
@@ -262,6 +363,11 @@ fn operands(condition: &Condition) -> &[Condition] {
         Condition::All(parts) => parts,
         other => std::slice::from_ref(other),
     }
+}
+
+/// Whether the pattern asks for a prefix and nothing else, and the index keeps all of it.
+fn is_indexed_prefix(pattern: &Pattern) -> bool {
+    pattern.is_prefix_only() && (1..=PREFIX_BYTES_MAX).contains(&pattern.prefix().len())
 }
 
 /// The attribute, of a predicate on one attribute.
@@ -278,7 +384,9 @@ fn attribute_name(predicate: &Predicate) -> Option<&Name> {
 /// An attribute without which the predicate, negated or not, is never true (`IS NULL` aside).
 fn required_name(predicate: &Predicate) -> Option<&Name> {
     match predicate {
-        Predicate::Relation { left, right, .. } => required_operand(left).or_else(|| required_operand(right)),
+        Predicate::Relation { left, right, .. } => {
+            required_operand(left).or_else(|| required_operand(right))
+        }
         other => attribute_name(other),
     }
 }
@@ -287,7 +395,9 @@ fn required_operand(operand: &Operand) -> Option<&Name> {
     match operand {
         Operand::Name(name) => Some(name),
         Operand::Sign { operand, .. } => required_operand(operand),
-        Operand::Arithmetic { left, right, .. } => required_operand(left).or_else(|| required_operand(right)),
+        Operand::Arithmetic { left, right, .. } => {
+            required_operand(left).or_else(|| required_operand(right))
+        }
         // A condition can be true or false whatever is null in it.
         Operand::Condition(_) | Operand::Literal(_) => None,
     }
@@ -302,9 +412,17 @@ struct RangedLeaf<'a> {
 
 fn ranged_leaf((index, operand): (usize, &Condition)) -> Option<RangedLeaf<'_>> {
     match operand {
-        Condition::Leaf(leaf @ Leaf { predicate: Predicate::Compare { name, op, literal }, negated: false }) => {
-            Some(RangedLeaf { index, leaf, name, range: Range::of(*op, literal)? })
-        }
+        Condition::Leaf(
+            leaf @ Leaf {
+                predicate: Predicate::Compare { name, op, literal },
+                negated: false,
+            },
+        ) => Some(RangedLeaf {
+            index,
+            leaf,
+            name,
+            range: Range::of(*op, literal)?,
+        }),
         _ => None,
     }
 }
@@ -315,12 +433,24 @@ fn range_cover(cost: f64, slot: Slot, range: Range, decided: Vec<usize>) -> Cove
         (Some(low), Some(high)) if low > high => Vec::new(),
         (Some(low), Some(high)) => {
             let (level, first, last) = bins(low, high);
-            (first..=last).map(|bin| Access::Bin { slot, domain, level, bin }).collect()
+            (first..=last)
+                .map(|bin| Access::Bin {
+                    slot,
+                    domain,
+                    level,
+                    bin,
+                })
+                .collect()
         }
         (Some(key), None) => vec![Access::Above { slot, domain, key }],
         (None, Some(key)) => vec![Access::Below { slot, domain, key }],
         (None, None) => vec![Access::Present { slot }],
     };
     let tests = vec![PlannedTest::Range { slot, range }];
-    Cover { cost, accesses, tests, decided }
+    Cover {
+        cost,
+        accesses,
+        tests,
+        decided,
+    }
 }

@@ -37,20 +37,37 @@ pub(crate) struct Predicates {
 
 impl Predicates {
     pub(crate) fn new(seed: Seed) -> Self {
-        Self { shared: Slab::default(), by_leaf: SeededMap::with_hasher(seed) }
+        Self {
+            shared: Slab::default(),
+            by_leaf: SeededMap::with_hasher(seed),
+        }
     }
 
     /// Takes a condition in; `slot` finds the slot of a predicate's only attribute.
-    pub(crate) fn acquire(&mut self, condition: &Condition, slot: &impl Fn(&Leaf) -> Option<Slot>) -> Formula {
+    pub(crate) fn acquire(
+        &mut self,
+        condition: &Condition,
+        slot: &impl Fn(&Leaf) -> Option<Slot>,
+    ) -> Formula {
         match condition {
             Condition::Constant(value) => Formula::Constant(*value),
-            Condition::All(parts) => Formula::All(parts.iter().map(|part| self.acquire(part, slot)).collect()),
-            Condition::Any(parts) => Formula::Any(parts.iter().map(|part| self.acquire(part, slot)).collect()),
+            Condition::All(parts) => {
+                Formula::All(parts.iter().map(|part| self.acquire(part, slot)).collect())
+            }
+            Condition::Any(parts) => {
+                Formula::Any(parts.iter().map(|part| self.acquire(part, slot)).collect())
+            }
             Condition::Leaf(leaf) => {
                 let shared = &mut self.shared;
                 let id = *self.by_leaf.entry(leaf.clone()).or_insert_with(|| {
                     let slot = slot(leaf);
-                    shared.insert(Shared { leaf: leaf.clone(), slot, references: 0, epoch: 0, holds: false })
+                    shared.insert(Shared {
+                        leaf: leaf.clone(),
+                        slot,
+                        references: 0,
+                        epoch: 0,
+                        holds: false,
+                    })
                 });
                 if let Some(shared) = self.shared.get_mut(id) {
                     shared.references += 1;
@@ -63,9 +80,13 @@ impl Predicates {
     pub(crate) fn release(&mut self, formula: &Formula) {
         match formula {
             Formula::Constant(_) => {}
-            Formula::All(parts) | Formula::Any(parts) => parts.iter().for_each(|part| self.release(part)),
+            Formula::All(parts) | Formula::Any(parts) => {
+                parts.iter().for_each(|part| self.release(part))
+            }
             Formula::Predicate(id) => {
-                let Some(shared) = self.shared.get_mut(*id) else { return };
+                let Some(shared) = self.shared.get_mut(*id) else {
+                    return;
+                };
                 shared.references -= 1;
                 if shared.references == 0 {
                     self.by_leaf.remove(&shared.leaf);
@@ -86,16 +107,26 @@ impl Predicates {
     ) -> bool {
         match formula {
             Formula::Constant(value) => *value,
-            Formula::All(parts) => parts.iter().all(|part| self.holds(part, message, values, epoch, evaluated)),
-            Formula::Any(parts) => parts.iter().any(|part| self.holds(part, message, values, epoch, evaluated)),
+            Formula::All(parts) => parts
+                .iter()
+                .all(|part| self.holds(part, message, values, epoch, evaluated)),
+            Formula::Any(parts) => parts
+                .iter()
+                .any(|part| self.holds(part, message, values, epoch, evaluated)),
             Formula::Predicate(id) => {
-                let Some(shared) = self.shared.get_mut(*id) else { return false };
+                let Some(shared) = self.shared.get_mut(*id) else {
+                    return false;
+                };
                 if shared.epoch != epoch {
                     *evaluated += 1;
                     let truth = match shared.slot {
                         Some(slot) => {
                             let value = values[slot as usize];
-                            shared.leaf.predicate.truth_of(value).negated_if(shared.leaf.negated)
+                            shared
+                                .leaf
+                                .predicate
+                                .truth_of(value)
+                                .negated_if(shared.leaf.negated)
                         }
                         None => shared.leaf.truth(message),
                     };

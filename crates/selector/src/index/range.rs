@@ -9,13 +9,24 @@ use crate::condition::Literal;
 use crate::index::slots::{Class, SlotState};
 use crate::number::Number;
 
-/// Which ends a range of exact literals has, and which of them are excluded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Ends {
-    pub has_low: bool,
-    pub low_excluded: bool,
-    pub has_high: bool,
-    pub high_excluded: bool,
+/// Which ends a range of exact literals has, and which of them are excluded: a set of bits, so that a [`Range`] stays
+/// three words long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ends(u8);
+
+impl Ends {
+    const LOW: Self = Self(1);
+    const LOW_EXCLUDED: Self = Self(1 | 2);
+    const HIGH: Self = Self(4);
+    const HIGH_EXCLUDED: Self = Self(4 | 8);
+
+    const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
 }
 
 /// What a value has to lie in.
@@ -30,7 +41,9 @@ pub(crate) enum Range {
 impl Range {
     /// The range in which `attribute op literal` holds, if it is one that can be indexed.
     pub(crate) fn of(op: ComparisonOp, literal: &Literal) -> Option<Self> {
-        let Literal::Number(number) = literal else { return None };
+        let Literal::Number(number) = literal else {
+            return None;
+        };
         match *number {
             Number::Long(value) => Self::exact(op, value),
             Number::Double(value) => Self::double(op, value),
@@ -43,17 +56,12 @@ impl Range {
         if value == i64::MIN || value == i64::MAX {
             return None;
         }
-        let none = Ends::default();
         let (low, high, ends) = match op {
-            ComparisonOp::Equal => (value, value, Ends { has_low: true, has_high: true, ..none }),
-            ComparisonOp::Less => {
-                (i64::MIN, value - 1, Ends { has_high: true, high_excluded: true, ..none })
-            }
-            ComparisonOp::LessOrEqual => (i64::MIN, value, Ends { has_high: true, ..none }),
-            ComparisonOp::Greater => {
-                (value + 1, i64::MAX, Ends { has_low: true, low_excluded: true, ..none })
-            }
-            ComparisonOp::GreaterOrEqual => (value, i64::MAX, Ends { has_low: true, ..none }),
+            ComparisonOp::Equal => (value, value, Ends::LOW.with(Ends::HIGH)),
+            ComparisonOp::Less => (i64::MIN, value - 1, Ends::HIGH_EXCLUDED),
+            ComparisonOp::LessOrEqual => (i64::MIN, value, Ends::HIGH),
+            ComparisonOp::Greater => (value + 1, i64::MAX, Ends::LOW_EXCLUDED),
+            ComparisonOp::GreaterOrEqual => (value, i64::MAX, Ends::LOW),
             ComparisonOp::NotEqual => return None,
         };
         Some(Self::Exact { low, high, ends })
@@ -74,18 +82,20 @@ impl Range {
     /// Both at once, if one is a lower and the other an upper bound in the same domain.
     pub(crate) fn joined(self, other: Self) -> Option<Self> {
         match (self, other) {
-            (Self::Exact { low, high: _, ends: lower }, Self::Exact { low: _, high, ends: upper })
-                if lower.has_low && !lower.has_high && upper.has_high && !upper.has_low =>
-            {
-                let ends = Ends {
-                    has_high: true,
-                    high_excluded: upper.high_excluded,
-                    ..lower
-                };
-                Some(Self::Exact { low, high, ends })
-            }
+            (
+                Self::Exact {
+                    low, ends: lower, ..
+                },
+                Self::Exact {
+                    high, ends: upper, ..
+                },
+            ) if !lower.has(Ends::HIGH) && !upper.has(Ends::LOW) => Some(Self::Exact {
+                low,
+                high,
+                ends: lower.with(upper),
+            }),
             (Self::Exact { ends: upper, .. }, Self::Exact { ends: lower, .. })
-                if lower.has_low && !lower.has_high && upper.has_high && !upper.has_low =>
+                if !lower.has(Ends::HIGH) && !upper.has(Ends::LOW) =>
             {
                 other.joined(self)
             }
@@ -93,21 +103,23 @@ impl Range {
                 if (b == f64::INFINITY && c == f64::NEG_INFINITY)
                     || (a == f64::NEG_INFINITY && d == f64::INFINITY) =>
             {
-                Some(Self::Double { low: a.max(c), high: b.min(d) })
+                Some(Self::Double {
+                    low: a.max(c),
+                    high: b.min(d),
+                })
             }
             _ => None,
         }
     }
 
+    #[inline]
     pub(crate) fn contains(&self, state: &SlotState) -> bool {
         match *self {
             Self::Double { low, high } => low <= state.double && state.double <= high,
-            Self::Exact { low, high, ends } => match state.class {
-                Class::Exact => low <= state.exact && state.exact <= high,
-                Class::Double => within(low, high, ends, state.double, |bound| bound as f64),
-                Class::Float => within(low, high, ends, state.double as f32, |bound| bound as f32),
-                Class::Null | Class::Bool | Class::Text => false,
-            },
+            Self::Exact { low, high, .. } if state.class == Class::Exact => {
+                low <= state.exact && state.exact <= high
+            }
+            Self::Exact { low, high, ends } => promoted_contains(low, high, ends, state),
         }
     }
 
@@ -115,8 +127,10 @@ impl Range {
     pub(crate) fn keys(&self) -> (Option<i64>, Option<i64>) {
         match *self {
             Self::Exact { low, high, ends } => (
-                ends.has_low.then(|| low - i64::from(ends.low_excluded)),
-                ends.has_high.then(|| high + i64::from(ends.high_excluded)),
+                ends.has(Ends::LOW)
+                    .then(|| low - i64::from(ends.has(Ends::LOW_EXCLUDED))),
+                ends.has(Ends::HIGH)
+                    .then(|| high + i64::from(ends.has(Ends::HIGH_EXCLUDED))),
             ),
             Self::Double { low, high } => (
                 (low != f64::NEG_INFINITY).then(|| double_key(low)),
@@ -133,15 +147,33 @@ impl Range {
     }
 }
 
+/// An exact range and a value that is not an exact number.
+#[cold]
+fn promoted_contains(low: i64, high: i64, ends: Ends, state: &SlotState) -> bool {
+    match state.class {
+        Class::Double => within(low, high, ends, state.double, |bound| bound as f64),
+        Class::Float => within(low, high, ends, state.double as f32, |bound| bound as f32),
+        Class::Null | Class::Bool | Class::Text | Class::Exact => false,
+    }
+}
+
 /// Compares with the literals as they were written, after promoting them.
-fn within<T: PartialOrd>(low: i64, high: i64, ends: Ends, value: T, promoted: impl Fn(i64) -> T) -> bool {
-    let above = !ends.has_low || {
-        let literal = promoted(low - i64::from(ends.low_excluded));
-        literal < value || (!ends.low_excluded && literal == value)
+fn within<T: PartialOrd>(
+    low: i64,
+    high: i64,
+    ends: Ends,
+    value: T,
+    promoted: impl Fn(i64) -> T,
+) -> bool {
+    let above = !ends.has(Ends::LOW) || {
+        let excluded = ends.has(Ends::LOW_EXCLUDED);
+        let literal = promoted(low - i64::from(excluded));
+        literal < value || (!excluded && literal == value)
     };
-    let below = !ends.has_high || {
-        let literal = promoted(high + i64::from(ends.high_excluded));
-        value < literal || (!ends.high_excluded && literal == value)
+    let below = !ends.has(Ends::HIGH) || {
+        let excluded = ends.has(Ends::HIGH_EXCLUDED);
+        let literal = promoted(high + i64::from(excluded));
+        value < literal || (!excluded && literal == value)
     };
     above && below
 }
@@ -156,7 +188,11 @@ pub(crate) enum Domain {
 /// An integer that orders as the number does; both zeros have the same.
 pub(crate) fn double_key(value: f64) -> i64 {
     let bits = (value + 0.0).to_bits() as i64;
-    if bits < 0 { i64::MIN.wrapping_sub(bits) } else { bits }
+    if bits < 0 {
+        i64::MIN.wrapping_sub(bits)
+    } else {
+        bits
+    }
 }
 
 /// Where to look for a value among ranges of exact literals.

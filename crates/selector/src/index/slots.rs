@@ -32,27 +32,60 @@ pub(crate) struct SlotState {
     pub exact: i64,
     /// Any number, as a `double`.
     pub double: f64,
+    /// Which of the message's prefixes are those of this text.
+    pub prefixes: PrefixSpan,
+}
+
+/// A piece of the list of all prefixes that were found in a message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PrefixSpan {
+    pub start: u32,
+    pub end: u32,
+}
+
+/// The message at hand, as tests see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub states: &'a [SlotState],
+    /// The posting lists of the prefixes that the message's texts begin with.
+    pub prefixes: &'a [PostingId],
+}
+
+impl View<'_> {
+    pub(crate) fn prefixes_of(&self, slot: Slot) -> &[PostingId] {
+        let PrefixSpan { start, end } = self.states[slot as usize].prefixes;
+        &self.prefixes[start as usize..end as usize]
+    }
 }
 
 impl SlotState {
-    pub(crate) fn new(value: Value<'_>, text_posting: impl FnOnce(&str) -> PostingId) -> Self {
-        let exact = |value: i64| Self {
-            class: Class::Exact,
-            text: NO_POSTING,
-            exact: value,
-            double: value as f64,
-        };
-        let other = |class, exact, double| Self { class, text: NO_POSTING, exact, double };
+    /// The state of a value; what is known of a text besides, the attribute fills in.
+    pub(crate) fn new(value: Value<'_>) -> Self {
+        let exact = |value: i64| Self::of(Class::Exact, value, value as f64);
         match value {
-            Value::Null => other(Class::Null, 0, f64::NAN),
-            Value::Bool(v) => other(Class::Bool, v.into(), f64::NAN),
+            Value::Null => Self::of(Class::Null, 0, f64::NAN),
+            Value::Bool(v) => Self::of(Class::Bool, v.into(), f64::NAN),
             Value::Byte(v) => exact(v.into()),
             Value::Short(v) => exact(v.into()),
             Value::Int(v) => exact(v.into()),
             Value::Long(v) => exact(v),
-            Value::Float(v) => other(Class::Float, 0, v.into()),
-            Value::Double(v) => other(Class::Double, 0, v),
-            Value::Str(v) => Self { text: text_posting(v), ..other(Class::Text, 0, f64::NAN) },
+            Value::Float(v) => Self::of(Class::Float, 0, v.into()),
+            Value::Double(v) => Self::of(Class::Double, 0, v),
+            Value::Str(_) => Self::of(Class::Text, 0, f64::NAN),
+        }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        self.class == Class::Null
+    }
+
+    fn of(class: Class, exact: i64, double: f64) -> Self {
+        Self {
+            class,
+            text: NO_POSTING,
+            exact,
+            double,
+            prefixes: PrefixSpan::default(),
         }
     }
 }

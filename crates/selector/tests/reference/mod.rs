@@ -224,7 +224,9 @@ impl Tree {
             }
             Tree::In(negated, name, values) => {
                 let x = lookup(message, name);
-                let equalities = values.iter().map(|value| compare("=", x, Result::Text(value)));
+                let equalities = values
+                    .iter()
+                    .map(|value| compare("=", x, Result::Text(value)));
                 let found = equalities.reduce(or).unwrap_or(Some(false));
                 if *negated { not(found) } else { found }
             }
