@@ -21,6 +21,10 @@ fn main() {
         .next()
         .and_then(|text| text.parse().ok())
         .unwrap_or(0.01);
+    let scan_messages = arguments
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(20);
     let mut rng = fastrand::Rng::with_seed(1);
     let selectors = workload::selectors(&mut rng, count, rate);
     let messages: Vec<_> = (0..MESSAGES).map(|_| workload::message(&mut rng)).collect();
@@ -48,7 +52,7 @@ fn main() {
     let mut index_ns = Vec::new();
     let mut scan_ns = Vec::new();
     for _ in 0..ROUNDS {
-        let repeats = 10;
+        let repeats = if scan_messages == 0 { 100 } else { 10 };
         let began = Instant::now();
         let mut found = 0;
         for _ in 0..repeats {
@@ -58,11 +62,11 @@ fn main() {
         }
         index_ns.push(began.elapsed().as_nanos() as f64 / (MESSAGES * repeats) as f64);
         let began = Instant::now();
-        let scanned: usize = messages[..20]
+        let scanned: usize = messages[..scan_messages]
             .iter()
             .map(|message| scan(&selectors, message))
             .sum();
-        scan_ns.push(began.elapsed().as_nanos() as f64 / 20.0);
+        scan_ns.push(began.elapsed().as_nanos() as f64 / scan_messages.max(1) as f64);
         std::hint::black_box((found, scanned));
     }
     let after = index.counters();

@@ -5,7 +5,7 @@ use crate::index::posting::Entry;
 use crate::index::predicates::Predicates;
 use crate::index::slab::Slab;
 use crate::index::slots::{Slot, SlotState, View};
-use crate::index::{Branch, FilterId, Matches, SelectorIndex};
+use crate::index::{Branch, FilterId, FurtherTests, Matches, SelectorIndex};
 use crate::value::{Attributes, Value};
 
 /// One message in this many is sampled for [`SelectorIndex::tune`].
@@ -59,6 +59,7 @@ impl SelectorIndex {
         let view = View {
             states: &self.states,
             prefixes: &self.prefixes,
+            sets: &self.sets,
         };
         let opened = &mut self.opened;
         opened.clear();
@@ -85,8 +86,10 @@ impl SelectorIndex {
             view: View {
                 states: &self.states,
                 prefixes: &self.prefixes,
+                sets: &self.sets,
             },
             epoch: self.epoch,
+            further_tests: &self.further_tests,
             branches: &self.branches,
             predicates: &mut self.predicates,
             found: &mut self.found,
@@ -125,6 +128,7 @@ struct Decision<'a, A: ?Sized> {
     values: &'a [Value<'a>],
     view: View<'a>,
     epoch: u64,
+    further_tests: &'a [FurtherTests],
     branches: &'a Slab<Branch>,
     predicates: &'a mut Predicates,
     found: &'a mut [u64],
@@ -137,13 +141,17 @@ impl<A: Attributes + ?Sized> Decision<'_, A> {
     #[inline]
     fn consider(&mut self, entry: &Entry) {
         self.looked_at += 1;
-        if entry.tests.iter().all(|test| test.passes(self.view)) {
+        if entry.test.passes(self.view) {
             self.conclude(entry);
         }
     }
 
-    /// The tests beside the entry are passed: evaluates what they could not decide.
+    /// The test beside the entry is passed: makes the others, and evaluates what they cannot decide.
     fn conclude(&mut self, entry: &Entry) {
+        let further = &self.further_tests[entry.branch as usize];
+        if !further.iter().all(|test| test.passes(self.view)) {
+            return;
+        }
         let Some(branch) = self.branches.get(entry.branch) else {
             return;
         };

@@ -28,7 +28,7 @@ use plan::{BranchPlan, PlannedTest, Planner};
 use posting::{Access, Entry, ONE_OF_MAX, Place, Postings, Side, TESTS_MAX, Test};
 use predicates::{Formula, Predicates};
 use slab::Slab;
-use slots::{PostingId, Slot, SlotState};
+use slots::{PostingId, Slot, SlotState, TextSet};
 
 /// A distinct filter in an index. Numbers of removed filters are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,6 +58,9 @@ struct Filter {
     branches: Vec<u32>,
 }
 
+/// The tests that do not fit beside the entries.
+type FurtherTests = [Test; TESTS_MAX - 1];
+
 #[derive(Debug)]
 struct Branch {
     filter: FilterId,
@@ -73,8 +76,11 @@ pub struct SelectorIndex {
     filters: Slab<Filter>,
     by_condition: SeededMap<Arc<Condition>, FilterId>,
     branches: Slab<Branch>,
+    /// By branch; apart from the branches, because many more branches are tested than match.
+    further_tests: Vec<FurtherTests>,
     postings: Postings,
     always: PostingId,
+    sets: Slab<TextSet>,
     slots: SeededMap<Name, Slot>,
     attributes: Slab<Attribute>,
     /// Slots with a posting list for messages without the attribute.
@@ -127,8 +133,10 @@ impl SelectorIndex {
             filters: Slab::default(),
             by_condition: SeededMap::with_hasher(seed),
             branches: Slab::default(),
+            further_tests: Vec::new(),
             postings,
             always,
+            sets: Slab::default(),
             slots: SeededMap::with_hasher(seed),
             attributes: Slab::default(),
             watched_absences: Vec::new(),
@@ -314,7 +322,11 @@ impl SelectorIndex {
             tests,
             places: Vec::new(),
         });
-        let entry = Entry { branch, tests };
+        let [test, further @ ..] = tests;
+        self.further_tests
+            .resize(self.branches.bound(), [Test::Always; TESTS_MAX - 1]);
+        self.further_tests[branch as usize] = further;
+        let entry = Entry { branch, test };
         let places = plan
             .accesses
             .into_iter()
@@ -369,14 +381,20 @@ impl SelectorIndex {
                         slot,
                         text: number(text),
                     },
-                    texts => {
+                    texts if texts.len() <= ONE_OF_MAX => {
                         // A short list is filled up with its first text, which changes nothing.
-                        let numbers = std::array::from_fn(|index| {
-                            number(texts.get(index).unwrap_or(&texts[0]))
-                        });
+                        let number = |index| number(texts.get(index).unwrap_or(&texts[0]));
                         Test::OneOf {
                             slot,
-                            texts: numbers as [PostingId; ONE_OF_MAX],
+                            texts: std::array::from_fn(number),
+                        }
+                    }
+                    texts => {
+                        let mut set: TextSet = texts.iter().map(number).collect();
+                        set.sort_unstable();
+                        Test::InSet {
+                            slot,
+                            set: self.sets.insert(set),
                         }
                     }
                 }
@@ -421,10 +439,20 @@ impl SelectorIndex {
             if let Some(rest) = &removed.rest {
                 self.predicates.release(rest);
             }
-            for posting in removed.tests.iter().flat_map(Test::postings) {
-                self.postings.release(*posting);
-                self.drop_unused(*posting);
+            for test in removed.tests {
+                self.release_test(test);
             }
+        }
+    }
+
+    fn release_test(&mut self, test: Test) {
+        let set = match test {
+            Test::InSet { set, .. } => self.sets.remove(set).unwrap_or_default(),
+            _ => TextSet::default(),
+        };
+        for posting in test.postings().iter().chain(&set) {
+            self.postings.release(*posting);
+            self.drop_unused(*posting);
         }
     }
 
@@ -489,6 +517,7 @@ impl SelectorIndex {
         let attributes: usize = self.attributes.iter().map(Attribute::heap_bytes).sum();
         self.postings.heap_bytes()
             + self.branches.heap_bytes()
+            + self.further_tests.capacity() * size_of::<FurtherTests>()
             + branches
             + self.filters.heap_bytes()
             + filters
@@ -496,6 +525,12 @@ impl SelectorIndex {
             + self.attributes.heap_bytes()
             + attributes
             + self.predicates.heap_bytes()
+            + self.sets.heap_bytes()
+            + self
+                .sets
+                .iter()
+                .map(|set| size_of_val(&**set))
+                .sum::<usize>()
             + self.found.capacity() * size_of::<u64>()
     }
 }

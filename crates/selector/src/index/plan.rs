@@ -10,7 +10,7 @@ use crate::ast::ComparisonOp;
 use crate::condition::{Condition, Leaf, Literal, Name, Operand, Predicate};
 use crate::index::attribute::{Attribute, PREFIX_BYTES_MAX, bins};
 use crate::index::hash::SeededMap;
-use crate::index::posting::{Access, ONE_OF_MAX, TESTS_MAX};
+use crate::index::posting::{Access, TESTS_MAX};
 use crate::index::range::Range;
 use crate::index::slab::Slab;
 use crate::index::slots::Slot;
@@ -23,6 +23,7 @@ const PAIRED_OPERANDS_MAX: usize = 32;
 #[derive(Debug)]
 pub(crate) struct BranchPlan {
     pub accesses: Vec<Access>,
+    /// The one that is expected to fail most often first.
     pub tests: Vec<PlannedTest>,
     /// What must hold besides, the least likely first.
     pub rest: Vec<Condition>,
@@ -41,8 +42,8 @@ pub(crate) enum PlannedTest {
 struct Cover {
     cost: f64,
     accesses: Vec<Access>,
-    /// What must be tested because the accesses are wider than their predicates.
-    tests: Vec<PlannedTest>,
+    /// What must be tested because the accesses are wider than their predicates, and how often the test is passed.
+    test: Option<(f64, PlannedTest)>,
     /// The operands that are true once an access was opened and the tests were passed.
     decided: Vec<usize>,
 }
@@ -73,22 +74,25 @@ impl Planner<'_> {
             .map(|(_, operand)| (self.likelihood(operand), operand))
             .collect();
         left.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        let mut plan = BranchPlan {
-            accesses: cover.accesses,
-            tests: cover.tests,
-            rest: Vec::new(),
-        };
-        for (_, operand) in left {
+        let mut tests: Vec<(f64, PlannedTest)> = cover.test.into_iter().collect();
+        let mut rest = Vec::new();
+        for (likelihood, operand) in left {
             match operand {
                 Condition::Constant(true) => {}
-                Condition::Leaf(leaf) if plan.tests.len() < TESTS_MAX => match self.test(leaf) {
-                    Some(test) => plan.tests.push(test),
-                    None => plan.rest.push(operand.clone()),
+                Condition::Leaf(leaf) if tests.len() < TESTS_MAX => match self.test(leaf) {
+                    Some(test) => tests.push((likelihood, test)),
+                    None => rest.push(operand.clone()),
                 },
-                _ => plan.rest.push(operand.clone()),
+                _ => rest.push(operand.clone()),
             }
         }
-        plan
+        tests.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let tests = tests.into_iter().map(|(_, test)| test).collect();
+        BranchPlan {
+            accesses: cover.accesses,
+            tests,
+            rest,
+        }
     }
 
     /// The cheapest cover of a conjunction.
@@ -96,7 +100,7 @@ impl Planner<'_> {
         let mut best = Cover {
             cost: 1.0,
             accesses: vec![Access::Always],
-            tests: Vec::new(),
+            test: None,
             decided: Vec::new(),
         };
         let mut offer = |cover: Option<Cover>| {
@@ -131,14 +135,14 @@ impl Planner<'_> {
         let mut whole = Cover {
             cost: 0.0,
             accesses: Vec::new(),
-            tests: Vec::new(),
+            test: None,
             decided: vec![index],
         };
         for part in parts {
             let operands = operands(part);
             let cover = self.cover(operands);
             whole.cost += cover.cost;
-            if cover.decided.len() < operands.len() || !cover.tests.is_empty() {
+            if cover.decided.len() < operands.len() || cover.test.is_some() {
                 whole.decided.clear();
             }
             for access in cover.accesses {
@@ -156,7 +160,7 @@ impl Planner<'_> {
         let exact = |accesses| Cover {
             cost,
             accesses,
-            tests: Vec::new(),
+            test: None,
             decided: vec![index],
         };
         let present = || {
@@ -164,7 +168,7 @@ impl Planner<'_> {
             Cover {
                 cost,
                 accesses: vec![Access::Present { slot }],
-                tests: Vec::new(),
+                test: None,
                 decided: Vec::new(),
             }
         };
@@ -216,7 +220,7 @@ impl Planner<'_> {
                 Cover {
                     cost,
                     accesses: vec![Access::Prefix { slot, bytes }],
-                    tests: Vec::new(),
+                    test: None,
                     decided,
                 }
             }
@@ -261,12 +265,10 @@ impl Planner<'_> {
                 slot: self.slot(name)?,
                 range: Range::of(*op, literal)?,
             }),
-            Predicate::In { name, values } if values.len() <= ONE_OF_MAX => {
-                Some(PlannedTest::Texts {
-                    slot: self.slot(name)?,
-                    texts: values.clone(),
-                })
-            }
+            Predicate::In { name, values } => Some(PlannedTest::Texts {
+                slot: self.slot(name)?,
+                texts: values.clone(),
+            }),
             Predicate::Like { name, pattern } if is_indexed_prefix(pattern) => {
                 let bytes = pattern.prefix().as_bytes().into();
                 Some(PlannedTest::Prefix {
@@ -333,6 +335,8 @@ const PRIOR_EXACT_EQUALITY: f64 = 0.02;
 const PRIOR_LIKE: f64 = 0.2;
 const PRIOR_PRESENT: f64 = 0.9;
 const PRIOR_RELATION: f64 = 0.5;
+/// How much of its bins a range fills, on average.
+const BIN_PASSED: f64 = 0.35;
 
 fn prior(predicate: &Predicate, attribute: &Attribute) -> f64 {
     let one_text = || 1.0 / (attribute.texts.len() as f64 + 8.0);
@@ -446,11 +450,15 @@ fn range_cover(cost: f64, slot: Slot, range: Range, decided: Vec<usize>) -> Cove
         (None, Some(key)) => vec![Access::Below { slot, domain, key }],
         (None, None) => vec![Access::Present { slot }],
     };
-    let tests = vec![PlannedTest::Range { slot, range }];
+    let passed = if matches!(*accesses, [Access::Bin { .. }, ..]) {
+        BIN_PASSED
+    } else {
+        1.0
+    };
     Cover {
         cost,
         accesses,
-        tests,
+        test: Some((passed, PlannedTest::Range { slot, range })),
         decided,
     }
 }

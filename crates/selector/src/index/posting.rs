@@ -4,9 +4,10 @@ use crate::index::range::{Domain, Ends, Range};
 use crate::index::slab::Slab;
 use crate::index::slots::{Class, PostingId, Slot, View};
 
-/// How many tests are kept beside each entry, where they cost no further memory access.
+/// How many tests a branch has: one beside each entry, where it costs no further memory access, and the others with
+/// the branch.
 pub(crate) const TESTS_MAX: usize = 3;
-/// How many texts a [`Test::OneOf`] holds; longer lists are evaluated.
+/// How many texts a [`Test::OneOf`] holds; longer lists are kept elsewhere.
 pub(crate) const ONE_OF_MAX: usize = 4;
 
 /// A predicate in a form that is decided by the value of one slot, exactly.
@@ -32,6 +33,10 @@ pub(crate) enum Test {
     OneOf {
         slot: Slot,
         texts: [PostingId; ONE_OF_MAX],
+    },
+    InSet {
+        slot: Slot,
+        set: u32,
     },
     Prefix {
         slot: Slot,
@@ -82,6 +87,12 @@ impl Test {
             }
             Self::Text { slot, text } => view.states[*slot as usize].text == *text,
             Self::OneOf { slot, texts } => texts.contains(&view.states[*slot as usize].text),
+            Self::InSet { slot, set } => {
+                let text = &view.states[*slot as usize].text;
+                view.sets
+                    .get(*set)
+                    .is_some_and(|texts| texts.binary_search(text).is_ok())
+            }
             Self::Prefix { slot, prefix } => view.prefixes_of(*slot).contains(prefix),
             Self::Bool { slot, value } => {
                 let state = &view.states[*slot as usize];
@@ -90,7 +101,7 @@ impl Test {
         }
     }
 
-    /// The posting lists that the test refers to.
+    /// The posting lists that the test refers to, unless through a set.
     pub(crate) fn postings(&self) -> &[PostingId] {
         match self {
             Self::Text { text, .. } => std::slice::from_ref(text),
@@ -105,7 +116,8 @@ impl Test {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub branch: u32,
-    pub tests: [Test; TESTS_MAX],
+    /// The test that is expected to fail most often.
+    pub test: Test,
 }
 
 /// Which predicate a posting list belongs to, and so where it is found.

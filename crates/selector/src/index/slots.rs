@@ -1,5 +1,6 @@
 //! The attributes that the index knows, each in a slot, and their values in the message at hand.
 
+use crate::index::slab::Slab;
 use crate::value::Value;
 
 /// Which attribute.
@@ -49,7 +50,11 @@ pub(crate) struct View<'a> {
     pub states: &'a [SlotState],
     /// The posting lists of the prefixes that the message's texts begin with.
     pub prefixes: &'a [PostingId],
+    pub sets: &'a Slab<TextSet>,
 }
+
+/// A long list of texts, sorted by their numbers.
+pub(crate) type TextSet = Box<[PostingId]>;
 
 impl View<'_> {
     pub(crate) fn prefixes_of(&self, slot: Slot) -> &[PostingId] {

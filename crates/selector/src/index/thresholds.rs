@@ -88,7 +88,7 @@ impl Thresholds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::posting::{TESTS_MAX, Test};
+    use crate::index::posting::Test;
 
     #[test]
     fn it_holds_what_was_inserted_and_not_removed() {
@@ -101,7 +101,7 @@ mod tests {
                 key,
                 Entry {
                     branch,
-                    tests: [Test::Always; TESTS_MAX],
+                    test: Test::Always,
                 },
             );
             expected.insert((key, branch));
