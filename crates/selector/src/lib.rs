@@ -8,6 +8,8 @@ mod ast;
 mod bytes;
 mod canonical;
 pub mod condition;
+mod correlation;
+mod correlation_index;
 mod display;
 mod encode;
 mod error;
@@ -24,6 +26,8 @@ mod value;
 pub mod workload;
 
 pub use ast::ComparisonOp;
+pub use correlation::{CORRELATION_ID_BYTES_MAX, CORRELATION_ITEMS_MAX, CorrelationFilter};
+pub use correlation_index::CorrelationIndex;
 pub use error::{DecodeError, SelectorError};
 pub use identifier::HEADER_NAMES;
 pub use index::{Counters, FilterId, Matches, SelectorIndex, SubscriberId};
