@@ -1,10 +1,18 @@
 //! `shoal._core`: thin PyO3 bindings. No logic lives here; every class wraps one Rust type.
 
+mod selector;
+mod selector_bench;
+
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
     use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::selector::{CorrelationFilter, Selector, SelectorIndex, SelectorSyntaxError};
+    #[pymodule_export]
+    use crate::selector_bench::SelectorBench;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
