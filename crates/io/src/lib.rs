@@ -1,1 +1,9 @@
 //! The only sockets, files, clocks and threads.
+
+mod clock;
+pub mod interfaces;
+pub mod norm;
+pub mod raw;
+pub mod udp;
+
+pub use clock::Clock;

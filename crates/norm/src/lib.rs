@@ -1,1 +1,48 @@
-//! NORM (RFC 5740) as a sans-IO engine: bytes and time in; bytes, deadlines and events out.
+//! NORM (RFC 5740) as a sans-IO engine.
+//!
+//! A [`Session`] is one member of one multicast group: it may send, and it receives from every
+//! other sender it hears. It owns no socket, clock, thread or random source; time and a seed come
+//! in as arguments, and datagrams come out.
+//!
+//! Its methods are of four kinds:
+//!
+//! * **input**: [`Session::handle_datagram`], [`Session::handle_timeout`];
+//! * **commands**: [`Session::open_stream`], [`Session::write`], [`Session::flush`],
+//!   [`Session::request_watermark`], [`Session::close_stream`], [`Session::leave`],
+//!   [`Session::consume`];
+//! * **output**: [`Session::poll_transmit`], [`Session::poll_event`], [`Session::poll_timeout`];
+//! * **getters**: everything else.
+//!
+//! After any input or command, poll transmits until `None`, then events until `None`, then ask for
+//! the next timeout. Reading a stream frees room in its window, so it counts as a command.
+
+#![forbid(unsafe_code)]
+
+mod backoff;
+pub mod config;
+pub mod event;
+mod grtt;
+mod pacing;
+pub mod quantize;
+mod rx;
+mod serial;
+mod session;
+pub mod stats;
+mod time;
+mod tx;
+pub mod wire;
+
+pub use config::{
+    Config, ConfigError, FecId, FeedbackMode, RepairPolicy, StreamOptions, SyncPolicy, Watermark,
+};
+pub use event::{CloseReason, Event, GapReason, StreamId};
+pub use rx::Chunk;
+pub use session::{Destination, Session, Source, Transmit, WriteError};
+pub use stats::{Reject, Stats};
+pub use time::Time;
+pub use tx::stream::StreamState;
+
+/// A NORM node identifier; 0 and 0xffff_ffff are reserved by RFC 5740 section 4.1.
+pub type NodeId = u32;
+/// An object_transport_id.
+pub type ObjectId = u16;

@@ -1,14 +1,19 @@
 //! `shoal._core`: thin PyO3 bindings. No logic lives here; every class wraps one Rust type.
 
+use pyo3::prelude::*;
+
+mod convert;
+mod norm;
+mod options;
 mod selector;
 mod selector_bench;
-
-use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
     #[pymodule_export]
     use crate::selector::{CorrelationFilter, Selector, SelectorIndex, SelectorSyntaxError};
     #[pymodule_export]

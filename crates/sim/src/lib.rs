@@ -1,1 +1,16 @@
 //! A simulated network with one clock and one seed, for the sans-IO engines.
+//!
+//! [`Simulation`] holds NORM sessions as nodes, moves their datagrams through [`link`]s that lose,
+//! delay, double and reorder, and lets nothing happen except in the order of its clock. Two runs
+//! with the same seed and the same calls do the same, byte for byte.
+
+#![forbid(unsafe_code)]
+
+pub mod agenda;
+pub mod link;
+pub mod node;
+pub mod simulation;
+
+pub use link::{Conditions, Port};
+pub use node::{Delivery, Node, Occurrence};
+pub use simulation::Simulation;

@@ -1,1 +1,51 @@
-//! Shoal's frames and message encoding.
+//! Shoal's frames and message encoding: what travels inside the streams and links of a domain.
+//!
+//! Sans-IO and stateless: a record is bytes in, bytes out. Writers append to a `Vec<u8>` the caller
+//! owns; readers borrow from the received bytes and decode only what is asked for. Outside bytes never
+//! panic: they end in a [`DecodeError`] that says what was wrong and where.
+//!
+//! - [`Outgoing`] and [`MessageView`] are a message on its way out and in;
+//! - [`ValueWriter`] and [`read_value`] are the encoding of bodies and properties (MessagePack);
+//! - [`Topic`] and [`TopicPattern`] are destination names and what subscribes to them.
+//!
+//! The format is described byte by byte in `docs/reference/wire-format.md`.
+
+pub mod frame;
+pub mod limits;
+
+mod body;
+mod cursor;
+mod destination;
+mod error;
+mod fields;
+mod message;
+mod message_id;
+mod message_view;
+mod priority;
+mod properties;
+mod record;
+mod topic;
+mod topic_pattern;
+mod topic_text;
+mod value;
+mod value_reader;
+mod value_writer;
+mod varint;
+
+pub use body::{ArrayLayout, ArrayOrder, BodyKind};
+pub use destination::{Destination, DestinationKind};
+pub use error::{DecodeError, EncodeError, TopicError};
+pub use fields::HeaderFields;
+pub use message::Outgoing;
+pub use message_id::MessageId;
+pub use message_view::MessageView;
+pub use priority::{Priority, PriorityClass};
+pub use properties::{Properties, PropertiesWriter, PropertyIter};
+pub use record::{RecordKind, WIRE_VERSION};
+pub use topic::{Topic, TopicBuf};
+pub use topic_pattern::{PatternLevel, PatternLevels, TopicPattern};
+pub use topic_text::{Levels, TopicForm};
+pub use value::Scalar;
+pub use value_reader::{ValueBuilder, check_value, read_value};
+pub use value_writer::ValueWriter;
+pub use varint::{VARINT_BYTES_MAX, read_varint, varint_len, write_varint};

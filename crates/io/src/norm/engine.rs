@@ -1,0 +1,362 @@
+//! What the link's thread does in one turn: receive, deliver, write, transmit.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shoal_norm::{Destination, Event, ObjectId, Session, Source, StreamId, Time};
+use shoal_wire::frame::FrameReader;
+
+use super::Inbox;
+use super::outbox::Outbox;
+use crate::clock::Clock;
+use crate::udp::{ReceiveBuffers, Sockets, Which};
+
+/// Batches received before anything is sent, and runs sent before anything is received.
+const RECEIVES_A_TURN: usize = 4;
+const SENDS_A_TURN: usize = 16;
+
+/// A lane's stream, and what is being written to it.
+#[derive(Debug)]
+pub struct Lane {
+    pub object: ObjectId,
+    bytes: Vec<u8>,
+    at: usize,
+    /// Bytes left of the frame being written.
+    frame_left: usize,
+    /// Written, but not flushed.
+    unflushed: bool,
+}
+
+impl Lane {
+    pub fn new(object: ObjectId) -> Lane {
+        Lane { object, bytes: Vec::new(), at: 0, frame_left: 0, unflushed: false }
+    }
+
+    fn waiting(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+}
+
+/// A run the socket had no room for.
+#[derive(Debug, Default)]
+struct Unsent {
+    to: Option<SocketAddr>,
+    bytes: Vec<u8>,
+    datagram_bytes: usize,
+}
+
+/// The driven half of a link.
+pub struct Engine {
+    pub session: Session,
+    pub lanes: Vec<Lane>,
+    pub clock: Clock,
+    /// The last error a socket gave, until somebody asks.
+    pub socket_error: Option<String>,
+    pub last_sent: Time,
+    outbox: Arc<Outbox>,
+    sockets: Arc<Sockets>,
+    group: SocketAddr,
+    inbox: Box<dyn Inbox>,
+    readers: HashMap<StreamId, FrameReader>,
+    readable: Vec<StreamId>,
+    buffers: ReceiveBuffers,
+    unsent: Unsent,
+    message_bytes_max: usize,
+    /// Share of received datagrams to throw away, for tests of repair.
+    drop_received: f64,
+    random: fastrand::Rng,
+    ending: bool,
+}
+
+/// What the thread is to do next.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// There may be more to do at once.
+    pub again: bool,
+    /// Otherwise: when something is due.
+    pub deadline: Time,
+    /// And whether to wait for room to send.
+    pub want_write: bool,
+    /// A stream takes no more for now.
+    pub blocked: bool,
+}
+
+impl Engine {
+    #[allow(clippy::too_many_arguments, reason = "called once, by the link that owns all of these")]
+    pub fn new(
+        session: Session,
+        lanes: Vec<Lane>,
+        group: SocketAddr,
+        outbox: Arc<Outbox>,
+        sockets: Arc<Sockets>,
+        inbox: Box<dyn Inbox>,
+        message_bytes_max: usize,
+        drop_received: f64,
+    ) -> Engine {
+        let random = fastrand::Rng::with_seed(session.config().seed);
+        Engine {
+            session,
+            lanes,
+            clock: Clock::start(),
+            socket_error: None,
+            last_sent: Time::ZERO,
+            outbox,
+            sockets,
+            group,
+            inbox,
+            readers: HashMap::new(),
+            readable: Vec::new(),
+            buffers: ReceiveBuffers::new(16),
+            unsent: Unsent::default(),
+            message_bytes_max,
+            drop_received,
+            random,
+            ending: false,
+        }
+    }
+
+    /// One turn. `hold_writes` leaves small amounts in the outbox, so that they gather.
+    pub fn turn(&mut self, hold_writes: bool) -> Next {
+        let received = self.receive();
+        self.deliver();
+        let sent = self.write_and_transmit(hold_writes);
+        self.deliver();
+        Next {
+            again: received || sent,
+            deadline: self.session.poll_timeout(),
+            want_write: self.unsent.to.is_some(),
+            blocked: self.lanes.iter().any(|lane| lane.waiting() > 0),
+        }
+    }
+
+    fn receive(&mut self) -> bool {
+        let mut more = false;
+        for which in [Which::Own, Which::Group] {
+            for turn in 0..RECEIVES_A_TURN {
+                match self.sockets.receive(which, &mut self.buffers) {
+                    Ok(_) => self.handle_received(which),
+                    Err(error) => {
+                        if error.kind() != ErrorKind::WouldBlock {
+                            self.socket_error = Some(error.to_string());
+                        }
+                        break;
+                    }
+                }
+                more |= turn + 1 == RECEIVES_A_TURN;
+            }
+        }
+        more
+    }
+
+    fn handle_received(&mut self, which: Which) {
+        let now = self.clock.now();
+        for run in self.buffers.runs() {
+            let from = Source { address: run.from, unicast: which == Which::Own };
+            for datagram in run.datagrams() {
+                if self.drop_received > 0.0 && self.random.f64() < self.drop_received {
+                    continue;
+                }
+                self.session.handle_datagram(now, from, datagram);
+            }
+        }
+    }
+
+    /// Hands everything that can be read to the inbox.
+    fn deliver(&mut self) {
+        let mut told = false;
+        while let Some(event) = self.session.poll_event() {
+            told = true;
+            match event {
+                Event::Readable { stream } => {
+                    if !self.readable.contains(&stream) {
+                        self.readable.push(stream);
+                    }
+                    self.read_streams();
+                }
+                Event::Writable { .. } => {}
+                event => {
+                    if let Event::StreamClosed { stream, .. } = event {
+                        self.readers.remove(&stream);
+                    }
+                    self.inbox.event(&event);
+                }
+            }
+        }
+        told |= self.read_streams();
+        if told {
+            self.inbox.batch_done();
+        }
+    }
+
+    fn read_streams(&mut self) -> bool {
+        if self.readable.is_empty() {
+            return false;
+        }
+        let now = self.clock.now();
+        let mut readable = std::mem::take(&mut self.readable);
+        readable.retain(|&stream| self.read_stream(stream, now));
+        self.readable = readable;
+        true
+    }
+
+    /// Reads a stream as far as the inbox takes it. True if there may be more.
+    fn read_stream(&mut self, stream: StreamId, now: Time) -> bool {
+        let bytes_max = self.message_bytes_max;
+        let reader = self.readers.entry(stream).or_insert_with(|| FrameReader::new(bytes_max));
+        while self.inbox.has_room() {
+            let Some(chunk) = self.session.read(stream) else {
+                return false;
+            };
+            if chunk.fresh {
+                reader.reset();
+            }
+            let used = chunk.bytes.len();
+            let inbox = &mut self.inbox;
+            if let Err(error) = reader.read(chunk.bytes, |frame| inbox.frame(stream, frame)) {
+                reader.reset();
+                inbox.broken(stream, &error.to_string());
+                self.session.consume(now, stream, used);
+                self.session.resync(now, stream);
+            } else {
+                self.session.consume(now, stream, used);
+            }
+        }
+        true
+    }
+
+    /// Moves what waits into the streams and onto the network. True if there may be more.
+    pub fn write_and_transmit(&mut self, hold_writes: bool) -> bool {
+        for _ in 0..SENDS_A_TURN {
+            if !hold_writes {
+                self.write();
+            }
+            if !self.transmit() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn write(&mut self) {
+        let now = self.clock.now();
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            loop {
+                if lane.waiting() == 0 {
+                    lane.at = 0;
+                    lane.bytes.clear();
+                    if !self.outbox.exchange(index, &mut lane.bytes) {
+                        if std::mem::take(&mut lane.unflushed) {
+                            let _ = self.session.flush(now, lane.object);
+                        }
+                        break;
+                    }
+                }
+                if !write_lane(&mut self.session, lane, now) {
+                    break;
+                }
+            }
+            if self.ending && lane.waiting() == 0 {
+                let _ = self.session.close_stream(now, lane.object);
+            }
+        }
+    }
+
+    /// Sends one run. False if there is none, or no room for it.
+    fn transmit(&mut self) -> bool {
+        let now = self.clock.now();
+        if let Some(to) = self.unsent.to {
+            match self.sockets.send_run(to, &self.unsent.bytes, self.unsent.datagram_bytes) {
+                Ok(sent) if sent >= self.unsent.bytes.len() => self.unsent.to = None,
+                Ok(sent) => {
+                    self.unsent.bytes.drain(..sent);
+                    return false;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error) => self.fail(&error),
+            }
+        }
+        let Some(out) = self.session.poll_transmit(now) else {
+            return false;
+        };
+        let to = match out.to {
+            Destination::Group => self.group,
+            Destination::Node(address) => address,
+        };
+        let sent = match self.sockets.send_run(to, out.bytes, out.datagram_bytes) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(error) => {
+                self.fail(&error);
+                return true;
+            }
+        };
+        if sent < out.bytes.len() {
+            self.unsent.to = Some(to);
+            self.unsent.datagram_bytes = out.datagram_bytes;
+            self.unsent.bytes.clear();
+            self.unsent.bytes.extend_from_slice(&out.bytes[sent..]);
+            return false;
+        }
+        self.last_sent = now;
+        true
+    }
+
+    /// What could not be sent counts as lost on the way: it will be repaired.
+    fn fail(&mut self, error: &std::io::Error) {
+        self.unsent.to = None;
+        self.socket_error = Some(error.to_string());
+    }
+
+    /// Ends every lane's stream once its frames are written.
+    pub fn end_streams(&mut self) {
+        self.ending = true;
+    }
+
+    /// Everything given to the link was sent, and acknowledged or announced.
+    pub fn is_drained(&self) -> bool {
+        self.unsent.to.is_none()
+            && self.outbox.waiting() == 0
+            && self.lanes.iter().all(|lane| lane.waiting() == 0)
+            && self.session.is_quiet()
+    }
+
+    /// How long to let small amounts gather, since the last run went out.
+    pub fn gather_until(&self, gather: Duration) -> Time {
+        self.last_sent + gather
+    }
+
+    /// Bytes that wait to be written to streams.
+    pub fn waiting(&self) -> usize {
+        self.outbox.waiting() + self.lanes.iter().map(Lane::waiting).sum::<usize>()
+    }
+}
+
+/// Writes frames of a lane to its stream. False if the stream took no more.
+fn write_lane(session: &mut Session, lane: &mut Lane, now: Time) -> bool {
+    while lane.at < lane.bytes.len() {
+        let starts = lane.frame_left == 0;
+        if starts {
+            lane.frame_left = shoal_wire::frame::frame_bytes(&lane.bytes[lane.at..]);
+        }
+        let part = &lane.bytes[lane.at..lane.at + lane.frame_left];
+        let Ok(taken) = session.write(now, lane.object, part, starts) else {
+            // The stream is closed: nothing more can go.
+            (lane.at, lane.frame_left) = (lane.bytes.len(), 0);
+            return false;
+        };
+        if taken == 0 && starts {
+            lane.frame_left = 0;
+            return false;
+        }
+        lane.unflushed = true;
+        lane.at += taken;
+        lane.frame_left -= taken;
+        if lane.frame_left > 0 {
+            return false;
+        }
+    }
+    true
+}

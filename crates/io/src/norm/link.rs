@@ -1,0 +1,319 @@
+//! The handle of a NORM link, and its thread.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use shoal_norm::{Config, ConfigError, NodeId, Session, Stats, StreamOptions, Time, WriteError};
+
+use super::Inbox;
+use super::engine::{Engine, Lane};
+use super::outbox::{Full, Outbox, SendError};
+use crate::udp::{LinkAddress, SocketOptions, Sockets, Waker, Which};
+
+/// A run of datagrams is worth a system call from so many bytes on.
+const RUN_BYTES: usize = 60_000;
+/// While a stream flows, smaller amounts wait so long for company.
+const GATHER: Duration = Duration::from_micros(100);
+/// How long the goodbye may take.
+const GOODBYE: Duration = Duration::from_millis(100);
+/// The thread wakes at least so often, should a wake-up ever be missed.
+const SLEEP_MAX: Duration = Duration::from_secs(5);
+
+/// What the thread is doing, as publishers need to know it.
+mod state {
+    /// It will look at the outbox before it sleeps.
+    pub const BUSY: u8 = 0;
+    /// It sleeps for a moment to let small amounts gather.
+    pub const GATHERING: u8 = 1;
+    /// It sleeps until something happens.
+    pub const IDLE: u8 = 2;
+}
+
+/// One lane: a stream of its own.
+#[derive(Clone, Debug, Default)]
+pub struct LaneOptions {
+    /// The stream.
+    pub stream: StreamOptions,
+}
+
+/// A NORM link.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// Where it is.
+    pub address: LinkAddress,
+    /// Its sockets.
+    pub sockets: SocketOptions,
+    /// Its session.
+    pub norm: Config,
+    /// Its lanes, by precedence. None makes a link that only receives.
+    pub lanes: Vec<LaneOptions>,
+    /// Whose acknowledgements windows and watermarks wait for.
+    pub ackers: Vec<NodeId>,
+    /// Bytes that may wait in a lane before its publishers wait.
+    pub lane_bytes_max: usize,
+    /// The longest message to send or to take.
+    pub message_bytes_max: usize,
+    /// Share of received datagrams to throw away, for tests of repair.
+    pub drop_received: f64,
+}
+
+impl LinkOptions {
+    /// A link with one lane and the usual bounds.
+    pub fn new(address: LinkAddress, norm: Config) -> LinkOptions {
+        LinkOptions {
+            address,
+            sockets: SocketOptions::default(),
+            norm,
+            lanes: vec![LaneOptions::default()],
+            ackers: Vec::new(),
+            lane_bytes_max: 1 << 20,
+            message_bytes_max: 128 << 20,
+            drop_received: 0.0,
+        }
+    }
+}
+
+/// Why a link could not be opened.
+#[derive(Debug)]
+pub enum LinkError {
+    /// An option cannot work.
+    Config(ConfigError),
+    /// A stream cannot be opened.
+    Stream(WriteError),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinkError::Config(error) => error.fmt(out),
+            LinkError::Stream(error) => error.fmt(out),
+            LinkError::Io(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> LinkError {
+        LinkError::Io(error)
+    }
+}
+
+struct Shared {
+    engine: Mutex<Engine>,
+    outbox: Arc<Outbox>,
+    sockets: Arc<Sockets>,
+    state: AtomicU8,
+    /// Until when the thread sleeps, in the engine's nanoseconds.
+    sleeps_until: AtomicU64,
+    closing: Mutex<Option<Instant>>,
+}
+
+impl Shared {
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn closing(&self) -> Option<Instant> {
+        *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A NORM link. Dropping it closes it without lingering.
+pub struct NormLink {
+    shared: Arc<Shared>,
+    waker: Waker,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl NormLink {
+    /// Opens the sockets and starts the thread.
+    pub fn open(options: LinkOptions, inbox: Box<dyn Inbox>) -> Result<NormLink, LinkError> {
+        let sockets = Arc::new(Sockets::open(&options.address, &options.sockets)?);
+        let mut session = Session::new(options.norm.clone()).map_err(LinkError::Config)?;
+        session.set_ackers(&options.ackers);
+        let mut lanes = Vec::new();
+        for lane in &options.lanes {
+            lanes.push(Lane::new(session.open_stream(&lane.stream).map_err(LinkError::Stream)?));
+        }
+        let outbox = Arc::new(Outbox::new(lanes.len(), options.lane_bytes_max, options.message_bytes_max));
+        let engine = Engine::new(
+            session,
+            lanes,
+            options.address.group,
+            outbox.clone(),
+            sockets.clone(),
+            inbox,
+            options.message_bytes_max,
+            options.drop_received,
+        );
+        let waker = sockets.waker();
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(engine),
+            outbox,
+            sockets,
+            state: AtomicU8::new(state::BUSY),
+            sleeps_until: AtomicU64::new(0),
+            closing: Mutex::new(None),
+        });
+        let thread = {
+            let shared = shared.clone();
+            std::thread::Builder::new().name("shoal-norm".into()).spawn(move || run(&shared))?
+        };
+        Ok(NormLink { shared, waker, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Sends a message made of `parts` on a lane.
+    pub fn send(&self, lane: usize, parts: &[&[u8]], full: Full) -> Result<(), SendError> {
+        let waiting = self.shared.outbox.append(lane, parts, full)?;
+        match self.shared.state.load(Ordering::SeqCst) {
+            state::IDLE => self.send_now(),
+            state::GATHERING if waiting >= RUN_BYTES => self.waker.wake(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The thread sleeps: send from here if nothing was sent a moment ago, otherwise wake it, because
+    /// more is likely to follow and one thread gathers better than two.
+    fn send_now(&self) {
+        if let Ok(mut engine) = self.shared.engine.try_lock()
+            && engine.clock.now() >= engine.gather_until(GATHER)
+        {
+            let more = engine.write_and_transmit(false);
+            let deadline = engine.session.poll_timeout().as_nanos();
+            if !more && deadline >= self.shared.sleeps_until.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+        self.waker.wake();
+    }
+
+    /// The inbox has room again.
+    pub fn resume(&self) {
+        self.waker.wake();
+    }
+
+    /// Gives a command to the session, and lets the thread act on it.
+    pub fn command<R>(&self, command: impl FnOnce(&mut Session, Time) -> R) -> R {
+        let mut engine = self.shared.engine();
+        let now = engine.clock.now();
+        let result = command(&mut engine.session, now);
+        drop(engine);
+        self.waker.wake();
+        result
+    }
+
+    /// Our node id.
+    pub fn node(&self) -> NodeId {
+        self.shared.engine().session.node()
+    }
+
+    /// What the session did so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.engine().session.stats().clone()
+    }
+
+    /// The group's round-trip time as we estimate it.
+    pub fn grtt(&self) -> Duration {
+        self.shared.engine().session.grtt()
+    }
+
+    /// The sockets, for what they can tell.
+    pub fn sockets(&self) -> &Sockets {
+        &self.shared.sockets
+    }
+
+    /// The receive buffer the kernel granted to the group's socket.
+    pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
+        self.shared.sockets.receive_buffer_bytes(Which::Group)
+    }
+
+    /// The last error a socket gave, once.
+    pub fn take_socket_error(&self) -> Option<String> {
+        self.shared.engine().socket_error.take()
+    }
+
+    /// Closes the link: takes nothing more, waits up to `linger` until everything was sent and
+    /// acknowledged or announced, says goodbye, and ends the thread. Returns whether all of it went.
+    pub fn close(&self, linger: Duration) -> bool {
+        self.shared.outbox.close();
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return true;
+        };
+        *self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + linger);
+        self.waker.wake();
+        let joined = thread.join().is_ok();
+        joined && self.shared.engine().is_drained()
+    }
+}
+
+impl Drop for NormLink {
+    fn drop(&mut self) {
+        self.close(Duration::ZERO);
+    }
+}
+
+/// The thread of a link.
+fn run(shared: &Shared) {
+    let mut goodbye: Option<Instant> = None;
+    loop {
+        shared.state.store(state::BUSY, Ordering::SeqCst);
+        let mut engine = shared.engine();
+        let gather_until = engine.gather_until(GATHER);
+        let now = engine.clock.now();
+        let closing = shared.closing();
+        let waiting = engine.waiting();
+        let gathering = waiting < RUN_BYTES && now < gather_until && closing.is_none();
+        let next = engine.turn(gathering);
+        if let Some(limit) = closing {
+            engine.end_streams();
+            let over = Instant::now() >= limit;
+            match goodbye {
+                None if over || engine.is_drained() => {
+                    let now = engine.clock.now();
+                    engine.session.leave(now);
+                    goodbye = Some(Instant::now() + GOODBYE);
+                    continue;
+                }
+                Some(end) if Instant::now() >= end || engine.session.has_left() => return,
+                _ => {}
+            }
+        }
+        if next.again {
+            continue;
+        }
+        let now = engine.clock.now();
+        drop(engine);
+
+        let mut deadline = next.deadline.min(now + SLEEP_MAX);
+        if closing.is_some() {
+            deadline = deadline.min(now + Duration::from_millis(1));
+        }
+        shared.sleeps_until.store(deadline.as_nanos(), Ordering::SeqCst);
+        // A stream that takes no more is moved on by its receivers; publishers need not wake us.
+        if !next.blocked {
+            shared.state.store(state::IDLE, Ordering::SeqCst);
+            // A publisher that came before this saw a busy thread, and trusts that we look once more.
+            let waits = shared.outbox.waiting() > 0;
+            if waits && !gathering {
+                continue;
+            }
+            if waits {
+                deadline = deadline.min(gather_until);
+                shared.state.store(state::GATHERING, Ordering::SeqCst);
+            }
+        }
+        let wait = deadline.since(now);
+        if let Err(error) = shared.sockets.wait(Some(wait), next.want_write) {
+            shared.engine().socket_error = Some(error.to_string());
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Where a link lives and how its sockets are set.
+
+use std::net::SocketAddr;
+
+use crate::interfaces::Interface;
+
+/// Where a link lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkAddress {
+    /// An IPv4 or IPv6 multicast group and its port; or one peer, for a link over unicast.
+    pub group: SocketAddr,
+    /// The network it is on.
+    pub interface: Interface,
+}
+
+/// How the sockets of a link are set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// How many routers multicast may pass, plus one.
+    pub ttl: u32,
+    /// What to ask the kernel for; [`Sockets::receive_buffer_bytes`](super::Sockets::receive_buffer_bytes) says what
+    /// it gave.
+    pub receive_buffer_bytes: usize,
+    /// What to ask the kernel for.
+    pub send_buffer_bytes: usize,
+    /// Whether programs on this machine hear what is sent. Without effect on the loopback interface.
+    pub loopback: bool,
+    /// Differentiated services code point of everything sent, 0 to 63.
+    pub dscp: u8,
+    /// Whether to use GSO and GRO where the kernel and the device have them.
+    pub offload: bool,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            ttl: 1,
+            receive_buffer_bytes: 8 << 20,
+            send_buffer_bytes: 4 << 20,
+            loopback: true,
+            dscp: 0,
+            offload: true,
+        }
+    }
+}

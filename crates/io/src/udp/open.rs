@@ -1,0 +1,189 @@
+//! Opening and setting the sockets of a link.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+
+use super::{LinkAddress, SocketOptions};
+#[cfg(target_os = "linux")]
+use super::{own_filter, sys};
+use crate::interfaces::{self, Interface, InterfaceInfo};
+
+/// Sockets ready for use, and the interface they are on unless the routing table decides.
+pub(super) struct Opened {
+    pub group: Socket,
+    pub own: Socket,
+    pub interface: Option<InterfaceInfo>,
+}
+
+pub(super) fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result<Opened> {
+    if options.dscp > 63 {
+        let problem = format!("dscp is {}, and must be 0 to 63", options.dscp);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    }
+    let LinkAddress { group, interface } = address;
+    if group.ip().is_multicast() {
+        return open_multicast(group, interfaces::choose(interface, group.is_ipv6())?, options);
+    }
+    let info = match interface {
+        Interface::Auto => None,
+        wanted => Some(interfaces::choose(wanted, group.is_ipv6())?),
+    };
+    open_unicast(group, info, options)
+}
+
+fn open_multicast(group: &SocketAddr, info: InterfaceInfo, options: &SocketOptions) -> io::Result<Opened> {
+    let own = open_own(local(group, &info), options)?;
+    let sending = |error| explain(error, format!("sending to {group} on interface {info}"));
+    send_multicast_by(&own, &info, options, group.is_ipv6()).map_err(sending)?;
+    check_route(group, &info, options).map_err(sending)?;
+    let joining = |error| explain(error, format!("joining {group} on interface {info}"));
+    let socket = open_group(group, &info, options).map_err(joining)?;
+    #[cfg(target_os = "linux")]
+    if let Some(own) = own.local_addr()?.as_socket() {
+        own_filter::ignore(&socket, own)?;
+    }
+    Ok(Opened { group: socket, own, interface: Some(info) })
+}
+
+fn open_unicast(
+    peer: &SocketAddr,
+    info: Option<InterfaceInfo>,
+    options: &SocketOptions,
+) -> io::Result<Opened> {
+    let here = info.as_ref().map_or_else(|| unspecified(peer), |info| local(peer, info));
+    let mut listen = here;
+    listen.set_port(peer.port());
+    let listening = |error| explain(error, format!("listening on {listen} for {peer}"));
+    Ok(Opened {
+        group: open_bound(listen, options).map_err(listening)?,
+        own: open_own(here, options)?,
+        interface: info,
+    })
+}
+
+fn open_group(group: &SocketAddr, info: &InterfaceInfo, options: &SocketOptions) -> io::Result<Socket> {
+    let socket = new_socket(group, options)?;
+    // Several processes of one machine listen to one group.
+    socket.set_reuse_address(true)?;
+    #[cfg(not(target_os = "linux"))]
+    socket.set_reuse_port(true)?;
+    let bind_to = match group {
+        SocketAddr::V4(_) => *group,
+        SocketAddr::V6(group) => SocketAddrV6::new(*group.ip(), group.port(), 0, info.index).into(),
+    };
+    socket.bind(&bind_to.into())?;
+    match group.ip() {
+        IpAddr::V4(ip) => {
+            #[cfg(target_os = "linux")]
+            socket.set_multicast_all_v4(false)?;
+            socket.join_multicast_v4_n(&ip, &InterfaceIndexOrAddress::Index(info.index))?;
+        }
+        IpAddr::V6(ip) => {
+            #[cfg(target_os = "linux")]
+            socket.set_multicast_all_v6(false)?;
+            socket.join_multicast_v6(&ip, info.index)?;
+        }
+    }
+    Ok(socket)
+}
+
+fn open_bound(listen: SocketAddr, options: &SocketOptions) -> io::Result<Socket> {
+    let socket = new_socket(&listen, options)?;
+    socket.bind(&listen.into())?;
+    Ok(socket)
+}
+
+fn open_own(here: SocketAddr, options: &SocketOptions) -> io::Result<Socket> {
+    open_bound(here, options).map_err(|error| explain(error, format!("opening a port on {}", here.ip())))
+}
+
+fn send_multicast_by(
+    socket: &Socket,
+    info: &InterfaceInfo,
+    options: &SocketOptions,
+    ipv6: bool,
+) -> io::Result<()> {
+    if ipv6 {
+        socket.set_multicast_if_v6(info.index)?;
+        socket.set_multicast_hops_v6(options.ttl)?;
+        return socket.set_multicast_loop_v6(options.loopback);
+    }
+    if let Some(IpAddr::V4(address)) = info.address(false) {
+        socket.set_multicast_if_v4(&address)?;
+    }
+    socket.set_multicast_ttl_v4(options.ttl)?;
+    socket.set_multicast_loop_v4(options.loopback)
+}
+
+/// Fails now rather than at the first datagram when the routing table has no place for the group.
+fn check_route(group: &SocketAddr, info: &InterfaceInfo, options: &SocketOptions) -> io::Result<()> {
+    let probe = new_socket(group, options)?;
+    send_multicast_by(&probe, info, options, group.is_ipv6())?;
+    match probe.connect(&(*group).into()) {
+        // Linux gives the loopback interface no route for IPv6 multicast.
+        Err(error) if group.is_ipv6() && error.kind() == io::ErrorKind::NetworkUnreachable => {
+            let remedy = format!("ip -6 route add multicast ff00::/8 dev {} table local", info.name);
+            Err(explain(error, format!("no route; `{remedy}` adds one")))
+        }
+        result => result,
+    }
+}
+
+fn new_socket(address: &SocketAddr, options: &SocketOptions) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(*address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+        socket.set_tclass_v6(u32::from(options.dscp) << 2)?;
+    } else {
+        socket.set_tos_v4(u32::from(options.dscp) << 2)?;
+    }
+    set_buffers(&socket, options)?;
+    #[cfg(target_os = "linux")]
+    if options.offload {
+        // An old kernel does not know it; datagrams then come one by one.
+        let _ = sys::linux::set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    }
+    Ok(socket)
+}
+
+/// Asks for more than the system's limit first, which root may have, and then for what anybody may.
+fn set_buffers(socket: &Socket, options: &SocketOptions) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    for (force, bytes) in [
+        (libc::SO_RCVBUFFORCE, options.receive_buffer_bytes),
+        (libc::SO_SNDBUFFORCE, options.send_buffer_bytes),
+    ] {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        if sys::linux::set_option(socket, libc::SOL_SOCKET, force, bytes).is_err() {
+            let plain = if force == libc::SO_RCVBUFFORCE { libc::SO_RCVBUF } else { libc::SO_SNDBUF };
+            sys::linux::set_option(socket, libc::SOL_SOCKET, plain, bytes)?;
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        socket.set_recv_buffer_size(options.receive_buffer_bytes)?;
+        socket.set_send_buffer_size(options.send_buffer_bytes)?;
+    }
+    Ok(())
+}
+
+/// The interface's own address with a port that the system chooses.
+fn local(group: &SocketAddr, info: &InterfaceInfo) -> SocketAddr {
+    match info.address(group.is_ipv6()) {
+        Some(IpAddr::V6(ip)) => SocketAddrV6::new(ip, 0, 0, info.index).into(),
+        Some(ip) => SocketAddr::new(ip, 0),
+        None => unspecified(group),
+    }
+}
+
+fn unspecified(like: &SocketAddr) -> SocketAddr {
+    let ip: IpAddr = if like.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    SocketAddr::new(ip, 0)
+}
+
+fn explain(error: io::Error, doing: String) -> io::Error {
+    io::Error::new(error.kind(), format!("{doing}: {error}"))
+}

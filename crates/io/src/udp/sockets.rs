@@ -1,0 +1,173 @@
+//! The two sockets of a link: one hears the group, one sends and hears what is meant for this node alone.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use super::{LinkAddress, ReceiveBuffers, SocketOptions, Waker, open, receive_batch, send_segmented, sys};
+use crate::interfaces::InterfaceInfo;
+
+/// The largest run: what fits in one UDP datagram over IPv4.
+pub const RUN_BYTES_MAX: usize = 65_507;
+/// The most datagrams in a run that every kernel with GSO takes.
+pub const RUN_DATAGRAMS_MAX: usize = 64;
+
+/// One of a link's two sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Bound to the group's address: what everybody hears, without what this link sent itself (on Linux). For a unicast link, bound to the port agreed on.
+    Group,
+    /// With a port of its own: everything is sent from here, and unicast feedback comes back to it.
+    Own,
+}
+
+/// Why [`Sockets::wait`] returned; all false when the time was over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// There is something to receive on [`Which::Group`].
+    pub group: bool,
+    /// There is something to receive on [`Which::Own`].
+    pub own: bool,
+    /// There is room to send, if that was asked for.
+    pub writable: bool,
+    /// A [`Waker`] was used.
+    pub woken: bool,
+}
+
+/// The sockets of one link. Meant for one thread; only [`Waker`]s are for others.
+#[derive(Debug)]
+pub struct Sockets {
+    group: UdpSocket,
+    own: UdpSocket,
+    interface: Option<InterfaceInfo>,
+    waker: Waker,
+    /// Runs of datagrams this large or larger are sent one by one: the kernel refused to cut them.
+    uncut_from_bytes: AtomicUsize,
+}
+
+impl Sockets {
+    /// Opens both sockets and joins the group; the error says what was tried.
+    pub fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result<Self> {
+        let opened = open::open(address, options)?;
+        Ok(Self {
+            group: opened.group.into(),
+            own: opened.own.into(),
+            interface: opened.interface,
+            waker: Waker::new()?,
+            uncut_from_bytes: AtomicUsize::new(if options.offload { usize::MAX } else { 0 }),
+        })
+    }
+
+    /// The address of the socket with a port of its own.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.own.local_addr()
+    }
+
+    /// The interface in use; none for a unicast link that left it to the routing table.
+    pub fn interface(&self) -> Option<&InterfaceInfo> {
+        self.interface.as_ref()
+    }
+
+    /// The receive buffer the kernel granted, as it counts: with its own overhead for each packet.
+    pub fn receive_buffer_bytes(&self, which: Which) -> io::Result<usize> {
+        SockRef::from(self.socket(which)).recv_buffer_size()
+    }
+
+    /// Whether runs of datagrams of this size go to the kernel in one piece.
+    pub fn cuts_runs_of(&self, datagram_bytes: usize) -> bool {
+        datagram_bytes < self.uncut_from_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sends a run: `bytes` as datagrams of `segment_bytes`, of which the last may be shorter.
+    ///
+    /// Returns how many bytes went out. That is all of them, or with no offload a whole number of datagrams when
+    /// there was no room for more; no room for even one is [`io::ErrorKind::WouldBlock`].
+    pub fn send_run(&self, to: SocketAddr, bytes: &[u8], segment_bytes: usize) -> io::Result<usize> {
+        if bytes.len() > RUN_BYTES_MAX || bytes.len() > segment_bytes.saturating_mul(RUN_DATAGRAMS_MAX) {
+            let size = bytes.len();
+            return Err(invalid(format!(
+                "a run of {size} bytes in segments of {segment_bytes}: at most {RUN_DATAGRAMS_MAX} segments and \
+                 {RUN_BYTES_MAX} bytes go in one"
+            )));
+        }
+        if bytes.len() <= segment_bytes {
+            return self.own.send_to(bytes, to);
+        }
+        if !self.cuts_runs_of(segment_bytes) {
+            return self.send_one_by_one(to, bytes, segment_bytes);
+        }
+        match send_segmented(&self.own, &to, bytes, segment_bytes as u16) {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) if refuses_to_cut(&error) => {
+                // Only if the same bytes can be sent otherwise was it the cutting that was refused.
+                let sent = self.send_one_by_one(to, bytes, segment_bytes)?;
+                self.uncut_from_bytes.fetch_min(segment_bytes, Ordering::Relaxed);
+                Ok(sent)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Receives what has arrived on one socket, without waiting, and returns how many runs that were.
+    ///
+    /// Nothing there is [`io::ErrorKind::WouldBlock`].
+    pub fn receive(&self, which: Which, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
+        buffers.filled = 0;
+        buffers.filled = receive_batch(self.socket(which), &mut buffers.storage, &mut buffers.entries)?;
+        Ok(buffers.filled)
+    }
+
+    /// Waits until there is something to do: to receive, to send if `want_write`, a wake-up; at most for `timeout`.
+    pub fn wait(&self, timeout: Option<Duration>, want_write: bool) -> io::Result<Ready> {
+        let items =
+            [(self.group.as_fd(), false), (self.own.as_fd(), want_write), (self.waker.descriptor(), false)];
+        let [(group, _), (own, writable), (woken, _)] = sys::poll(items, timeout)?;
+        if woken {
+            self.waker.clear();
+        }
+        Ok(Ready { group, own, writable, woken })
+    }
+
+    /// Something that makes [`wait`](Self::wait) return.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    #[cfg(test)]
+    pub(super) fn own_socket(&self) -> &UdpSocket {
+        &self.own
+    }
+
+    fn socket(&self, which: Which) -> &UdpSocket {
+        match which {
+            Which::Group => &self.group,
+            Which::Own => &self.own,
+        }
+    }
+
+    fn send_one_by_one(&self, to: SocketAddr, bytes: &[u8], segment_bytes: usize) -> io::Result<usize> {
+        let mut sent = 0;
+        for datagram in bytes.chunks(segment_bytes) {
+            match self.own.send_to(datagram, to) {
+                Ok(_) => sent += datagram.len(),
+                Err(error) if sent > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+}
+
+/// No such offload, or not for datagrams of this size on this device.
+fn refuses_to_cut(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+        || matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}

@@ -1,0 +1,262 @@
+//! The system calls that no safe crate offers without an allocation per call. The only `unsafe` of this crate.
+//!
+//! Each function builds what the kernel reads on its own stack, from slices and sockets it borrows for the length of
+//! the call, so that no pointer outlives it. Nothing here decides anything.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+use std::{io, ptr};
+
+/// What `getifaddrs` says about one address of one interface.
+pub(crate) struct RawInterface {
+    pub name: String,
+    pub index: u32,
+    pub address: Option<IpAddr>,
+    pub up: bool,
+    pub multicast: bool,
+    pub loopback: bool,
+}
+
+/// Waits until one of the descriptors is ready or the time is over; `None` waits for ever.
+///
+/// Each item is a descriptor and whether to wait for room to write as well. Returns (readable, writable) for each.
+pub(super) fn poll<const N: usize>(
+    items: [(BorrowedFd<'_>, bool); N],
+    timeout: Option<Duration>,
+) -> io::Result<[(bool, bool); N]> {
+    let mut polled = items.map(|(fd, write)| libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: if write { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN },
+        revents: 0,
+    });
+    match check(poll_raw(&mut polled, timeout)) {
+        Ok(_) => {}
+        // A signal is no reason to fail: the caller looks at the clock and waits again.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok([(false, false); N]),
+        Err(error) => return Err(error),
+    }
+    // An error on a socket shows as readable, so that the next receive reports it.
+    Ok(polled.map(|item| (item.revents & !libc::POLLOUT != 0, item.revents & libc::POLLOUT != 0)))
+}
+
+#[cfg(target_os = "linux")]
+fn poll_raw(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_int {
+    let limit = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `polled` and `limit` outlive the call; no signal mask is given.
+    unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, ptr::null()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn poll_raw(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_int {
+    // Rounded up: waking a little late is better than spinning until the millisecond is over.
+    let limit_ms =
+        timeout.map_or(-1, |timeout| timeout.as_micros().div_ceil(1000).try_into().unwrap_or(i32::MAX));
+    // SAFETY: `polled` outlives the call.
+    unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit_ms) }
+}
+
+/// Every address of every interface, in the system's order.
+pub(crate) fn interfaces() -> io::Result<Vec<RawInterface>> {
+    let mut found = Vec::new();
+    let mut first: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: `getifaddrs` gives a linked list that stays valid until `freeifaddrs`; names are C strings in it, and
+    // addresses are as long as their family says.
+    unsafe {
+        check(libc::getifaddrs(&raw mut first))?;
+        let mut next = first;
+        while let Some(item) = next.as_ref() {
+            let has = |flag: libc::c_int| item.ifa_flags & flag as libc::c_uint != 0;
+            found.push(RawInterface {
+                name: CStr::from_ptr(item.ifa_name).to_string_lossy().into_owned(),
+                index: libc::if_nametoindex(item.ifa_name),
+                address: ip_address(item.ifa_addr),
+                up: has(libc::IFF_UP),
+                multicast: has(libc::IFF_MULTICAST),
+                loopback: has(libc::IFF_LOOPBACK),
+            });
+            next = item.ifa_next;
+        }
+        libc::freeifaddrs(first);
+    }
+    Ok(found)
+}
+
+/// # Safety
+/// `address` is null or points at a socket address of the length its family has.
+unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: by the contract above.
+    unsafe {
+        match i32::from(address.as_ref()?.sa_family) {
+            libc::AF_INET => {
+                let address = ptr::read_unaligned(address.cast::<libc::sockaddr_in>());
+                Some(IpAddr::from(address.sin_addr.s_addr.to_ne_bytes()))
+            }
+            libc::AF_INET6 => {
+                let address = ptr::read_unaligned(address.cast::<libc::sockaddr_in6>());
+                Some(IpAddr::from(address.sin6_addr.s6_addr))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// What only Linux has.
+#[cfg(target_os = "linux")]
+pub(super) mod linux {
+    use std::net::{SocketAddr, UdpSocket};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::{io, mem, ptr};
+
+    use socket2::{SockAddr, SockAddrStorage};
+
+    use super::super::receive::{BATCH_MAX, Entry, SLOT_BYTES};
+    use super::check;
+
+    /// Room for the one control message we send or ask for: an integer.
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+
+    /// Sets an integer socket option.
+    pub(in crate::udp) fn set_option(
+        socket: &impl AsRawFd,
+        level: i32,
+        option: i32,
+        value: i32,
+    ) -> io::Result<()> {
+        // SAFETY: the kernel reads `size_of::<i32>()` bytes of `value`, which lives until the call returns.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                level,
+                option,
+                (&raw const value).cast(),
+                mem::size_of::<i32>() as libc::socklen_t,
+            )
+        };
+        check(result).map(drop)
+    }
+
+    /// The two ends of what wakes a thread that waits in [`poll`](super::poll): both are one eventfd.
+    pub(in crate::udp) fn wake_channel() -> io::Result<(OwnedFd, OwnedFd)> {
+        // SAFETY: a plain call; the descriptor it returns belongs to nobody else.
+        let event = unsafe {
+            let fd = check(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC))?;
+            OwnedFd::from_raw_fd(fd)
+        };
+        Ok((event.try_clone()?, event))
+    }
+
+    /// Sends `bytes` as datagrams of `segment_bytes` (the last may be shorter), cut by the kernel or the device.
+    pub(in crate::udp) fn send_segmented(
+        socket: &UdpSocket,
+        to: &SocketAddr,
+        bytes: &[u8],
+        segment_bytes: u16,
+    ) -> io::Result<()> {
+        let to = SockAddr::from(*to);
+        let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let mut control = Control([0; 64]);
+        // SAFETY: `message` points at `to`, `vector` and `control`, which outlive the call, and the kernel only reads
+        // through it. The control buffer is aligned for `cmsghdr` and larger than the space of one `u16`.
+        let sent = unsafe {
+            let mut message: libc::msghdr = mem::zeroed();
+            message.msg_name = to.as_ptr().cast_mut().cast();
+            message.msg_namelen = to.len();
+            message.msg_iov = &raw mut vector;
+            message.msg_iovlen = 1;
+            message.msg_control = (&raw mut control).cast();
+            message.msg_controllen = libc::CMSG_SPACE(mem::size_of::<u16>() as u32) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_UDP;
+            (*header).cmsg_type = libc::UDP_SEGMENT;
+            (*header).cmsg_len = libc::CMSG_LEN(mem::size_of::<u16>() as u32) as _;
+            ptr::write_unaligned(libc::CMSG_DATA(header).cast::<u16>(), segment_bytes);
+            check_size(libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL))?
+        };
+        if sent == bytes.len() {
+            Ok(())
+        } else {
+            Err(io::Error::new(io::ErrorKind::WriteZero, format!("{sent} of {} bytes sent", bytes.len())))
+        }
+    }
+
+    /// Receives what is there into slots of [`SLOT_BYTES`], without waiting; returns how many entries were filled.
+    pub(in crate::udp) fn receive_batch(
+        socket: &UdpSocket,
+        storage: &mut [u8],
+        entries: &mut [Entry],
+    ) -> io::Result<usize> {
+        let count = entries.len().min(storage.len() / SLOT_BYTES).min(BATCH_MAX);
+        let mut names = std::array::from_fn::<_, BATCH_MAX, _>(|_| SockAddrStorage::zeroed());
+        let mut controls = [const { Control([0; 64]) }; BATCH_MAX];
+        // SAFETY: all-zero is a valid value of these C structures.
+        let mut vectors: [libc::iovec; BATCH_MAX] = unsafe { mem::zeroed() };
+        let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { mem::zeroed() };
+        for (index, slot) in storage.chunks_exact_mut(SLOT_BYTES).take(count).enumerate() {
+            vectors[index] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+            let message = &mut messages[index].msg_hdr;
+            message.msg_name = (&raw mut names[index]).cast();
+            message.msg_namelen = names[index].size_of();
+            message.msg_iov = &raw mut vectors[index];
+            message.msg_iovlen = 1;
+            message.msg_control = (&raw mut controls[index]).cast();
+            message.msg_controllen = mem::size_of::<Control>() as _;
+        }
+        // SAFETY: the first `count` headers point at names, vectors, controls and disjoint slots of `storage` that are
+        // mutably borrowed until this function returns; the lengths given are theirs.
+        let received = unsafe {
+            check(libc::recvmmsg(
+                socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                count as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            ))?
+        };
+        let received = received as usize;
+        for ((entry, message), name) in entries.iter_mut().zip(&messages).zip(names).take(received) {
+            let length = message.msg_len as usize;
+            // SAFETY: the kernel filled in the name and its length.
+            let from = unsafe { SockAddr::new(name, message.msg_hdr.msg_namelen) };
+            *entry = Entry {
+                from: from.as_socket(),
+                length,
+                segment_bytes: segment_bytes(&message.msg_hdr).unwrap_or(length),
+                truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            };
+        }
+        Ok(received)
+    }
+
+    /// The size of the datagrams that the kernel put together, if it did (UDP_GRO).
+    fn segment_bytes(message: &libc::msghdr) -> Option<usize> {
+        // SAFETY: the control buffer was filled by the kernel and `msg_controllen` says how far; `CMSG_NXTHDR` stays
+        // within it. The value may be unaligned.
+        unsafe {
+            let mut header = libc::CMSG_FIRSTHDR(message);
+            while !header.is_null() {
+                if (*header).cmsg_level == libc::SOL_UDP && (*header).cmsg_type == libc::UDP_GRO {
+                    let size = ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::c_int>());
+                    return usize::try_from(size).ok().filter(|&size| size > 0);
+                }
+                header = libc::CMSG_NXTHDR(message, header);
+            }
+        }
+        None
+    }
+
+    fn check_size(result: libc::ssize_t) -> io::Result<usize> {
+        usize::try_from(result).map_err(|_| io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,250 @@
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+
+use super::*;
+use crate::interfaces::Interface;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const GROUP_V4: &str = "239.192.74.210";
+const GROUP_V6: &str = "ff11::74:210";
+
+fn free_port() -> u16 {
+    UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
+}
+
+fn on_loopback(ip: &str, port: u16) -> LinkAddress {
+    LinkAddress { group: SocketAddr::new(ip.parse().unwrap(), port), interface: Interface::Name("lo".into()) }
+}
+
+fn open(address: &LinkAddress) -> Sockets {
+    Sockets::open(address, &SocketOptions::default()).unwrap()
+}
+
+/// Waits for `count` datagrams, and returns them with their sender.
+fn receive(sockets: &Sockets, which: Which, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+    let mut buffers = ReceiveBuffers::new(16);
+    let mut found = Vec::new();
+    let deadline = Instant::now() + PATIENCE;
+    while found.len() < count {
+        assert!(Instant::now() < deadline, "{} of {count} datagrams came", found.len());
+        match sockets.receive(which, &mut buffers) {
+            Ok(_) => found.extend(buffers.runs().flat_map(|run| {
+                run.datagrams().map(move |datagram| (run.from, datagram.to_vec())).collect::<Vec<_>>()
+            })),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                sockets.wait(Some(PATIENCE), false).unwrap();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    found
+}
+
+fn numbered(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|position| (position / 7 % 251) as u8).collect()
+}
+
+/// Sends a run with a short last datagram and expects every receiver to get the same datagrams.
+fn run_arrives_as_segments(address: &LinkAddress, options: &SocketOptions) {
+    let sender = Sockets::open(address, options).unwrap();
+    let receivers = [open(address), Sockets::open(address, options).unwrap()];
+    let run = numbered(40 * 1400 + 100);
+    assert_eq!(sender.send_run(address.group, &run, 1400).unwrap(), run.len());
+    let expected: Vec<_> = run.chunks(1400).map(<[u8]>::to_vec).collect();
+    for receiver in &receivers {
+        let found = receive(receiver, Which::Group, expected.len());
+        assert!(found.iter().all(|(from, _)| *from == sender.local_addr().unwrap()));
+        assert_eq!(found.into_iter().map(|(_, datagram)| datagram).collect::<Vec<_>>(), expected);
+    }
+}
+
+/// What `sockets` sends is not in its own buffer when what `other` sent later is.
+#[cfg(target_os = "linux")]
+fn hears_others_but_not_itself(address: &LinkAddress, options: &SocketOptions) {
+    let [sockets, other] = [0, 1].map(|_| Sockets::open(address, options).unwrap());
+    sockets.send_run(address.group, &numbered(3600), 1200).unwrap();
+    assert_eq!(receive(&other, Which::Group, 3).len(), 3);
+    other.send_run(address.group, b"other", 1200).unwrap();
+    assert_eq!(receive(&sockets, Which::Group, 1)[0].1, b"other");
+}
+
+#[test]
+fn a_run_arrives_as_equal_datagrams_at_every_member_of_an_ipv4_group() {
+    let address = on_loopback(GROUP_V4, free_port());
+    run_arrives_as_segments(&address, &SocketOptions::default());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_link_does_not_hear_itself() {
+    hears_others_but_not_itself(&on_loopback(GROUP_V4, free_port()), &SocketOptions::default());
+}
+
+#[test]
+fn a_run_arrives_as_equal_datagrams_at_every_member_of_an_ipv6_group() {
+    // Of interface-local scope, so that nothing leaves the machine whichever interface it is.
+    let address = LinkAddress { interface: Interface::Auto, ..on_loopback(GROUP_V6, free_port()) };
+    match Sockets::open(&address, &SocketOptions::default()) {
+        Ok(_) => {
+            run_arrives_as_segments(&address, &SocketOptions::default());
+            #[cfg(target_os = "linux")]
+            hears_others_but_not_itself(&address, &SocketOptions::default());
+        }
+        Err(error) => {
+            println!("{error}");
+            let no_network = [ErrorKind::NetworkUnreachable, ErrorKind::AddrNotAvailable];
+            assert!(no_network.contains(&error.kind()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn without_offload_a_run_arrives_the_same() {
+    let options = SocketOptions { offload: false, ..SocketOptions::default() };
+    run_arrives_as_segments(&on_loopback(GROUP_V4, free_port()), &options);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_kernel_that_refuses_to_cut_runs_is_asked_once() {
+    let address = on_loopback(GROUP_V4, free_port());
+    let (sender, receiver) = (open(&address), open(&address));
+    // Segmentation offload needs checksums, so a socket without them is refused it.
+    sys::linux::set_option(sender.own_socket(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    assert!(sender.cuts_runs_of(1400));
+    assert_eq!(sender.send_run(address.group, &numbered(4200), 1400).unwrap(), 4200);
+    assert_eq!(receive(&receiver, Which::Group, 3).len(), 3);
+    assert!(!sender.cuts_runs_of(1400) && sender.cuts_runs_of(1000));
+}
+
+#[test]
+fn an_empty_datagram_and_a_single_one_are_runs_too() {
+    let address = on_loopback(GROUP_V4, free_port());
+    let (sender, receiver) = (open(&address), open(&address));
+    sender.send_run(address.group, b"", 1400).unwrap();
+    sender.send_run(address.group, b"one", 1400).unwrap();
+    let found: Vec<_> = receive(&receiver, Which::Group, 2).into_iter().map(|(_, bytes)| bytes).collect();
+    assert_eq!(found, [b"".to_vec(), b"one".to_vec()]);
+}
+
+#[test]
+fn another_group_on_the_same_port_is_not_heard() {
+    let port = free_port();
+    let (ours, theirs) = (on_loopback(GROUP_V4, port), on_loopback("239.192.74.211", port));
+    let (receiver, neighbour) = (open(&ours), open(&theirs));
+    let theirs_too = open(&theirs);
+    neighbour.send_run(theirs.group, b"theirs", 1400).unwrap();
+    assert_eq!(receive(&theirs_too, Which::Group, 1)[0].1, b"theirs");
+    neighbour.send_run(ours.group, b"ours", 1400).unwrap();
+    assert_eq!(receive(&receiver, Which::Group, 1)[0].1, b"ours");
+}
+
+#[test]
+fn a_unicast_reply_reaches_the_sender_and_nobody_else() {
+    let address = on_loopback(GROUP_V4, free_port());
+    let (asker, answerer) = (open(&address), open(&address));
+    asker.send_run(address.group, b"question", 1400).unwrap();
+    let (from, _) = receive(&answerer, Which::Group, 1).remove(0);
+    answerer.send_run(from, b"answer", 1400).unwrap();
+    let (from, answer) = receive(&asker, Which::Own, 1).remove(0);
+    assert_eq!((from, answer), (answerer.local_addr().unwrap(), b"answer".to_vec()));
+    let nothing = answerer.receive(Which::Own, &mut ReceiveBuffers::new(1)).unwrap_err();
+    assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_unicast_link_hears_its_port_and_says_when_it_is_taken() {
+    let port = free_port();
+    let here = "127.0.0.1".parse().unwrap();
+    let link = LinkAddress {
+        group: SocketAddr::new("127.0.0.2".parse().unwrap(), port),
+        interface: Interface::Address(here),
+    };
+    let sockets = open(&link);
+    let peer = UdpSocket::bind("127.0.0.2:0").unwrap();
+    peer.send_to(b"hello", SocketAddr::new(here, port)).unwrap();
+    assert_eq!(receive(&sockets, Which::Group, 1)[0].1, b"hello");
+    let error = Sockets::open(&link, &SocketOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    assert!(error.to_string().contains(&format!("listening on 127.0.0.1:{port}")), "{error}");
+}
+
+#[test]
+fn a_waker_ends_the_wait_from_another_thread() {
+    let sockets = open(&on_loopback(GROUP_V4, free_port()));
+    let waker = sockets.waker();
+    let other = thread::spawn(move || (0..1000).for_each(|_| waker.wake()));
+    let ready = sockets.wait(Some(PATIENCE), false).unwrap();
+    assert_eq!(ready, Ready { woken: true, ..Ready::default() });
+    other.join().unwrap();
+}
+
+#[test]
+fn wake_ups_before_the_wait_are_one_and_later_ones_are_not_lost() {
+    let sockets = open(&on_loopback(GROUP_V4, free_port()));
+    for _ in 0..3 {
+        sockets.waker().wake();
+        sockets.waker().wake();
+        assert!(sockets.wait(Some(PATIENCE), false).unwrap().woken);
+        assert_eq!(sockets.wait(Some(Duration::ZERO), false).unwrap(), Ready::default());
+    }
+}
+
+#[test]
+fn waiting_ends_when_the_time_is_over_and_says_what_is_ready() {
+    let address = on_loopback(GROUP_V4, free_port());
+    let sockets = open(&address);
+    let began = Instant::now();
+    assert_eq!(sockets.wait(Some(Duration::from_micros(300)), false).unwrap(), Ready::default());
+    assert!(began.elapsed() >= Duration::from_micros(300));
+    assert!(sockets.wait(None, true).unwrap().writable);
+    open(&address).send_run(address.group, b"x", 1400).unwrap();
+    assert!(sockets.wait(Some(PATIENCE), false).unwrap().group);
+}
+
+#[test]
+fn options_reach_the_sockets() {
+    let options =
+        SocketOptions { dscp: 46, ttl: 3, receive_buffer_bytes: 300_000, ..SocketOptions::default() };
+    let sockets = Sockets::open(&on_loopback(GROUP_V4, free_port()), &options).unwrap();
+    let own = SockRef::from(sockets.own_socket());
+    assert_eq!((own.tos_v4().unwrap(), own.multicast_ttl_v4().unwrap()), (46 << 2, 3));
+    assert!(sockets.receive_buffer_bytes(Which::Group).unwrap() >= 300_000);
+    assert_eq!(sockets.interface().unwrap().name, "lo");
+}
+
+#[test]
+fn errors_say_what_was_asked_and_what_would_do() {
+    let said = |result: io::Result<Sockets>| result.unwrap_err().to_string();
+    let options = SocketOptions::default();
+    let nowhere = LinkAddress { interface: Interface::Name("nowhere0".into()), ..on_loopback(GROUP_V4, 1) };
+    let error = said(Sockets::open(&nowhere, &options));
+    assert!(error.contains("no interface \"nowhere0\"") && error.contains("lo (127.0.0.1"), "{error}");
+    let address = on_loopback(GROUP_V4, free_port());
+    let error = said(Sockets::open(&address, &SocketOptions { dscp: 64, ..options }));
+    assert!(error.contains("dscp is 64, and must be 0 to 63"), "{error}");
+    let sockets = open(&address);
+    let error = sockets.send_run(address.group, &numbered(65 * 100), 100).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("6500 bytes in segments of 100: at most 64 segments"), "{error}");
+    assert_eq!(sockets.send_run(address.group, b"x", 0).unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn the_plain_fallbacks_receive_and_wake() {
+    let sockets = open(&on_loopback(GROUP_V4, free_port()));
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    other.send_to(b"one", sockets.local_addr().unwrap()).unwrap();
+    other.send_to(b"two", sockets.local_addr().unwrap()).unwrap();
+    let mut buffers = ReceiveBuffers::new(4);
+    let own = sockets.own_socket();
+    buffers.filled = plain::receive_batch(own, &mut buffers.storage, &mut buffers.entries).unwrap();
+    assert_eq!(buffers.runs().map(|run| run.bytes).collect::<Vec<_>>(), [b"one", b"two"]);
+    let refused = plain::send_segmented(own, &other.local_addr().unwrap(), b"xx", 1).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    plain::wake_channel().unwrap();
+}

@@ -1,0 +1,9 @@
+//! The engine inside every process that connects: it decides which sessions and links get a message.
+//!
+//! Sans-IO: no sockets, files, threads, clock or random source of its own.
+
+mod match_cache;
+mod topic_index;
+
+pub use match_cache::{MATCH_CACHE_IDS_MAX, MATCH_CACHE_TOPICS_MAX};
+pub use topic_index::TopicIndex;

@@ -1,0 +1,231 @@
+//! What a session can be told. Checked once, when the session is made.
+
+use std::fmt;
+use std::time::Duration;
+
+pub use crate::wire::FecId;
+use crate::wire::{Data, SEGMENT_HEADER_BYTES};
+use crate::{NodeId, ObjectId};
+
+/// Where receivers send their feedback.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum FeedbackMode {
+    /// To the group, so that others with the same loss can stay silent.
+    Multicast,
+    /// To the sender alone, which tells the group with NORM_CMD(REPAIR_ADV).
+    Unicast,
+}
+
+/// When a sender repairs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum RepairPolicy {
+    /// As soon as one receiver asks.
+    AtOnce,
+    /// After collecting requests for (K + 1) round-trip times, as RFC 5740 section 5.4 describes.
+    Aggregated,
+}
+
+/// What a receiver that joins late asks for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Nothing older than the first segment it hears.
+    Current,
+    /// The stream it hears, from its first segment that the sender still has.
+    Start,
+    /// Every stream the sender still has, also those it did not hear of.
+    All,
+}
+
+/// One member of a group.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Our node id; neither 0 nor 0xffff_ffff.
+    pub node: NodeId,
+    /// Distinguishes this run of the sender from its earlier ones.
+    pub instance: u16,
+    /// Everything random follows from it.
+    pub seed: u64,
+
+    /// The rate to send at; `None` is as fast as the caller polls.
+    pub rate_bytes_per_s: Option<f64>,
+    /// The most bytes handed out in one run of equal datagrams.
+    pub burst_bytes_max: usize,
+    /// The most datagrams handed out in one run.
+    pub burst_segments_max: usize,
+    /// Bytes of stream data in a full segment.
+    pub segment_bytes: u16,
+    /// The FEC scheme, which gives positions their form.
+    pub fec_id: FecId,
+    /// Source symbols in a block.
+    pub block_symbols: u16,
+    /// When to repair.
+    pub repair: RepairPolicy,
+    /// The group's round-trip time until it is measured.
+    pub grtt_initial: Duration,
+    /// The least round-trip time to advertise.
+    pub grtt_min: Duration,
+    /// The greatest round-trip time to believe.
+    pub grtt_max: Duration,
+    /// K: receivers back off up to K round-trip times before they ask for repair.
+    pub backoff_factor: u8,
+    /// The group's size, as far as known; it spreads the back-off.
+    pub group_size: u32,
+    /// How often a command that may be lost is repeated (NORM_ROBUST_FACTOR).
+    pub robust_factor: u32,
+    /// How often round-trip times are probed while data flows; eight times more rarely each time it does not,
+    /// down to `probe_interval_max`.
+    pub probe_interval: Duration,
+    /// How often they are probed at least.
+    pub probe_interval_max: Duration,
+    /// The most streams open for sending at once.
+    pub send_streams_max: usize,
+
+    /// Whether to receive at all.
+    pub receive: bool,
+    /// Where feedback goes.
+    pub feedback: FeedbackMode,
+    /// What to ask for when joining late.
+    pub sync: SyncPolicy,
+    /// How far ahead of the reader one stream is buffered.
+    pub receive_window_bytes: usize,
+    /// All receive buffers together.
+    pub receive_bytes_max: usize,
+    /// The most senders listened to at once.
+    pub senders_max: usize,
+    /// The most streams of one sender listened to at once.
+    pub streams_per_sender_max: usize,
+    /// A sender silent for so long may be forgotten to make room for another.
+    pub sender_idle_after: Duration,
+}
+
+impl Config {
+    /// Sensible values for a LAN.
+    pub fn new(node: NodeId, instance: u16, seed: u64) -> Config {
+        Config {
+            node,
+            instance,
+            seed,
+            rate_bytes_per_s: None,
+            burst_bytes_max: 65_000,
+            burst_segments_max: 64,
+            segment_bytes: 1400,
+            fec_id: FecId::ReedSolomon8,
+            block_symbols: 64,
+            repair: RepairPolicy::AtOnce,
+            grtt_initial: Duration::from_millis(10),
+            grtt_min: Duration::from_micros(100),
+            grtt_max: Duration::from_secs(15),
+            backoff_factor: 4,
+            group_size: 10,
+            robust_factor: 20,
+            probe_interval: Duration::from_millis(100),
+            probe_interval_max: Duration::from_secs(30),
+            send_streams_max: 16,
+            receive: true,
+            feedback: FeedbackMode::Multicast,
+            sync: SyncPolicy::Current,
+            receive_window_bytes: 16 << 20,
+            receive_bytes_max: 512 << 20,
+            senders_max: 1024,
+            streams_per_sender_max: 16,
+            sender_idle_after: Duration::from_secs(60),
+        }
+    }
+
+    /// Says what is wrong, if anything is.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let symbols_max = self.fec_id.symbols_max();
+        let checks = [
+            (self.node != 0 && self.node != u32::MAX, "node", "neither 0 nor 4294967295"),
+            (self.segment_bytes >= 16, "segment_bytes", "at least 16"),
+            (
+                usize::from(self.segment_bytes)
+                    + SEGMENT_HEADER_BYTES
+                    + Data::header_bytes(self.fec_id, true)
+                    <= 65_507,
+                "segment_bytes",
+                "so small that a datagram stays within 65507 bytes",
+            ),
+            (self.block_symbols >= 1, "block_symbols", "at least 1"),
+            (
+                u32::from(self.block_symbols) <= symbols_max,
+                "block_symbols",
+                "within what the FEC scheme allows",
+            ),
+            (self.burst_bytes_max <= 65_507, "burst_bytes_max", "at most 65507"),
+            (
+                (1..=64).contains(&self.burst_segments_max),
+                "burst_segments_max",
+                "from 1 to 64, the most the kernel segments in one call",
+            ),
+            (
+                self.rate_bytes_per_s.is_none_or(|rate| rate.is_finite() && rate >= 1.0),
+                "rate_bytes_per_s",
+                "at least 1, or none",
+            ),
+            (self.backoff_factor <= 15, "backoff_factor", "at most 15"),
+            (!self.grtt_min.is_zero(), "grtt_min", "more than zero"),
+            (self.grtt_min <= self.grtt_max, "grtt_min", "at most grtt_max"),
+            (!self.probe_interval.is_zero(), "probe_interval", "more than zero"),
+            (self.probe_interval <= self.probe_interval_max, "probe_interval", "at most probe_interval_max"),
+            (self.robust_factor >= 1, "robust_factor", "at least 1"),
+            (self.senders_max >= 1, "senders_max", "at least 1"),
+            (
+                self.receive_window_bytes <= self.receive_bytes_max,
+                "receive_window_bytes",
+                "at most receive_bytes_max",
+            ),
+        ];
+        match checks.into_iter().find(|(fine, ..)| !fine) {
+            Some((_, field, wanted)) => Err(ConfigError { field, wanted }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A field whose value cannot work.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// What would be accepted.
+    pub wanted: &'static str,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} must be {}", self.field, self.wanted)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// One stream to send.
+#[derive(Clone, Debug)]
+pub struct StreamOptions {
+    /// What the sender keeps for repair; it also bounds what waits to be sent.
+    pub cache_bytes: usize,
+    /// Streams with a smaller number go first.
+    pub precedence: u8,
+    /// NORM_INFO of the stream; at most one segment.
+    pub info: Vec<u8>,
+    /// Bytes sent but not yet acknowledged by every listed acker; `None` sends without waiting.
+    pub window_bytes: Option<usize>,
+}
+
+impl Default for StreamOptions {
+    fn default() -> StreamOptions {
+        StreamOptions { cache_bytes: 16 << 20, precedence: 0, info: Vec::new(), window_bytes: None }
+    }
+}
+
+/// The outcome of a watermark for one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watermark {
+    /// The stream.
+    pub object: ObjectId,
+    /// Who acknowledged it.
+    pub acked: Vec<NodeId>,
+    /// Who did not answer.
+    pub silent: Vec<NodeId>,
+}

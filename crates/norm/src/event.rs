@@ -1,0 +1,110 @@
+//! What a session tells its owner.
+
+use crate::config::Watermark;
+use crate::{NodeId, ObjectId};
+
+/// A stream of a remote sender. A sender that restarts is another instance, with streams of its own.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId {
+    /// The sender.
+    pub node: NodeId,
+    /// Its instance.
+    pub instance: u16,
+    /// The stream's object_transport_id.
+    pub object: ObjectId,
+}
+
+/// Something happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A sender was heard for the first time.
+    SenderHeard {
+        /// The sender.
+        node: NodeId,
+        /// Its instance.
+        instance: u16,
+    },
+    /// A sender is no longer listened to; its streams were closed before.
+    SenderGone {
+        /// The sender.
+        node: NodeId,
+        /// Its instance.
+        instance: u16,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A stream can be read from here on.
+    StreamOpened {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The stream's NORM_INFO arrived.
+    Info {
+        /// The stream.
+        stream: StreamId,
+        /// What it says.
+        content: Vec<u8>,
+    },
+    /// There is something to read; said once until everything was read.
+    Readable {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// Segments are lost for good. What is read next starts with a message.
+    Gap {
+        /// The stream.
+        stream: StreamId,
+        /// The first segment lost, counted from the stream's first.
+        first_segment: u64,
+        /// How many.
+        segments: u64,
+        /// Why.
+        reason: GapReason,
+    },
+    /// The stream ended; everything before its end was read.
+    StreamClosed {
+        /// The stream.
+        stream: StreamId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A stream that refused a write has room again.
+    Writable {
+        /// The stream.
+        object: ObjectId,
+    },
+    /// A watermark was acknowledged, or given up.
+    WatermarkDone(Watermark),
+    /// A listed acker did not answer and no longer holds the window.
+    AckerSilent {
+        /// The stream.
+        object: ObjectId,
+        /// Who.
+        node: NodeId,
+    },
+    /// Everything was sent and announced as often as the robust factor asks.
+    Flushed {
+        /// The stream.
+        object: ObjectId,
+    },
+}
+
+/// Why data was lost.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum GapReason {
+    /// The sender no longer has it.
+    Squelched,
+}
+
+/// Why a stream or a sender went.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// It ended as its owner wished.
+    Ended,
+    /// The sender started again.
+    Restarted,
+    /// The sender dropped the stream before everybody had it.
+    Dropped,
+    /// The sender was silent for too long.
+    Idle,
+}

@@ -1,0 +1,177 @@
+//! The sender's estimate of the group's greatest round-trip time, and the probing that feeds it
+//! (RFC 5740 section 5.5.1).
+//!
+//! A probe carries the sender's clock. A receiver answers with that clock plus how long it held the
+//! probe, so the sender learns the round trip whatever the receiver's own clock says. The estimate
+//! follows a longer answer at once and a shorter one slowly: the group's slowest member must not be
+//! forgotten because a near one spoke last. Until the first answer it is a guess, and the first answer,
+//! doubled for safety, replaces it.
+
+use std::time::Duration;
+
+use crate::quantize;
+use crate::time::Time;
+
+/// What remains of the old estimate when a longer round trip is heard, and when only shorter ones were.
+const KEEP_ON_RISE: f64 = 0.25;
+const KEEP_ON_FALL: f64 = 0.75;
+/// A quiet sender probes this much more rarely each time.
+const IDLE_STRETCH: u32 = 8;
+
+/// The estimate and its probing.
+#[derive(Debug)]
+pub struct Grtt {
+    estimate: Duration,
+    quantized: u8,
+    least: Duration,
+    greatest: Duration,
+    /// The longest answer since the last probe.
+    peak: Option<Duration>,
+    /// Whether anybody ever answered.
+    measured: bool,
+    sequence: u16,
+    next_probe: Time,
+    interval: Duration,
+    interval_active: Duration,
+    interval_idle: Duration,
+}
+
+impl Grtt {
+    pub fn new(config: &crate::Config) -> Grtt {
+        let mut grtt = Grtt {
+            estimate: Duration::ZERO,
+            quantized: 0,
+            least: config.grtt_min,
+            greatest: config.grtt_max,
+            peak: None,
+            measured: false,
+            sequence: 0,
+            next_probe: Time::NEVER,
+            interval: config.probe_interval,
+            interval_active: config.probe_interval,
+            interval_idle: config.probe_interval_max,
+        };
+        grtt.set(config.grtt_initial);
+        grtt
+    }
+
+    fn set(&mut self, estimate: Duration) {
+        self.estimate = estimate.clamp(self.least, self.greatest);
+        self.quantized = quantize::quantize_rtt(self.estimate);
+    }
+
+    /// The estimate as receivers hear it: quantised, so that both sides use the same value.
+    pub fn advertised(&self) -> Duration {
+        quantize::unquantize_rtt(self.quantized)
+    }
+
+    /// The estimate as it stands in headers.
+    pub fn quantized(&self) -> u8 {
+        self.quantized
+    }
+
+    /// When the next probe is due.
+    pub fn deadline(&self) -> Time {
+        self.next_probe
+    }
+
+    /// Data begins to flow: probe soon, and at the active interval.
+    pub fn wake(&mut self, now: Time) {
+        if self.next_probe == Time::NEVER {
+            self.next_probe = now;
+        } else if self.interval > self.interval_active {
+            self.next_probe = self.next_probe.min(now + self.interval_active);
+        }
+        self.interval = self.interval_active;
+    }
+
+    /// A probe goes out: closes the interval, and returns the probe's number.
+    pub fn probe(&mut self, now: Time, active: bool) -> u16 {
+        if let Some(peak) = self.peak.take()
+            && peak < self.estimate
+        {
+            self.set(blend(self.estimate, peak, KEEP_ON_FALL));
+        }
+        self.interval = if active {
+            self.interval_active
+        } else {
+            (self.interval * IDLE_STRETCH).min(self.interval_idle)
+        };
+        self.next_probe = now + self.interval;
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+
+    /// A receiver answered.
+    pub fn on_response(&mut self, now: Time, response: Time) {
+        if response == Time::ZERO || response > now {
+            return;
+        }
+        let rtt = now.since(response).min(self.greatest);
+        self.peak = Some(self.peak.map_or(rtt, |peak| peak.max(rtt)));
+        if !std::mem::replace(&mut self.measured, true) {
+            self.set(2 * rtt);
+        } else if rtt > self.estimate {
+            self.set(blend(self.estimate, rtt, KEEP_ON_RISE));
+        }
+    }
+}
+
+fn blend(old: Duration, new: Duration, keep: f64) -> Duration {
+    old.mul_f64(keep) + new.mul_f64(1.0 - keep)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn follows_a_longer_round_trip_at_once_and_a_shorter_one_slowly() {
+        let mut grtt = Grtt::new(&Config::new(1, 1, 1));
+        grtt.on_response(at(999), at(998));
+        assert!(grtt.advertised() < Duration::from_millis(3), "the first answer replaces the guess");
+        grtt.on_response(at(1000), at(900));
+        assert!(grtt.advertised() > Duration::from_millis(75));
+        let mut probes = 0;
+        while grtt.advertised() > Duration::from_millis(2) {
+            grtt.on_response(at(2000), at(1999));
+            grtt.probe(at(2000), true);
+            probes += 1;
+        }
+        assert!((8..40).contains(&probes), "{probes} probes");
+    }
+
+    #[test]
+    fn a_probe_that_nobody_answers_changes_nothing() {
+        let mut grtt = Grtt::new(&Config::new(1, 1, 1));
+        let before = grtt.advertised();
+        grtt.probe(at(1), true);
+        grtt.probe(at(2), true);
+        assert_eq!(grtt.advertised(), before);
+    }
+
+    #[test]
+    fn answers_from_the_future_are_ignored() {
+        let mut grtt = Grtt::new(&Config::new(1, 1, 1));
+        let before = grtt.advertised();
+        grtt.on_response(at(1), at(5));
+        assert_eq!(grtt.advertised(), before);
+    }
+
+    #[test]
+    fn a_quiet_sender_probes_ever_more_rarely() {
+        let mut grtt = Grtt::new(&Config::new(1, 1, 1));
+        grtt.wake(at(0));
+        for _ in 0..5 {
+            grtt.probe(at(0), false);
+        }
+        assert_eq!(grtt.deadline(), at(30_000));
+        grtt.wake(at(10));
+        assert_eq!(grtt.deadline(), at(110));
+    }
+}

@@ -1,0 +1,260 @@
+//! One stream being received: its window, where it was joined, what was lost, and the reader's place.
+
+use super::window::{Insert, Window};
+use crate::event::{CloseReason, Event, GapReason, StreamId};
+use crate::serial;
+use crate::stats::{Reject, Stats};
+use crate::wire::{FecId, Fti, PayloadId, SegmentHeader};
+
+/// Bytes of a stream that can be read now.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// These do not continue what was read before: the stream was joined here, or something before was
+    /// lost. They start with a message.
+    pub fresh: bool,
+}
+
+/// A stream being received.
+#[derive(Debug)]
+pub struct RxStream {
+    pub id: StreamId,
+    fec_id: FecId,
+    symbols: u64,
+    fti: Fti,
+    window: Window,
+    /// The block that segment counts start from, so that they can go back a little.
+    base_block: u64,
+    /// Bytes already read of the first segment.
+    at: usize,
+    /// Skip to where a message starts.
+    seeking: bool,
+    fresh: bool,
+    /// Segments lost since the last one read: the first, and how many.
+    gap: Option<(u64, u64)>,
+    announced: bool,
+    ended: bool,
+}
+
+impl RxStream {
+    /// Joins a stream of which the segment at `heard` is known to exist: there, or at the stream's start.
+    pub fn join(
+        id: StreamId,
+        (fec_id, fti): (FecId, Fti),
+        heard: PayloadId,
+        from_start: bool,
+        window_bytes: usize,
+        memory_left: &mut usize,
+    ) -> Result<RxStream, Reject> {
+        let symbols = u64::from(fti.block_symbols);
+        // One whole round of block numbers below, so that numbers before the first heard exist too.
+        let base_block = 1u64 << fec_id.block_bits();
+        let heard = (base_block + u64::from(heard.block)) * symbols + u64::from(heard.symbol);
+        let first = if from_start { base_block * symbols } else { heard };
+        let mut window = Window::new(first, fti.segment_bytes.into(), window_bytes, memory_left)
+            .ok_or(Reject::NoMemory)?;
+        window.extend(heard);
+        Ok(RxStream {
+            id,
+            fec_id,
+            symbols,
+            fti,
+            window,
+            base_block,
+            at: 0,
+            seeking: !from_start,
+            fresh: true,
+            gap: None,
+            announced: false,
+            ended: false,
+        })
+    }
+
+    pub fn fec_id(&self) -> FecId {
+        self.fec_id
+    }
+
+    pub fn fti(&self) -> Fti {
+        self.fti
+    }
+
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    pub fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    /// Its end was read.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Which segment a payload id names.
+    pub fn segment_at(&self, payload_id: PayloadId) -> u64 {
+        let reference = self.window.end().max(1) / self.symbols;
+        let block = serial::extend(reference, payload_id.block, self.fec_id.block_bits());
+        block * self.symbols + u64::from(payload_id.symbol)
+    }
+
+    /// How the wire names a segment.
+    pub fn payload_id(&self, segment: u64) -> PayloadId {
+        let mask = (1u64 << self.fec_id.block_bits()) - 1;
+        PayloadId {
+            block: ((segment / self.symbols) & mask) as u32,
+            block_len: if self.fec_id == FecId::SmallBlock { self.symbols as u16 } else { 0 },
+            symbol: (segment % self.symbols) as u16,
+        }
+    }
+
+    /// Source symbols of a block.
+    pub fn symbols(&self) -> u64 {
+        self.symbols
+    }
+
+    /// Takes a segment in. True if it was new.
+    pub fn receive(
+        &mut self,
+        payload_id: PayloadId,
+        symbol: &[u8],
+        memory_left: &mut usize,
+        stats: &mut Stats,
+    ) -> Result<bool, Reject> {
+        if u64::from(payload_id.symbol) >= self.symbols {
+            // Parity; without a decoder it tells us only that its block was sent.
+            return Ok(false);
+        }
+        let (header, data) = SegmentHeader::split(symbol)?;
+        if data.len() > self.window.segment_bytes() {
+            return Err(Reject::Position);
+        }
+        let segment = self.segment_at(payload_id);
+        let known = self.window.end();
+        let inserted = self.window.insert(segment, header, data, memory_left);
+        stats.losses_detected += segment.saturating_sub(known).min(self.window.end() - known);
+        match inserted {
+            Insert::New => {
+                stats.segments_received += 1;
+                stats.payload_bytes_received += data.len() as u64;
+                Ok(true)
+            }
+            Insert::Duplicate => {
+                stats.duplicates_received += 1;
+                Ok(false)
+            }
+            Insert::Beyond => Err(Reject::BeyondWindow),
+            Insert::NoMemory => Err(Reject::NoMemory),
+        }
+    }
+
+    /// The sender says that it has sent everything up to here. Returns how much of it was news.
+    pub fn announce(&mut self, payload_id: PayloadId) -> u64 {
+        let end = self.segment_at(payload_id) + 1;
+        self.window.extend(end)
+    }
+
+    /// Everything up to here is present, or known to be lost.
+    pub fn has_up_to(&self, payload_id: PayloadId) -> bool {
+        self.segment_at(payload_id) < self.window.complete()
+    }
+
+    /// The sender can repair nothing before here.
+    pub fn squelch(&mut self, payload_id: PayloadId) {
+        let first = self.window.first();
+        let skipped = self.window.give_up_before(self.segment_at(payload_id));
+        if skipped > 0 {
+            self.lose(first, skipped);
+            self.at = 0;
+        }
+    }
+
+    fn lose(&mut self, first: u64, count: u64) {
+        let (_, lost) = self.gap.get_or_insert((first, 0));
+        *lost += count;
+        self.seeking = true;
+    }
+
+    /// Brings the reader to the next byte there is, telling on the way what it passes.
+    pub fn settle(&mut self, stats: &mut Stats, mut tell: impl FnMut(Event)) {
+        let stream = self.id;
+        while !self.ended && self.window.first() < self.window.complete() {
+            let Some(header) = self.window.reader_header() else {
+                self.lose(self.window.first(), 1);
+                self.window.release_first();
+                self.at = 0;
+                continue;
+            };
+            if header.is_stream_end() {
+                self.tell_gap(stats, &mut tell);
+                self.ended = true;
+                tell(Event::StreamClosed { stream, reason: CloseReason::Ended });
+                return;
+            }
+            if header.length == 0 || (self.seeking && header.message_start == 0) {
+                self.window.release_first();
+                continue;
+            }
+            if self.seeking {
+                self.at = usize::from(header.message_start) - 1;
+                self.seeking = false;
+                self.fresh = true;
+            }
+            self.tell_gap(stats, &mut tell);
+            if !self.announced {
+                self.announced = true;
+                tell(Event::Readable { stream });
+            }
+            return;
+        }
+    }
+
+    fn tell_gap(&mut self, stats: &mut Stats, tell: &mut impl FnMut(Event)) {
+        if let Some((first, segments)) = self.gap.take() {
+            stats.segments_lost += segments;
+            let first_segment = first.saturating_sub(self.base_block * self.symbols);
+            tell(Event::Gap { stream: self.id, first_segment, segments, reason: GapReason::Squelched });
+        }
+    }
+
+    /// What can be read now.
+    pub fn chunk(&mut self) -> Option<Chunk<'_>> {
+        let readable = !self.ended && !self.seeking && self.window.first() < self.window.complete();
+        self.announced = readable;
+        if !readable {
+            return None;
+        }
+        let bytes = self.window.run(self.at);
+        if bytes.is_empty() {
+            self.announced = false;
+            return None;
+        }
+        Some(Chunk { bytes, fresh: self.fresh })
+    }
+
+    /// The reader lost its place: skip to where the next message starts.
+    pub fn resync(&mut self) {
+        self.seeking = true;
+        if self.at > 0 && self.window.first() < self.window.complete() {
+            self.window.release_first();
+            self.at = 0;
+        }
+    }
+
+    /// So many bytes of the chunk were read.
+    pub fn consume(&mut self, mut bytes: usize) {
+        self.fresh &= bytes == 0;
+        while bytes > 0 {
+            let Some(header) = self.window.reader_header() else { return };
+            let left = usize::from(header.length) - self.at;
+            if bytes < left {
+                self.at += bytes;
+                return;
+            }
+            bytes -= left;
+            self.at = 0;
+            self.window.release_first();
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! The receive window of one stream: segments from the reader's position on, with their gaps.
+//!
+//! Full segments lie side by side, so that the reader sees long runs of bytes. When everything was
+//! read the window starts over at its first slot: a reader that keeps up stays in the processor's cache.
+//! The window grows as the distance between reader and sender does, up to its bound.
+
+use crate::wire::SegmentHeader;
+
+/// Slots of a new window.
+const SLOTS_MIN: usize = 16;
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Slot {
+    Missing,
+    Present,
+    /// Will never come.
+    Lost,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Entry {
+    slot: Slot,
+    /// The NACK cycle in which somebody else asked for it.
+    asked_in: u16,
+    header: SegmentHeader,
+}
+
+const EMPTY: Entry = Entry {
+    slot: Slot::Missing,
+    asked_in: 0,
+    header: SegmentHeader { length: 0, message_start: 0, offset: 0 },
+};
+
+/// What became of a segment.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// It was missing.
+    New,
+    /// It was here already.
+    Duplicate,
+    /// It lies farther ahead than the window can reach.
+    Beyond,
+    /// The memory bound forbids the window to reach it.
+    NoMemory,
+}
+
+/// The window.
+#[derive(Debug)]
+pub struct Window {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    segment_bytes: usize,
+    slots_max: usize,
+    /// The segment that lies in slot 0.
+    origin: u64,
+    /// The oldest segment held: where the reader is.
+    first: u64,
+    /// Every segment before this one is present or lost.
+    complete: u64,
+    /// One past the newest segment known to exist.
+    end: u64,
+    /// Missing segments between `complete` and `end`.
+    missing: u64,
+    /// Segments that wait for the reader.
+    present: u64,
+}
+
+impl Window {
+    /// A window at `first`, growing up to `bytes_max`. Takes its memory from `memory_left`.
+    pub fn new(
+        first: u64,
+        segment_bytes: usize,
+        bytes_max: usize,
+        memory_left: &mut usize,
+    ) -> Option<Window> {
+        let needed = SLOTS_MIN * segment_bytes;
+        *memory_left = memory_left.checked_sub(needed)?;
+        let slots_max = 1usize << (bytes_max / segment_bytes).max(SLOTS_MIN).ilog2();
+        Some(Window {
+            bytes: vec![0; needed],
+            entries: vec![EMPTY; SLOTS_MIN],
+            segment_bytes,
+            slots_max,
+            origin: first,
+            first,
+            complete: first,
+            end: first,
+            missing: 0,
+            present: 0,
+        })
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes of data in a full segment.
+    pub fn segment_bytes(&self) -> usize {
+        self.segment_bytes
+    }
+
+    /// The oldest segment held.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Every segment before this one is present or lost.
+    pub fn complete(&self) -> u64 {
+        self.complete
+    }
+
+    /// One past the newest segment known to exist.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Whether any segment known to exist is missing.
+    pub fn has_missing(&self) -> bool {
+        self.missing > 0
+    }
+
+    fn slot(&self, segment: u64) -> usize {
+        (segment.wrapping_sub(self.origin) as usize) & (self.entries.len() - 1)
+    }
+
+    /// Notes that everything before `end` was sent. Returns how many missing segments that revealed.
+    pub fn extend(&mut self, end: u64) -> u64 {
+        let revealed = end.saturating_sub(self.end);
+        self.end = self.end.max(end);
+        self.missing += revealed;
+        revealed
+    }
+
+    /// Takes a segment in.
+    pub fn insert(
+        &mut self,
+        segment: u64,
+        header: SegmentHeader,
+        data: &[u8],
+        memory_left: &mut usize,
+    ) -> Insert {
+        if segment < self.complete {
+            return Insert::Duplicate;
+        }
+        if segment - self.first >= self.entries.len() as u64 {
+            match self.grow(segment, memory_left) {
+                Insert::New => {}
+                refused => return refused,
+            }
+        }
+        if segment >= self.end {
+            self.extend(segment + 1);
+        }
+        let slot = self.slot(segment);
+        let entry = &mut self.entries[slot];
+        if entry.slot != Slot::Missing {
+            return Insert::Duplicate;
+        }
+        entry.slot = Slot::Present;
+        entry.header = header;
+        let start = slot * self.segment_bytes;
+        self.bytes[start..start + data.len()].copy_from_slice(data);
+        self.missing -= 1;
+        self.present += 1;
+        if segment == self.complete {
+            self.advance();
+        }
+        Insert::New
+    }
+
+    fn advance(&mut self) {
+        let held = self.end.min(self.first + self.entries.len() as u64);
+        while self.complete < held && self.entries[self.slot(self.complete)].slot != Slot::Missing {
+            self.complete += 1;
+        }
+    }
+
+    fn grow(&mut self, segment: u64, memory_left: &mut usize) -> Insert {
+        let needed = (segment - self.first + 1).next_power_of_two();
+        if needed > self.slots_max as u64 {
+            return Insert::Beyond;
+        }
+        let added = (needed as usize - self.entries.len()) * self.segment_bytes;
+        match memory_left.checked_sub(added) {
+            Some(left) => *memory_left = left,
+            None => return Insert::NoMemory,
+        }
+        let mut entries = vec![EMPTY; needed as usize];
+        let mut bytes = vec![0; needed as usize * self.segment_bytes];
+        for segment in self.first..self.end.min(self.first + self.entries.len() as u64) {
+            let (old, new) = (self.slot(segment), (segment - self.first) as usize);
+            entries[new] = self.entries[old];
+            let length = usize::from(entries[new].header.length);
+            bytes[new * self.segment_bytes..][..length]
+                .copy_from_slice(&self.bytes[old * self.segment_bytes..][..length]);
+        }
+        (self.entries, self.bytes, self.origin) = (entries, bytes, self.first);
+        Insert::New
+    }
+
+    /// Gives up every missing segment before `segment`. Returns how many of them the reader need not
+    /// even pass, because the window moved on as a whole.
+    pub fn give_up_before(&mut self, segment: u64) -> u64 {
+        if segment <= self.complete {
+            return 0;
+        }
+        self.extend(segment);
+        if self.present == 0 {
+            let skipped = segment - self.first;
+            self.entries.fill(EMPTY);
+            (self.first, self.complete, self.origin) = (segment, segment, segment);
+            self.missing = self.end - segment;
+            return skipped;
+        }
+        // What lies beyond the slots in use is given up when the reader is through with these:
+        // the sender, asked again, will refuse again.
+        for at in self.complete..segment.min(self.first + self.entries.len() as u64) {
+            let slot = self.slot(at);
+            if self.entries[slot].slot == Slot::Missing {
+                self.entries[slot] = Entry { slot: Slot::Lost, ..EMPTY };
+                self.missing -= 1;
+            }
+        }
+        self.advance();
+        0
+    }
+
+    /// The header of the segment the reader is at, or `None` if it was lost. Only before `complete`.
+    pub fn reader_header(&self) -> Option<SegmentHeader> {
+        let entry = &self.entries[self.slot(self.first)];
+        (entry.slot == Slot::Present).then_some(entry.header)
+    }
+
+    /// The bytes the reader can have in one piece, from `at` in its segment on.
+    pub fn run(&self, at: usize) -> &[u8] {
+        let slot = self.slot(self.first);
+        let count = ((self.complete - self.first) as usize).min(self.entries.len() - slot);
+        let mut bytes = 0;
+        for entry in &self.entries[slot..slot + count] {
+            if entry.slot != Slot::Present || entry.header.length == 0 {
+                break;
+            }
+            bytes += usize::from(entry.header.length);
+            if usize::from(entry.header.length) < self.segment_bytes {
+                break;
+            }
+        }
+        let start = slot * self.segment_bytes;
+        &self.bytes[start + at.min(bytes)..start + bytes]
+    }
+
+    /// The reader leaves its segment.
+    pub fn release_first(&mut self) {
+        let slot = self.slot(self.first);
+        self.present -= u64::from(self.entries[slot].slot == Slot::Present);
+        self.entries[slot] = EMPTY;
+        self.first += 1;
+        if self.first == self.end {
+            self.origin = self.first;
+        }
+        // What lies at the window's far edge may have become reachable.
+        if self.complete < self.first {
+            self.complete = self.first;
+        }
+    }
+
+    /// Calls `run` with each run of missing segments (first, one past last) within reach, oldest first,
+    /// until it returns false.
+    pub fn missing_runs(&self, mut run: impl FnMut(u64, u64) -> bool) {
+        if self.missing == 0 {
+            return;
+        }
+        let held = self.end.min(self.first + self.entries.len() as u64);
+        let mut segment = self.complete;
+        while segment < held {
+            if self.entries[self.slot(segment)].slot != Slot::Missing {
+                segment += 1;
+                continue;
+            }
+            let start = segment;
+            while segment < held && self.entries[self.slot(segment)].slot == Slot::Missing {
+                segment += 1;
+            }
+            // Beyond the slots in use nothing is here, and the window can still grow.
+            if segment == held {
+                segment = self.end.min(self.first + self.slots_max as u64).max(held);
+                run(start, segment);
+                return;
+            }
+            if !run(start, segment) {
+                return;
+            }
+        }
+        let reach = self.end.min(self.first + self.slots_max as u64);
+        if held < reach {
+            run(held, reach);
+        }
+    }
+
+    /// Somebody else asked for segments `from..to` in this NACK cycle.
+    pub fn mark_asked(&mut self, from: u64, to: u64, cycle: u16) {
+        let held = self.end.min(self.first + self.entries.len() as u64);
+        for segment in from.max(self.complete)..to.min(held) {
+            let slot = self.slot(segment);
+            self.entries[slot].asked_in = cycle;
+        }
+    }
+
+    /// Whether any missing segment was not asked for by somebody else in this cycle.
+    pub fn needs_asking(&self, cycle: u16) -> bool {
+        let mut needed = false;
+        let held = self.first + self.entries.len() as u64;
+        self.missing_runs(|from, to| {
+            needed =
+                to > held || (from..to).any(|segment| self.entries[self.slot(segment)].asked_in != cycle);
+            !needed
+        });
+        needed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: usize = 4;
+
+    fn window(first: u64) -> Window {
+        Window::new(first, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap()
+    }
+
+    fn put(window: &mut Window, segment: u64) -> Insert {
+        let header = SegmentHeader { length: 4, message_start: 1, offset: segment as u32 * 4 };
+        window.insert(segment, header, &(segment as u32).to_be_bytes(), &mut usize::MAX.clone())
+    }
+
+    fn missing(window: &Window) -> Vec<(u64, u64)> {
+        let mut runs = Vec::new();
+        window.missing_runs(|from, to| {
+            runs.push((from, to));
+            true
+        });
+        runs
+    }
+
+    #[test]
+    fn full_segments_are_read_in_one_run() {
+        let mut window = window(100);
+        for segment in [100, 101, 102, 104] {
+            assert_eq!(put(&mut window, segment), Insert::New);
+        }
+        assert_eq!(window.run(0).len(), 3 * SEGMENT);
+        assert_eq!(window.run(2).len(), 3 * SEGMENT - 2);
+        assert_eq!(missing(&window), [(103, 104)]);
+        assert_eq!(put(&mut window, 104), Insert::Duplicate);
+        assert_eq!(put(&mut window, 103), Insert::New);
+        assert_eq!(window.run(0).len(), 5 * SEGMENT);
+    }
+
+    #[test]
+    fn grows_with_the_distance_and_refuses_beyond_its_bound() {
+        let mut window = window(0);
+        put(&mut window, 0);
+        assert_eq!(put(&mut window, 40), Insert::New);
+        assert_eq!(window.run(0), 0u32.to_be_bytes());
+        assert_eq!(put(&mut window, 64), Insert::Beyond);
+        assert_eq!(missing(&window), [(1, 40)]);
+    }
+
+    #[test]
+    fn a_window_without_memory_says_so() {
+        let mut left = 20 * SEGMENT;
+        let mut window = Window::new(0, SEGMENT, 64 * SEGMENT, &mut left).unwrap();
+        let header = SegmentHeader { length: 4, message_start: 0, offset: 0 };
+        assert_eq!(window.insert(20, header, &[0; 4], &mut left), Insert::NoMemory);
+        assert!(Window::new(0, SEGMENT, 64 * SEGMENT, &mut left).is_none());
+    }
+
+    #[test]
+    fn starts_over_at_its_first_slot_when_all_was_read() {
+        let mut window = window(0);
+        for segment in 0..1000 {
+            put(&mut window, segment);
+            assert_eq!(window.run(0), (segment as u32).to_be_bytes());
+            window.release_first();
+            assert_eq!(window.slot(window.first()), 0);
+        }
+    }
+
+    #[test]
+    fn what_was_given_up_is_passed_by_the_reader() {
+        let mut window = window(0);
+        put(&mut window, 0);
+        put(&mut window, 3);
+        assert_eq!(window.give_up_before(3), 0);
+        assert_eq!(window.complete(), 4);
+        assert!(window.reader_header().is_some());
+        window.release_first();
+        assert!(window.reader_header().is_none());
+        assert!(!window.has_missing());
+    }
+
+    #[test]
+    fn a_refusal_far_ahead_moves_an_empty_window() {
+        let mut window = window(10);
+        window.extend(500);
+        assert_eq!(window.give_up_before(400), 390);
+        assert_eq!((window.first(), window.complete()), (400, 400));
+        assert_eq!(missing(&window), [(400, 464)]);
+    }
+
+    #[test]
+    fn a_segment_others_asked_for_needs_no_asking_in_that_cycle() {
+        let mut window = window(0);
+        put(&mut window, 5);
+        window.mark_asked(0, 5, 7);
+        assert!(!window.needs_asking(7));
+        assert!(window.needs_asking(8));
+        put(&mut window, 7);
+        assert!(window.needs_asking(7));
+    }
+}

@@ -1,0 +1,156 @@
+//! Counters. They only grow; rates are the reader's business.
+
+/// Why a datagram, or part of one, was refused.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reject {
+    /// Shorter than its header says, or than its type needs.
+    Truncated,
+    /// Not NORM version 1.
+    Version,
+    /// A message type or command flavor that RFC 5740 does not define.
+    UnknownType,
+    /// Its header length contradicts its type or its extensions.
+    HeaderLength,
+    /// Carries our own node id.
+    OwnNode,
+    /// Carries a reserved node id.
+    ReservedNode,
+    /// An FEC scheme this engine does not speak.
+    UnknownFec,
+    /// Object information that is missing, impossible, or contradicts what was said before.
+    ObjectInfo,
+    /// A position outside its block, or a length outside its segment.
+    Position,
+    /// A repair request that cannot be parsed or names what was never sent.
+    RepairRequest,
+    /// More senders at once than the configured bound.
+    TooManySenders,
+    /// More streams of one sender at once than the configured bound.
+    TooManyObjects,
+    /// Receive memory is at its configured bound.
+    NoMemory,
+    /// Farther ahead than the receive window reaches.
+    BeyondWindow,
+    /// A stale instance of a sender that restarted.
+    StaleInstance,
+    /// An object type this engine does not receive.
+    ObjectType,
+}
+
+impl Reject {
+    /// Every reason, in the order of [`Stats::rejected`].
+    pub const ALL: [Reject; 16] = [
+        Reject::Truncated,
+        Reject::Version,
+        Reject::UnknownType,
+        Reject::HeaderLength,
+        Reject::OwnNode,
+        Reject::ReservedNode,
+        Reject::UnknownFec,
+        Reject::ObjectInfo,
+        Reject::Position,
+        Reject::RepairRequest,
+        Reject::TooManySenders,
+        Reject::TooManyObjects,
+        Reject::NoMemory,
+        Reject::BeyondWindow,
+        Reject::StaleInstance,
+        Reject::ObjectType,
+    ];
+
+    /// A name for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reject::Truncated => "truncated",
+            Reject::Version => "version",
+            Reject::UnknownType => "unknown_type",
+            Reject::HeaderLength => "header_length",
+            Reject::OwnNode => "own_node",
+            Reject::ReservedNode => "reserved_node",
+            Reject::UnknownFec => "unknown_fec",
+            Reject::ObjectInfo => "object_info",
+            Reject::Position => "position",
+            Reject::RepairRequest => "repair_request",
+            Reject::TooManySenders => "too_many_senders",
+            Reject::TooManyObjects => "too_many_objects",
+            Reject::NoMemory => "no_memory",
+            Reject::BeyondWindow => "beyond_window",
+            Reject::StaleInstance => "stale_instance",
+            Reject::ObjectType => "object_type",
+        }
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What a session has done so far.
+        #[derive(Clone, Debug, Default)]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Refused datagrams by [`Reject`], in the order of [`Reject::ALL`].
+            pub rejected: [u64; Reject::ALL.len()],
+        }
+
+        impl Stats {
+            /// Every counter with its name, refusals included.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+                let counters = [$((stringify!($name), self.$name)),*];
+                let rejects = Reject::ALL.into_iter().map(|reason| (reason.name(), self.count(reason)));
+                counters.into_iter().chain(rejects)
+            }
+        }
+    };
+}
+
+counters! {
+    /// Datagrams sent, of every type.
+    datagrams_sent,
+    /// Bytes sent, with NORM headers.
+    bytes_sent,
+    /// Stream bytes sent for the first time.
+    payload_bytes_sent,
+    /// NORM_DATA segments sent for the first time.
+    segments_sent,
+    /// NORM_DATA segments sent again.
+    repairs_sent,
+    /// NORM_NACK messages sent.
+    nacks_sent,
+    /// NORM_NACK messages that somebody else's made needless.
+    nacks_suppressed,
+    /// NORM_ACK messages sent.
+    acks_sent,
+    /// NORM_CMD messages sent.
+    commands_sent,
+    /// Datagrams received, refused ones included.
+    datagrams_received,
+    /// Bytes received, refused ones included.
+    bytes_received,
+    /// Stream bytes received for the first time.
+    payload_bytes_received,
+    /// NORM_DATA segments received for the first time.
+    segments_received,
+    /// NORM_DATA segments received again.
+    duplicates_received,
+    /// Segments found missing.
+    losses_detected,
+    /// Segments given up because the sender could not repair them.
+    segments_lost,
+    /// NORM_NACK messages received that ask us for repair.
+    nacks_received,
+    /// NORM_ACK messages received that answer us.
+    acks_received,
+    /// Segments that others asked us to repair.
+    repairs_requested,
+}
+
+impl Stats {
+    /// How often something was refused for this reason.
+    pub fn count(&self, reason: Reject) -> u64 {
+        self.rejected[reason as usize]
+    }
+
+    pub(crate) fn reject(&mut self, reason: Reject) {
+        self.rejected[reason as usize] += 1;
+    }
+}

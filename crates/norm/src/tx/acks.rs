@@ -1,0 +1,232 @@
+//! Positive acknowledgement: who has everything up to where, and whom to ask again.
+//!
+//! A watermark is a segment count: "everything before it". One is asked for at a time, in
+//! NORM_CMD(FLUSH) with the nodes that still owe it; a node that leaves `robust_factor` requests in
+//! a row unanswered no longer counts. The receiver window asks by itself whenever enough was sent.
+
+use std::time::Duration;
+
+use crate::NodeId;
+use crate::time::Time;
+
+/// One node whose acknowledgement counts.
+#[derive(Clone, Debug)]
+struct Acker {
+    node: NodeId,
+    /// It has everything before this segment.
+    acked: u64,
+    /// Requests since it last answered.
+    unanswered: u32,
+    silent: bool,
+}
+
+/// What became of acknowledgements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AckOutcome {
+    /// This node stopped answering.
+    Silent(NodeId),
+    /// The application's watermark is settled: (acked, silent).
+    Settled(Vec<NodeId>, Vec<NodeId>),
+}
+
+/// The acknowledgement state of one stream.
+#[derive(Debug)]
+pub struct AckProcess {
+    ackers: Vec<Acker>,
+    /// The watermark being asked for.
+    requested: Option<u64>,
+    next_request: Time,
+    /// What the application wants to know about.
+    wanted: Option<u64>,
+    robust_factor: u32,
+}
+
+impl AckProcess {
+    pub fn new(robust_factor: u32) -> AckProcess {
+        AckProcess {
+            ackers: Vec::new(),
+            requested: None,
+            next_request: Time::NEVER,
+            wanted: None,
+            robust_factor,
+        }
+    }
+
+    /// Replaces the list of nodes that count. A new one owes nothing sent before `from`.
+    pub fn set_ackers(&mut self, nodes: &[NodeId], from: u64) {
+        self.ackers.retain(|acker| nodes.contains(&acker.node));
+        for &node in nodes {
+            if !self.ackers.iter().any(|acker| acker.node == node) {
+                self.ackers.push(Acker { node, acked: from, unanswered: 0, silent: false });
+            }
+        }
+    }
+
+    fn counting(&self) -> impl Iterator<Item = &Acker> {
+        self.ackers.iter().filter(|acker| !acker.silent)
+    }
+
+    /// Everybody who counts has everything before this segment; `None` if nobody counts.
+    pub fn acked(&self) -> Option<u64> {
+        self.counting().map(|acker| acker.acked).min()
+    }
+
+    /// The application wants to know when everybody has everything before `segment`.
+    pub fn want(&mut self, now: Time, segment: u64) {
+        self.wanted = Some(segment);
+        for acker in &mut self.ackers {
+            (acker.silent, acker.unanswered) = (false, 0);
+        }
+        self.request(now, segment);
+    }
+
+    /// Starts asking for `segment`, unless an acknowledgement is being waited for.
+    pub fn request(&mut self, now: Time, segment: u64) {
+        let settled = self.requested.is_none_or(|asked| self.acked().is_none_or(|acked| acked >= asked));
+        if settled || self.wanted == Some(segment) {
+            self.requested = Some(segment);
+            self.next_request = now;
+        }
+    }
+
+    /// Whether an acknowledgement is being waited for.
+    pub fn is_waiting(&self) -> bool {
+        self.requested.is_some()
+    }
+
+    pub fn deadline(&self) -> Time {
+        self.next_request
+    }
+
+    /// If a request is due: the watermark, and in `nodes` whom to ask.
+    pub fn poll(&mut self, now: Time, interval: Duration, nodes: &mut Vec<NodeId>) -> Option<u64> {
+        let requested = self.requested?;
+        if now < self.next_request {
+            return None;
+        }
+        nodes.clear();
+        for acker in &mut self.ackers {
+            if !acker.silent && acker.acked < requested {
+                acker.unanswered += 1;
+                acker.silent = acker.unanswered > self.robust_factor;
+                if !acker.silent {
+                    nodes.push(acker.node);
+                }
+            }
+        }
+        self.next_request = now + interval;
+        (!nodes.is_empty()).then_some(requested)
+    }
+
+    /// `node` has everything before `segment`.
+    pub fn on_ack(&mut self, node: NodeId, segment: u64) {
+        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node) {
+            acker.acked = acker.acked.max(segment);
+            (acker.unanswered, acker.silent) = (0, false);
+        }
+    }
+
+    /// `node` was heard, though it did not acknowledge: it is alive.
+    pub fn on_sign_of_life(&mut self, node: NodeId) {
+        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node && !acker.silent) {
+            acker.unanswered = 0;
+        }
+    }
+
+    /// What is settled now; call until `None`.
+    pub fn poll_outcome(&mut self) -> Option<AckOutcome> {
+        let newly_silent =
+            self.ackers.iter_mut().find(|acker| acker.silent && acker.unanswered == self.robust_factor + 1);
+        if let Some(acker) = newly_silent {
+            acker.unanswered += 1;
+            return Some(AckOutcome::Silent(acker.node));
+        }
+        if let Some(requested) = self.requested
+            && self.counting().all(|acker| acker.acked >= requested)
+        {
+            self.requested = None;
+            self.next_request = Time::NEVER;
+        }
+        let wanted = self.wanted?;
+        if self.counting().any(|acker| acker.acked < wanted) {
+            return None;
+        }
+        self.wanted = None;
+        let named = |silent: bool| -> Vec<NodeId> {
+            let has = |acker: &&Acker| (acker.acked >= wanted) != silent;
+            self.ackers.iter().filter(has).map(|acker| acker.node).collect()
+        };
+        Some(AckOutcome::Settled(named(false), named(true)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(2);
+
+    fn process(nodes: &[NodeId]) -> AckProcess {
+        let mut acks = AckProcess::new(3);
+        acks.set_ackers(nodes, 0);
+        acks
+    }
+
+    #[test]
+    fn a_watermark_settles_when_the_last_node_has_it() {
+        let mut acks = process(&[1, 2]);
+        let mut asked = Vec::new();
+        acks.want(Time::ZERO, 10);
+        assert_eq!(acks.poll(Time::ZERO, STEP, &mut asked), Some(10));
+        assert_eq!(asked, [1, 2]);
+        acks.on_ack(1, 10);
+        assert_eq!(acks.poll_outcome(), None);
+        assert_eq!(acks.poll(Time::ZERO + STEP, STEP, &mut asked), Some(10));
+        assert_eq!(asked, [2]);
+        acks.on_ack(2, 12);
+        assert_eq!(acks.poll_outcome(), Some(AckOutcome::Settled(vec![1, 2], vec![])));
+        assert_eq!(acks.acked(), Some(10));
+        assert_eq!(acks.deadline(), Time::NEVER);
+    }
+
+    #[test]
+    fn a_node_that_never_answers_is_named_and_stops_counting() {
+        let mut acks = process(&[1, 2]);
+        let mut asked = Vec::new();
+        acks.want(Time::ZERO, 10);
+        acks.on_ack(1, 10);
+        let mut now = Time::ZERO;
+        for _ in 0..4 {
+            acks.poll(now, STEP, &mut asked);
+            now += STEP;
+        }
+        assert_eq!(acks.poll_outcome(), Some(AckOutcome::Silent(2)));
+        assert_eq!(acks.poll_outcome(), Some(AckOutcome::Settled(vec![1], vec![2])));
+        assert_eq!(acks.poll_outcome(), None);
+        assert_eq!(acks.acked(), Some(10));
+    }
+
+    #[test]
+    fn a_node_that_asks_for_repairs_is_not_silent() {
+        let mut acks = process(&[1]);
+        let mut asked = Vec::new();
+        acks.want(Time::ZERO, 10);
+        let mut now = Time::ZERO;
+        for _ in 0..20 {
+            acks.poll(now, STEP, &mut asked);
+            acks.on_sign_of_life(1);
+            now += STEP;
+        }
+        assert_eq!(acks.poll_outcome(), None);
+    }
+
+    #[test]
+    fn a_new_node_owes_only_what_comes_after_it() {
+        let mut acks = process(&[1]);
+        acks.on_ack(1, 50);
+        acks.set_ackers(&[1, 2], 40);
+        assert_eq!(acks.acked(), Some(40));
+        acks.set_ackers(&[1], 0);
+        assert_eq!(acks.acked(), Some(50));
+    }
+}

@@ -1,0 +1,180 @@
+//! Which cached segments are to be sent again, and since when a repeated request may count.
+//!
+//! A request for a segment repaired less than a round-trip time ago crossed the repair on its way;
+//! it is not a new loss.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// When requested repairs may go out.
+///
+/// | state      | a request comes             | its time comes | everything is repaired |
+/// |------------|-----------------------------|----------------|------------------------|
+/// | Idle       | Collecting for (K + 1) GRTT |                |                        |
+/// | Collecting | stays                       | Repairing      |                        |
+/// | Repairing  | stays                       |                | Idle                   |
+///
+/// With the policy "at once" collecting takes no time.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum RepairGate {
+    Idle,
+    Collecting { until: Time },
+    Repairing,
+}
+
+impl RepairGate {
+    pub fn on_request(&mut self, now: Time, collect_for: Duration) {
+        if *self == RepairGate::Idle {
+            *self = RepairGate::Collecting { until: now + collect_for };
+        }
+    }
+
+    /// Whether repairs may go now.
+    pub fn is_open(&mut self, now: Time) -> bool {
+        if let RepairGate::Collecting { until } = *self
+            && until <= now
+        {
+            *self = RepairGate::Repairing;
+        }
+        *self == RepairGate::Repairing
+    }
+
+    pub fn on_all_repaired(&mut self) {
+        if *self == RepairGate::Repairing {
+            *self = RepairGate::Idle;
+        }
+    }
+
+    pub fn deadline(&self) -> Time {
+        match *self {
+            RepairGate::Collecting { until } => until,
+            RepairGate::Idle | RepairGate::Repairing => Time::NEVER,
+        }
+    }
+}
+
+/// Requested repairs of one stream, one bit per cache slot.
+#[derive(Debug)]
+pub struct RepairQueue {
+    bits: Vec<u64>,
+    repaired_at: Vec<Time>,
+    mask: u64,
+    /// No request is for a segment before this one.
+    low: u64,
+    pending: usize,
+}
+
+impl RepairQueue {
+    /// For a cache of `slots`, which is a power of two and at least 64.
+    pub fn new(slots: usize) -> RepairQueue {
+        debug_assert!(slots.is_power_of_two() && slots >= 64);
+        RepairQueue {
+            bits: vec![0; slots / 64],
+            repaired_at: vec![Time::ZERO; slots],
+            mask: slots as u64 - 1,
+            low: 0,
+            pending: 0,
+        }
+    }
+
+    fn place(&self, segment: u64) -> (usize, u64) {
+        let slot = segment & self.mask;
+        ((slot / 64) as usize, 1 << (slot % 64))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pending == 0
+    }
+
+    pub fn is_pending(&self, segment: u64) -> bool {
+        let (word, bit) = self.place(segment);
+        self.bits[word] & bit != 0
+    }
+
+    /// Asks for a repair; true if it was not asked for already.
+    pub fn request(&mut self, segment: u64, now: Time, hold_off: Duration) -> bool {
+        let (word, bit) = self.place(segment);
+        let repaired_at = self.repaired_at[(segment & self.mask) as usize];
+        if self.bits[word] & bit != 0 || (repaired_at != Time::ZERO && now.since(repaired_at) < hold_off) {
+            return false;
+        }
+        self.bits[word] |= bit;
+        self.low = if self.pending == 0 { segment } else { self.low.min(segment) };
+        self.pending += 1;
+        true
+    }
+
+    /// The oldest request before `end`.
+    pub fn first(&mut self, end: u64) -> Option<u64> {
+        if self.pending == 0 {
+            return None;
+        }
+        let mut segment = self.low;
+        while segment < end {
+            let (word, _) = self.place(segment);
+            let ahead = self.bits[word] >> (segment % 64);
+            if ahead != 0 {
+                let found = segment + u64::from(ahead.trailing_zeros());
+                self.low = found;
+                return (found < end).then_some(found);
+            }
+            segment = (segment / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// The repair is sent.
+    pub fn repaired(&mut self, segment: u64, now: Time) {
+        self.clear(segment);
+        self.repaired_at[(segment & self.mask) as usize] = now;
+    }
+
+    /// The slot gets a new segment.
+    pub fn recycle(&mut self, segment: u64) {
+        self.clear(segment);
+        self.repaired_at[(segment & self.mask) as usize] = Time::ZERO;
+    }
+
+    fn clear(&mut self, segment: u64) {
+        let (word, bit) = self.place(segment);
+        if self.bits[word] & bit != 0 {
+            self.bits[word] &= !bit;
+            self.pending -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRTT: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn requests_come_out_oldest_first_across_the_cache_wrap() {
+        let mut queue = RepairQueue::new(64);
+        let now = Time::from_nanos(1);
+        for segment in [70, 63, 100, 65] {
+            assert!(queue.request(segment, now, GRTT));
+        }
+        let mut order = Vec::new();
+        while let Some(segment) = queue.first(101) {
+            queue.repaired(segment, now);
+            order.push(segment);
+        }
+        assert_eq!(order, [63, 65, 70, 100]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_crossed_its_repair_does_not_count() {
+        let mut queue = RepairQueue::new(64);
+        let now = Time::from_nanos(10);
+        assert!(queue.request(5, now, GRTT));
+        assert!(!queue.request(5, now, GRTT));
+        queue.repaired(5, now);
+        assert!(!queue.request(5, now + GRTT / 2, GRTT));
+        assert!(queue.request(5, now + GRTT, GRTT));
+    }
+}

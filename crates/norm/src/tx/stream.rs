@@ -1,0 +1,297 @@
+//! One stream being sent: its segments from being written to being released.
+//!
+//! ```text
+//!   first ≤ … repairable … ≤ sent ≤ … sealed, waiting … ≤ head (being filled)
+//! ```
+//! Numbers count segments from the stream's first; they never wrap. What wraps is their form on the wire.
+
+use std::time::Duration;
+
+use super::acks::AckProcess;
+use super::cache::SegmentCache;
+use super::repair::RepairQueue;
+use crate::time::Time;
+use crate::wire::SegmentHeader;
+use crate::wire::command::Position;
+use crate::{Config, ObjectId, StreamOptions};
+
+/// Where a stream is in its life.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum StreamState {
+    /// It takes data.
+    Open,
+    /// Its end is written; what is cached is still repaired.
+    Ending,
+}
+
+/// The announcements after the last segment, so that its loss is noticed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum FlushState {
+    /// Everything sent was announced often enough.
+    Done,
+    /// To be announced again at a time, so many times.
+    Announcing { at: Time, left: u32 },
+}
+
+/// A stream being sent.
+#[derive(Debug)]
+pub struct TxStream {
+    pub object: ObjectId,
+    pub precedence: u8,
+    pub info: Vec<u8>,
+    pub info_pending: bool,
+    pub repairs: RepairQueue,
+    pub acks: AckProcess,
+    flush: FlushState,
+    pub squelch: bool,
+    /// A write was refused for want of room.
+    pub write_refused: bool,
+    cache: SegmentCache,
+    first: u64,
+    sent: u64,
+    head: u64,
+    /// Bytes in the segment being filled.
+    filled: usize,
+    /// One more than where the first message in it starts.
+    message_start: u16,
+    /// Place in the stream where it starts.
+    offset: u64,
+    window_segments: Option<u64>,
+    state: StreamState,
+    fec_id: crate::FecId,
+}
+
+impl TxStream {
+    pub fn new(config: &Config, object: ObjectId, options: &StreamOptions, cache: SegmentCache) -> TxStream {
+        TxStream {
+            object,
+            precedence: options.precedence,
+            info_pending: !options.info.is_empty(),
+            info: options.info.clone(),
+            repairs: RepairQueue::new(cache.slots()),
+            acks: AckProcess::new(config.robust_factor),
+            flush: FlushState::Done,
+            squelch: false,
+            write_refused: false,
+            first: 0,
+            sent: 0,
+            head: 0,
+            filled: 0,
+            message_start: 0,
+            offset: 0,
+            window_segments: options
+                .window_bytes
+                .map(|bytes| (bytes / cache.segment_bytes()).clamp(1, cache.slots()) as u64),
+            state: StreamState::Open,
+            fec_id: config.fec_id,
+            cache,
+        }
+    }
+
+    pub fn state(&self) -> StreamState {
+        self.state
+    }
+
+    /// Segments that were sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Segments complete and not sent yet.
+    pub fn waiting(&self) -> u64 {
+        self.head - self.sent
+    }
+
+    /// The oldest segment that can be repaired.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Bytes the stream took so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.offset + self.filled as u64
+    }
+
+    pub fn cache(&self) -> &SegmentCache {
+        &self.cache
+    }
+
+    pub fn cache_mut(&mut self) -> &mut SegmentCache {
+        &mut self.cache
+    }
+
+    /// The segment's place as commands name it.
+    pub fn position(&self, segment: u64) -> Position {
+        Position { fec_id: self.fec_id, object: self.object, payload_id: self.cache.payload_id(segment) }
+    }
+
+    /// The segment whose wire form is `payload_id`, as near to what was sent as can be.
+    pub fn segment_at(&self, payload_id: crate::wire::PayloadId) -> u64 {
+        let symbols = u64::from(self.cache.fti().block_symbols);
+        let block = crate::serial::extend(self.sent / symbols, payload_id.block, self.fec_id.block_bits());
+        block * symbols + u64::from(payload_id.symbol)
+    }
+
+    /// Appends data. Returns how much was taken: less than all of it if there is no room.
+    pub fn write(&mut self, mut data: &[u8], starts_message: bool) -> usize {
+        let mut taken = 0;
+        let mut mark = starts_message;
+        while !data.is_empty() {
+            if self.filled == 0 && !self.make_room() {
+                self.write_refused = true;
+                break;
+            }
+            if mark && self.message_start == 0 {
+                self.message_start = self.filled as u16 + 1;
+            }
+            mark = false;
+            let count = self.cache.fill(self.head, self.filled, data);
+            self.filled += count;
+            taken += count;
+            data = &data[count..];
+            if self.filled == self.cache.segment_bytes() {
+                self.seal();
+            }
+        }
+        taken
+    }
+
+    /// Makes what was written sendable, though its segment is not full.
+    pub fn push(&mut self) {
+        if self.filled > 0 {
+            self.seal();
+        }
+    }
+
+    /// Ends the stream. False if there is no room for its end yet.
+    pub fn end(&mut self) -> bool {
+        self.push();
+        if self.state == StreamState::Open {
+            if !self.make_room() {
+                self.write_refused = true;
+                return false;
+            }
+            self.seal();
+            self.state = StreamState::Ending;
+        }
+        true
+    }
+
+    fn seal(&mut self) {
+        let header = SegmentHeader {
+            length: self.filled as u16,
+            message_start: self.message_start,
+            offset: self.offset as u32,
+        };
+        self.cache.seal(self.head, header);
+        self.offset += self.filled as u64;
+        self.head += 1;
+        self.filled = 0;
+        self.message_start = 0;
+    }
+
+    /// Whether a segment may be started; releases the oldest one if that is what it takes.
+    fn make_room(&mut self) -> bool {
+        if (self.head - self.first) < self.cache.slots() as u64 {
+            return true;
+        }
+        let released = self.first < self.releasable() && !self.repairs.is_pending(self.first);
+        if released {
+            self.repairs.recycle(self.first);
+            self.first += 1;
+        }
+        released
+    }
+
+    /// Whether a write would be taken now.
+    pub fn has_room(&self) -> bool {
+        self.filled > 0
+            || (self.head - self.first) < self.cache.slots() as u64
+            || (self.first < self.releasable() && !self.repairs.is_pending(self.first))
+    }
+
+    /// Segments before this one may be forgotten.
+    fn releasable(&self) -> u64 {
+        match self.window_segments {
+            Some(_) => self.acks.acked().map_or(self.sent, |acked| acked.min(self.sent)),
+            None => self.sent,
+        }
+    }
+
+    /// Segments before this one may be sent: all, or as far as the window reaches.
+    pub fn sendable(&self) -> u64 {
+        match (self.window_segments, self.acks.acked()) {
+            (Some(window), Some(acked)) => self.head.min(acked + window),
+            _ => self.head,
+        }
+    }
+
+    /// The next `count` segments were sent. They are announced if nothing follows them soon.
+    pub fn on_sent(&mut self, count: usize, now: Time, grtt: Duration, robust_factor: u32) {
+        self.sent += count as u64;
+        self.flush = FlushState::Announcing { at: now + 2 * grtt, left: robust_factor };
+        if let (Some(window), Some(acked)) = (self.window_segments, self.acks.acked())
+            && self.sent - acked >= (window / 8).max(1)
+        {
+            self.acks.request(now, self.sent);
+        }
+    }
+
+    /// The window learns of acknowledgements: ask for the next, if enough is unacknowledged.
+    pub fn on_acked(&mut self, now: Time) {
+        if let (Some(window), Some(acked)) = (self.window_segments, self.acks.acked())
+            && !self.acks.is_waiting()
+            && self.sent.saturating_sub(acked) >= (window / 8).max(1)
+        {
+            self.acks.request(now, self.sent);
+        }
+    }
+
+    /// Everybody who counts has everything that was sent.
+    pub fn all_acked(&self) -> bool {
+        self.acks.acked().is_some_and(|acked| acked >= self.sent)
+    }
+
+    /// When the last segment is to be announced again: never, while there is something better to send.
+    pub fn next_announcement(&self) -> Time {
+        match self.flush {
+            FlushState::Announcing { at, left: 1.. }
+                if self.waiting() == 0 && self.repairs.is_empty() && !self.all_acked() =>
+            {
+                at
+            }
+            _ => Time::NEVER,
+        }
+    }
+
+    /// The last segment was announced.
+    pub fn announced(&mut self, next: Time) {
+        if let FlushState::Announcing { at, left } = &mut self.flush {
+            *at = next;
+            *left = left.saturating_sub(1);
+        }
+    }
+
+    /// Whether everything sent is announced now; true once.
+    pub fn take_flushed(&mut self) -> bool {
+        let done = matches!(self.flush, FlushState::Announcing { left, .. }
+            if self.waiting() == 0 && (left == 0 || self.all_acked()));
+        if done {
+            self.flush = FlushState::Done;
+        }
+        done
+    }
+
+    /// Nothing of it waits to be sent, repaired, acknowledged or announced.
+    pub fn is_quiet(&self) -> bool {
+        self.filled == 0
+            && self.waiting() == 0
+            && self.repairs.is_empty()
+            && (self.flush == FlushState::Done || self.all_acked())
+    }
+
+    /// It ended, and all of it was sent and announced.
+    pub fn is_finished(&self) -> bool {
+        self.state == StreamState::Ending && self.waiting() == 0 && self.flush == FlushState::Done
+    }
+}

@@ -1,0 +1,204 @@
+//! Header extensions (RFC 5740 section 4.1): EXT_FTI, EXT_CC and EXT_RATE are read, the rest skipped.
+
+use super::{FecId, read_u16, read_u32};
+use crate::quantize;
+use crate::stats::Reject;
+
+const EXT_CC: u8 = 3;
+const EXT_FTI: u8 = 64;
+const EXT_RATE: u8 = 128;
+/// From this type on an extension is one word long and has no length field.
+const FIXED_LENGTH_FROM: u8 = 128;
+
+/// The extensions found in one header.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Extensions {
+    /// EXT_FTI, if its scheme was told to [`Extensions::read`].
+    pub fti: Option<Fti>,
+    /// EXT_CC
+    pub cc: Option<CcFeedback>,
+    /// EXT_RATE: the sender's rate, quantised.
+    pub rate: Option<u16>,
+}
+
+impl Extensions {
+    /// Reads what stands between a message's fixed header and its end.
+    pub fn read(bytes: &[u8], fec_id: Option<FecId>) -> Result<Extensions, Reject> {
+        let mut found = Extensions::default();
+        let mut rest = bytes;
+        while let [kind, second, ..] = *rest {
+            let length = if kind >= FIXED_LENGTH_FROM { 4 } else { usize::from(second) * 4 };
+            if length == 0 || length > rest.len() {
+                return Err(Reject::HeaderLength);
+            }
+            let (extension, after) = rest.split_at(length);
+            match kind {
+                EXT_FTI => found.fti = fec_id.map(|id| Fti::read(id, extension)).transpose()?,
+                EXT_CC if length >= 12 => found.cc = Some(CcFeedback::read(extension)),
+                EXT_RATE => found.rate = Some(read_u16(extension, 2)),
+                _ => {}
+            }
+            rest = after;
+        }
+        Ok(found)
+    }
+}
+
+/// EXT_FTI: how an object is cut into symbols and blocks (RFC 5445, RFC 5510).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Fti {
+    /// The object's length; for a stream, the sender's buffer.
+    pub object_bytes: u64,
+    /// Bytes of data in a full segment.
+    pub segment_bytes: u16,
+    /// Source symbols of a full block.
+    pub block_symbols: u16,
+    /// Parity symbols the sender may make per block.
+    pub parity_symbols: u16,
+}
+
+impl Fti {
+    fn read(fec_id: FecId, extension: &[u8]) -> Result<Fti, Reject> {
+        if extension.len() < fec_id.fti_bytes() {
+            return Err(Reject::HeaderLength);
+        }
+        let object_bytes = u64::from(read_u16(extension, 2)) << 32 | u64::from(read_u32(extension, 4));
+        let fti = match fec_id {
+            FecId::ReedSolomon8 => Fti {
+                object_bytes,
+                segment_bytes: read_u16(extension, 8),
+                block_symbols: extension[10].into(),
+                parity_symbols: extension[11].into(),
+            },
+            FecId::SmallBlock => Fti {
+                object_bytes,
+                segment_bytes: read_u16(extension, 10),
+                block_symbols: read_u16(extension, 12),
+                parity_symbols: read_u16(extension, 14),
+            },
+            FecId::NoCode => Fti {
+                object_bytes,
+                segment_bytes: read_u16(extension, 10),
+                block_symbols: u16::try_from(read_u32(extension, 12)).map_err(|_| Reject::ObjectInfo)?,
+                parity_symbols: 0,
+            },
+        };
+        let symbols = u32::from(fti.block_symbols) + u32::from(fti.parity_symbols);
+        if fti.segment_bytes == 0 || fti.block_symbols == 0 || symbols > fec_id.symbols_max() {
+            return Err(Reject::ObjectInfo);
+        }
+        Ok(fti)
+    }
+
+    /// Appends the extension.
+    pub fn write(self, fec_id: FecId, out: &mut Vec<u8>) {
+        out.push(EXT_FTI);
+        out.push((fec_id.fti_bytes() / 4) as u8);
+        out.extend_from_slice(&self.object_bytes.to_be_bytes()[2..]);
+        match fec_id {
+            FecId::ReedSolomon8 => {
+                out.extend_from_slice(&self.segment_bytes.to_be_bytes());
+                out.push(self.block_symbols as u8);
+                out.push(self.parity_symbols as u8);
+            }
+            FecId::SmallBlock => {
+                out.extend_from_slice(&[0, 0]);
+                out.extend_from_slice(&self.segment_bytes.to_be_bytes());
+                out.extend_from_slice(&self.block_symbols.to_be_bytes());
+                out.extend_from_slice(&self.parity_symbols.to_be_bytes());
+            }
+            FecId::NoCode => {
+                out.extend_from_slice(&[0, 0]);
+                out.extend_from_slice(&self.segment_bytes.to_be_bytes());
+                out.extend_from_slice(&u32::from(self.block_symbols).to_be_bytes());
+            }
+        }
+    }
+}
+
+/// EXT_CC: a receiver's congestion feedback (section 4.2.3.4).
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct CcFeedback {
+    /// cc_sequence of the probe this answers.
+    pub sequence: u16,
+    /// CC_CLR, CC_PLR, CC_RTT, CC_START, CC_LEAVE.
+    pub flags: u8,
+    /// The receiver's round-trip time, quantised.
+    pub rtt: u8,
+    /// Its loss fraction, quantised.
+    pub loss: u16,
+    /// The rate it can take, quantised.
+    pub rate: u16,
+}
+
+impl CcFeedback {
+    /// The receiver has measured its round-trip time.
+    pub const RTT: u8 = 0x04;
+    /// The receiver is in slow start.
+    pub const START: u8 = 0x08;
+
+    fn read(extension: &[u8]) -> CcFeedback {
+        CcFeedback {
+            sequence: read_u16(extension, 2),
+            flags: extension[4],
+            rtt: extension[5],
+            loss: read_u16(extension, 6),
+            rate: read_u16(extension, 8),
+        }
+    }
+
+    /// Appends the extension.
+    pub fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[EXT_CC, 3]);
+        out.extend_from_slice(&self.sequence.to_be_bytes());
+        out.extend_from_slice(&[self.flags, self.rtt]);
+        out.extend_from_slice(&self.loss.to_be_bytes());
+        out.extend_from_slice(&self.rate.to_be_bytes());
+        out.extend_from_slice(&[0, 0]);
+    }
+}
+
+/// Appends EXT_RATE: the rate the sender sends at.
+pub fn write_rate(bytes_per_s: f64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[EXT_RATE, 0]);
+    out.extend_from_slice(&quantize::quantize_rate(bytes_per_s).to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fti_survives_a_round_trip_in_every_scheme() {
+        for fec_id in [FecId::NoCode, FecId::ReedSolomon8, FecId::SmallBlock] {
+            let fti = Fti {
+                object_bytes: 0x1234_5678_9abc,
+                segment_bytes: 1400,
+                block_symbols: 64,
+                parity_symbols: if fec_id == FecId::NoCode { 0 } else { 8 },
+            };
+            let mut out = Vec::new();
+            fti.write(fec_id, &mut out);
+            assert_eq!(out.len(), fec_id.fti_bytes());
+            assert_eq!(Extensions::read(&out, Some(fec_id)).unwrap().fti, Some(fti));
+        }
+    }
+
+    #[test]
+    fn unknown_extensions_are_skipped_and_broken_ones_refused() {
+        let mut out = vec![7, 2, 0, 0, 1, 2, 3, 4, 200, 9, 9, 9];
+        write_rate(1000.0, &mut out);
+        let found = Extensions::read(&out, None).unwrap();
+        assert_eq!(found.rate, Some(quantize::quantize_rate(1000.0)));
+        assert_eq!(Extensions::read(&[7, 0, 0, 0], None), Err(Reject::HeaderLength));
+        assert_eq!(Extensions::read(&[7, 2, 0, 0], None), Err(Reject::HeaderLength));
+    }
+
+    #[test]
+    fn impossible_object_information_is_refused() {
+        let mut out = Vec::new();
+        Fti { object_bytes: 1, segment_bytes: 0, block_symbols: 64, parity_symbols: 0 }
+            .write(FecId::ReedSolomon8, &mut out);
+        assert_eq!(Extensions::read(&out, Some(FecId::ReedSolomon8)), Err(Reject::ObjectInfo));
+    }
+}

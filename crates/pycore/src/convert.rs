@@ -1,0 +1,100 @@
+//! Times and events as Python has them.
+
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use shoal_norm::{CloseReason, Event, GapReason, StreamId, Time};
+
+pub fn seconds(time: Time) -> f64 {
+    Duration::from_nanos(time.as_nanos()).as_secs_f64()
+}
+
+pub fn duration(field: &str, seconds: f64) -> PyResult<Duration> {
+    let wanted =
+        || PyValueError::new_err(format!("{field} must be a number of seconds from 0 on, not {seconds}"));
+    Duration::try_from_secs_f64(seconds).map_err(|_| wanted())
+}
+
+pub fn time(field: &str, seconds: f64) -> PyResult<Time> {
+    Ok(Time::ZERO + duration(field, seconds)?)
+}
+
+fn close_reason(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Ended => "ended",
+        CloseReason::Restarted => "restarted",
+        CloseReason::Dropped => "dropped",
+        CloseReason::Idle => "idle",
+    }
+}
+
+fn put_stream(fields: &Bound<'_, PyDict>, stream: &StreamId) -> PyResult<()> {
+    fields.set_item("sender", stream.node)?;
+    fields.set_item("instance", stream.instance)?;
+    fields.set_item("stream", stream.object)
+}
+
+/// The event's name and its fields.
+pub fn event_to_python<'py>(py: Python<'py>, event: &Event) -> PyResult<(&'static str, Bound<'py, PyDict>)> {
+    let fields = PyDict::new(py);
+    let kind = match event {
+        Event::SenderHeard { node, instance } => {
+            fields.set_item("sender", node)?;
+            fields.set_item("instance", instance)?;
+            "sender_heard"
+        }
+        Event::SenderGone { node, instance, reason } => {
+            fields.set_item("sender", node)?;
+            fields.set_item("instance", instance)?;
+            fields.set_item("reason", close_reason(*reason))?;
+            "sender_gone"
+        }
+        Event::StreamOpened { stream } => {
+            put_stream(&fields, stream)?;
+            "stream_opened"
+        }
+        Event::Info { stream, content } => {
+            put_stream(&fields, stream)?;
+            fields.set_item("content", PyBytes::new(py, content))?;
+            "info"
+        }
+        Event::Readable { stream } => {
+            put_stream(&fields, stream)?;
+            "readable"
+        }
+        Event::Gap { stream, first_segment, segments, reason: GapReason::Squelched } => {
+            put_stream(&fields, stream)?;
+            fields.set_item("first_segment", first_segment)?;
+            fields.set_item("segments", segments)?;
+            fields.set_item("reason", "squelched")?;
+            "gap"
+        }
+        Event::StreamClosed { stream, reason } => {
+            put_stream(&fields, stream)?;
+            fields.set_item("reason", close_reason(*reason))?;
+            "stream_closed"
+        }
+        Event::Writable { object } => {
+            fields.set_item("stream", object)?;
+            "writable"
+        }
+        Event::WatermarkDone(watermark) => {
+            fields.set_item("stream", watermark.object)?;
+            fields.set_item("acked", &watermark.acked)?;
+            fields.set_item("silent", &watermark.silent)?;
+            "watermark_done"
+        }
+        Event::AckerSilent { object, node } => {
+            fields.set_item("stream", object)?;
+            fields.set_item("node", node)?;
+            "acker_silent"
+        }
+        Event::Flushed { object } => {
+            fields.set_item("stream", object)?;
+            "flushed"
+        }
+    };
+    Ok((kind, fields))
+}

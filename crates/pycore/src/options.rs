@@ -1,0 +1,96 @@
+//! A session's configuration from Python keywords.
+
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use shoal_norm::{Config, FecId, FeedbackMode, NodeId, RepairPolicy, SyncPolicy};
+
+use crate::convert::duration;
+
+/// A configuration with everything `options` names, and the defaults of a LAN for the rest.
+pub fn config(node: NodeId, seed: u64, options: &Bound<'_, PyDict>) -> PyResult<Config> {
+    let mut config = Config::new(node, 1, seed);
+    for (key, value) in options {
+        let field: String = key.extract()?;
+        set(&mut config, &field, &value)?;
+    }
+    Ok(config)
+}
+
+fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match field {
+        "instance" => config.instance = number(field, value)?,
+        "seed" => config.seed = number(field, value)?,
+        "rate_bytes_per_s" => config.rate_bytes_per_s = number(field, value)?,
+        "burst_bytes_max" => config.burst_bytes_max = number(field, value)?,
+        "burst_segments_max" => config.burst_segments_max = number(field, value)?,
+        "segment_bytes" => config.segment_bytes = number(field, value)?,
+        "block_symbols" => config.block_symbols = number(field, value)?,
+        "grtt_initial_s" => config.grtt_initial = span(field, value)?,
+        "grtt_min_s" => config.grtt_min = span(field, value)?,
+        "grtt_max_s" => config.grtt_max = span(field, value)?,
+        "backoff_factor" => config.backoff_factor = number(field, value)?,
+        "group_size" => config.group_size = number(field, value)?,
+        "robust_factor" => config.robust_factor = number(field, value)?,
+        "probe_interval_s" => config.probe_interval = span(field, value)?,
+        "probe_interval_max_s" => config.probe_interval_max = span(field, value)?,
+        "send_streams_max" => config.send_streams_max = number(field, value)?,
+        "receive" => config.receive = number(field, value)?,
+        "receive_window_bytes" => config.receive_window_bytes = number(field, value)?,
+        "receive_bytes_max" => config.receive_bytes_max = number(field, value)?,
+        "senders_max" => config.senders_max = number(field, value)?,
+        "streams_per_sender_max" => config.streams_per_sender_max = number(field, value)?,
+        "sender_idle_after_s" => config.sender_idle_after = span(field, value)?,
+        "fec" => {
+            let all = [
+                ("no_code", FecId::NoCode),
+                ("reed_solomon_8", FecId::ReedSolomon8),
+                ("small_block", FecId::SmallBlock),
+            ];
+            config.fec_id = choice(field, value, all)?;
+        }
+        "repair" => {
+            let all = [("at_once", RepairPolicy::AtOnce), ("aggregated", RepairPolicy::Aggregated)];
+            config.repair = choice(field, value, all)?;
+        }
+        "feedback" => {
+            let all = [("multicast", FeedbackMode::Multicast), ("unicast", FeedbackMode::Unicast)];
+            config.feedback = choice(field, value, all)?;
+        }
+        "sync" => {
+            let all =
+                [("current", SyncPolicy::Current), ("start", SyncPolicy::Start), ("all", SyncPolicy::All)];
+            config.sync = choice(field, value, all)?;
+        }
+        _ => return Err(PyValueError::new_err(format!("{field} is no option of a NORM session"))),
+    }
+    Ok(())
+}
+
+fn number<'py, T>(field: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    let refused =
+        || PyValueError::new_err(format!("{field} cannot be {value:?}: wrong type, or out of range"));
+    value.extract().map_err(|_| refused())
+}
+
+fn span(field: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    duration(field, number(field, value)?)
+}
+
+fn choice<T: Copy, const N: usize>(
+    field: &str,
+    value: &Bound<'_, PyAny>,
+    all: [(&str, T); N],
+) -> PyResult<T> {
+    let chosen: String = number(field, value)?;
+    let found = all.iter().find(|(name, _)| *name == chosen);
+    found.map(|&(_, choice)| choice).ok_or_else(|| {
+        let names = all.map(|(name, _)| name).join(", ");
+        PyValueError::new_err(format!("{field} must be one of {names}, not {chosen:?}"))
+    })
+}

@@ -1,0 +1,259 @@
+//! A simulated node: a session, the application on top of it, and a clock that may be wrong.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use shoal_norm::{
+    Config, ConfigError, Event, NodeId, ObjectId, Session, StreamId, StreamOptions, Time, WriteError,
+};
+use shoal_wire::frame::{self, FrameReader};
+
+/// Longest message a simulated application takes.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// A message as an application received it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// When, by the simulation's clock.
+    pub at: Time,
+    /// From which stream.
+    pub stream: StreamId,
+    /// What.
+    pub body: Vec<u8>,
+}
+
+/// An event a session told, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occurrence {
+    /// When, by the simulation's clock.
+    pub at: Time,
+    /// What.
+    pub event: Event,
+}
+
+/// Messages an application wants to send, as frames.
+#[derive(Debug, Default)]
+struct Outbox {
+    frames: VecDeque<Vec<u8>>,
+    /// Bytes of the first frame already written.
+    written: usize,
+    flush: bool,
+    close: bool,
+}
+
+/// A clock that runs at its own speed from its own start.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Clock {
+    /// What it shows when the simulation starts.
+    pub offset: Duration,
+    /// How much too fast it runs: 0.01 gains a second in a hundred.
+    pub skew: f64,
+}
+
+impl Clock {
+    fn read(&self, now: Time) -> Time {
+        Time::ZERO + self.offset + Duration::from_nanos(now.as_nanos()).mul_f64(1.0 + self.skew)
+    }
+
+    /// When the clock will show `local`, never a moment too early.
+    fn when(&self, local: Time) -> Time {
+        if local == Time::NEVER {
+            return local;
+        }
+        let elapsed = local.since(Time::ZERO + self.offset).div_f64(1.0 + self.skew);
+        Time::ZERO + elapsed + Duration::from_nanos(u64::from(self.skew != 0.0))
+    }
+}
+
+/// A simulated node.
+pub struct Node {
+    /// Its address.
+    pub address: SocketAddr,
+    session: Session,
+    clock: Clock,
+    options: HashMap<ObjectId, StreamOptions>,
+    outboxes: Vec<(ObjectId, Outbox)>,
+    readers: HashMap<StreamId, FrameReader>,
+    reading: bool,
+    /// What its application received.
+    pub deliveries: Vec<Delivery>,
+    /// What its session told, except what was only about reading and writing.
+    pub occurrences: Vec<Occurrence>,
+    /// The most receive memory ever held.
+    pub receive_bytes_peak: usize,
+    /// When its cable is free to send again.
+    pub egress_free_at: Time,
+}
+
+impl Node {
+    /// A node at an address, with a clock.
+    pub fn new(config: Config, address: SocketAddr, clock: Clock) -> Result<Node, ConfigError> {
+        Ok(Node {
+            address,
+            session: Session::new(config)?,
+            clock,
+            options: HashMap::new(),
+            outboxes: Vec::new(),
+            readers: HashMap::new(),
+            reading: true,
+            deliveries: Vec::new(),
+            occurrences: Vec::new(),
+            receive_bytes_peak: 0,
+            egress_free_at: Time::ZERO,
+        })
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Its id.
+    pub fn id(&self) -> NodeId {
+        self.session.node()
+    }
+
+    /// What its clock shows.
+    pub fn local(&self, now: Time) -> Time {
+        self.clock.read(now)
+    }
+
+    /// Starts over as a new instance that remembers nothing, with the same streams.
+    pub fn restart(&mut self) -> Result<(), ConfigError> {
+        let mut config = self.session.config().clone();
+        config.instance = config.instance.wrapping_add(1);
+        config.seed = config.seed.wrapping_add(1);
+        self.session = Session::new(config)?;
+        self.readers.clear();
+        self.outboxes.clear();
+        let mut options: Vec<_> = std::mem::take(&mut self.options).into_iter().collect();
+        options.sort_by_key(|(object, _)| *object);
+        for (_, stream) in options {
+            // As many as were open before, so the bound that allowed them allows them again.
+            let _ = self.open_stream(stream);
+        }
+        Ok(())
+    }
+
+    /// Opens a stream to send.
+    pub fn open_stream(&mut self, options: StreamOptions) -> Result<ObjectId, WriteError> {
+        let object = self.session.open_stream(&options)?;
+        self.options.insert(object, options);
+        self.outboxes.push((object, Outbox::default()));
+        Ok(object)
+    }
+
+    fn outbox(&mut self, object: ObjectId) -> Result<&mut Outbox, WriteError> {
+        let found = self.outboxes.iter_mut().find(|(known, _)| *known == object);
+        found.map(|(_, outbox)| outbox).ok_or(WriteError::NoStream)
+    }
+
+    /// Queues a message; `flush` sends it without waiting for the segment to fill.
+    pub fn publish(&mut self, object: ObjectId, body: &[u8], flush: bool) -> Result<(), WriteError> {
+        let outbox = self.outbox(object)?;
+        let mut framed = Vec::with_capacity(body.len() + 4);
+        frame::write(body, &mut framed);
+        outbox.frames.push_back(framed);
+        outbox.flush |= flush;
+        Ok(())
+    }
+
+    /// Ends a stream once its messages are written.
+    pub fn close_stream(&mut self, object: ObjectId) -> Result<(), WriteError> {
+        self.outbox(object)?.close = true;
+        Ok(())
+    }
+
+    /// Messages that wait because the session took no more.
+    pub fn backlog(&self) -> usize {
+        self.outboxes.iter().map(|(_, outbox)| outbox.frames.len()).sum()
+    }
+
+    /// Whether the application reads what arrives.
+    pub fn set_reading(&mut self, reading: bool) {
+        self.reading = reading;
+    }
+
+    /// Gives a command to the session.
+    pub fn command<R>(&mut self, now: Time, command: impl FnOnce(&mut Session, Time) -> R) -> R {
+        let local = self.local(now);
+        command(&mut self.session, local)
+    }
+
+    /// Writes what the session takes.
+    pub fn write(&mut self, now: Time) {
+        let local = self.local(now);
+        for (object, outbox) in &mut self.outboxes {
+            while let Some(framed) = outbox.frames.front() {
+                let part = &framed[outbox.written..];
+                let Ok(taken) = self.session.write(local, *object, part, outbox.written == 0) else {
+                    outbox.frames.clear();
+                    break;
+                };
+                outbox.written += taken;
+                if outbox.written < framed.len() {
+                    break;
+                }
+                outbox.frames.pop_front();
+                outbox.written = 0;
+            }
+            if outbox.frames.is_empty() {
+                if std::mem::take(&mut outbox.flush) {
+                    let _ = self.session.flush(local, *object);
+                }
+                if outbox.close {
+                    outbox.close = !self.session.close_stream(local, *object).unwrap_or(true);
+                }
+            }
+        }
+    }
+
+    /// Takes events, and reads what can be read.
+    pub fn read(&mut self, now: Time) {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                Event::Readable { stream } => {
+                    self.readers.entry(stream).or_insert_with(|| FrameReader::new(MESSAGE_BYTES_MAX));
+                }
+                Event::Writable { .. } => self.write(now),
+                Event::StreamClosed { stream, .. } => {
+                    self.readers.remove(&stream);
+                    self.occurrences.push(Occurrence { at: now, event });
+                }
+                _ => self.occurrences.push(Occurrence { at: now, event }),
+            }
+            if self.reading {
+                self.read_streams(now);
+            }
+        }
+        if self.reading {
+            self.read_streams(now);
+        }
+        self.receive_bytes_peak = self.receive_bytes_peak.max(self.session.receive_bytes());
+    }
+
+    fn read_streams(&mut self, now: Time) {
+        let local = self.local(now);
+        let mut streams: Vec<StreamId> = self.readers.keys().copied().collect();
+        streams.sort_unstable();
+        for stream in streams {
+            let Some(reader) = self.readers.get_mut(&stream) else { continue };
+            let deliveries = &mut self.deliveries;
+            while let Some(chunk) = self.session.read(stream) {
+                if chunk.fresh {
+                    reader.reset();
+                }
+                let used = chunk.bytes.len();
+                let each = |body: &[u8]| deliveries.push(Delivery { at: now, stream, body: body.to_vec() });
+                reader.read(chunk.bytes, each).expect("simulated applications write whole frames");
+                self.session.consume(local, stream, used);
+            }
+        }
+    }
+
+    /// When the session wants to be called again, by the simulation's clock.
+    pub fn deadline(&self) -> Time {
+        self.clock.when(self.session.poll_timeout())
+    }
+}

@@ -1,0 +1,28 @@
+//! Every bound of the message encoding. Writers refuse what exceeds one; readers report it.
+
+/// Longest topic, queue name, reply-to name or pattern. One byte carries the length.
+pub const TOPIC_BYTES_MAX: usize = 255;
+
+/// Most properties a message may have.
+pub const PROPERTIES_COUNT_MAX: usize = 1024;
+
+/// Longest property name. One byte carries the length.
+pub const PROPERTY_NAME_BYTES_MAX: usize = 255;
+
+/// All properties of a message, names and values, encoded. Two bytes carry the length.
+pub const PROPERTIES_BYTES_MAX: usize = 65_535;
+
+/// Longest correlation id.
+pub const CORRELATION_ID_BYTES_MAX: usize = 128;
+
+/// Longest message type (JMSType).
+pub const MESSAGE_TYPE_BYTES_MAX: usize = 255;
+
+/// Longest body detail: the name of a registered type, or the layout of an array.
+pub const BODY_DETAIL_BYTES_MAX: usize = 1024;
+
+/// Deepest nesting of lists and mappings in a body. A plain number has depth 0, `[1]` has depth 1.
+pub const VALUE_DEPTH_MAX: usize = 64;
+
+/// Most dimensions of an array body; the same as numpy's own bound.
+pub const ARRAY_DIMENSIONS_MAX: usize = 64;

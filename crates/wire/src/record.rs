@@ -1,0 +1,70 @@
+//! The first byte of every record: the version of the format (top three bits) and the kind (the rest).
+//!
+//! A reader skips a record whose kind it does not know, as long as it knows the version.
+
+use crate::error::DecodeError;
+
+/// The version of the format this crate writes.
+pub const WIRE_VERSION: u8 = 1;
+
+const KIND_BITS: u32 = 5;
+const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordKind {
+    /// A message with its body.
+    Message,
+    /// A kind this version does not know; to be skipped.
+    Unknown(u8),
+}
+
+impl RecordKind {
+    const MESSAGE: u8 = 1;
+
+    /// The kind of a record, from its bytes.
+    #[inline]
+    pub fn of(record: &[u8]) -> Result<Self, DecodeError> {
+        let &first = record.first().ok_or(DecodeError::Truncated { what: "record" })?;
+        let found = first >> KIND_BITS;
+        if found != WIRE_VERSION {
+            return Err(DecodeError::UnsupportedVersion { found });
+        }
+        Ok(match first & KIND_MASK {
+            Self::MESSAGE => Self::Message,
+            kind => Self::Unknown(kind),
+        })
+    }
+
+    /// The first byte of a record of this kind.
+    #[inline]
+    pub fn first_byte(self) -> u8 {
+        let kind = match self {
+            Self::Message => Self::MESSAGE,
+            Self::Unknown(kind) => kind & KIND_MASK,
+        };
+        WIRE_VERSION << KIND_BITS | kind
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_first_byte_is_a_kind_or_names_the_foreign_version() {
+        for first in 0..=u8::MAX {
+            match RecordKind::of(&[first]) {
+                Ok(kind) => assert_eq!(kind.first_byte(), first),
+                Err(DecodeError::UnsupportedVersion { found }) => assert_ne!(found, WIRE_VERSION),
+                Err(error) => panic!("{first:#04x}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_record_is_refused() {
+        assert_eq!(RecordKind::of(&[]), Err(DecodeError::Truncated { what: "record" }));
+    }
+}

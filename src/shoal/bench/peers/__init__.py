@@ -1,0 +1,1 @@
+"""Other people's implementations, as Shoal's contestants and conversation partners."""
