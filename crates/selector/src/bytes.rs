@@ -28,11 +28,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(DecodeError::TrailingBytes)
-        }
+        if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes) }
     }
 
     pub(crate) fn byte(&mut self) -> Result<u8, DecodeError> {
@@ -42,10 +38,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (array, rest) = self
-            .rest
-            .split_first_chunk()
-            .ok_or(DecodeError::Truncated)?;
+        let (array, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(*array)
     }
@@ -57,11 +50,7 @@ impl<'a> Reader<'a> {
             let byte = self.byte()?;
             value |= usize::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
-                return if value <= self.rest.len() {
-                    Ok(value)
-                } else {
-                    Err(DecodeError::Truncated)
-                };
+                return if value <= self.rest.len() { Ok(value) } else { Err(DecodeError::Truncated) };
             }
         }
         Err(DecodeError::TooLarge)
@@ -69,10 +58,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn text(&mut self) -> Result<&'a str, DecodeError> {
         let length = self.count()?;
-        let (text, rest) = self
-            .rest
-            .split_at_checked(length)
-            .ok_or(DecodeError::Truncated)?;
+        let (text, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         std::str::from_utf8(text).map_err(|_| DecodeError::NotUtf8)
     }

@@ -26,54 +26,29 @@ fn lower(expression: Expression, negated: bool) -> Condition {
             negated,
         ),
         Expression::Not(operand) => lower(*operand, !negated),
-        Expression::And(parts) => {
-            join(parts.into_iter().map(|part| lower(part, negated)), !negated)
-        }
+        Expression::And(parts) => join(parts.into_iter().map(|part| lower(part, negated)), !negated),
         Expression::Or(parts) => join(parts.into_iter().map(|part| lower(part, negated)), negated),
-        Expression::Comparison { op, left, right } => {
-            compare(operand(*left), op, operand(*right), negated)
-        }
-        Expression::Between {
-            negated: outside,
-            operand: tested,
-            low,
-            high,
-        } => {
+        Expression::Comparison { op, left, right } => compare(operand(*left), op, operand(*right), negated),
+        Expression::Between { negated: outside, operand: tested, low, high } => {
             let (tested, low, high) = (operand(*tested), operand(*low), operand(*high));
             let (low_op, high_op) = if outside {
                 (ComparisonOp::Less, ComparisonOp::Greater)
             } else {
                 (ComparisonOp::GreaterOrEqual, ComparisonOp::LessOrEqual)
             };
-            let sides = [
-                compare(tested.clone(), low_op, low, negated),
-                compare(tested, high_op, high, negated),
-            ];
+            let sides =
+                [compare(tested.clone(), low_op, low, negated), compare(tested, high_op, high, negated)];
             join(sides, outside == negated)
         }
-        Expression::In {
-            negated: outside,
-            identifier,
-            values,
-        } => one_of(
-            identifier.into(),
-            values.into_iter().map(Arc::from).collect(),
-            outside != negated,
-        ),
-        Expression::Like {
-            negated: outside,
-            identifier,
-            pattern,
-        } => like(identifier.into(), pattern, outside != negated),
-        Expression::IsNull {
-            negated: outside,
-            identifier,
-        } => leaf(
-            Predicate::IsNull {
-                name: identifier.into(),
-            },
-            outside != negated,
-        ),
+        Expression::In { negated: outside, identifier, values } => {
+            one_of(identifier.into(), values.into_iter().map(Arc::from).collect(), outside != negated)
+        }
+        Expression::Like { negated: outside, identifier, pattern } => {
+            like(identifier.into(), pattern, outside != negated)
+        }
+        Expression::IsNull { negated: outside, identifier } => {
+            leaf(Predicate::IsNull { name: identifier.into() }, outside != negated)
+        }
         // The parser has refused these where a condition belongs.
         Expression::Text(_)
         | Expression::Number(_)
@@ -92,13 +67,8 @@ fn operand(expression: Expression) -> Operand {
         Expression::Text(text) => Operand::Literal(Literal::Text(text.into())),
         Expression::Number(number) => Operand::Literal(Literal::Number(number)),
         Expression::Bool(value) => Operand::Literal(Literal::Bool(value)),
-        Expression::Sign {
-            minus,
-            operand: signed,
-        } => sign(minus, operand(*signed)),
-        Expression::Arithmetic { op, left, right } => {
-            arithmetic(op, operand(*left), operand(*right))
-        }
+        Expression::Sign { minus, operand: signed } => sign(minus, operand(*signed)),
+        Expression::Arithmetic { op, left, right } => arithmetic(op, operand(*left), operand(*right)),
         condition => boolean(lower(condition, false)),
     }
 }
@@ -114,65 +84,37 @@ pub(crate) fn boolean(condition: Condition) -> Operand {
 /// `+operand` or `-operand`.
 pub(crate) fn sign(minus: bool, operand: Operand) -> Operand {
     match operand {
-        Operand::Literal(Literal::Number(number)) => Operand::Literal(Literal::Number(if minus {
-            number.negate()
-        } else {
-            number
-        })),
+        Operand::Literal(Literal::Number(number)) => {
+            Operand::Literal(Literal::Number(if minus { number.negate() } else { number }))
+        }
         // A plus changes nothing about what is a number already.
         Operand::Sign { .. } | Operand::Arithmetic { .. } if !minus => operand,
-        operand => Operand::Sign {
-            minus,
-            operand: Box::new(operand),
-        },
+        operand => Operand::Sign { minus, operand: Box::new(operand) },
     }
 }
 
 /// `left op right`, computed here if both are known.
-pub(crate) fn arithmetic(
-    op: crate::number::ArithmeticOp,
-    left: Operand,
-    right: Operand,
-) -> Operand {
-    if let (Operand::Literal(Literal::Number(a)), Operand::Literal(Literal::Number(b))) =
-        (&left, &right)
+pub(crate) fn arithmetic(op: crate::number::ArithmeticOp, left: Operand, right: Operand) -> Operand {
+    if let (Operand::Literal(Literal::Number(a)), Operand::Literal(Literal::Number(b))) = (&left, &right)
         && let Some(result) = a.combine(op, *b)
         && result.is_finite()
     {
         return Operand::Literal(Literal::Number(result));
     }
-    Operand::Arithmetic {
-        op,
-        left: Box::new(left),
-        right: Box::new(right),
-    }
+    Operand::Arithmetic { op, left: Box::new(left), right: Box::new(right) }
 }
 
 /// `left op right` as a condition.
 pub(crate) fn compare(left: Operand, op: ComparisonOp, right: Operand, negated: bool) -> Condition {
-    let (left, op, right) = if left > right {
-        (right, op.mirrored(), left)
-    } else {
-        (left, op, right)
-    };
+    let (left, op, right) = if left > right { (right, op.mirrored(), left) } else { (left, op, right) };
     match (left, right) {
-        (Operand::Condition(condition), Operand::Literal(Literal::Bool(value)))
-            if op.is_equality() =>
-        {
+        (Operand::Condition(condition), Operand::Literal(Literal::Bool(value))) if op.is_equality() => {
             let differs = value != (op == ComparisonOp::Equal);
-            if differs != negated {
-                negate(*condition)
-            } else {
-                *condition
-            }
+            if differs != negated { negate(*condition) } else { *condition }
         }
-        (
-            Operand::Sign {
-                minus: false,
-                operand,
-            },
-            Operand::Literal(literal @ Literal::Number(_)),
-        ) if matches!(*operand, Operand::Name(_)) => {
+        (Operand::Sign { minus: false, operand }, Operand::Literal(literal @ Literal::Number(_)))
+            if matches!(*operand, Operand::Name(_)) =>
+        {
             compare(*operand, op, Operand::Literal(literal), negated)
         }
         (Operand::Name(name), Operand::Literal(literal)) => {
@@ -209,14 +151,7 @@ pub(crate) fn one_of(name: Arc<str>, mut values: Vec<Arc<str>>, negated: bool) -
     values.dedup();
     if values.len() == 1 {
         let literal = Literal::Text(values.remove(0));
-        return leaf(
-            Predicate::Compare {
-                name,
-                op: ComparisonOp::Equal,
-                literal,
-            },
-            negated,
-        );
+        return leaf(Predicate::Compare { name, op: ComparisonOp::Equal, literal }, negated);
     }
     leaf(Predicate::In { name, values }, negated)
 }
@@ -266,28 +201,20 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Condition>, all: bool) -> Con
 fn merge_equalities(parts: Vec<Condition>, all: bool) -> Vec<Condition> {
     let mut merged: Vec<Condition> = Vec::new();
     let mut sets: Vec<(Arc<str>, Vec<Arc<str>>)> = Vec::new();
-    let mut add = |name: Arc<str>, values: Vec<Arc<str>>| match sets
-        .iter_mut()
-        .find(|(known, _)| *known == name)
-    {
-        Some((_, set)) => set.extend(values),
-        None => sets.push((name, values)),
-    };
+    let mut add =
+        |name: Arc<str>, values: Vec<Arc<str>>| match sets.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, set)) => set.extend(values),
+            None => sets.push((name, values)),
+        };
     for part in parts {
         match part {
             Condition::Leaf(Leaf {
-                predicate:
-                    Predicate::Compare {
-                        name,
-                        op: ComparisonOp::Equal,
-                        literal: Literal::Text(text),
-                    },
+                predicate: Predicate::Compare { name, op: ComparisonOp::Equal, literal: Literal::Text(text) },
                 negated,
             }) if negated == all => add(name, vec![text]),
-            Condition::Leaf(Leaf {
-                predicate: Predicate::In { name, values },
-                negated,
-            }) if negated == all => {
+            Condition::Leaf(Leaf { predicate: Predicate::In { name, values }, negated })
+                if negated == all =>
+            {
                 add(name, values);
             }
             other => merged.push(other),
@@ -296,10 +223,7 @@ fn merge_equalities(parts: Vec<Condition>, all: bool) -> Vec<Condition> {
     if sets.is_empty() {
         return merged;
     }
-    merged.extend(
-        sets.into_iter()
-            .map(|(name, values)| one_of(name, values, all)),
-    );
+    merged.extend(sets.into_iter().map(|(name, values)| one_of(name, values, all)));
     merged.sort_unstable();
     merged
 }

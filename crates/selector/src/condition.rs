@@ -166,9 +166,7 @@ impl Condition {
         match self {
             Self::Constant(_) => {}
             Self::Leaf(leaf) => leaf.predicate.visit_names(visitor),
-            Self::All(parts) | Self::Any(parts) => {
-                parts.iter().for_each(|part| part.visit_names(visitor))
-            }
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.visit_names(visitor)),
         }
     }
 }
@@ -194,14 +192,8 @@ impl Predicate {
         let mut bytes = 0;
         self.visit_names(&mut |name| bytes += shared(name));
         bytes += match self {
-            Self::Compare {
-                literal: Literal::Text(text),
-                ..
-            } => shared(text),
-            Self::In { values, .. } => values
-                .iter()
-                .map(|value| shared(value) + size_of::<Arc<str>>())
-                .sum(),
+            Self::Compare { literal: Literal::Text(text), .. } => shared(text),
+            Self::In { values, .. } => values.iter().map(|value| shared(value) + size_of::<Arc<str>>()).sum(),
             _ => 0,
         };
         bytes

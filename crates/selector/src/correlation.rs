@@ -84,14 +84,7 @@ pub(crate) fn split_number(id: &str) -> Option<(&str, &str)> {
         return None;
     }
     let significant = digits.trim_start_matches('0');
-    Some((
-        prefix,
-        if significant.is_empty() {
-            "0"
-        } else {
-            significant
-        },
-    ))
+    Some((prefix, if significant.is_empty() { "0" } else { significant }))
 }
 
 impl CorrelationFilter {
@@ -107,18 +100,12 @@ impl CorrelationFilter {
             ));
         }
         let mut parser = Parser { text, at: 0 };
-        let mut filter = Self {
-            ids: Vec::new(),
-            numbers: Vec::new(),
-            texts: Vec::new(),
-        };
+        let mut filter = Self { ids: Vec::new(), numbers: Vec::new(), texts: Vec::new() };
         let mut items = 0;
         loop {
             items += 1;
             if items > CORRELATION_ITEMS_MAX {
-                return Err(
-                    parser.unexpected(&format!("at most {CORRELATION_ITEMS_MAX} IDs and ranges"))
-                );
+                return Err(parser.unexpected(&format!("at most {CORRELATION_ITEMS_MAX} IDs and ranges")));
             }
             parser.item(&mut filter)?;
             if !parser.take(',') {
@@ -134,11 +121,7 @@ impl CorrelationFilter {
     /// The filter for one ID.
     pub fn equal_to(id: &str) -> Option<Self> {
         let fits = (1..=CORRELATION_ID_BYTES_MAX).contains(&id.len());
-        fits.then(|| Self {
-            ids: vec![id.into()],
-            numbers: Vec::new(),
-            texts: Vec::new(),
-        })
+        fits.then(|| Self { ids: vec![id.into()], numbers: Vec::new(), texts: Vec::new() })
     }
 
     fn sorted(mut self) -> Self {
@@ -169,14 +152,8 @@ impl CorrelationFilter {
             return true;
         }
         match split_number(id) {
-            Some((prefix, digits)) => self
-                .numbers
-                .iter()
-                .any(|range| range.contains(prefix, digits)),
-            None => self
-                .texts
-                .iter()
-                .any(|(low, high)| (&**low..=&**high).contains(&id)),
+            Some((prefix, digits)) => self.numbers.iter().any(|range| range.contains(prefix, digits)),
+            None => self.texts.iter().any(|(low, high)| (&**low..=&**high).contains(&id)),
         }
     }
 
@@ -205,11 +182,7 @@ impl CorrelationFilter {
             VERSION => {}
             version => return Err(DecodeError::UnknownVersion(version)),
         }
-        let mut filter = Self {
-            ids: Vec::new(),
-            numbers: Vec::new(),
-            texts: Vec::new(),
-        };
+        let mut filter = Self { ids: Vec::new(), numbers: Vec::new(), texts: Vec::new() };
         for _ in 0..reader.count()? {
             filter.ids.push(decoded_id(reader.text()?)?.into());
         }
@@ -233,11 +206,8 @@ impl CorrelationFilter {
     fn add_range(&mut self, low: &str, high: &str) -> Result<(), DecodeError> {
         match (split_number(low), split_number(high)) {
             (Some((prefix, low)), Some((same, high))) if prefix == same => {
-                let range = NumberRange {
-                    prefix: prefix.into(),
-                    low: Digits(low.into()),
-                    high: Digits(high.into()),
-                };
+                let range =
+                    NumberRange { prefix: prefix.into(), low: Digits(low.into()), high: Digits(high.into()) };
                 if range.low > range.high {
                     return Err(DecodeError::InvalidOperand);
                 }
@@ -322,7 +292,8 @@ impl Parser<'_> {
         }
         filter.add_range(&low, &high).map_err(|_| {
             let found = format!("the range from {low} to {high}");
-            let expected = "a lower and an upper end that are the same text with a number, or both without number";
+            let expected =
+                "a lower and an upper end that are the same text with a number, or both without number";
             SelectorError::new(self.text, start, found, expected)
         })
     }
@@ -330,23 +301,14 @@ impl Parser<'_> {
     fn id(&mut self) -> Result<String, SelectorError> {
         self.skip_blanks();
         let start = self.at;
-        let id = if self.rest().starts_with('\'') {
-            self.quoted()?
-        } else {
-            self.bare()
-        };
+        let id = if self.rest().starts_with('\'') { self.quoted()? } else { self.bare() };
         if id.is_empty() {
             self.at = start;
             return Err(self.unexpected("a correlation ID"));
         }
         if id.len() > CORRELATION_ID_BYTES_MAX {
             let expected = format!("a correlation ID of at most {CORRELATION_ID_BYTES_MAX} bytes");
-            return Err(SelectorError::new(
-                self.text,
-                start,
-                format!("{} bytes", id.len()),
-                expected,
-            ));
+            return Err(SelectorError::new(self.text, start, format!("{} bytes", id.len()), expected));
         }
         Ok(id)
     }
@@ -366,12 +328,7 @@ impl Parser<'_> {
         loop {
             let Some(quote) = self.rest().find('\'') else {
                 let expected = "a closing quote '";
-                return Err(SelectorError::new(
-                    self.text,
-                    start,
-                    "a quoted ID without end",
-                    expected,
-                ));
+                return Err(SelectorError::new(self.text, start, "a quoted ID without end", expected));
             };
             id.push_str(&self.text[self.at..self.at + quote]);
             self.at += quote + 1;
@@ -411,10 +368,7 @@ impl fmt::Display for CorrelationFilter {
             let end = |digits: &Digits| quoted(&format!("{}{}", range.prefix, digits.0));
             format!("[{};{}]", end(&range.low), end(&range.high))
         });
-        let texts = self
-            .texts
-            .iter()
-            .map(|(low, high)| format!("[{};{}]", quoted(low), quoted(high)));
+        let texts = self.texts.iter().map(|(low, high)| format!("[{};{}]", quoted(low), quoted(high)));
         let items: Vec<_> = ids.chain(numbers).chain(texts).collect();
         f.write_str(&items.join(", "))
     }

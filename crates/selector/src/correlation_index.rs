@@ -47,22 +47,11 @@ impl CorrelationIndex {
             self.by_id.entry(id.clone()).or_default().push(subscriber);
         }
         for range in filter.numbers() {
-            let entry = NumberEntry {
-                low: range.low.clone(),
-                high: range.high.clone(),
-                subscriber,
-            };
-            self.by_prefix
-                .entry(range.prefix.clone())
-                .or_default()
-                .push(entry);
+            let entry = NumberEntry { low: range.low.clone(), high: range.high.clone(), subscriber };
+            self.by_prefix.entry(range.prefix.clone()).or_default().push(entry);
         }
         for (low, high) in filter.texts() {
-            self.texts.push(TextEntry {
-                low: low.clone(),
-                high: high.clone(),
-                subscriber,
-            });
+            self.texts.push(TextEntry { low: low.clone(), high: high.clone(), subscriber });
         }
     }
 
@@ -79,9 +68,7 @@ impl CorrelationIndex {
         for range in filter.numbers() {
             if let Some(entries) = self.by_prefix.get_mut(&range.prefix) {
                 remove_one(entries, |known| {
-                    known.subscriber == subscriber
-                        && known.low == range.low
-                        && known.high == range.high
+                    known.subscriber == subscriber && known.low == range.low && known.high == range.high
                 });
                 if entries.is_empty() {
                     self.by_prefix.remove(&range.prefix);
@@ -98,20 +85,15 @@ impl CorrelationIndex {
     /// The subscribers that want the ID, sorted, each once.
     pub fn matches(&mut self, id: &str) -> &[SubscriberId] {
         self.matched.clear();
-        self.matched
-            .extend(self.by_id.get(id).into_iter().flatten());
+        self.matched.extend(self.by_id.get(id).into_iter().flatten());
         match split_number(id) {
             Some((prefix, digits)) => {
                 let entries = self.by_prefix.get(prefix).into_iter().flatten();
-                let wanted = entries
-                    .filter(|entry| entry.low.is_up_to(digits) && entry.high.is_from(digits));
+                let wanted = entries.filter(|entry| entry.low.is_up_to(digits) && entry.high.is_from(digits));
                 self.matched.extend(wanted.map(|entry| entry.subscriber));
             }
             None => {
-                let wanted = self
-                    .texts
-                    .iter()
-                    .filter(|entry| (&*entry.low..=&*entry.high).contains(&id));
+                let wanted = self.texts.iter().filter(|entry| (&*entry.low..=&*entry.high).contains(&id));
                 self.matched.extend(wanted.map(|entry| entry.subscriber));
             }
         }

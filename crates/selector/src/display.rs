@@ -22,11 +22,7 @@ fn write_joined(f: &mut Formatter<'_>, parts: &[Condition], operator: &str) -> f
             f.write_str(operator)?;
         }
         // AND binds tighter than OR; an AND inside an OR needs no parentheses.
-        if matches!(part, Condition::Any(_)) {
-            write!(f, "({part})")?
-        } else {
-            part.fmt(f)?
-        }
+        if matches!(part, Condition::Any(_)) { write!(f, "({part})")? } else { part.fmt(f)? }
     }
     Ok(())
 }
@@ -39,11 +35,7 @@ impl Display for Leaf {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let not = if self.negated { "NOT " } else { "" };
         match &self.predicate {
-            Predicate::Compare {
-                name,
-                op,
-                literal: Literal::Number(Number::Long(value)),
-            } => {
+            Predicate::Compare { name, op, literal: Literal::Number(Number::Long(value)) } => {
                 write!(f, "{not}{name} {} {value}", op.symbol())
             }
             Predicate::Compare { name, op, literal } => {
@@ -60,13 +52,7 @@ impl Display for Leaf {
             Predicate::Like { name, pattern } => write!(f, "{name} {not}LIKE {pattern}"),
             Predicate::IsNull { name } => write!(f, "{name} IS {not}NULL"),
             Predicate::Relation { left, op, right } => {
-                write!(
-                    f,
-                    "{not}{} {} {}",
-                    Nested(left, SUM),
-                    op.symbol(),
-                    Nested(right, SUM)
-                )
+                write!(f, "{not}{} {} {}", Nested(left, SUM), op.symbol(), Nested(right, SUM))
             }
         }
     }
@@ -87,12 +73,7 @@ impl Display for Nested<'_> {
             Operand::Literal(literal) => literal.fmt(f),
             Operand::Condition(condition) => write!(f, "({condition})"),
             Operand::Sign { minus, operand } => {
-                write!(
-                    f,
-                    "{}{}",
-                    if *minus { "-" } else { "+" },
-                    Nested(operand, SIGN)
-                )
+                write!(f, "{}{}", if *minus { "-" } else { "+" }, Nested(operand, SIGN))
             }
             Operand::Arithmetic { op, left, right } => {
                 let (level, symbol) = match op {
@@ -101,17 +82,8 @@ impl Display for Nested<'_> {
                     ArithmeticOp::Multiply => (PRODUCT, "*"),
                     ArithmeticOp::Divide => (PRODUCT, "/"),
                 };
-                let (open, close) = if level < loosest {
-                    ("(", ")")
-                } else {
-                    ("", "")
-                };
-                write!(
-                    f,
-                    "{open}{} {symbol} {}{close}",
-                    Nested(left, level),
-                    Nested(right, level + 1)
-                )
+                let (open, close) = if level < loosest { ("(", ")") } else { ("", "") };
+                write!(f, "{open}{} {symbol} {}{close}", Nested(left, level), Nested(right, level + 1))
             }
         }
     }

@@ -60,12 +60,8 @@ const COMPARISONS: [ComparisonOp; 6] = [
     ComparisonOp::Greater,
     ComparisonOp::GreaterOrEqual,
 ];
-const ARITHMETICS: [ArithmeticOp; 4] = [
-    ArithmeticOp::Add,
-    ArithmeticOp::Subtract,
-    ArithmeticOp::Multiply,
-    ArithmeticOp::Divide,
-];
+const ARITHMETICS: [ArithmeticOp; 4] =
+    [ArithmeticOp::Add, ArithmeticOp::Subtract, ArithmeticOp::Multiply, ArithmeticOp::Divide];
 
 /// Appends the wire form of `condition`.
 pub(crate) fn encode(condition: &Condition, out: &mut Vec<u8>) {
@@ -78,11 +74,7 @@ fn put_condition(condition: &Condition, out: &mut Vec<u8>) {
         Condition::Constant(value) => out.push(if *value { tag::TRUE } else { tag::FALSE }),
         Condition::Leaf(leaf) => put_leaf(leaf, out),
         Condition::All(parts) | Condition::Any(parts) => {
-            out.push(if matches!(condition, Condition::All(_)) {
-                tag::ALL
-            } else {
-                tag::ANY
-            });
+            out.push(if matches!(condition, Condition::All(_)) { tag::ALL } else { tag::ANY });
             put_count(out, parts.len());
             parts.iter().for_each(|part| put_condition(part, out));
         }
@@ -189,10 +181,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Condition, DecodeError> {
     if bytes.len() > ENCODED_BYTES_MAX {
         return Err(DecodeError::TooLarge);
     }
-    let mut decoder = Decoder {
-        reader: Reader::new(bytes),
-        depth: 0,
-    };
+    let mut decoder = Decoder { reader: Reader::new(bytes), depth: 0 };
     match decoder.reader.byte()? {
         VERSION => {}
         version => return Err(DecodeError::UnknownVersion(version)),
@@ -228,11 +217,8 @@ impl Decoder<'_> {
             tag::FALSE | tag::TRUE if !negated => Ok(Condition::Constant(tag == tag::TRUE)),
             tag::ALL | tag::ANY if !negated => {
                 let count = self.reader.count()?;
-                let parts = self.nested(|this| {
-                    (0..count)
-                        .map(|_| this.condition())
-                        .collect::<Result<Vec<_>, _>>()
-                })?;
+                let parts =
+                    self.nested(|this| (0..count).map(|_| this.condition()).collect::<Result<Vec<_>, _>>())?;
                 Ok(canonical::join(parts, tag == tag::ALL))
             }
             tag::COMPARE => {
@@ -241,12 +227,7 @@ impl Decoder<'_> {
                 let tag = self.reader.byte()?;
                 let literal = self.literal(tag)?;
                 check_comparison(op, &literal)?;
-                Ok(canonical::compare(
-                    Operand::Name(name),
-                    op,
-                    Operand::Literal(literal),
-                    negated,
-                ))
+                Ok(canonical::compare(Operand::Name(name), op, Operand::Literal(literal), negated))
             }
             tag::IN => {
                 let name = self.name()?;
@@ -254,17 +235,14 @@ impl Decoder<'_> {
                 if count == 0 {
                     return Err(DecodeError::InvalidOperand);
                 }
-                let values = (0..count)
-                    .map(|_| self.reader.text().map(Arc::from))
-                    .collect::<Result<Vec<_>, _>>()?;
+                let values =
+                    (0..count).map(|_| self.reader.text().map(Arc::from)).collect::<Result<Vec<_>, _>>()?;
                 Ok(canonical::one_of(name, values, negated))
             }
             tag::LIKE => {
                 let name = self.name()?;
                 let count = self.reader.count()?;
-                let items = (0..count)
-                    .map(|_| self.item())
-                    .collect::<Result<Vec<_>, _>>()?;
+                let items = (0..count).map(|_| self.item()).collect::<Result<Vec<_>, _>>()?;
                 Ok(canonical::like(name, Pattern::from_items(items), negated))
             }
             tag::IS_NULL => {
@@ -298,9 +276,8 @@ impl Decoder<'_> {
                 Ok(canonical::sign(sign == tag::MINUS, operand))
             }
             tag::ARITHMETIC => {
-                let op = *ARITHMETICS
-                    .get(usize::from(self.reader.byte()?))
-                    .ok_or(DecodeError::InvalidOperand)?;
+                let op =
+                    *ARITHMETICS.get(usize::from(self.reader.byte()?)).ok_or(DecodeError::InvalidOperand)?;
                 let left = self.number_operand()?;
                 let right = self.number_operand()?;
                 Ok(canonical::arithmetic(op, left, right))
@@ -321,10 +298,7 @@ impl Decoder<'_> {
     }
 
     fn comparison_op(&mut self) -> Result<ComparisonOp, DecodeError> {
-        COMPARISONS
-            .get(usize::from(self.reader.byte()?))
-            .copied()
-            .ok_or(DecodeError::InvalidOperand)
+        COMPARISONS.get(usize::from(self.reader.byte()?)).copied().ok_or(DecodeError::InvalidOperand)
     }
 
     fn name(&mut self) -> Result<Name, DecodeError> {
@@ -362,11 +336,7 @@ impl Decoder<'_> {
             tag::DOUBLE => Number::Double(f64::from_le_bytes(self.reader.array()?)),
             tag => return Err(DecodeError::UnknownTag(tag)),
         };
-        if number.is_finite() {
-            Ok(Literal::Number(number))
-        } else {
-            Err(DecodeError::InvalidOperand)
-        }
+        if number.is_finite() { Ok(Literal::Number(number)) } else { Err(DecodeError::InvalidOperand) }
     }
 }
 

@@ -37,14 +37,9 @@ impl SelectorError {
         let caret_column = excerpt.len() + usize::from(cut_left);
         excerpt.extend(after.chars().take(EXCERPT_RADIUS));
         // A line break in the excerpt would put the caret under the wrong line.
-        let shown = excerpt
-            .into_iter()
-            .map(|c| if c.is_control() { ' ' } else { c });
-        let mut line: String = if cut_left {
-            "…".into()
-        } else {
-            String::new()
-        };
+        let breaks_line = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+        let shown = excerpt.into_iter().map(|c| if breaks_line(c) { ' ' } else { c });
+        let mut line: String = if cut_left { "…".into() } else { String::new() };
         line.extend(shown);
         if after.chars().nth(EXCERPT_RADIUS).is_some() {
             line.push('…');
@@ -60,22 +55,13 @@ impl SelectorError {
 
     /// The text around the mistake, and under it a line with a caret pointing at the mistake.
     pub fn caret(&self) -> String {
-        format!(
-            "{}\n{:width$}^",
-            self.excerpt,
-            "",
-            width = self.caret_column
-        )
+        format!("{}\n{:width$}^", self.excerpt, "", width = self.caret_column)
     }
 }
 
 impl fmt::Display for SelectorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "at position {}: found {}, expected {}",
-            self.position, self.found, self.expected
-        )?;
+        writeln!(f, "at position {}: found {}, expected {}", self.position, self.found, self.expected)?;
         for (number, line) in self.caret().lines().enumerate() {
             let end = if number == 0 { "\n" } else { "" };
             write!(f, "    {line}{end}")?;
@@ -117,12 +103,8 @@ impl fmt::Display for DecodeError {
             }
             Self::UnknownTag(tag) => write!(f, "tag {tag:#04x} has no meaning here"),
             Self::NotUtf8 => f.write_str("a text in the encoded filter is not UTF-8"),
-            Self::InvalidName => {
-                f.write_str("a name in the encoded filter may not be used in a selector")
-            }
-            Self::InvalidOperand => {
-                f.write_str("an operand in the encoded filter is not possible there")
-            }
+            Self::InvalidName => f.write_str("a name in the encoded filter may not be used in a selector"),
+            Self::InvalidOperand => f.write_str("an operand in the encoded filter is not possible there"),
             Self::TooLarge => f.write_str("the encoded filter is too large or nested too deeply"),
         }
     }

@@ -100,12 +100,8 @@ impl Condition {
         match self {
             Self::Constant(value) => (*value).into(),
             Self::Leaf(leaf) => leaf.truth(message),
-            Self::All(parts) => parts
-                .iter()
-                .fold(Truth::True, |sum, part| sum.and(part.truth(message))),
-            Self::Any(parts) => parts
-                .iter()
-                .fold(Truth::False, |sum, part| sum.or(part.truth(message))),
+            Self::All(parts) => parts.iter().fold(Truth::True, |sum, part| sum.and(part.truth(message))),
+            Self::Any(parts) => parts.iter().fold(Truth::False, |sum, part| sum.or(part.truth(message))),
         }
     }
 }
@@ -121,9 +117,7 @@ impl Predicate {
     /// The value in three-valued logic.
     pub fn truth<A: Attributes + ?Sized>(&self, message: &A) -> Truth {
         match self {
-            Self::Relation { left, op, right } => {
-                compare(left.term(message), *op, right.term(message))
-            }
+            Self::Relation { left, op, right } => compare(left.term(message), *op, right.term(message)),
             Self::Compare { name, .. }
             | Self::In { name, .. }
             | Self::Like { name, .. }
@@ -136,13 +130,10 @@ impl Predicate {
         match (self, value) {
             (Self::IsNull { .. }, value) => (value == Value::Null).into(),
             (_, Value::Null) => Truth::Unknown,
-            (Self::Compare { op, literal, .. }, value) => {
-                compare(value.into(), *op, literal.into())
+            (Self::Compare { op, literal, .. }, value) => compare(value.into(), *op, literal.into()),
+            (Self::In { values, .. }, Value::Str(text)) => {
+                values.binary_search_by(|candidate| (**candidate).cmp(text)).is_ok().into()
             }
-            (Self::In { values, .. }, Value::Str(text)) => values
-                .binary_search_by(|candidate| (**candidate).cmp(text))
-                .is_ok()
-                .into(),
             (Self::Like { pattern, .. }, Value::Str(text)) => pattern.matches(text).into(),
             _ => Truth::False,
         }
@@ -160,12 +151,9 @@ impl Operand {
                 Term::Number(number) => Term::Number(number),
                 _ => Term::Invalid,
             },
-            Self::Arithmetic { op, left, right } => match (left.term(message), right.term(message))
-            {
+            Self::Arithmetic { op, left, right } => match (left.term(message), right.term(message)) {
                 (Term::Null, _) | (_, Term::Null) => Term::Null,
-                (Term::Number(a), Term::Number(b)) => {
-                    a.combine(*op, b).map_or(Term::Null, Term::Number)
-                }
+                (Term::Number(a), Term::Number(b)) => a.combine(*op, b).map_or(Term::Null, Term::Number),
                 _ => Term::Invalid,
             },
             Self::Condition(condition) => match condition.truth(message) {

@@ -3,14 +3,8 @@
 use unicode_general_category::{GeneralCategory as Category, get_general_category};
 
 /// The message header fields that a selector may refer to.
-pub const HEADER_NAMES: [&str; 6] = [
-    "JMSCorrelationID",
-    "JMSDeliveryMode",
-    "JMSMessageID",
-    "JMSPriority",
-    "JMSTimestamp",
-    "JMSType",
-];
+pub const HEADER_NAMES: [&str; 6] =
+    ["JMSCorrelationID", "JMSDeliveryMode", "JMSMessageID", "JMSPriority", "JMSTimestamp", "JMSType"];
 
 /// `Character.isJavaIdentifierStart`.
 pub(crate) fn is_start(c: char) -> bool {
@@ -38,10 +32,7 @@ pub(crate) fn is_part(c: char) -> bool {
         || (!c.is_ascii()
             && matches!(
                 get_general_category(c),
-                Category::DecimalNumber
-                    | Category::SpacingMark
-                    | Category::NonspacingMark
-                    | Category::Format
+                Category::DecimalNumber | Category::SpacingMark | Category::NonspacingMark | Category::Format
             ))
 }
 
@@ -51,12 +42,7 @@ pub(crate) fn reserved_problem(name: &str) -> Option<String> {
         && !name.starts_with("JMSX")
         && !name.starts_with("JMS_")
         && !HEADER_NAMES.contains(&name);
-    reserved.then(|| {
-        format!(
-            "one of the header fields {}, or a property",
-            HEADER_NAMES.join(", ")
-        )
-    })
+    reserved.then(|| format!("one of the header fields {}, or a property", HEADER_NAMES.join(", ")))
 }
 
 /// Whether `name` is an identifier that a selector may contain, reserved words aside.

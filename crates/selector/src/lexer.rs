@@ -35,10 +35,7 @@ const KEYWORDS: [(&str, Keyword); 11] = [
 ];
 
 pub(crate) fn keyword(word: &str) -> Option<Keyword> {
-    KEYWORDS
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(word))
-        .map(|(_, keyword)| *keyword)
+    KEYWORDS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, keyword)| *keyword)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,18 +82,12 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, SelectorError> {
         let rest = text[at..].trim_start_matches([' ', '\t', '\u{c}', '\n', '\r']);
         at = text.len() - rest.len();
         let Some(first) = rest.chars().next() else {
-            tokens.push(Token {
-                kind: Kind::End,
-                start: at,
-                end: at,
-            });
+            tokens.push(Token { kind: Kind::End, start: at, end: at });
             return Ok(tokens);
         };
         let (kind, length) = match first {
             '\'' => read_text(text, at)?,
-            c if c.is_ascii_digit()
-                || (c == '.' && rest[1..].starts_with(|d: char| d.is_ascii_digit())) =>
-            {
+            c if c.is_ascii_digit() || (c == '.' && rest[1..].starts_with(|d: char| d.is_ascii_digit())) => {
                 let (number, length) = number::read(rest)
                     .map_err(|(found, expected)| SelectorError::new(text, at, found, expected))?;
                 (Kind::Number(number), length)
@@ -104,11 +95,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, SelectorError> {
             c if identifier::is_start(c) => read_word(text, at)?,
             _ => read_symbol(text, at)?,
         };
-        tokens.push(Token {
-            kind,
-            start: at,
-            end: at + length,
-        });
+        tokens.push(Token { kind, start: at, end: at + length });
         at += length;
     }
 }
@@ -118,12 +105,7 @@ fn read_text(text: &str, start: usize) -> Result<(Kind, usize), SelectorError> {
     let mut rest = &text[start + 1..];
     loop {
         let Some(quote) = rest.find('\'') else {
-            return Err(SelectorError::new(
-                text,
-                start,
-                "a string without end",
-                "a closing quote '",
-            ));
+            return Err(SelectorError::new(text, start, "a string without end", "a closing quote '"));
         };
         value.push_str(&rest[..quote]);
         rest = &rest[quote + 1..];
@@ -145,12 +127,7 @@ fn read_word(text: &str, start: usize) -> Result<(Kind, usize), SelectorError> {
         return Ok((Kind::Keyword(keyword), length));
     }
     if let Some(expected) = identifier::reserved_problem(word) {
-        return Err(SelectorError::new(
-            text,
-            start,
-            format!("'{word}', a reserved name"),
-            expected,
-        ));
+        return Err(SelectorError::new(text, start, format!("'{word}', a reserved name"), expected));
     }
     Ok((Kind::Identifier(word.to_owned()), length))
 }
@@ -184,12 +161,7 @@ fn read_symbol(text: &str, start: usize) -> Result<(Kind, usize), SelectorError>
                 '!' => "<> for 'not equal', or NOT",
                 _ => "a name, a literal or an operator",
             };
-            return Err(SelectorError::new(
-                text,
-                start,
-                format!("the character {c:?}"),
-                expected,
-            ));
+            return Err(SelectorError::new(text, start, format!("the character {c:?}"), expected));
         }
     };
     Ok((Kind::Symbol(symbol), 1))

@@ -154,8 +154,7 @@ impl Builder {
 
     fn flush_text(&mut self) {
         if !self.text.is_empty() {
-            self.items
-                .push(Item::Text(std::mem::take(&mut self.text).into()));
+            self.items.push(Item::Text(std::mem::take(&mut self.text).into()));
         }
     }
 
@@ -171,9 +170,7 @@ impl Builder {
     fn finish(mut self) -> Pattern {
         self.flush_text();
         self.flush_wildcards();
-        Pattern {
-            items: self.items.into(),
-        }
+        Pattern { items: self.items.into() }
     }
 }
 
@@ -181,10 +178,8 @@ impl Builder {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let special = |c: char| c == '_' || c == '%';
-        let escaped = self
-            .items
-            .iter()
-            .any(|item| matches!(item, Item::Text(text) if text.contains(special)));
+        let escaped =
+            self.items.iter().any(|item| matches!(item, Item::Text(text) if text.contains(special)));
         let mut source = String::new();
         for item in &self.items {
             match item {
@@ -201,11 +196,7 @@ impl fmt::Display for Pattern {
             }
         }
         write!(f, "'{}'", source.replace('\'', "''"))?;
-        if escaped {
-            write!(f, " ESCAPE '{PRINTED_ESCAPE}'")
-        } else {
-            Ok(())
-        }
+        if escaped { write!(f, " ESCAPE '{PRINTED_ESCAPE}'") } else { Ok(()) }
     }
 }
 

@@ -147,11 +147,7 @@ impl NumberToken {
     /// The value, or `None` when it does not fit a `long`.
     pub(crate) fn value(self, negative: bool) -> Option<Number> {
         let signed = |magnitude: u64| {
-            if negative {
-                0i64.checked_sub_unsigned(magnitude)
-            } else {
-                i64::try_from(magnitude).ok()
-            }
+            if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
         };
         match self {
             Self::Decimal(magnitude) => {
@@ -168,14 +164,9 @@ impl NumberToken {
 pub(crate) type NumberProblem = (&'static str, &'static str);
 
 const MISPLACED_UNDERSCORE: NumberProblem = ("a misplaced '_'", "'_' only between digits");
-const NOT_A_LONG: NumberProblem = (
-    "a number that is too large",
-    "a number in the range of long",
-);
-const NOT_A_DOUBLE: NumberProblem = (
-    "a number that is too large or too small",
-    "a number in the range of its floating-point type",
-);
+const NOT_A_LONG: NumberProblem = ("a number that is too large", "a number in the range of long");
+const NOT_A_DOUBLE: NumberProblem =
+    ("a number that is too large or too small", "a number in the range of its floating-point type");
 
 /// Reads the Java numeric literal at the start of `text`, which begins with a digit or with a point and a digit.
 /// Returns the literal and its length in bytes.
@@ -196,9 +187,7 @@ pub(crate) fn read(text: &str) -> Result<(NumberToken, usize), NumberProblem> {
 
 /// The digits of `text` from `start`, without their underscores, and where they end.
 fn read_digits(text: &str, start: usize, radix: u32) -> Result<(String, usize), NumberProblem> {
-    let run = text[start..]
-        .find(|c: char| !c.is_digit(radix) && c != '_')
-        .unwrap_or(text.len() - start);
+    let run = text[start..].find(|c: char| !c.is_digit(radix) && c != '_').unwrap_or(text.len() - start);
     let raw = &text[start..start + run];
     if raw.starts_with('_') || raw.ends_with('_') {
         return Err(MISPLACED_UNDERSCORE);
@@ -243,25 +232,13 @@ fn read_decimal(text: &str) -> Result<(NumberToken, usize), NumberProblem> {
         (end, approximate) = (after, true);
     }
     match suffix(text, end) {
-        Some(b'f') => Ok((
-            NumberToken::Fixed(Number::Float(parse_float(&literal)?)),
-            end + 1,
-        )),
-        Some(b'd') => Ok((
-            NumberToken::Fixed(Number::Double(parse_double(&literal)?)),
-            end + 1,
-        )),
-        _ if approximate => Ok((
-            NumberToken::Fixed(Number::Double(parse_double(&literal)?)),
-            end,
-        )),
+        Some(b'f') => Ok((NumberToken::Fixed(Number::Float(parse_float(&literal)?)), end + 1)),
+        Some(b'd') => Ok((NumberToken::Fixed(Number::Double(parse_double(&literal)?)), end + 1)),
+        _ if approximate => Ok((NumberToken::Fixed(Number::Double(parse_double(&literal)?)), end)),
         long => {
             if whole.len() > 1 && whole.starts_with('0') {
                 if whole.contains(['8', '9']) {
-                    return Err((
-                        "a digit that is not octal",
-                        "digits 0 to 7 after a leading 0",
-                    ));
+                    return Err(("a digit that is not octal", "digits 0 to 7 after a leading 0"));
                 }
                 return finish_radix(text, &whole, 8, end);
             }
@@ -286,10 +263,7 @@ fn read_exponent(text: &str, start: usize) -> Result<(String, usize), NumberProb
 }
 
 fn has_significant_digit(literal: &str) -> bool {
-    literal
-        .split('e')
-        .next()
-        .is_some_and(|mantissa| mantissa.contains(|c: char| ('1'..='9').contains(&c)))
+    literal.split('e').next().is_some_and(|mantissa| mantissa.contains(|c: char| ('1'..='9').contains(&c)))
 }
 
 fn parse_double(literal: &str) -> Result<f64, NumberProblem> {
@@ -320,10 +294,7 @@ fn read_hexadecimal(text: &str) -> Result<(NumberToken, usize), NumberProblem> {
     }
     if suffix(text, end) != Some(b'p') {
         if pointed {
-            return Err((
-                "a hexadecimal fraction without exponent",
-                "a binary exponent such as p0",
-            ));
+            return Err(("a hexadecimal fraction without exponent", "a binary exponent such as p0"));
         }
         return finish_radix(text, &whole, 16, end);
     }
@@ -350,10 +321,7 @@ fn hexadecimal_value(whole: &str, fraction: &str, exponent: &str) -> Result<f64,
         return Ok(0.0);
     }
     if digits.trim_end_matches('0').len() > 13 {
-        return Err((
-            "too many hexadecimal digits",
-            "at most 13 significant hexadecimal digits",
-        ));
+        return Err(("too many hexadecimal digits", "at most 13 significant hexadecimal digits"));
     }
     let mantissa = u64::from_str_radix(&format!("{:0<13}", &digits[..digits.len().min(13)]), 16)
         .map_err(|_| NOT_A_DOUBLE)?;
@@ -366,11 +334,7 @@ fn hexadecimal_value(whole: &str, fraction: &str, exponent: &str) -> Result<f64,
     // Two steps, so that a subnormal result is not lost to an underflowing factor.
     let half = (scale / 2) as i32;
     let value = mantissa as f64 * 2f64.powi(half) * 2f64.powi(scale as i32 - half);
-    if value.is_infinite() || value == 0.0 {
-        Err(NOT_A_DOUBLE)
-    } else {
-        Ok(value)
-    }
+    if value.is_infinite() || value == 0.0 { Err(NOT_A_DOUBLE) } else { Ok(value) }
 }
 
 #[cfg(test)]
@@ -448,43 +412,22 @@ mod tests {
         use ArithmeticOp::{Add, Divide, Multiply};
         let int = Number::Int;
         assert_eq!(int(i32::MAX).combine(Add, int(1)), Some(int(i32::MIN)));
-        assert_eq!(
-            int(i32::MAX).combine(Add, Number::Long(1)),
-            Some(Number::Long(2_147_483_648))
-        );
+        assert_eq!(int(i32::MAX).combine(Add, Number::Long(1)), Some(Number::Long(2_147_483_648)));
         assert_eq!(int(7).combine(Divide, int(2)), Some(int(3)));
         assert_eq!(int(-7).combine(Divide, int(2)), Some(int(-3)));
         assert_eq!(int(i32::MIN).combine(Divide, int(-1)), Some(int(i32::MIN)));
         assert_eq!(int(1).combine(Divide, int(0)), None);
-        assert_eq!(
-            int(7).combine(Divide, Number::Double(2.0)),
-            Some(Number::Double(3.5))
-        );
-        assert_eq!(
-            Number::Long(3).combine(Multiply, Number::Float(0.5)),
-            Some(Number::Float(1.5))
-        );
+        assert_eq!(int(7).combine(Divide, Number::Double(2.0)), Some(Number::Double(3.5)));
+        assert_eq!(Number::Long(3).combine(Multiply, Number::Float(0.5)), Some(Number::Float(1.5)));
     }
 
     #[test]
     fn comparison_promotes_to_the_wider_type() {
-        assert_eq!(
-            Number::Int(16_777_217).compare(Number::Float(16_777_216.0)),
-            Some(Ordering::Equal)
-        );
-        assert_eq!(
-            Number::Int(16_777_217).compare(Number::Double(16_777_216.0)),
-            Some(Ordering::Greater)
-        );
+        assert_eq!(Number::Int(16_777_217).compare(Number::Float(16_777_216.0)), Some(Ordering::Equal));
+        assert_eq!(Number::Int(16_777_217).compare(Number::Double(16_777_216.0)), Some(Ordering::Greater));
         let odd = Number::Long(9_007_199_254_740_993);
-        assert_eq!(
-            odd.compare(Number::Double(9_007_199_254_740_992.0)),
-            Some(Ordering::Equal)
-        );
-        assert_eq!(
-            odd.compare(Number::Long(9_007_199_254_740_992)),
-            Some(Ordering::Greater)
-        );
+        assert_eq!(odd.compare(Number::Double(9_007_199_254_740_992.0)), Some(Ordering::Equal));
+        assert_eq!(odd.compare(Number::Long(9_007_199_254_740_992)), Some(Ordering::Greater));
         assert_eq!(Number::Double(f64::NAN).compare(Number::Int(1)), None);
     }
 }

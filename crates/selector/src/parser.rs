@@ -37,19 +37,9 @@ pub(crate) fn parse(text: &str) -> Result<Expression, SelectorError> {
     if text.len() > SELECTOR_BYTES_MAX {
         let found = format!("{} bytes", text.len());
         let expected = format!("a selector of at most {SELECTOR_BYTES_MAX} bytes");
-        return Err(SelectorError::new(
-            text,
-            SELECTOR_BYTES_MAX,
-            found,
-            expected,
-        ));
+        return Err(SelectorError::new(text, SELECTOR_BYTES_MAX, found, expected));
     }
-    let mut parser = Parser {
-        text,
-        tokens: lexer::tokens(text)?,
-        next: 0,
-        depth: 0,
-    };
+    let mut parser = Parser { text, tokens: lexer::tokens(text)?, next: 0, depth: 0 };
     let whole = parser.expression(level::OR)?;
     if parser.peek() != &Kind::End {
         return Err(parser.unexpected("an operator or the end"));
@@ -103,19 +93,11 @@ impl Parser<'_> {
     }
 
     fn expect_symbol(&mut self, symbol: Symbol, expected: &str) -> Result<(), SelectorError> {
-        if self.take_symbol(symbol) {
-            Ok(())
-        } else {
-            Err(self.unexpected(expected))
-        }
+        if self.take_symbol(symbol) { Ok(()) } else { Err(self.unexpected(expected)) }
     }
 
     fn expect_keyword(&mut self, keyword: Keyword, expected: &str) -> Result<(), SelectorError> {
-        if self.take_keyword(keyword) {
-            Ok(())
-        } else {
-            Err(self.unexpected(expected))
-        }
+        if self.take_keyword(keyword) { Ok(()) } else { Err(self.unexpected(expected)) }
     }
 
     fn unexpected(&self, expected: &str) -> SelectorError {
@@ -125,11 +107,7 @@ impl Parser<'_> {
             _ => {
                 let source = &self.text[token.start..token.end];
                 let shown: String = source.chars().take(40).collect();
-                if shown.len() < source.len() {
-                    format!("{shown}…")
-                } else {
-                    shown
-                }
+                if shown.len() < source.len() { format!("{shown}…") } else { shown }
             }
         };
         SelectorError::new(self.text, token.start, found, expected)
@@ -164,25 +142,11 @@ impl Parser<'_> {
             return Ok(height);
         }
         let expected = format!("at most {NESTING_MAX} levels of nesting");
-        Err(SelectorError::new(
-            self.text,
-            at,
-            "an expression nested too deeply",
-            expected,
-        ))
+        Err(SelectorError::new(self.text, at, "an expression nested too deeply", expected))
     }
 
-    fn parsed(
-        &self,
-        expression: Expression,
-        start: usize,
-        below: usize,
-    ) -> Result<Parsed, SelectorError> {
-        Ok(Parsed {
-            expression,
-            start,
-            height: self.bounded(below + 1, start)?,
-        })
+    fn parsed(&self, expression: Expression, start: usize, below: usize) -> Result<Parsed, SelectorError> {
+        Ok(Parsed { expression, start, height: self.bounded(below + 1, start)? })
     }
 
     /// An expression whose operators all bind at least as tightly as `loosest`.
@@ -198,9 +162,7 @@ impl Parser<'_> {
                     self.logical(left, Keyword::And, level::NOT, Expression::And)?
                 }
                 Kind::Symbol(symbol) => match *symbol {
-                    Symbol::Plus if loosest <= level::SUM => {
-                        self.arithmetic(left, ArithmeticOp::Add)?
-                    }
+                    Symbol::Plus if loosest <= level::SUM => self.arithmetic(left, ArithmeticOp::Add)?,
                     Symbol::Minus if loosest <= level::SUM => {
                         self.arithmetic(left, ArithmeticOp::Subtract)?
                     }
@@ -245,11 +207,7 @@ impl Parser<'_> {
                 let inner = self.expression(level::OR)?;
                 self.expect_symbol(Symbol::Close, "an operator or ')'")?;
                 // A name in parentheses is no longer the bare identifier that LIKE, IN and IS ask for.
-                return Ok(Parsed {
-                    start,
-                    height: self.bounded(inner.height + 1, start)?,
-                    ..inner
-                });
+                return Ok(Parsed { start, height: self.bounded(inner.height + 1, start)?, ..inner });
             }
             Kind::Symbol(sign @ (Symbol::Plus | Symbol::Minus)) => {
                 return self.signed(sign == Symbol::Minus);
@@ -261,12 +219,7 @@ impl Parser<'_> {
     }
 
     fn number(&mut self, negative: bool) -> Result<Parsed, SelectorError> {
-        let Token {
-            kind: Kind::Number(number),
-            start,
-            ..
-        } = *self.token()
-        else {
+        let Token { kind: Kind::Number(number), start, .. } = *self.token() else {
             return Err(self.unexpected(NUMBER));
         };
         let Some(value) = number.value(negative) else {
@@ -280,22 +233,12 @@ impl Parser<'_> {
         let start = self.token().start;
         self.advance();
         if matches!(self.peek(), Kind::Number(_)) {
-            return Ok(Parsed {
-                start,
-                ..self.number(minus)?
-            });
+            return Ok(Parsed { start, ..self.number(minus)? });
         }
         let operand = self.expression(level::SIGN)?;
         self.require_number(&operand)?;
         let below = operand.height;
-        self.parsed(
-            Expression::Sign {
-                minus,
-                operand: Box::new(operand.expression),
-            },
-            start,
-            below,
-        )
+        self.parsed(Expression::Sign { minus, operand: Box::new(operand.expression) }, start, below)
     }
 
     fn logical(
@@ -327,11 +270,7 @@ impl Parser<'_> {
         let right = self.expression(tighter)?;
         self.require_number(&right)?;
         let below = left.height.max(right.height);
-        let (start, left, right) = (
-            left.start,
-            Box::new(left.expression),
-            Box::new(right.expression),
-        );
+        let (start, left, right) = (left.start, Box::new(left.expression), Box::new(right.expression));
         self.parsed(Expression::Arithmetic { op, left, right }, start, below)
     }
 
@@ -344,11 +283,7 @@ impl Parser<'_> {
             self.require_number(&right)?;
         }
         let below = left.height.max(right.height);
-        let (start, left, right) = (
-            left.start,
-            Box::new(left.expression),
-            Box::new(right.expression),
-        );
+        let (start, left, right) = (left.start, Box::new(left.expression), Box::new(right.expression));
         self.parsed(Expression::Comparison { op, left, right }, start, below)
     }
 
@@ -356,19 +291,9 @@ impl Parser<'_> {
     fn predicate(&mut self, left: Parsed) -> Result<Parsed, SelectorError> {
         if self.take_keyword(Keyword::Is) {
             let negated = self.take_keyword(Keyword::Not);
-            self.expect_keyword(
-                Keyword::Null,
-                if negated { "NULL" } else { "NULL or NOT NULL" },
-            )?;
+            self.expect_keyword(Keyword::Null, if negated { "NULL" } else { "NULL or NOT NULL" })?;
             let identifier = self.bare_identifier(&left, "IS NULL")?;
-            return self.parsed(
-                Expression::IsNull {
-                    negated,
-                    identifier,
-                },
-                left.start,
-                left.height,
-            );
+            return self.parsed(Expression::IsNull { negated, identifier }, left.start, left.height);
         }
         let negated = self.take_keyword(Keyword::Not);
         if self.take_keyword(Keyword::Between) {
@@ -376,27 +301,11 @@ impl Parser<'_> {
         } else if self.take_keyword(Keyword::In) {
             let identifier = self.bare_identifier(&left, "IN")?;
             let values = self.text_list()?;
-            self.parsed(
-                Expression::In {
-                    negated,
-                    identifier,
-                    values,
-                },
-                left.start,
-                left.height,
-            )
+            self.parsed(Expression::In { negated, identifier, values }, left.start, left.height)
         } else if self.take_keyword(Keyword::Like) {
             let identifier = self.bare_identifier(&left, "LIKE")?;
             let pattern = self.pattern()?;
-            self.parsed(
-                Expression::Like {
-                    negated,
-                    identifier,
-                    pattern,
-                },
-                left.start,
-                left.height,
-            )
+            self.parsed(Expression::Like { negated, identifier, pattern }, left.start, left.height)
         } else {
             Err(self.unexpected("BETWEEN, IN or LIKE after NOT"))
         }
@@ -404,17 +313,10 @@ impl Parser<'_> {
 
     fn bare_identifier(&self, left: &Parsed, operator: &str) -> Result<String, SelectorError> {
         match &left.expression {
-            Expression::Identifier(name) if !self.text[left.start..].starts_with('(') => {
-                Ok(name.clone())
-            }
+            Expression::Identifier(name) if !self.text[left.start..].starts_with('(') => Ok(name.clone()),
             Expression::Identifier(_) => {
                 let expected = format!("a name without parentheses before {operator}");
-                Err(SelectorError::new(
-                    self.text,
-                    left.start,
-                    "a name in parentheses",
-                    expected,
-                ))
+                Err(SelectorError::new(self.text, left.start, "a name in parentheses", expected))
             }
             _ => Err(self.wrong_type(left, &format!("a name before {operator}"))),
         }
@@ -430,16 +332,7 @@ impl Parser<'_> {
         let below = operand.height.max(low.height).max(high.height) + BETWEEN_LEVELS;
         let start = operand.start;
         let [operand, low, high] = [operand, low, high].map(|parsed| Box::new(parsed.expression));
-        self.parsed(
-            Expression::Between {
-                negated,
-                operand,
-                low,
-                high,
-            },
-            start,
-            below,
-        )
+        self.parsed(Expression::Between { negated, operand, low, high }, start, below)
     }
 
     fn text(&mut self, expected: &str) -> Result<String, SelectorError> {
@@ -477,12 +370,7 @@ impl Parser<'_> {
         }
         Pattern::compile(&source, escape).ok_or_else(|| {
             let found = "a pattern that ends in its escape character";
-            SelectorError::new(
-                self.text,
-                at,
-                found,
-                "a character after the escape character",
-            )
+            SelectorError::new(self.text, at, found, "a character after the escape character")
         })
     }
 }

@@ -23,9 +23,7 @@ impl Selector {
         if text.is_empty() {
             return Ok(Self::everything());
         }
-        parser::parse(text)
-            .map(canonical::condition)
-            .map(Self::from)
+        parser::parse(text).map(canonical::condition).map(Self::from)
     }
 
     /// The selector that matches every message.
@@ -35,13 +33,7 @@ impl Selector {
 
     /// The selector that matches what at least one of `selectors` matches: what a link has to let through.
     pub fn any_of<'a>(selectors: impl IntoIterator<Item = &'a Self>) -> Self {
-        canonical::join(
-            selectors
-                .into_iter()
-                .map(|selector| (*selector.condition).clone()),
-            false,
-        )
-        .into()
+        canonical::join(selectors.into_iter().map(|selector| (*selector.condition).clone()), false).into()
     }
 
     /// The canonical form.
@@ -56,8 +48,7 @@ impl Selector {
     /// The header fields and properties that the selector mentions, each once, sorted.
     pub fn names(&self) -> Vec<Name> {
         let mut names = Vec::new();
-        self.condition
-            .visit_names(&mut |name| names.push(name.clone()));
+        self.condition.visit_names(&mut |name| names.push(name.clone()));
         names.sort_unstable();
         names.dedup();
         names
@@ -81,9 +72,7 @@ impl Selector {
 
 impl From<Condition> for Selector {
     fn from(condition: Condition) -> Self {
-        Self {
-            condition: Arc::new(condition),
-        }
+        Self { condition: Arc::new(condition) }
     }
 }
 

@@ -39,9 +39,7 @@ pub trait Attributes {
 /// A handful of attributes in a slice; looking one up is a linear search.
 impl Attributes for [(&str, Value<'_>)] {
     fn get(&self, name: &str) -> Value<'_> {
-        self.iter()
-            .find(|(candidate, _)| *candidate == name)
-            .map_or(Value::Null, |(_, value)| *value)
+        self.iter().find(|(candidate, _)| *candidate == name).map_or(Value::Null, |(_, value)| *value)
     }
 
     fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a str, Value<'a>)) {

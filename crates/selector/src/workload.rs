@@ -47,9 +47,7 @@ impl Property {
 
 impl Attributes for Message {
     fn get(&self, name: &str) -> Value<'_> {
-        self.attributes
-            .get(name)
-            .map_or(Value::Null, Property::value)
+        self.attributes.get(name).map_or(Value::Null, Property::value)
     }
 
     fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a str, Value<'a>)) {
@@ -63,10 +61,7 @@ impl Attributes for Message {
 pub fn message(rng: &mut Rng) -> Message {
     let mut attributes = SeededMap::with_hasher(Seed(rng.u64(..)));
     for (number, cardinality) in CARDINALITIES.into_iter().enumerate() {
-        attributes.insert(
-            format!("c{number}"),
-            Property::Text(format!("v{}", rng.u32(..cardinality))),
-        );
+        attributes.insert(format!("c{number}"), Property::Text(format!("v{}", rng.u32(..cardinality))));
     }
     for number in 0..DIGIT_TEXTS {
         attributes.insert(format!("t{number}"), Property::Text(digits(rng, DIGITS)));
@@ -99,37 +94,28 @@ pub fn selectors(rng: &mut Rng, count: usize, rate: f64) -> Vec<Selector> {
 /// of the Fiorano study.
 pub fn and_filters(count: usize, terms: usize) -> Vec<Selector> {
     let text = |number: usize| {
-        let terms: Vec<_> = (0..terms)
-            .map(|term| format!("d{} >= 0.{term}", term % FRACTIONS as usize))
-            .collect();
+        let terms: Vec<_> =
+            (0..terms).map(|term| format!("d{} >= 0.{term}", term % FRACTIONS as usize)).collect();
         format!("{} AND n0 = {number}", terms.join(" AND "))
     };
-    (0..count)
-        .filter_map(|number| Selector::parse(&text(number)).ok())
-        .collect()
+    (0..count).filter_map(|number| Selector::parse(&text(number)).ok()).collect()
 }
 
 /// `count` filters, each the disjunction of `terms` equalities: the OR experiment of the Fiorano study.
 pub fn or_filters(count: usize, terms: usize) -> Vec<Selector> {
     let text = |number: usize| {
-        let terms: Vec<_> = (0..terms)
-            .map(|term| format!("n{} = {}", term % 6, number * terms + term))
-            .collect();
+        let terms: Vec<_> =
+            (0..terms).map(|term| format!("n{} = {}", term % 6, number * terms + term)).collect();
         terms.join(" OR ")
     };
-    (0..count)
-        .filter_map(|number| Selector::parse(&text(number)).ok())
-        .collect()
+    (0..count).filter_map(|number| Selector::parse(&text(number)).ok()).collect()
 }
 
 fn conjunction(rng: &mut Rng, rate: f64) -> String {
     let count = rng.usize(1..=5);
     let weights: Vec<f64> = (0..count).map(|_| -(1.0 - rng.f64()).ln()).collect();
     let whole: f64 = weights.iter().sum();
-    let predicates: Vec<_> = weights
-        .iter()
-        .map(|weight| predicate(rng, rate.powf(weight / whole)))
-        .collect();
+    let predicates: Vec<_> = weights.iter().map(|weight| predicate(rng, rate.powf(weight / whole))).collect();
     predicates.join(" AND ")
 }
 
@@ -145,13 +131,9 @@ fn predicate(rng: &mut Rng, rate: f64) -> String {
 
 fn equality(rng: &mut Rng, rate: f64) -> String {
     let distance = |cardinality: u32| (f64::from(cardinality).ln() + rate.ln()).abs();
-    let nearest = CARDINALITIES
-        .into_iter()
-        .map(distance)
-        .fold(f64::INFINITY, f64::min);
-    let fitting: Vec<_> = (0..CARDINALITIES.len())
-        .filter(|n| distance(CARDINALITIES[*n]) <= nearest)
-        .collect();
+    let nearest = CARDINALITIES.into_iter().map(distance).fold(f64::INFINITY, f64::min);
+    let fitting: Vec<_> =
+        (0..CARDINALITIES.len()).filter(|n| distance(CARDINALITIES[*n]) <= nearest).collect();
     let number = fitting[rng.usize(..fitting.len())];
     format!("c{number} = 'v{}'", rng.u32(..CARDINALITIES[number]))
 }
@@ -159,9 +141,8 @@ fn equality(rng: &mut Rng, rate: f64) -> String {
 fn membership(rng: &mut Rng, rate: f64) -> String {
     const VALUES_MAX: f64 = 20.0;
     let size = |cardinality: u32| (f64::from(cardinality) * rate).round();
-    let fitting: Vec<_> = (0..CARDINALITIES.len())
-        .filter(|n| (2.0..=VALUES_MAX).contains(&size(CARDINALITIES[*n])))
-        .collect();
+    let fitting: Vec<_> =
+        (0..CARDINALITIES.len()).filter(|n| (2.0..=VALUES_MAX).contains(&size(CARDINALITIES[*n]))).collect();
     if fitting.is_empty() {
         return equality(rng, rate);
     }
@@ -196,11 +177,7 @@ fn range(rng: &mut Rng, rate: f64) -> String {
 
 fn prefix(rng: &mut Rng, rate: f64) -> String {
     let length = (-rate.log10()).round().clamp(1.0, DIGITS as f64) as usize;
-    format!(
-        "t{} LIKE '{}%'",
-        rng.u32(..DIGIT_TEXTS),
-        digits(rng, length)
-    )
+    format!("t{} LIKE '{}%'", rng.u32(..DIGIT_TEXTS), digits(rng, length))
 }
 
 fn digits(rng: &mut Rng, count: usize) -> String {

@@ -8,9 +8,7 @@ fn filter(text: &str) -> CorrelationFilter {
 }
 
 fn refusal(text: &str) -> String {
-    CorrelationFilter::parse(text)
-        .expect_err("refused")
-        .expected
+    CorrelationFilter::parse(text).expect_err("refused").expected
 }
 
 #[test]
@@ -75,11 +73,7 @@ fn what_is_no_filter_is_refused_with_a_reason() {
 fn item() -> impl Strategy<Value = String> {
     prop_oneof![
         "[#ab]{1,2}[0-9]{0,2}",
-        ("[#a]{1}", 0u32..30, 0u32..30).prop_map(|(p, a, b)| format!(
-            "[{p}{};{p}{}]",
-            a.min(b),
-            a.max(b)
-        )),
+        ("[#a]{1}", 0u32..30, 0u32..30).prop_map(|(p, a, b)| format!("[{p}{};{p}{}]", a.min(b), a.max(b))),
         "'[a ,;]{1,3}'",
         ("[a-c]{1,2}", "[d-f]{1,2}").prop_map(|(a, b)| format!("[{a};{b}]")),
     ]
@@ -132,12 +126,6 @@ proptest! {
 
 #[test]
 fn an_encoded_filter_with_nothing_in_it_is_refused() {
-    assert_eq!(
-        CorrelationFilter::decode(&[1, 0, 0, 0]),
-        Err(DecodeError::InvalidOperand)
-    );
-    assert_eq!(
-        CorrelationFilter::decode(&[9]),
-        Err(DecodeError::UnknownVersion(9))
-    );
+    assert_eq!(CorrelationFilter::decode(&[1, 0, 0, 0]), Err(DecodeError::InvalidOperand));
+    assert_eq!(CorrelationFilter::decode(&[9]), Err(DecodeError::UnknownVersion(9)));
 }

@@ -70,10 +70,7 @@ const FRAGMENTS: [&str; 60] = [
 
 fn random_text(rng: &mut fastrand::Rng) -> String {
     let glue = if rng.bool() { " " } else { "" };
-    (0..rng.usize(..24))
-        .map(|_| FRAGMENTS[rng.usize(..FRAGMENTS.len())])
-        .collect::<Vec<_>>()
-        .join(glue)
+    (0..rng.usize(..24)).map(|_| FRAGMENTS[rng.usize(..FRAGMENTS.len())]).collect::<Vec<_>>().join(glue)
 }
 
 /// Whatever the parser says, it must be consistent.
@@ -81,8 +78,8 @@ fn check(text: &str) {
     match Selector::parse(text) {
         Ok(selector) => {
             let printed = selector.to_string();
-            let again = Selector::parse(&printed)
-                .unwrap_or_else(|error| panic!("{text:?} → {printed:?}\n{error}"));
+            let again =
+                Selector::parse(&printed).unwrap_or_else(|error| panic!("{text:?} → {printed:?}\n{error}"));
             assert_eq!(again, selector, "{text:?}");
         }
         Err(error) => {
@@ -121,13 +118,7 @@ fn mutated_valid_selectors_are_parsed_or_refused() {
             let at = rng.usize(..chars.len());
             match rng.u8(..4) {
                 0 => drop(chars.remove(at)),
-                1 => chars.insert(
-                    at,
-                    FRAGMENTS[rng.usize(..FRAGMENTS.len())]
-                        .chars()
-                        .next()
-                        .unwrap(),
-                ),
+                1 => chars.insert(at, FRAGMENTS[rng.usize(..FRAGMENTS.len())].chars().next().unwrap()),
                 2 => chars[at] = rng.char(..),
                 _ => chars.swap(at, 0),
             }
@@ -154,22 +145,11 @@ fn random_and_mutated_bytes_decode_or_are_refused() {
             let at = rng.usize(..bytes.len());
             bytes[at] = rng.u8(..);
         }
-        bytes.truncate(
-            bytes.len()
-                - if rng.bool() {
-                    0
-                } else {
-                    rng.usize(..bytes.len())
-                },
-        );
+        bytes.truncate(bytes.len() - if rng.bool() { 0 } else { rng.usize(..bytes.len()) });
         if let Ok(selector) = Selector::decode(&bytes) {
             accepted += 1;
             let printed = selector.to_string();
-            assert_eq!(
-                Selector::parse(&printed).expect(&printed),
-                selector,
-                "{bytes:?}"
-            );
+            assert_eq!(Selector::parse(&printed).expect(&printed), selector, "{bytes:?}");
         }
     }
     assert!(accepted > 0, "the mutations never left a valid filter");
@@ -219,8 +199,5 @@ fn an_encoded_filter_nested_too_deeply_is_refused() {
     }
     bytes.push(1);
     assert_eq!(Selector::decode(&bytes), Err(DecodeError::TooLarge));
-    assert_eq!(
-        Selector::decode(&vec![1; 1 << 20]),
-        Err(DecodeError::TooLarge)
-    );
+    assert_eq!(Selector::decode(&vec![1; 1 << 20]), Err(DecodeError::TooLarge));
 }

@@ -15,23 +15,12 @@ fn parse(text: &str) -> Selector {
 fn subscribers_of(index: &mut SelectorIndex, message: &Message) -> BTreeSet<u64> {
     let matches = index.matches(message.as_slice());
     let filters: BTreeSet<_> = matches.filters().iter().collect();
-    assert_eq!(
-        filters.len(),
-        matches.filters().len(),
-        "a filter was reported twice"
-    );
-    matches
-        .subscribers()
-        .flat_map(|(_, subscribers)| subscribers.iter().copied())
-        .collect()
+    assert_eq!(filters.len(), matches.filters().len(), "a filter was reported twice");
+    matches.subscribers().flat_map(|(_, subscribers)| subscribers.iter().copied()).collect()
 }
 
 fn expected(trees: &[(u64, &Tree)], message: &Message) -> BTreeSet<u64> {
-    trees
-        .iter()
-        .filter(|(_, tree)| tree.matches(message))
-        .map(|(id, _)| *id)
-        .collect()
+    trees.iter().filter(|(_, tree)| tree.matches(message)).map(|(id, _)| *id).collect()
 }
 
 proptest! {
@@ -127,12 +116,9 @@ fn numeric_ranges_agree_with_evaluation_for_every_type_and_around_every_rounding
     let mut messages = Vec::new();
     for value in &exact {
         messages.push(Value::Long(*value));
-        for double in [
-            *value as f64,
-            *value as f64 + 0.5,
-            (*value as f64).next_up(),
-            (*value as f64).next_down(),
-        ] {
+        for double in
+            [*value as f64, *value as f64 + 0.5, (*value as f64).next_up(), (*value as f64).next_down()]
+        {
             messages.extend([Value::Double(double), Value::Float(double as f32)]);
         }
     }
@@ -159,10 +145,7 @@ fn numeric_ranges_agree_with_evaluation_for_every_type_and_around_every_rounding
 #[test]
 fn a_thousand_subscribers_with_two_filters_cost_two_evaluations() {
     let mut index = SelectorIndex::new(7);
-    let filters = [
-        parse("region = 'EU' AND price > 10"),
-        parse("price * 2 > 10"),
-    ];
+    let filters = [parse("region = 'EU' AND price > 10"), parse("price * 2 > 10")];
     for subscriber in 0..1000 {
         index.add(&filters[subscriber as usize % 2], subscriber);
     }
@@ -177,18 +160,10 @@ fn a_thousand_subscribers_with_two_filters_cost_two_evaluations() {
 fn a_shared_predicate_is_evaluated_once_per_message() {
     let mut index = SelectorIndex::new(7);
     for number in 0..100 {
-        index.add(
-            &parse(&format!(
-                "group = 'g' AND name LIKE '%needle%' AND size > {number}"
-            )),
-            number,
-        );
+        index.add(&parse(&format!("group = 'g' AND name LIKE '%needle%' AND size > {number}")), number);
     }
-    let message = vec![
-        ("group", Value::Str("g")),
-        ("name", Value::Str("a needle in hay")),
-        ("size", Value::Int(50)),
-    ];
+    let message =
+        vec![("group", Value::Str("g")), ("name", Value::Str("a needle in hay")), ("size", Value::Int(50))];
     for round in 1..=3 {
         assert_eq!(subscribers_of(&mut index, &message).len(), 50);
         assert_eq!(index.counters().predicates_evaluated, round);
@@ -199,25 +174,11 @@ fn a_shared_predicate_is_evaluated_once_per_message() {
 fn a_message_that_opens_no_list_costs_no_evaluation() {
     let mut index = SelectorIndex::new(7);
     for number in 0..1000 {
-        index.add(
-            &parse(&format!(
-                "id = {number} OR name IN ('a{number}', 'b{number}')"
-            )),
-            number,
-        );
+        index.add(&parse(&format!("id = {number} OR name IN ('a{number}', 'b{number}')")), number);
     }
-    assert!(
-        subscribers_of(
-            &mut index,
-            &vec![("id", Value::Int(-1)), ("name", Value::Str("c"))]
-        )
-        .is_empty()
-    );
+    assert!(subscribers_of(&mut index, &vec![("id", Value::Int(-1)), ("name", Value::Str("c"))]).is_empty());
     assert_eq!(index.counters().evaluations, 0);
-    assert_eq!(
-        subscribers_of(&mut index, &vec![("name", Value::Str("b7"))]),
-        BTreeSet::from([7])
-    );
+    assert_eq!(subscribers_of(&mut index, &vec![("name", Value::Str("b7"))]), BTreeSet::from([7]));
     assert_eq!(index.counters().evaluations, 1);
 }
 
@@ -226,10 +187,7 @@ fn tuning_files_filters_under_what_turns_out_to_be_rare() {
     let mut index = SelectorIndex::new(7);
     for number in 0..200 {
         // Before any message, an equality looks rarer than a threshold; here it always holds.
-        index.add(
-            &parse(&format!("kind = 'same' AND size > {}", 1000 + number)),
-            number,
-        );
+        index.add(&parse(&format!("kind = 'same' AND size > {}", 1000 + number)), number);
     }
     let message = vec![("kind", Value::Str("same")), ("size", Value::Int(5))];
     for _ in 0..2000 {
@@ -238,11 +196,7 @@ fn tuning_files_filters_under_what_turns_out_to_be_rare() {
     let before = index.counters().evaluations;
     index.tune(200);
     index.matches(message.as_slice());
-    assert_eq!(
-        index.counters().evaluations,
-        before,
-        "no filter is looked at any more"
-    );
+    assert_eq!(index.counters().evaluations, before, "no filter is looked at any more");
 }
 
 #[test]
@@ -250,9 +204,7 @@ fn removing_everything_frees_everything_but_the_buffers() {
     let mut index = SelectorIndex::new(7);
     let selectors: Vec<_> = (0..500)
         .map(|n| {
-            parse(&format!(
-                "a{n} = {n} AND b LIKE 'p{n}%' AND c IN ('x{n}', 'y') OR d > {n} AND e IS NULL"
-            ))
+            parse(&format!("a{n} = {n} AND b LIKE 'p{n}%' AND c IN ('x{n}', 'y') OR d > {n} AND e IS NULL"))
         })
         .collect();
     for (id, selector) in (0..).zip(&selectors) {

@@ -46,11 +46,7 @@ impl Attribute {
     }
 
     /// The posting list of `access`, made by `create` if there is none.
-    pub(crate) fn posting(
-        &mut self,
-        access: &Access,
-        create: impl FnOnce() -> PostingId,
-    ) -> PostingId {
+    pub(crate) fn posting(&mut self, access: &Access, create: impl FnOnce() -> PostingId) -> PostingId {
         fn set(place: &mut PostingId, create: impl FnOnce() -> PostingId) -> PostingId {
             if *place == NO_POSTING {
                 *place = create();
@@ -69,9 +65,7 @@ impl Attribute {
                     *self.prefixes.entry(bytes.clone()).or_insert(create())
                 }
             },
-            Access::Bin {
-                domain, level, bin, ..
-            } => {
+            Access::Bin { domain, level, bin, .. } => {
                 let numbers = self.numbers(*domain);
                 *numbers.bins.entry((*level, *bin)).or_insert_with(|| {
                     numbers.levels.add((*level).into());
@@ -93,9 +87,7 @@ impl Attribute {
                 self.prefixes.remove(bytes);
                 self.prefix_lengths.remove(bytes.len());
             }
-            Access::Bin {
-                domain, level, bin, ..
-            } => {
+            Access::Bin { domain, level, bin, .. } => {
                 let numbers = self.numbers(*domain);
                 numbers.bins.remove(&(*level, *bin));
                 numbers.levels.remove((*level).into());
@@ -140,10 +132,7 @@ impl Attribute {
                 };
                 prefixes.extend(self.prefixes.get(prefix));
             }
-            state.prefixes = PrefixSpan {
-                start,
-                end: prefixes.len() as u32,
-            };
+            state.prefixes = PrefixSpan { start, end: prefixes.len() as u32 };
         }
         state
     }
@@ -168,16 +157,12 @@ impl Attribute {
                 if state.text != NO_POSTING {
                     open(state.text);
                 }
-                view.prefixes_of(slot)
-                    .iter()
-                    .for_each(|posting| open(*posting));
+                view.prefixes_of(slot).iter().for_each(|posting| open(*posting));
             }
             Class::Exact | Class::Float | Class::Double => {
                 match ExactKey::of(state) {
                     Some(ExactKey::At(key)) => self.exact.open(key, open),
-                    Some(ExactKey::Anywhere) => {
-                        self.exact.bins.values().for_each(|posting| open(*posting))
-                    }
+                    Some(ExactKey::Anywhere) => self.exact.bins.values().for_each(|posting| open(*posting)),
                     None => {}
                 }
                 if !state.double.is_nan() {
@@ -240,10 +225,7 @@ struct Levels {
 
 impl Default for Levels {
     fn default() -> Self {
-        Self {
-            counts: [0; 64],
-            used: 0,
-        }
+        Self { counts: [0; 64], used: 0 }
     }
 }
 
@@ -335,10 +317,7 @@ mod tests {
             let (level, first, last) = bins(low, high);
             assert!(last - first <= 1, "{low}..={high}");
             for key in [low, high, low + (high.wrapping_sub(low) as u64 / 2) as i64] {
-                assert!(
-                    (first..=last).contains(&(key >> level)),
-                    "{key} of {low}..={high}"
-                );
+                assert!((first..=last).contains(&(key >> level)), "{key} of {low}..={high}");
             }
         }
         assert_eq!(bins(7, 7), (0, 7, 7));

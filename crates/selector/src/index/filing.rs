@@ -13,15 +13,9 @@ use crate::index::{Branch, FilterId, SelectorIndex};
 impl SelectorIndex {
     /// Puts a filter's branches into posting lists.
     pub(super) fn file(&mut self, id: FilterId, condition: &Condition) {
-        let planner = Planner {
-            slots: &self.slots,
-            attributes: &self.attributes,
-        };
+        let planner = Planner { slots: &self.slots, attributes: &self.attributes };
         let plans = planner.branches(condition);
-        let branches = plans
-            .into_iter()
-            .map(|plan| self.file_branch(id, plan))
-            .collect();
+        let branches = plans.into_iter().map(|plan| self.file_branch(id, plan)).collect();
         if let Some(filter) = self.filters.get_mut(id.0) {
             filter.branches = branches;
         }
@@ -40,31 +34,18 @@ impl SelectorIndex {
             | Predicate::IsNull { name } => slots.get(name).copied(),
             Predicate::Relation { .. } => None,
         };
-        let mut rest: Vec<_> = plan
-            .rest
-            .iter()
-            .map(|part| self.predicates.acquire(part, &slot_of))
-            .collect();
+        let mut rest: Vec<_> = plan.rest.iter().map(|part| self.predicates.acquire(part, &slot_of)).collect();
         let rest = match rest.len() {
             0 => None,
             1 => rest.pop(),
             _ => Some(Formula::All(rest.into())),
         };
-        let branch = self.branches.insert(Branch {
-            filter,
-            rest,
-            tests,
-            places: Vec::new(),
-        });
+        let branch = self.branches.insert(Branch { filter, rest, tests, places: Vec::new() });
         let [test, further @ ..] = tests;
-        self.further_tests
-            .resize(self.branches.bound(), [Test::Always; TESTS_MAX - 1]);
+        self.further_tests.resize(self.branches.bound(), [Test::Always; TESTS_MAX - 1]);
         self.further_tests[branch as usize] = further;
         let entry = Entry { branch, test };
-        let places = plan
-            .accesses
-            .into_iter()
-            .map(|access| self.file_entry(access, entry));
+        let places = plan.accesses.into_iter().map(|access| self.file_entry(access, entry));
         let places = places.collect();
         if let Some(branch) = self.branches.get_mut(branch) {
             branch.places = places;
@@ -78,58 +59,36 @@ impl SelectorIndex {
             Access::Below { slot, domain, key } => (slot, domain, Side::Below, key),
             access => {
                 let posting = self.posting(access);
-                return Place::Posting {
-                    posting,
-                    position: self.postings.push(posting, entry),
-                };
+                return Place::Posting { posting, position: self.postings.push(posting, entry) };
             }
         };
         if let Some(attribute) = self.attributes.get_mut(slot) {
             attribute.thresholds(domain, side).insert(key, entry);
         }
-        Place::Threshold {
-            slot,
-            domain,
-            side,
-            key,
-        }
+        Place::Threshold { slot, domain, side, key }
     }
 
     fn test(&mut self, planned: PlannedTest) -> Test {
         match planned {
             PlannedTest::Range { slot, range } => Test::range(slot, range),
             PlannedTest::Bool { slot, value } => Test::Bool { slot, value },
-            PlannedTest::Prefix { slot, bytes } => Test::Prefix {
-                slot,
-                prefix: self.referred_posting(Access::Prefix { slot, bytes }),
-            },
+            PlannedTest::Prefix { slot, bytes } => {
+                Test::Prefix { slot, prefix: self.referred_posting(Access::Prefix { slot, bytes }) }
+            }
             PlannedTest::Texts { slot, texts } => {
-                let mut number = |text: &Arc<str>| {
-                    self.referred_posting(Access::Text {
-                        slot,
-                        text: (&**text).into(),
-                    })
-                };
+                let mut number =
+                    |text: &Arc<str>| self.referred_posting(Access::Text { slot, text: (&**text).into() });
                 match &*texts {
-                    [text] => Test::Text {
-                        slot,
-                        text: number(text),
-                    },
+                    [text] => Test::Text { slot, text: number(text) },
                     texts if texts.len() <= ONE_OF_MAX => {
                         // A short list is filled up with its first text, which changes nothing.
                         let number = |index| number(texts.get(index).unwrap_or(&texts[0]));
-                        Test::OneOf {
-                            slot,
-                            texts: std::array::from_fn(number),
-                        }
+                        Test::OneOf { slot, texts: std::array::from_fn(number) }
                     }
                     texts => {
                         let mut set: TextSet = texts.iter().map(number).collect();
                         set.sort_unstable();
-                        Test::InSet {
-                            slot,
-                            set: self.sets.insert(set),
-                        }
+                        Test::InSet { slot, set: self.sets.insert(set) }
                     }
                 }
             }
@@ -192,12 +151,7 @@ impl SelectorIndex {
 
     fn remove_entry(&mut self, branch: u32, place: Place) {
         match place {
-            Place::Threshold {
-                slot,
-                domain,
-                side,
-                key,
-            } => {
+            Place::Threshold { slot, domain, side, key } => {
                 if let Some(attribute) = self.attributes.get_mut(slot) {
                     attribute.thresholds(domain, side).remove(key, branch);
                 }

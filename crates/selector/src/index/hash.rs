@@ -14,9 +14,7 @@ impl BuildHasher for Seed {
     type Hasher = Mixer;
 
     fn build_hasher(&self) -> Mixer {
-        Mixer {
-            state: self.0 ^ MULTIPLIER,
-        }
+        Mixer { state: self.0 ^ MULTIPLIER }
     }
 }
 

@@ -56,11 +56,7 @@ impl SelectorIndex {
 
     /// Collects the posting lists that the message opens.
     fn open(&mut self) {
-        let view = View {
-            states: &self.states,
-            prefixes: &self.prefixes,
-            sets: &self.sets,
-        };
+        let view = View { states: &self.states, prefixes: &self.prefixes, sets: &self.sets };
         let opened = &mut self.opened;
         opened.clear();
         opened.push(self.always);
@@ -83,11 +79,7 @@ impl SelectorIndex {
         let mut decision = Decision {
             message,
             values,
-            view: View {
-                states: &self.states,
-                prefixes: &self.prefixes,
-                sets: &self.sets,
-            },
+            view: View { states: &self.states, prefixes: &self.prefixes, sets: &self.sets },
             epoch: self.epoch,
             further_tests: &self.further_tests,
             branches: &self.branches,
@@ -104,9 +96,7 @@ impl SelectorIndex {
         }
         for slot in &self.present {
             if let Some(attribute) = self.attributes.get(*slot) {
-                attribute.pass(&self.states[*slot as usize], &mut |entry| {
-                    decision.consider(entry)
-                });
+                attribute.pass(&self.states[*slot as usize], &mut |entry| decision.consider(entry));
             }
         }
         self.counters.evaluations += decision.looked_at;
@@ -161,10 +151,7 @@ impl<A: Attributes + ?Sized> Decision<'_, A> {
         }
         if let Some(rest) = &branch.rest {
             let evaluated = &mut self.predicates_evaluated;
-            if !self
-                .predicates
-                .holds(rest, self.message, self.values, self.epoch, evaluated)
-            {
+            if !self.predicates.holds(rest, self.message, self.values, self.epoch, evaluated) {
                 return;
             }
         }
@@ -189,9 +176,6 @@ mod tests {
         let values = vec![Value::Str(&text); 10];
         let buffer = values.as_ptr() as usize;
         let emptied = emptied(values);
-        assert_eq!(
-            (emptied.as_ptr() as usize, emptied.capacity(), emptied.len()),
-            (buffer, 10, 0)
-        );
+        assert_eq!((emptied.as_ptr() as usize, emptied.capacity(), emptied.len()), (buffer, 10, 0));
     }
 }

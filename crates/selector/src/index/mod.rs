@@ -114,10 +114,7 @@ impl<'a> Matches<'a> {
     /// Each filter that matched with its subscribers.
     pub fn subscribers(&self) -> impl Iterator<Item = (FilterId, &'a [SubscriberId])> {
         let index = self.index;
-        index
-            .matched
-            .iter()
-            .map(|filter| (*filter, index.subscribers(*filter)))
+        index.matched.iter().map(|filter| (*filter, index.subscribers(*filter)))
     }
 }
 
@@ -171,9 +168,7 @@ impl SelectorIndex {
 
     /// The subscribers of a filter, sorted.
     pub fn subscribers(&self, filter: FilterId) -> &[SubscriberId] {
-        self.filters
-            .get(filter.0)
-            .map_or(&[], |filter| &filter.subscribers)
+        self.filters.get(filter.0).map_or(&[], |filter| &filter.subscribers)
     }
 
     /// Adds a subscriber to a selector. Adding the same pair twice changes nothing.
@@ -213,11 +208,7 @@ impl SelectorIndex {
         for _ in 0..count.min(self.filters.bound()) {
             let id = FilterId(self.next_tuned);
             self.next_tuned = (self.next_tuned + 1) % self.filters.bound() as u32;
-            if let Some(condition) = self
-                .filters
-                .get(id.0)
-                .map(|filter| filter.condition.clone())
-            {
+            if let Some(condition) = self.filters.get(id.0).map(|filter| filter.condition.clone()) {
                 self.unfile(id);
                 self.file(id, &condition);
             }
@@ -235,11 +226,7 @@ impl SelectorIndex {
                 attribute.references += 1;
             }
         }
-        let filter = Filter {
-            condition: condition.clone(),
-            subscribers: Vec::new(),
-            branches: Vec::new(),
-        };
+        let filter = Filter { condition: condition.clone(), subscribers: Vec::new(), branches: Vec::new() };
         let id = FilterId(self.filters.insert(filter));
         self.found.resize(self.filters.bound(), 0);
         self.found[id.0 as usize] = 0;
@@ -249,9 +236,7 @@ impl SelectorIndex {
     }
 
     fn add_attribute(&mut self, name: Name) -> Slot {
-        let slot = self
-            .attributes
-            .insert(Attribute::new(name.clone(), self.seed));
+        let slot = self.attributes.insert(Attribute::new(name.clone(), self.seed));
         self.slots.insert(name, slot);
         slot
     }
@@ -279,11 +264,8 @@ impl SelectorIndex {
 
     /// About how much memory the index holds on the heap, the selectors' own conditions included.
     pub fn heap_bytes(&self) -> usize {
-        let branches: usize = self
-            .branches
-            .iter()
-            .map(|branch| branch.places.capacity() * size_of::<Place>())
-            .sum();
+        let branches: usize =
+            self.branches.iter().map(|branch| branch.places.capacity() * size_of::<Place>()).sum();
         let filters: usize = self.filters.iter().map(filter_bytes).sum();
         let attributes: usize = self.attributes.iter().map(Attribute::heap_bytes).sum();
         self.postings.heap_bytes()
@@ -297,11 +279,7 @@ impl SelectorIndex {
             + attributes
             + self.predicates.heap_bytes()
             + self.sets.heap_bytes()
-            + self
-                .sets
-                .iter()
-                .map(|set| size_of_val(&**set))
-                .sum::<usize>()
+            + self.sets.iter().map(|set| size_of_val(&**set)).sum::<usize>()
             + self.found.capacity() * size_of::<u64>()
     }
 }

@@ -66,13 +66,9 @@ impl Planner<'_> {
     fn branch(&self, condition: &Condition) -> BranchPlan {
         let operands = operands(condition);
         let cover = self.cover(operands);
-        let undecided = operands
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| !cover.decided.contains(index));
-        let mut left: Vec<(f64, &Condition)> = undecided
-            .map(|(_, operand)| (self.likelihood(operand), operand))
-            .collect();
+        let undecided = operands.iter().enumerate().filter(|(index, _)| !cover.decided.contains(index));
+        let mut left: Vec<(f64, &Condition)> =
+            undecided.map(|(_, operand)| (self.likelihood(operand), operand)).collect();
         left.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let mut tests: Vec<(f64, PlannedTest)> = cover.test.into_iter().collect();
         let mut rest = Vec::new();
@@ -88,21 +84,12 @@ impl Planner<'_> {
         }
         tests.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let tests = tests.into_iter().map(|(_, test)| test).collect();
-        BranchPlan {
-            accesses: cover.accesses,
-            tests,
-            rest,
-        }
+        BranchPlan { accesses: cover.accesses, tests, rest }
     }
 
     /// The cheapest cover of a conjunction.
     fn cover(&self, operands: &[Condition]) -> Cover {
-        let mut best = Cover {
-            cost: 1.0,
-            accesses: vec![Access::Always],
-            test: None,
-            decided: Vec::new(),
-        };
+        let mut best = Cover { cost: 1.0, accesses: vec![Access::Always], test: None, decided: Vec::new() };
         let mut offer = |cover: Option<Cover>| {
             if let Some(cover) = cover
                 && cover.cost < best.cost
@@ -117,12 +104,8 @@ impl Planner<'_> {
                 Condition::Constant(_) | Condition::All(_) => {}
             }
         }
-        let ranged: Vec<_> = operands
-            .iter()
-            .enumerate()
-            .filter_map(ranged_leaf)
-            .take(PAIRED_OPERANDS_MAX)
-            .collect();
+        let ranged: Vec<_> =
+            operands.iter().enumerate().filter_map(ranged_leaf).take(PAIRED_OPERANDS_MAX).collect();
         for (number, a) in ranged.iter().enumerate() {
             for b in &ranged[number + 1..] {
                 offer(self.pair_cover(a, b));
@@ -132,12 +115,7 @@ impl Planner<'_> {
     }
 
     fn any_cover(&self, index: usize, parts: &[Condition]) -> Cover {
-        let mut whole = Cover {
-            cost: 0.0,
-            accesses: Vec::new(),
-            test: None,
-            decided: vec![index],
-        };
+        let mut whole = Cover { cost: 0.0, accesses: Vec::new(), test: None, decided: vec![index] };
         for part in parts {
             let operands = operands(part);
             let cover = self.cover(operands);
@@ -157,20 +135,10 @@ impl Planner<'_> {
     fn leaf_cover(&self, index: usize, leaf: &Leaf) -> Option<Cover> {
         let slot = self.slot(required_name(&leaf.predicate)?)?;
         let cost = self.leaf_likelihood(leaf);
-        let exact = |accesses| Cover {
-            cost,
-            accesses,
-            test: None,
-            decided: vec![index],
-        };
+        let exact = |accesses| Cover { cost, accesses, test: None, decided: vec![index] };
         let present = || {
             let cost = self.presence(slot);
-            Cover {
-                cost,
-                accesses: vec![Access::Present { slot }],
-                test: None,
-                decided: Vec::new(),
-            }
+            Cover { cost, accesses: vec![Access::Present { slot }], test: None, decided: Vec::new() }
         };
         if leaf.negated {
             return Some(match leaf.predicate {
@@ -180,49 +148,24 @@ impl Planner<'_> {
         }
         Some(match &leaf.predicate {
             Predicate::IsNull { .. } => exact(vec![Access::Absent { slot }]),
-            Predicate::Compare {
-                op: ComparisonOp::Equal,
-                literal: Literal::Text(text),
-                ..
-            } => exact(vec![Access::Text {
-                slot,
-                text: (&**text).into(),
-            }]),
-            Predicate::Compare {
-                op: ComparisonOp::Equal,
-                literal: Literal::Bool(value),
-                ..
-            } => exact(vec![Access::Bool {
-                slot,
-                value: *value,
-            }]),
+            Predicate::Compare { op: ComparisonOp::Equal, literal: Literal::Text(text), .. } => {
+                exact(vec![Access::Text { slot, text: (&**text).into() }])
+            }
+            Predicate::Compare { op: ComparisonOp::Equal, literal: Literal::Bool(value), .. } => {
+                exact(vec![Access::Bool { slot, value: *value }])
+            }
             Predicate::Compare { op, literal, .. } => match Range::of(*op, literal) {
                 Some(range) => range_cover(cost, slot, range, vec![index]),
                 None => present(),
             },
-            Predicate::In { values, .. } => exact(
-                values
-                    .iter()
-                    .map(|value| Access::Text {
-                        slot,
-                        text: (&**value).into(),
-                    })
-                    .collect(),
-            ),
+            Predicate::In { values, .. } => {
+                exact(values.iter().map(|value| Access::Text { slot, text: (&**value).into() }).collect())
+            }
             Predicate::Like { pattern, .. } if !pattern.prefix().is_empty() => {
                 let prefix = pattern.prefix().as_bytes();
                 let bytes = prefix[..prefix.len().min(PREFIX_BYTES_MAX)].into();
-                let decided = if is_indexed_prefix(pattern) {
-                    vec![index]
-                } else {
-                    Vec::new()
-                };
-                Cover {
-                    cost,
-                    accesses: vec![Access::Prefix { slot, bytes }],
-                    test: None,
-                    decided,
-                }
+                let decided = if is_indexed_prefix(pattern) { vec![index] } else { Vec::new() };
+                Cover { cost, accesses: vec![Access::Prefix { slot, bytes }], test: None, decided }
             }
             Predicate::Like { .. } | Predicate::Relation { .. } => present(),
         })
@@ -245,36 +188,21 @@ impl Planner<'_> {
             return None;
         }
         match &leaf.predicate {
-            Predicate::Compare {
-                name,
-                op: ComparisonOp::Equal,
-                literal: Literal::Text(text),
-            } => Some(PlannedTest::Texts {
-                slot: self.slot(name)?,
-                texts: vec![text.clone()],
-            }),
-            Predicate::Compare {
-                name,
-                op: ComparisonOp::Equal,
-                literal: Literal::Bool(value),
-            } => Some(PlannedTest::Bool {
-                slot: self.slot(name)?,
-                value: *value,
-            }),
-            Predicate::Compare { name, op, literal } => Some(PlannedTest::Range {
-                slot: self.slot(name)?,
-                range: Range::of(*op, literal)?,
-            }),
-            Predicate::In { name, values } => Some(PlannedTest::Texts {
-                slot: self.slot(name)?,
-                texts: values.clone(),
-            }),
+            Predicate::Compare { name, op: ComparisonOp::Equal, literal: Literal::Text(text) } => {
+                Some(PlannedTest::Texts { slot: self.slot(name)?, texts: vec![text.clone()] })
+            }
+            Predicate::Compare { name, op: ComparisonOp::Equal, literal: Literal::Bool(value) } => {
+                Some(PlannedTest::Bool { slot: self.slot(name)?, value: *value })
+            }
+            Predicate::Compare { name, op, literal } => {
+                Some(PlannedTest::Range { slot: self.slot(name)?, range: Range::of(*op, literal)? })
+            }
+            Predicate::In { name, values } => {
+                Some(PlannedTest::Texts { slot: self.slot(name)?, texts: values.clone() })
+            }
             Predicate::Like { name, pattern } if is_indexed_prefix(pattern) => {
                 let bytes = pattern.prefix().as_bytes().into();
-                Some(PlannedTest::Prefix {
-                    slot: self.slot(name)?,
-                    bytes,
-                })
+                Some(PlannedTest::Prefix { slot: self.slot(name)?, bytes })
             }
             _ => None,
         }
@@ -290,11 +218,7 @@ impl Planner<'_> {
             Condition::Constant(value) => f64::from(u8::from(*value)),
             Condition::Leaf(leaf) => self.leaf_likelihood(leaf),
             Condition::All(parts) => parts.iter().map(|part| self.likelihood(part)).product(),
-            Condition::Any(parts) => parts
-                .iter()
-                .map(|part| self.likelihood(part))
-                .sum::<f64>()
-                .min(1.0),
+            Condition::Any(parts) => parts.iter().map(|part| self.likelihood(part)).sum::<f64>().min(1.0),
         }
     }
 
@@ -306,25 +230,15 @@ impl Planner<'_> {
             return PRIOR_RELATION;
         };
         let prior = prior(&leaf.predicate, attribute);
-        attribute
-            .sample
-            .estimate(&[leaf], if leaf.negated { 1.0 - prior } else { prior })
+        attribute.sample.estimate(&[leaf], if leaf.negated { 1.0 - prior } else { prior })
     }
 
     fn presence(&self, slot: Slot) -> f64 {
         let Some(attribute) = self.attributes.get(slot) else {
             return PRIOR_PRESENT;
         };
-        let predicate = Predicate::IsNull {
-            name: attribute.name.clone(),
-        };
-        attribute.sample.estimate(
-            &[&Leaf {
-                predicate,
-                negated: true,
-            }],
-            PRIOR_PRESENT,
-        )
+        let predicate = Predicate::IsNull { name: attribute.name.clone() };
+        attribute.sample.estimate(&[&Leaf { predicate, negated: true }], PRIOR_PRESENT)
     }
 }
 
@@ -341,19 +255,12 @@ const BIN_PASSED: f64 = 0.35;
 fn prior(predicate: &Predicate, attribute: &Attribute) -> f64 {
     let one_text = || 1.0 / (attribute.texts.len() as f64 + 8.0);
     match predicate {
-        Predicate::Compare {
-            op: ComparisonOp::Equal,
-            literal,
-            ..
-        } => match literal {
+        Predicate::Compare { op: ComparisonOp::Equal, literal, .. } => match literal {
             Literal::Text(_) => one_text(),
             Literal::Bool(_) => 0.5,
             Literal::Number(_) => PRIOR_EXACT_EQUALITY,
         },
-        Predicate::Compare {
-            op: ComparisonOp::NotEqual,
-            ..
-        } => 1.0 - PRIOR_EXACT_EQUALITY,
+        Predicate::Compare { op: ComparisonOp::NotEqual, .. } => 1.0 - PRIOR_EXACT_EQUALITY,
         Predicate::Compare { .. } => PRIOR_THRESHOLD,
         Predicate::In { values, .. } => (one_text() * values.len() as f64).min(0.9),
         Predicate::Like { pattern, .. } => PRIOR_LIKE / (1.0 + pattern.prefix().len() as f64),
@@ -388,9 +295,7 @@ fn attribute_name(predicate: &Predicate) -> Option<&Name> {
 /// An attribute without which the predicate, negated or not, is never true (`IS NULL` aside).
 fn required_name(predicate: &Predicate) -> Option<&Name> {
     match predicate {
-        Predicate::Relation { left, right, .. } => {
-            required_operand(left).or_else(|| required_operand(right))
-        }
+        Predicate::Relation { left, right, .. } => required_operand(left).or_else(|| required_operand(right)),
         other => attribute_name(other),
     }
 }
@@ -399,9 +304,7 @@ fn required_operand(operand: &Operand) -> Option<&Name> {
     match operand {
         Operand::Name(name) => Some(name),
         Operand::Sign { operand, .. } => required_operand(operand),
-        Operand::Arithmetic { left, right, .. } => {
-            required_operand(left).or_else(|| required_operand(right))
-        }
+        Operand::Arithmetic { left, right, .. } => required_operand(left).or_else(|| required_operand(right)),
         // A condition can be true or false whatever is null in it.
         Operand::Condition(_) | Operand::Literal(_) => None,
     }
@@ -417,16 +320,8 @@ struct RangedLeaf<'a> {
 fn ranged_leaf((index, operand): (usize, &Condition)) -> Option<RangedLeaf<'_>> {
     match operand {
         Condition::Leaf(
-            leaf @ Leaf {
-                predicate: Predicate::Compare { name, op, literal },
-                negated: false,
-            },
-        ) => Some(RangedLeaf {
-            index,
-            leaf,
-            name,
-            range: Range::of(*op, literal)?,
-        }),
+            leaf @ Leaf { predicate: Predicate::Compare { name, op, literal }, negated: false },
+        ) => Some(RangedLeaf { index, leaf, name, range: Range::of(*op, literal)? }),
         _ => None,
     }
 }
@@ -437,28 +332,12 @@ fn range_cover(cost: f64, slot: Slot, range: Range, decided: Vec<usize>) -> Cove
         (Some(low), Some(high)) if low > high => Vec::new(),
         (Some(low), Some(high)) => {
             let (level, first, last) = bins(low, high);
-            (first..=last)
-                .map(|bin| Access::Bin {
-                    slot,
-                    domain,
-                    level,
-                    bin,
-                })
-                .collect()
+            (first..=last).map(|bin| Access::Bin { slot, domain, level, bin }).collect()
         }
         (Some(key), None) => vec![Access::Above { slot, domain, key }],
         (None, Some(key)) => vec![Access::Below { slot, domain, key }],
         (None, None) => vec![Access::Present { slot }],
     };
-    let passed = if matches!(*accesses, [Access::Bin { .. }, ..]) {
-        BIN_PASSED
-    } else {
-        1.0
-    };
-    Cover {
-        cost,
-        accesses,
-        test: Some((passed, PlannedTest::Range { slot, range })),
-        decided,
-    }
+    let passed = if matches!(*accesses, [Access::Bin { .. }, ..]) { BIN_PASSED } else { 1.0 };
+    Cover { cost, accesses, test: Some((passed, PlannedTest::Range { slot, range })), decided }
 }

@@ -15,48 +15,19 @@ pub(crate) const ONE_OF_MAX: usize = 4;
 pub(crate) enum Test {
     Always,
     // The two kinds of [`Range`], taken apart so that the slot fits in beside it.
-    Exact {
-        slot: Slot,
-        ends: Ends,
-        low: i64,
-        high: i64,
-    },
-    Double {
-        slot: Slot,
-        low: f64,
-        high: f64,
-    },
-    Text {
-        slot: Slot,
-        text: PostingId,
-    },
-    OneOf {
-        slot: Slot,
-        texts: [PostingId; ONE_OF_MAX],
-    },
-    InSet {
-        slot: Slot,
-        set: u32,
-    },
-    Prefix {
-        slot: Slot,
-        prefix: PostingId,
-    },
-    Bool {
-        slot: Slot,
-        value: bool,
-    },
+    Exact { slot: Slot, ends: Ends, low: i64, high: i64 },
+    Double { slot: Slot, low: f64, high: f64 },
+    Text { slot: Slot, text: PostingId },
+    OneOf { slot: Slot, texts: [PostingId; ONE_OF_MAX] },
+    InSet { slot: Slot, set: u32 },
+    Prefix { slot: Slot, prefix: PostingId },
+    Bool { slot: Slot, value: bool },
 }
 
 impl Test {
     pub(crate) fn range(slot: Slot, range: Range) -> Self {
         match range {
-            Range::Exact { low, high, ends } => Self::Exact {
-                slot,
-                ends,
-                low,
-                high,
-            },
+            Range::Exact { low, high, ends } => Self::Exact { slot, ends, low, high },
             Range::Double { low, high } => Self::Double { slot, low, high },
         }
     }
@@ -65,33 +36,19 @@ impl Test {
     pub(crate) fn passes(&self, view: View<'_>) -> bool {
         match self {
             Self::Always => true,
-            Self::Exact {
-                slot,
-                ends,
-                low,
-                high,
-            } => {
-                let range = Range::Exact {
-                    low: *low,
-                    high: *high,
-                    ends: *ends,
-                };
+            Self::Exact { slot, ends, low, high } => {
+                let range = Range::Exact { low: *low, high: *high, ends: *ends };
                 range.contains(&view.states[*slot as usize])
             }
             Self::Double { slot, low, high } => {
-                let range = Range::Double {
-                    low: *low,
-                    high: *high,
-                };
+                let range = Range::Double { low: *low, high: *high };
                 range.contains(&view.states[*slot as usize])
             }
             Self::Text { slot, text } => view.states[*slot as usize].text == *text,
             Self::OneOf { slot, texts } => texts.contains(&view.states[*slot as usize].text),
             Self::InSet { slot, set } => {
                 let text = &view.states[*slot as usize].text;
-                view.sets
-                    .get(*set)
-                    .is_some_and(|texts| texts.binary_search(text).is_ok())
+                view.sets.get(*set).is_some_and(|texts| texts.binary_search(text).is_ok())
             }
             Self::Prefix { slot, prefix } => view.prefixes_of(*slot).contains(prefix),
             Self::Bool { slot, value } => {
@@ -128,24 +85,11 @@ pub(crate) enum Access {
     /// The attribute is a text that begins with these bytes.
     Prefix { slot: Slot, bytes: Box<[u8]> },
     /// The attribute is a number in this bin.
-    Bin {
-        slot: Slot,
-        domain: Domain,
-        level: u8,
-        bin: i64,
-    },
+    Bin { slot: Slot, domain: Domain, level: u8, bin: i64 },
     /// The attribute is a number not below this key. Thresholds have no posting lists of their own.
-    Above {
-        slot: Slot,
-        domain: Domain,
-        key: i64,
-    },
+    Above { slot: Slot, domain: Domain, key: i64 },
     /// The attribute is a number not above this key.
-    Below {
-        slot: Slot,
-        domain: Domain,
-        key: i64,
-    },
+    Below { slot: Slot, domain: Domain, key: i64 },
     /// The attribute is this boolean.
     Bool { slot: Slot, value: bool },
     /// The attribute is not null.
@@ -162,12 +106,7 @@ pub(crate) enum Place {
     /// In a posting list.
     Posting { posting: PostingId, position: u32 },
     /// Among the thresholds of an attribute.
-    Threshold {
-        slot: Slot,
-        domain: Domain,
-        side: Side,
-        key: i64,
-    },
+    Threshold { slot: Slot, domain: Domain, side: Side, key: i64 },
 }
 
 /// Whether a threshold is a lower or an upper bound.
@@ -194,19 +133,14 @@ pub(crate) struct Postings {
 
 impl Postings {
     pub(crate) fn insert(&mut self, access: Access) -> PostingId {
-        let id = self.metas.insert(PostingMeta {
-            access,
-            test_references: 0,
-        });
+        let id = self.metas.insert(PostingMeta { access, test_references: 0 });
         self.entries.resize_with(self.metas.bound(), Vec::new);
         id
     }
 
     #[inline]
     pub(crate) fn entries(&self, posting: PostingId) -> &[Entry] {
-        self.entries
-            .get(posting as usize)
-            .map_or(&[], |entries| entries)
+        self.entries.get(posting as usize).map_or(&[], |entries| entries)
     }
 
     /// Appends an entry; returns its position.

@@ -37,10 +37,7 @@ pub(crate) struct Predicates {
 
 impl Predicates {
     pub(crate) fn new(seed: Seed) -> Self {
-        Self {
-            shared: Slab::default(),
-            by_leaf: SeededMap::with_hasher(seed),
-        }
+        Self { shared: Slab::default(), by_leaf: SeededMap::with_hasher(seed) }
     }
 
     /// Takes a condition in; `slot` finds the slot of a predicate's only attribute.
@@ -61,13 +58,7 @@ impl Predicates {
                 let shared = &mut self.shared;
                 let id = *self.by_leaf.entry(leaf.clone()).or_insert_with(|| {
                     let slot = slot(leaf);
-                    shared.insert(Shared {
-                        leaf: leaf.clone(),
-                        slot,
-                        references: 0,
-                        epoch: 0,
-                        holds: false,
-                    })
+                    shared.insert(Shared { leaf: leaf.clone(), slot, references: 0, epoch: 0, holds: false })
                 });
                 if let Some(shared) = self.shared.get_mut(id) {
                     shared.references += 1;
@@ -80,9 +71,7 @@ impl Predicates {
     pub(crate) fn release(&mut self, formula: &Formula) {
         match formula {
             Formula::Constant(_) => {}
-            Formula::All(parts) | Formula::Any(parts) => {
-                parts.iter().for_each(|part| self.release(part))
-            }
+            Formula::All(parts) | Formula::Any(parts) => parts.iter().for_each(|part| self.release(part)),
             Formula::Predicate(id) => {
                 let Some(shared) = self.shared.get_mut(*id) else {
                     return;
@@ -107,12 +96,12 @@ impl Predicates {
     ) -> bool {
         match formula {
             Formula::Constant(value) => *value,
-            Formula::All(parts) => parts
-                .iter()
-                .all(|part| self.holds(part, message, values, epoch, evaluated)),
-            Formula::Any(parts) => parts
-                .iter()
-                .any(|part| self.holds(part, message, values, epoch, evaluated)),
+            Formula::All(parts) => {
+                parts.iter().all(|part| self.holds(part, message, values, epoch, evaluated))
+            }
+            Formula::Any(parts) => {
+                parts.iter().any(|part| self.holds(part, message, values, epoch, evaluated))
+            }
             Formula::Predicate(id) => {
                 let Some(shared) = self.shared.get_mut(*id) else {
                     return false;
@@ -122,11 +111,7 @@ impl Predicates {
                     let truth = match shared.slot {
                         Some(slot) => {
                             let value = values[slot as usize];
-                            shared
-                                .leaf
-                                .predicate
-                                .truth_of(value)
-                                .negated_if(shared.leaf.negated)
+                            shared.leaf.predicate.truth_of(value).negated_if(shared.leaf.negated)
                         }
                         None => shared.leaf.truth(message),
                     };

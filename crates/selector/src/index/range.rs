@@ -82,18 +82,11 @@ impl Range {
     /// Both at once, if one is a lower and the other an upper bound in the same domain.
     pub(crate) fn joined(self, other: Self) -> Option<Self> {
         match (self, other) {
-            (
-                Self::Exact {
-                    low, ends: lower, ..
-                },
-                Self::Exact {
-                    high, ends: upper, ..
-                },
-            ) if !lower.has(Ends::HIGH) && !upper.has(Ends::LOW) => Some(Self::Exact {
-                low,
-                high,
-                ends: lower.with(upper),
-            }),
+            (Self::Exact { low, ends: lower, .. }, Self::Exact { high, ends: upper, .. })
+                if !lower.has(Ends::HIGH) && !upper.has(Ends::LOW) =>
+            {
+                Some(Self::Exact { low, high, ends: lower.with(upper) })
+            }
             (Self::Exact { ends: upper, .. }, Self::Exact { ends: lower, .. })
                 if !lower.has(Ends::HIGH) && !upper.has(Ends::LOW) =>
             {
@@ -103,10 +96,7 @@ impl Range {
                 if (b == f64::INFINITY && c == f64::NEG_INFINITY)
                     || (a == f64::NEG_INFINITY && d == f64::INFINITY) =>
             {
-                Some(Self::Double {
-                    low: a.max(c),
-                    high: b.min(d),
-                })
+                Some(Self::Double { low: a.max(c), high: b.min(d) })
             }
             _ => None,
         }
@@ -127,10 +117,8 @@ impl Range {
     pub(crate) fn keys(&self) -> (Option<i64>, Option<i64>) {
         match *self {
             Self::Exact { low, high, ends } => (
-                ends.has(Ends::LOW)
-                    .then(|| low - i64::from(ends.has(Ends::LOW_EXCLUDED))),
-                ends.has(Ends::HIGH)
-                    .then(|| high + i64::from(ends.has(Ends::HIGH_EXCLUDED))),
+                ends.has(Ends::LOW).then(|| low - i64::from(ends.has(Ends::LOW_EXCLUDED))),
+                ends.has(Ends::HIGH).then(|| high + i64::from(ends.has(Ends::HIGH_EXCLUDED))),
             ),
             Self::Double { low, high } => (
                 (low != f64::NEG_INFINITY).then(|| double_key(low)),
@@ -158,13 +146,7 @@ fn promoted_contains(low: i64, high: i64, ends: Ends, state: &SlotState) -> bool
 }
 
 /// Compares with the literals as they were written, after promoting them.
-fn within<T: PartialOrd>(
-    low: i64,
-    high: i64,
-    ends: Ends,
-    value: T,
-    promoted: impl Fn(i64) -> T,
-) -> bool {
+fn within<T: PartialOrd>(low: i64, high: i64, ends: Ends, value: T, promoted: impl Fn(i64) -> T) -> bool {
     let above = !ends.has(Ends::LOW) || {
         let excluded = ends.has(Ends::LOW_EXCLUDED);
         let literal = promoted(low - i64::from(excluded));
@@ -188,11 +170,7 @@ pub(crate) enum Domain {
 /// An integer that orders as the number does; both zeros have the same.
 pub(crate) fn double_key(value: f64) -> i64 {
     let bits = (value + 0.0).to_bits() as i64;
-    if bits < 0 {
-        i64::MIN.wrapping_sub(bits)
-    } else {
-        bits
-    }
+    if bits < 0 { i64::MIN.wrapping_sub(bits) } else { bits }
 }
 
 /// Where to look for a value among ranges of exact literals.

@@ -63,9 +63,7 @@ impl Sample {
     pub(crate) fn estimate(&self, leaves: &[&Leaf], prior: f64) -> f64 {
         let hold = |kept: &&Kept| {
             let value = kept.value();
-            leaves
-                .iter()
-                .all(|leaf| leaf.predicate.truth_of(value).negated_if(leaf.negated) == Truth::True)
+            leaves.iter().all(|leaf| leaf.predicate.truth_of(value).negated_if(leaf.negated) == Truth::True)
         };
         let hits = self.values.iter().filter(hold).count() as f64;
         (hits + prior * PRIOR_WEIGHT) / (self.values.len() as f64 + PRIOR_WEIGHT)

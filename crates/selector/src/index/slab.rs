@@ -8,10 +8,7 @@ pub(crate) struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self {
-            places: Vec::new(),
-            free: Vec::new(),
-        }
+        Self { places: Vec::new(), free: Vec::new() }
     }
 }
 

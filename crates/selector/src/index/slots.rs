@@ -85,12 +85,6 @@ impl SlotState {
     }
 
     fn of(class: Class, exact: i64, double: f64) -> Self {
-        Self {
-            class,
-            text: NO_POSTING,
-            exact,
-            double,
-            prefixes: PrefixSpan::default(),
-        }
+        Self { class, text: NO_POSTING, exact, double, prefixes: PrefixSpan::default() }
     }
 }

@@ -26,9 +26,7 @@ pub(crate) struct Thresholds {
 impl Thresholds {
     /// The chunk in which the place of `order` is.
     fn chunk(&self, order: (i64, u32)) -> usize {
-        self.chunks
-            .partition_point(|chunk| chunk[0].order() <= order)
-            .saturating_sub(1)
+        self.chunks.partition_point(|chunk| chunk[0].order() <= order).saturating_sub(1)
     }
 
     pub(crate) fn insert(&mut self, key: i64, entry: Entry) {
@@ -63,20 +61,14 @@ impl Thresholds {
     #[inline]
     pub(crate) fn up_to(&self, key: i64) -> impl Iterator<Item = &Entry> {
         let all = self.chunks.iter().flatten();
-        all.take_while(move |threshold| threshold.key <= key)
-            .map(|threshold| &threshold.entry)
+        all.take_while(move |threshold| threshold.key <= key).map(|threshold| &threshold.entry)
     }
 
     /// Everything with a key from `key` on.
     #[inline]
     pub(crate) fn from(&self, key: i64) -> impl Iterator<Item = &Entry> {
-        let all = self
-            .chunks
-            .iter()
-            .rev()
-            .flat_map(|chunk| chunk.iter().rev());
-        all.take_while(move |threshold| threshold.key >= key)
-            .map(|threshold| &threshold.entry)
+        let all = self.chunks.iter().rev().flat_map(|chunk| chunk.iter().rev());
+        all.take_while(move |threshold| threshold.key >= key).map(|threshold| &threshold.entry)
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
@@ -97,13 +89,7 @@ mod tests {
         let mut expected = std::collections::BTreeSet::new();
         for branch in 0..2000 {
             let key = rng.i64(0..50);
-            thresholds.insert(
-                key,
-                Entry {
-                    branch,
-                    test: Test::Always,
-                },
-            );
+            thresholds.insert(key, Entry { branch, test: Test::Always });
             expected.insert((key, branch));
             if rng.u8(..3) == 0 {
                 let (key, branch) = *expected.iter().nth(rng.usize(..expected.len())).unwrap();
@@ -111,31 +97,12 @@ mod tests {
                 thresholds.remove(key, branch);
             }
             let limit = rng.i64(-1..51);
-            let below: Vec<_> = expected
-                .iter()
-                .filter(|(key, _)| *key <= limit)
-                .map(|(_, branch)| *branch)
-                .collect();
-            assert_eq!(
-                thresholds
-                    .up_to(limit)
-                    .map(|entry| entry.branch)
-                    .collect::<Vec<_>>(),
-                below
-            );
-            let above: Vec<_> = expected
-                .iter()
-                .rev()
-                .filter(|(key, _)| *key >= limit)
-                .map(|(_, branch)| *branch)
-                .collect();
-            assert_eq!(
-                thresholds
-                    .from(limit)
-                    .map(|entry| entry.branch)
-                    .collect::<Vec<_>>(),
-                above
-            );
+            let below: Vec<_> =
+                expected.iter().filter(|(key, _)| *key <= limit).map(|(_, branch)| *branch).collect();
+            assert_eq!(thresholds.up_to(limit).map(|entry| entry.branch).collect::<Vec<_>>(), below);
+            let above: Vec<_> =
+                expected.iter().rev().filter(|(key, _)| *key >= limit).map(|(_, branch)| *branch).collect();
+            assert_eq!(thresholds.from(limit).map(|entry| entry.branch).collect::<Vec<_>>(), above);
         }
         for (key, branch) in expected {
             thresholds.remove(key, branch);

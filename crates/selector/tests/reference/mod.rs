@@ -118,11 +118,7 @@ fn arithmetic(op: char, a: Result, b: Result) -> Result {
                 _ if b == 0 => return Result::Null,
                 _ => a / b,
             };
-            if widest == 0 {
-                Result::Int(exact as i32)
-            } else {
-                Result::Long(exact as i64)
-            }
+            if widest == 0 { Result::Int(exact as i32) } else { Result::Long(exact as i64) }
         }
     }
 }
@@ -152,11 +148,7 @@ fn compare(op: &str, a: Result, b: Result) -> Option<bool> {
         (Result::Bool(a), Result::Bool(b)) => a == b,
         _ => return Some(false),
     };
-    Some(if op == "=" {
-        equal
-    } else {
-        op == "<>" && !equal
-    })
+    Some(if op == "=" { equal } else { op == "<>" && !equal })
 }
 
 fn and(a: Option<bool>, b: Option<bool>) -> Option<bool> {
@@ -185,10 +177,7 @@ fn like(pattern: &[char], text: &[char]) -> bool {
 }
 
 fn lookup(message: &Message, name: &str) -> Result {
-    let value = message
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, value)| *value);
+    let value = message.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     match value.unwrap_or(Value::Null) {
         Value::Null => Result::Null,
         Value::Bool(v) => Result::Bool(v),
@@ -224,9 +213,7 @@ impl Tree {
             }
             Tree::In(negated, name, values) => {
                 let x = lookup(message, name);
-                let equalities = values
-                    .iter()
-                    .map(|value| compare("=", x, Result::Text(value)));
+                let equalities = values.iter().map(|value| compare("=", x, Result::Text(value)));
                 let found = equalities.reduce(or).unwrap_or(Some(false));
                 if *negated { not(found) } else { found }
             }
@@ -242,9 +229,7 @@ impl Tree {
                 };
                 if *negated { not(fits) } else { fits }
             }
-            Tree::IsNull(negated, name) => {
-                Some(matches!(lookup(message, name), Result::Null) != *negated)
-            }
+            Tree::IsNull(negated, name) => Some(matches!(lookup(message, name), Result::Null) != *negated),
             Tree::Not(a) => not(a.truth(message)),
             Tree::And(a, b) => and(a.truth(message), b.truth(message)),
             Tree::Or(a, b) => or(a.truth(message), b.truth(message)),
@@ -297,13 +282,7 @@ impl Tree {
             Tree::Arithmetic(op, a, b) => format!("({}) {op} ({})", a.text(), b.text()),
             Tree::Compare(op, a, b) => format!("({}) {op} ({})", a.text(), b.text()),
             Tree::Between(negated, x, low, high) => {
-                format!(
-                    "({}) {}between ({}) and ({})",
-                    x.text(),
-                    not(negated),
-                    low.text(),
-                    high.text()
-                )
+                format!("({}) {}between ({}) and ({})", x.text(), not(negated), low.text(), high.text())
             }
             Tree::In(negated, name, values) => {
                 let values: Vec<_> = values.iter().map(|value| quote(value)).collect();
@@ -366,13 +345,8 @@ pub fn value() -> impl Strategy<Value = Value<'static>> {
 }
 
 pub fn message() -> impl Strategy<Value = Message> {
-    prop::collection::vec(value(), NAMES.len()).prop_map(|values| {
-        NAMES
-            .into_iter()
-            .zip(values)
-            .filter(|(_, value)| *value != Value::Null)
-            .collect()
-    })
+    prop::collection::vec(value(), NAMES.len())
+        .prop_map(|values| NAMES.into_iter().zip(values).filter(|(_, value)| *value != Value::Null).collect())
 }
 
 fn number() -> impl Strategy<Value = Tree> {
@@ -387,11 +361,7 @@ fn number() -> impl Strategy<Value = Tree> {
         prop_oneof![
             inner.clone().prop_map(|a| Tree::Minus(Box::new(a))),
             inner.clone().prop_map(|a| Tree::Plus(Box::new(a))),
-            (
-                prop::sample::select(vec!['+', '-', '*', '/']),
-                inner.clone(),
-                inner
-            )
+            (prop::sample::select(vec!['+', '-', '*', '/']), inner.clone(), inner)
                 .prop_map(|(op, a, b)| Tree::Arithmetic(op, Box::new(a), Box::new(b))),
         ]
     })
