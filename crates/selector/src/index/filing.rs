@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::condition::{Condition, Leaf, Predicate};
 use crate::index::attribute::Attribute;
+use crate::index::guard::Guard;
 use crate::index::plan::{BranchPlan, PlannedTest, Planner};
 use crate::index::posting::{Access, Entry, ONE_OF_MAX, Place, Side, TESTS_MAX, Test};
 use crate::index::predicates::Formula;
@@ -23,8 +24,14 @@ impl SelectorIndex {
 
     fn file_branch(&mut self, filter: FilterId, plan: BranchPlan) -> u32 {
         let mut tests = [Test::Always; TESTS_MAX];
+        let mut guard = (0, Guard::OPEN);
         for (place, planned) in tests.iter_mut().zip(plan.tests) {
+            let head = planned.head();
             *place = self.test(planned);
+            let strength = Guard::strength(place);
+            if strength > guard.0 {
+                guard = (strength, Guard::of(place, &head));
+            }
         }
         let slots = &self.slots;
         let slot_of = |leaf: &Leaf| match &leaf.predicate {
@@ -40,11 +47,10 @@ impl SelectorIndex {
             1 => rest.pop(),
             _ => Some(Formula::All(rest.into())),
         };
-        let branch = self.branches.insert(Branch { filter, rest, tests, places: Vec::new() });
-        let [test, further @ ..] = tests;
-        self.further_tests.resize(self.branches.bound(), [Test::Always; TESTS_MAX - 1]);
-        self.further_tests[branch as usize] = further;
-        let entry = Entry { branch, test };
+        let branch = self.branches.insert(Branch { filter, rest, places: Vec::new() });
+        self.tests.resize(self.branches.bound(), [Test::Always; TESTS_MAX]);
+        self.tests[branch as usize] = tests;
+        let entry = Entry { branch, guard: guard.1 };
         let places = plan.accesses.into_iter().map(|access| self.file_entry(access, entry));
         let places = places.collect();
         if let Some(branch) = self.branches.get_mut(branch) {
@@ -132,7 +138,7 @@ impl SelectorIndex {
             if let Some(rest) = &removed.rest {
                 self.predicates.release(rest);
             }
-            for test in removed.tests {
+            for test in self.tests[branch as usize] {
                 self.release_test(test);
             }
         }

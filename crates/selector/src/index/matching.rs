@@ -1,11 +1,12 @@
 //! What happens to one message: its values go into their slots, the values open posting lists, and the entries of
 //! those lists are decided.
 
+use crate::index::guard::Views;
 use crate::index::posting::Entry;
 use crate::index::predicates::Predicates;
 use crate::index::slab::Slab;
 use crate::index::slots::{Slot, SlotState, View};
-use crate::index::{Branch, FilterId, FurtherTests, Matches, SelectorIndex};
+use crate::index::{Branch, FilterId, Matches, SelectorIndex, Tests};
 use crate::value::{Attributes, Value};
 
 /// One message in this many is sampled for [`SelectorIndex::tune`].
@@ -38,8 +39,10 @@ impl SelectorIndex {
         self.states.resize(slot_count, SlotState::new(Value::Null));
         self.present.clear();
         self.prefixes.clear();
+        self.views.clear(slot_count);
         let (names, attributes) = (&self.slots, &self.attributes);
-        let (states, present, prefixes) = (&mut self.states, &mut self.present, &mut self.prefixes);
+        let (states, views) = (&mut self.states, &mut self.views);
+        let (present, prefixes) = (&mut self.present, &mut self.prefixes);
         message.visit(&mut |name, value| {
             let Some(slot) = names.get(name) else { return };
             let Some(attribute) = attributes.get(*slot) else {
@@ -49,7 +52,9 @@ impl SelectorIndex {
                 return;
             }
             values[*slot as usize] = value;
-            states[*slot as usize] = attribute.read(value, prefixes);
+            let state = attribute.read(value, prefixes);
+            views.set(*slot, &state, value);
+            states[*slot as usize] = state;
             present.push(*slot);
         });
     }
@@ -81,7 +86,8 @@ impl SelectorIndex {
             values,
             view: View { states: &self.states, prefixes: &self.prefixes, sets: &self.sets },
             epoch: self.epoch,
-            further_tests: &self.further_tests,
+            views: &self.views,
+            tests: &self.tests,
             branches: &self.branches,
             predicates: &mut self.predicates,
             found: &mut self.found,
@@ -118,7 +124,8 @@ struct Decision<'a, A: ?Sized> {
     values: &'a [Value<'a>],
     view: View<'a>,
     epoch: u64,
-    further_tests: &'a [FurtherTests],
+    views: &'a Views,
+    tests: &'a [Tests],
     branches: &'a Slab<Branch>,
     predicates: &'a mut Predicates,
     found: &'a mut [u64],
@@ -131,15 +138,15 @@ impl<A: Attributes + ?Sized> Decision<'_, A> {
     #[inline]
     fn consider(&mut self, entry: &Entry) {
         self.looked_at += 1;
-        if entry.test.passes(self.view) {
+        if entry.guard.admits(self.views) || self.views.rounding() {
             self.conclude(entry);
         }
     }
 
-    /// The test beside the entry is passed: makes the others, and evaluates what they cannot decide.
+    /// The guard lets the entry pass: makes the tests, and evaluates what they cannot decide.
     fn conclude(&mut self, entry: &Entry) {
-        let further = &self.further_tests[entry.branch as usize];
-        if !further.iter().all(|test| test.passes(self.view)) {
+        let tests = &self.tests[entry.branch as usize];
+        if !tests.iter().all(|test| test.passes(self.view)) {
             return;
         }
         let Some(branch) = self.branches.get(entry.branch) else {

@@ -2,11 +2,13 @@
 //!
 //! Identical filters are kept once, with the list of their subscribers. Each filter is filed under the predicate that
 //! is expected to hold least often ([`plan`]); a message opens only the posting lists of predicates that hold for it,
-//! found by hash, bin or threshold ([`attribute`]). Beside an entry stand up to three exact tests ([`posting`]), and only
-//! what passes them has its remaining predicates evaluated, each of those once per message ([`predicates`]).
+//! found by hash, bin or threshold ([`attribute`]). Beside an entry stands a guard ([`guard`]), behind it up to three
+//! exact tests ([`posting`]), and only what passes them has its remaining predicates evaluated, each of those once per
+//! message ([`predicates`]).
 
 mod attribute;
 mod filing;
+mod guard;
 pub(crate) mod hash;
 mod matching;
 mod plan;
@@ -24,6 +26,7 @@ use crate::condition::{Condition, Name};
 use crate::selector::Selector;
 use crate::value::Value;
 use attribute::Attribute;
+use guard::Views;
 use hash::{Seed, SeededMap};
 use posting::{Access, Place, Postings, TESTS_MAX, Test};
 use predicates::{Formula, Predicates};
@@ -58,14 +61,12 @@ struct Filter {
     branches: Vec<u32>,
 }
 
-/// The tests that do not fit beside the entries.
-type FurtherTests = [Test; TESTS_MAX - 1];
+type Tests = [Test; TESTS_MAX];
 
 #[derive(Debug)]
 struct Branch {
     filter: FilterId,
     rest: Option<Formula>,
-    tests: [Test; TESTS_MAX],
     places: Vec<Place>,
 }
 
@@ -77,7 +78,7 @@ pub struct SelectorIndex {
     by_condition: SeededMap<Arc<Condition>, FilterId>,
     branches: Slab<Branch>,
     /// By branch; apart from the branches, because many more branches are tested than match.
-    further_tests: Vec<FurtherTests>,
+    tests: Vec<Tests>,
     postings: Postings,
     always: PostingId,
     sets: Slab<TextSet>,
@@ -93,6 +94,7 @@ pub struct SelectorIndex {
     found: Vec<u64>,
     matched: Vec<FilterId>,
     states: Vec<SlotState>,
+    views: Views,
     values: Vec<Value<'static>>,
     present: Vec<Slot>,
     prefixes: Vec<PostingId>,
@@ -130,7 +132,7 @@ impl SelectorIndex {
             filters: Slab::default(),
             by_condition: SeededMap::with_hasher(seed),
             branches: Slab::default(),
-            further_tests: Vec::new(),
+            tests: Vec::new(),
             postings,
             always,
             sets: Slab::default(),
@@ -144,6 +146,7 @@ impl SelectorIndex {
             found: Vec::new(),
             matched: Vec::new(),
             states: Vec::new(),
+            views: Views::default(),
             values: Vec::new(),
             present: Vec::new(),
             prefixes: Vec::new(),
@@ -270,7 +273,7 @@ impl SelectorIndex {
         let attributes: usize = self.attributes.iter().map(Attribute::heap_bytes).sum();
         self.postings.heap_bytes()
             + self.branches.heap_bytes()
-            + self.further_tests.capacity() * size_of::<FurtherTests>()
+            + self.tests.capacity() * size_of::<Tests>()
             + branches
             + self.filters.heap_bytes()
             + filters

@@ -38,6 +38,16 @@ pub(crate) enum PlannedTest {
     Bool { slot: Slot, value: bool },
 }
 
+impl PlannedTest {
+    /// The bytes of a prefix, which its test knows by number only.
+    pub(crate) fn head(&self) -> Box<[u8]> {
+        match self {
+            Self::Prefix { bytes, .. } => bytes.clone(),
+            _ => Box::default(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Cover {
     cost: f64,

@@ -1,11 +1,11 @@
 //! Posting lists: what may match once one predicate is known to hold.
 
+use crate::index::guard::Guard;
 use crate::index::range::{Domain, Ends, Range};
 use crate::index::slab::Slab;
 use crate::index::slots::{Class, PostingId, Slot, View};
 
-/// How many tests a branch has: one beside each entry, where it costs no further memory access, and the others with
-/// the branch.
+/// How many tests a branch has; a guard made from one of them stands beside each of its entries.
 pub(crate) const TESTS_MAX: usize = 3;
 /// How many texts a [`Test::OneOf`] holds; longer lists are kept elsewhere.
 pub(crate) const ONE_OF_MAX: usize = 4;
@@ -73,8 +73,7 @@ impl Test {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub branch: u32,
-    /// The test that is expected to fail most often.
-    pub test: Test,
+    pub guard: Guard,
 }
 
 /// Which predicate a posting list belongs to, and so where it is found.

@@ -15,16 +15,16 @@ use crate::number::Number;
 pub(crate) struct Ends(u8);
 
 impl Ends {
-    const LOW: Self = Self(1);
-    const LOW_EXCLUDED: Self = Self(1 | 2);
-    const HIGH: Self = Self(4);
-    const HIGH_EXCLUDED: Self = Self(4 | 8);
+    pub(crate) const LOW: Self = Self(1);
+    pub(crate) const LOW_EXCLUDED: Self = Self(1 | 2);
+    pub(crate) const HIGH: Self = Self(4);
+    pub(crate) const HIGH_EXCLUDED: Self = Self(4 | 8);
 
     const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    const fn has(self, other: Self) -> bool {
+    pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
