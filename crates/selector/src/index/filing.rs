@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::condition::{Condition, Leaf, Predicate};
 use crate::index::attribute::Attribute;
-use crate::index::guard::Guard;
+use crate::index::guard::{GuardedTest, Guards};
 use crate::index::plan::{BranchPlan, PlannedTest, Planner};
 use crate::index::posting::{Access, Entry, ONE_OF_MAX, Place, Side, TESTS_MAX, Test};
 use crate::index::predicates::Formula;
 use crate::index::slots::{PostingId, TextSet};
-use crate::index::{Branch, FilterId, SelectorIndex};
+use crate::index::{Branch, BranchTests, FilterId, SelectorIndex};
 
 impl SelectorIndex {
     /// Puts a filter's branches into posting lists.
@@ -24,15 +24,17 @@ impl SelectorIndex {
 
     fn file_branch(&mut self, filter: FilterId, plan: BranchPlan) -> u32 {
         let mut tests = [Test::Always; TESTS_MAX];
-        let mut guard = (0, Guard::OPEN);
+        let heads: Vec<_> = plan.tests.iter().map(PlannedTest::head).collect();
         for (place, planned) in tests.iter_mut().zip(plan.tests) {
-            let head = planned.head();
             *place = self.test(planned);
-            let strength = Guard::strength(place);
-            if strength > guard.0 {
-                guard = (strength, Guard::of(place, &head));
-            }
         }
+        let guards = Guards::of(tests.iter().zip(&heads).map(|(test, head)| {
+            let set = match test {
+                Test::InSet { set, .. } => self.sets.get(*set),
+                _ => None,
+            };
+            GuardedTest { test, head, texts: set.map_or(test.postings(), |set| set) }
+        }));
         let slots = &self.slots;
         let slot_of = |leaf: &Leaf| match &leaf.predicate {
             Predicate::Compare { name, .. }
@@ -47,10 +49,11 @@ impl SelectorIndex {
             1 => rest.pop(),
             _ => Some(Formula::All(rest.into())),
         };
-        let branch = self.branches.insert(Branch { filter, rest, places: Vec::new() });
-        self.tests.resize(self.branches.bound(), [Test::Always; TESTS_MAX]);
-        self.tests[branch as usize] = tests;
-        let entry = Entry { branch, guard: guard.1 };
+        let row = BranchTests { tests, filter, has_rest: rest.is_some() };
+        let branch = self.branches.insert(Branch { rest, places: Vec::new() });
+        self.tests.resize(self.branches.bound(), row);
+        self.tests[branch as usize] = row;
+        let entry = Entry { branch, guards };
         let places = plan.accesses.into_iter().map(|access| self.file_entry(access, entry));
         let places = places.collect();
         if let Some(branch) = self.branches.get_mut(branch) {
@@ -138,7 +141,7 @@ impl SelectorIndex {
             if let Some(rest) = &removed.rest {
                 self.predicates.release(rest);
             }
-            for test in self.tests[branch as usize] {
+            for test in self.tests[branch as usize].tests {
                 self.release_test(test);
             }
         }

@@ -1,20 +1,21 @@
 //! Guards: a condition that an entry needs, as one range of one integer.
 //!
 //! Each slot has a few *views*, integers made from its value once per message: the exact number, the `double`, the text's
-//! number, the first bytes of the text. A guard says in which range one view must lie. It may let through what the
+//! number, the first bytes of the text, a bit for the text. A guard says in which range one view must lie. It may let through what the
 //! tests then refuse, and never refuses what they would let through, so it can be crude where exactness is rare.
 
 use crate::index::posting::Test;
 use crate::index::range::{Ends, double_key};
-use crate::index::slots::{Class, NO_POSTING, Slot, SlotState};
+use crate::index::slots::{Class, NO_POSTING, PostingId, Slot, SlotState};
 use crate::value::Value;
 
 /// The views of one slot.
-const VIEWS: usize = 4;
+const VIEWS: usize = 5;
 const EXACT: u32 = 0;
 const DOUBLE: u32 = 1;
 const TEXT: u32 = 2;
 const HEAD: u32 = 3;
+const BITS: u32 = 4;
 
 /// The view of a value of another type: below every guard.
 const MISSING: i64 = i64::MIN;
@@ -27,13 +28,13 @@ const TRUE: i64 = -2;
 
 /// The range that a view must lie in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Guard {
+struct Guard {
     view: u32,
     low: i64,
     high: i64,
 }
 
-/// The views of the message at hand. The first one is always there, for entries that need nothing.
+/// The views of the message at hand. The first one has all bits set, for entries that need nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     views: Vec<i64>,
@@ -47,12 +48,12 @@ fn view(slot: Slot, which: u32) -> u32 {
 
 impl Guard {
     /// Lets everything through.
-    pub(crate) const OPEN: Self = Self { view: 0, low: i64::MIN, high: i64::MAX };
+    const OPEN: Self = Self { view: 0, low: i64::MIN, high: i64::MAX };
 
     /// The guard of a test; `head` is the text of a prefix.
-    pub(crate) fn of(test: &Test, head: &[u8]) -> Self {
+    fn of(test: &Test, head: &[u8]) -> Self {
         match *test {
-            Test::Always => Self::OPEN,
+            Test::Always | Test::OneOf { .. } | Test::InSet { .. } => Self::OPEN,
             Test::Exact { slot, ends, low, high } => Self::exact(slot, low, high, ends),
             Test::Double { slot, low, high } => Self {
                 view: view(slot, DOUBLE),
@@ -60,12 +61,6 @@ impl Guard {
                 high: if high == f64::INFINITY { i64::MAX } else { double_key(high) },
             },
             Test::Text { slot, text } => Self { view: view(slot, TEXT), low: text.into(), high: text.into() },
-            Test::OneOf { slot, texts } => Self {
-                view: view(slot, TEXT),
-                low: texts.iter().min().map_or(0, |text| (*text).into()),
-                high: texts.iter().max().map_or(0, |text| (*text).into()),
-            },
-            Test::InSet { slot, .. } => Self { view: view(slot, TEXT), low: 0, high: NO_POSTING.into() },
             Test::Bool { slot, value } => {
                 let code = if value { TRUE } else { FALSE };
                 Self { view: view(slot, TEXT), low: code, high: code }
@@ -94,28 +89,82 @@ impl Guard {
         }
         Self { view: view(slot, EXACT), low: low_key, high: high_key }
     }
+}
 
-    /// How much a guard of this test keeps out, for choosing among several: the more the better.
-    pub(crate) fn strength(test: &Test) -> u8 {
-        match test {
-            Test::Always => 0,
-            Test::InSet { .. } | Test::OneOf { .. } => 1,
-            _ => 2,
+/// How many ranges an entry is guarded by.
+const RANGES: usize = 2;
+
+/// The guards beside an entry: two ranges, and for a list of texts a set of bits, of which the text's own must be one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guards {
+    views: [u32; RANGES],
+    bit_view: u32,
+    lows: [i64; RANGES],
+    highs: [i64; RANGES],
+    bits: i64,
+}
+
+impl Guards {
+    const OPEN: Self = Self {
+        views: [0; RANGES],
+        bit_view: 0,
+        lows: [i64::MIN; RANGES],
+        highs: [i64::MAX; RANGES],
+        bits: -1,
+    };
+
+    /// The guards of tests that come in the order in which they are expected to fail.
+    pub(crate) fn of<'a>(tests: impl IntoIterator<Item = GuardedTest<'a>>) -> Self {
+        let mut guards = Self::OPEN;
+        let mut ranges = 0..RANGES;
+        for GuardedTest { test, head, texts } in tests {
+            match *test {
+                Test::OneOf { slot, .. } | Test::InSet { slot, .. } if guards.bit_view == 0 => {
+                    guards.bit_view = view(slot, BITS);
+                    guards.bits = texts.iter().fold(0, |bits, text| bits | bit(*text));
+                }
+                Test::Always | Test::OneOf { .. } | Test::InSet { .. } => {}
+                _ => {
+                    if let Some(number) = ranges.next() {
+                        let Guard { view, low, high } = Guard::of(test, head);
+                        guards.views[number] = view;
+                        (guards.lows[number], guards.highs[number]) = (low, high);
+                    }
+                }
+            }
         }
+        guards
     }
 
     #[inline]
-    pub(crate) fn admits(&self, views: &Views) -> bool {
-        let value = views.views[self.view as usize];
-        self.low <= value && value <= self.high
+    pub(crate) fn admit(&self, views: &Views) -> bool {
+        let in_range = |number: usize| {
+            let value = views.views[self.views[number] as usize];
+            self.lows[number] <= value && value <= self.highs[number]
+        };
+        (0..RANGES).all(in_range) && views.views[self.bit_view as usize] & self.bits != 0
     }
+}
+
+/// A test with what its guard needs to know besides.
+pub(crate) struct GuardedTest<'a> {
+    pub test: &'a Test,
+    /// The bytes of a prefix.
+    pub head: &'a [u8],
+    /// The numbers of a list of texts.
+    pub texts: &'a [PostingId],
+}
+
+/// One of 64 bits for each text; texts may share one.
+fn bit(text: PostingId) -> i64 {
+    1 << (text % 64)
 }
 
 impl Views {
     pub(crate) fn clear(&mut self, slot_count: usize) {
         self.views.clear();
         self.views.resize(1 + slot_count * VIEWS, MISSING);
-        self.views[0] = 0;
+        self.views[0] = -1;
         self.rounding = false;
     }
 
@@ -145,6 +194,7 @@ impl Views {
             }
             Class::Text => {
                 views[TEXT as usize] = state.text.into();
+                views[BITS as usize] = if state.text == NO_POSTING { 0 } else { bit(state.text) };
                 if let Value::Str(text) = value {
                     views[HEAD as usize] = head_key(text.as_bytes(), 0);
                 }

@@ -6,7 +6,7 @@ use crate::index::posting::Entry;
 use crate::index::predicates::Predicates;
 use crate::index::slab::Slab;
 use crate::index::slots::{Slot, SlotState, View};
-use crate::index::{Branch, FilterId, Matches, SelectorIndex, Tests};
+use crate::index::{Branch, BranchTests, FilterId, Matches, SelectorIndex};
 use crate::value::{Attributes, Value};
 
 /// One message in this many is sampled for [`SelectorIndex::tune`].
@@ -87,7 +87,7 @@ impl SelectorIndex {
             view: View { states: &self.states, prefixes: &self.prefixes, sets: &self.sets },
             epoch: self.epoch,
             views: &self.views,
-            tests: &self.tests,
+            branch_tests: &self.tests,
             branches: &self.branches,
             predicates: &mut self.predicates,
             found: &mut self.found,
@@ -125,7 +125,7 @@ struct Decision<'a, A: ?Sized> {
     view: View<'a>,
     epoch: u64,
     views: &'a Views,
-    tests: &'a [Tests],
+    branch_tests: &'a [BranchTests],
     branches: &'a Slab<Branch>,
     predicates: &'a mut Predicates,
     found: &'a mut [u64],
@@ -138,32 +138,31 @@ impl<A: Attributes + ?Sized> Decision<'_, A> {
     #[inline]
     fn consider(&mut self, entry: &Entry) {
         self.looked_at += 1;
-        if entry.guard.admits(self.views) || self.views.rounding() {
+        if entry.guards.admit(self.views) || self.views.rounding() {
             self.conclude(entry);
         }
     }
 
-    /// The guard lets the entry pass: makes the tests, and evaluates what they cannot decide.
+    /// The guards let the entry pass: makes the tests, and evaluates what they cannot decide.
     fn conclude(&mut self, entry: &Entry) {
-        let tests = &self.tests[entry.branch as usize];
+        let BranchTests { tests, filter, has_rest } = &self.branch_tests[entry.branch as usize];
         if !tests.iter().all(|test| test.passes(self.view)) {
             return;
         }
-        let Some(branch) = self.branches.get(entry.branch) else {
-            return;
-        };
-        let found = &mut self.found[branch.filter.0 as usize];
+        let found = &mut self.found[filter.0 as usize];
         if *found == self.epoch {
             return;
         }
-        if let Some(rest) = &branch.rest {
+        if *has_rest
+            && let Some(rest) = self.branches.get(entry.branch).and_then(|branch| branch.rest.as_ref())
+        {
             let evaluated = &mut self.predicates_evaluated;
             if !self.predicates.holds(rest, self.message, self.values, self.epoch, evaluated) {
                 return;
             }
         }
         *found = self.epoch;
-        self.matched.push(branch.filter);
+        self.matched.push(*filter);
     }
 }
 

@@ -61,11 +61,16 @@ struct Filter {
     branches: Vec<u32>,
 }
 
-type Tests = [Test; TESTS_MAX];
+/// What is needed to decide most branches, in one row.
+#[derive(Debug, Clone, Copy)]
+struct BranchTests {
+    tests: [Test; TESTS_MAX],
+    filter: FilterId,
+    has_rest: bool,
+}
 
 #[derive(Debug)]
 struct Branch {
-    filter: FilterId,
     rest: Option<Formula>,
     places: Vec<Place>,
 }
@@ -78,7 +83,7 @@ pub struct SelectorIndex {
     by_condition: SeededMap<Arc<Condition>, FilterId>,
     branches: Slab<Branch>,
     /// By branch; apart from the branches, because many more branches are tested than match.
-    tests: Vec<Tests>,
+    tests: Vec<BranchTests>,
     postings: Postings,
     always: PostingId,
     sets: Slab<TextSet>,
@@ -273,7 +278,7 @@ impl SelectorIndex {
         let attributes: usize = self.attributes.iter().map(Attribute::heap_bytes).sum();
         self.postings.heap_bytes()
             + self.branches.heap_bytes()
-            + self.tests.capacity() * size_of::<Tests>()
+            + self.tests.capacity() * size_of::<BranchTests>()
             + branches
             + self.filters.heap_bytes()
             + filters

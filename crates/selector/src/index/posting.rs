@@ -1,11 +1,11 @@
 //! Posting lists: what may match once one predicate is known to hold.
 
-use crate::index::guard::Guard;
+use crate::index::guard::Guards;
 use crate::index::range::{Domain, Ends, Range};
 use crate::index::slab::Slab;
 use crate::index::slots::{Class, PostingId, Slot, View};
 
-/// How many tests a branch has; a guard made from one of them stands beside each of its entries.
+/// How many tests a branch has; guards made from two of them stand beside each of its entries.
 pub(crate) const TESTS_MAX: usize = 3;
 /// How many texts a [`Test::OneOf`] holds; longer lists are kept elsewhere.
 pub(crate) const ONE_OF_MAX: usize = 4;
@@ -73,7 +73,7 @@ impl Test {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub branch: u32,
-    pub guard: Guard,
+    pub guards: Guards,
 }
 
 /// Which predicate a posting list belongs to, and so where it is found.

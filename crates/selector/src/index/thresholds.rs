@@ -80,7 +80,7 @@ impl Thresholds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::guard::Guard;
+    use crate::index::guard::Guards;
 
     #[test]
     fn it_holds_what_was_inserted_and_not_removed() {
@@ -89,7 +89,7 @@ mod tests {
         let mut expected = std::collections::BTreeSet::new();
         for branch in 0..2000 {
             let key = rng.i64(0..50);
-            thresholds.insert(key, Entry { branch, guard: Guard::OPEN });
+            thresholds.insert(key, Entry { branch, guards: Guards::of([]) });
             expected.insert((key, branch));
             if rng.u8(..3) == 0 {
                 let (key, branch) = *expected.iter().nth(rng.usize(..expected.len())).unwrap();
