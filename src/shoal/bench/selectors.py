@@ -12,7 +12,7 @@ from typing import Any
 from shoal._core import SelectorBench
 
 COUNTS = (10, 1_000, 10_000, 100_000)
-RATES = (0.01, 0.0001)
+RATES = (0.0001, 0.01)
 TERMS = (1, 2, 4, 8)
 ROUNDS_MIN = 5
 

@@ -19,7 +19,7 @@ def selectors(
     rate: Annotated[
         list[float] | None,
         typer.Option(
-            help="The share of messages that a selector matches; repeatable. Without it: 0.01 and 0.0001."
+            help="The share of messages that a selector matches; repeatable. Without it: 0.0001 and 0.01."
         ),
     ] = None,
     rounds: Annotated[int, typer.Option(help="How often each contestant runs.", min=ROUNDS_MIN)] = ROUNDS_MIN,

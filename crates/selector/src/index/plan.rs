@@ -85,9 +85,10 @@ impl Planner<'_> {
         for (likelihood, operand) in left {
             match operand {
                 Condition::Constant(true) => {}
-                Condition::Leaf(leaf) if tests.len() < TESTS_MAX => match self.test(leaf) {
-                    Some(test) => tests.push((likelihood, test)),
-                    None => rest.push(operand.clone()),
+                Condition::Leaf(leaf) => match self.test(leaf) {
+                    Some(test) if joined(&mut tests, &test) => {}
+                    Some(test) if tests.len() < TESTS_MAX => tests.push((likelihood, test)),
+                    _ => rest.push(operand.clone()),
                 },
                 _ => rest.push(operand.clone()),
             }
@@ -284,6 +285,21 @@ fn operands(condition: &Condition) -> &[Condition] {
         Condition::All(parts) => parts,
         other => std::slice::from_ref(other),
     }
+}
+
+/// Makes a lower and an upper bound of the same attribute one test; returns whether there was another bound.
+fn joined(tests: &mut [(f64, PlannedTest)], test: &PlannedTest) -> bool {
+    let PlannedTest::Range { slot, range } = test else { return false };
+    for (_, known) in tests {
+        if let PlannedTest::Range { slot: same, range: other } = known
+            && same == slot
+            && let Some(both) = other.joined(*range)
+        {
+            *other = both;
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether the pattern asks for a prefix and nothing else, and the index keeps all of it.
