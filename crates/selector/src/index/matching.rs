@@ -18,6 +18,25 @@ impl SelectorIndex {
         self.epoch += 1;
         self.counters.messages += 1;
         self.matched.clear();
+        if self.len() <= self.evaluated_filters_max {
+            self.evaluate_each(message);
+        } else {
+            self.look_up(message);
+        }
+        self.counters.matches += self.matched.len() as u64;
+        Matches { index: self }
+    }
+
+    fn evaluate_each<A: Attributes + ?Sized>(&mut self, message: &A) {
+        for (number, filter) in self.filters.numbered() {
+            self.counters.evaluations += 1;
+            if filter.condition.holds(message) {
+                self.matched.push(FilterId(number));
+            }
+        }
+    }
+
+    fn look_up<A: Attributes + ?Sized>(&mut self, message: &A) {
         let mut values: Vec<Value<'_>> = std::mem::take(&mut self.values);
         self.read(message, &mut values);
         self.open();
@@ -26,8 +45,6 @@ impl SelectorIndex {
             self.sample(&values);
         }
         self.values = emptied(values);
-        self.counters.matches += self.matched.len() as u64;
-        Matches { index: self }
     }
 
     /// Puts the message's values into their slots.

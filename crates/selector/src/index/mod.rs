@@ -33,6 +33,9 @@ use predicates::{Formula, Predicates};
 use slab::Slab;
 use slots::{PostingId, Slot, SlotState, TextSet};
 
+/// Up to this many filters are evaluated one by one, unless told otherwise.
+const EVALUATED_FILTERS_MAX: usize = 16;
+
 /// A distinct filter in an index. Numbers of removed filters are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FilterId(u32);
@@ -93,6 +96,7 @@ pub struct SelectorIndex {
     watched_absences: Vec<Slot>,
     predicates: Predicates,
     next_tuned: u32,
+    evaluated_filters_max: usize,
     counters: Counters,
     epoch: u64,
     /// The epoch in which each filter was last found.
@@ -146,6 +150,7 @@ impl SelectorIndex {
             watched_absences: Vec::new(),
             predicates: Predicates::new(seed),
             next_tuned: 0,
+            evaluated_filters_max: EVALUATED_FILTERS_MAX,
             counters: Counters::default(),
             epoch: 0,
             found: Vec::new(),
@@ -157,6 +162,14 @@ impl SelectorIndex {
             prefixes: Vec::new(),
             opened: Vec::new(),
         }
+    }
+
+    /// The same index, but up to `filters` filters are evaluated one by one, which is cheaper for a few of them than
+    /// taking a message apart.
+    #[must_use]
+    pub fn evaluating_up_to(mut self, filters: usize) -> Self {
+        self.evaluated_filters_max = filters;
+        self
     }
 
     /// How many distinct filters there are.

@@ -49,6 +49,10 @@ impl<T> Slab<T> {
         self.places.iter().flatten()
     }
 
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..).zip(&self.places).filter_map(|(place, value)| Some((place, value.as_ref()?)))
+    }
+
     pub(crate) fn heap_bytes(&self) -> usize {
         self.places.capacity() * size_of::<Option<T>>() + self.free.capacity() * size_of::<u32>()
     }
