@@ -2,7 +2,9 @@
 
 use pyo3::prelude::*;
 
+mod bus;
 mod convert;
+mod fec;
 mod norm;
 mod options;
 mod selector;
@@ -12,6 +14,10 @@ mod selector_bench;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::bus::{Message, Node, Subscription, mark_forked};
+    #[pymodule_export]
+    use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
     use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
     #[pymodule_export]

@@ -62,9 +62,7 @@ impl Owned {
         } else {
             let kind = value.get_type().name()?;
             let expected = "a bool, int, float, str, None or one of the typed values";
-            return Err(PyTypeError::new_err(format!(
-                "the value of {name} is {kind}, not {expected}"
-            )));
+            return Err(PyTypeError::new_err(format!("the value of {name} is {kind}, not {expected}")));
         };
         if name == "JMSDeliveryMode"
             && let Value::Long(mode) = plain
@@ -84,9 +82,7 @@ fn typed(jms_type: &str, value: &Bound<'_, PyAny>) -> PyResult<Value<'static>> {
         "float" => Value::Float(value.extract::<f64>()? as f32),
         "double" => Value::Double(value.extract()?),
         other => {
-            return Err(PyTypeError::new_err(format!(
-                "{other:?} is no type of a property"
-            )));
+            return Err(PyTypeError::new_err(format!("{other:?} is no type of a property")));
         }
     })
 }
@@ -97,8 +93,7 @@ fn delivery_mode(mode: i64) -> PyResult<Owned> {
         1 => "NON_PERSISTENT",
         2 => "PERSISTENT",
         _ => {
-            let message =
-                format!("JMSDeliveryMode is {mode}, not 1 (non-persistent) or 2 (persistent)");
+            let message = format!("JMSDeliveryMode is {mode}, not 1 (non-persistent) or 2 (persistent)");
             return Err(PyValueError::new_err(message));
         }
     };
@@ -110,10 +105,7 @@ struct Message<'n>(Vec<(&'n str, Owned)>);
 
 impl Attributes for Message<'_> {
     fn get(&self, name: &str) -> Value<'_> {
-        self.0
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map_or(Value::Null, |(_, owned)| owned.value())
+        self.0.iter().find(|(known, _)| *known == name).map_or(Value::Null, |(_, owned)| owned.value())
     }
 
     fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a str, Value<'a>)) {
@@ -132,11 +124,7 @@ impl<'n> Message<'n> {
     ) -> PyResult<Self> {
         let mut attributes = Vec::with_capacity(names.len());
         for name in names {
-            let mapping = if HEADER_NAMES.contains(&&**name) {
-                headers
-            } else {
-                Some(properties)
-            };
+            let mapping = if HEADER_NAMES.contains(&&**name) { headers } else { Some(properties) };
             let Some(mapping) = mapping else { continue };
             let value = match mapping.cast::<PyDict>() {
                 Ok(dict) => dict.get_item(&**name)?,
@@ -159,10 +147,7 @@ pub struct Selector {
 
 impl From<shoal_selector::Selector> for Selector {
     fn from(selector: shoal_selector::Selector) -> Self {
-        Self {
-            names: selector.names(),
-            selector,
-        }
+        Self { names: selector.names(), selector }
     }
 }
 
@@ -170,16 +155,12 @@ impl From<shoal_selector::Selector> for Selector {
 impl Selector {
     #[new]
     fn new(text: &str) -> PyResult<Self> {
-        shoal_selector::Selector::parse(text)
-            .map(Self::from)
-            .map_err(syntax_error)
+        shoal_selector::Selector::parse(text).map(Self::from).map_err(syntax_error)
     }
 
     #[staticmethod]
     fn decode(data: &[u8]) -> PyResult<Self> {
-        shoal_selector::Selector::decode(data)
-            .map(Self::from)
-            .map_err(decode_error)
+        shoal_selector::Selector::decode(data).map(Self::from).map_err(decode_error)
     }
 
     #[staticmethod]
@@ -198,14 +179,8 @@ impl Selector {
     }
 
     #[pyo3(signature = (properties, headers=None))]
-    fn matches(
-        &self,
-        properties: &Bound<'_, PyAny>,
-        headers: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<bool> {
-        Ok(self
-            .selector
-            .matches(&Message::read(&self.names, properties, headers)?))
+    fn matches(&self, properties: &Bound<'_, PyAny>, headers: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        Ok(self.selector.matches(&Message::read(&self.names, properties, headers)?))
     }
 
     fn __str__(&self) -> String {
@@ -221,16 +196,12 @@ pub struct CorrelationFilter(shoal_selector::CorrelationFilter);
 impl CorrelationFilter {
     #[new]
     fn new(text: &str) -> PyResult<Self> {
-        shoal_selector::CorrelationFilter::parse(text)
-            .map(Self)
-            .map_err(syntax_error)
+        shoal_selector::CorrelationFilter::parse(text).map(Self).map_err(syntax_error)
     }
 
     #[staticmethod]
     fn decode(data: &[u8]) -> PyResult<Self> {
-        shoal_selector::CorrelationFilter::decode(data)
-            .map(Self)
-            .map_err(decode_error)
+        shoal_selector::CorrelationFilter::decode(data).map(Self).map_err(decode_error)
     }
 
     fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -264,12 +235,12 @@ impl fmt::Debug for SelectorIndex {
 
 #[pymethods]
 impl SelectorIndex {
+    /// Up to `evaluated_filters_max` filters are evaluated one by one instead of looked up.
     #[new]
-    fn new(seed: u64) -> Self {
-        Self {
-            index: shoal_selector::SelectorIndex::new(seed),
-            names: Vec::new(),
-        }
+    #[pyo3(signature = (seed, evaluated_filters_max=16))]
+    fn new(seed: u64, evaluated_filters_max: usize) -> Self {
+        let index = shoal_selector::SelectorIndex::new(seed).evaluating_up_to(evaluated_filters_max);
+        Self { index, names: Vec::new() }
     }
 
     fn add(&mut self, selector: &Selector, subscriber: u64) {
@@ -297,10 +268,7 @@ impl SelectorIndex {
     ) -> PyResult<Vec<u64>> {
         let message = Message::read(&self.names, properties, headers)?;
         let matches = self.index.matches(&message);
-        let mut found: Vec<u64> = matches
-            .subscribers()
-            .flat_map(|(_, all)| all.iter().copied())
-            .collect();
+        let mut found: Vec<u64> = matches.subscribers().flat_map(|(_, all)| all.iter().copied()).collect();
         found.sort_unstable();
         Ok(found)
     }

@@ -38,14 +38,10 @@ impl SelectorBench {
             "and" => workload::and_filters(count, terms),
             "or" => workload::or_filters(count, terms),
             other => {
-                return Err(PyValueError::new_err(format!(
-                    "{other:?} is no kind of workload"
-                )));
+                return Err(PyValueError::new_err(format!("{other:?} is no kind of workload")));
             }
         };
-        let messages: Vec<_> = (0..messages.max(1))
-            .map(|_| workload::message(&mut rng))
-            .collect();
+        let messages: Vec<_> = (0..messages.max(1)).map(|_| workload::message(&mut rng)).collect();
         let mut index = SelectorIndex::new(seed);
         py.detach(|| {
             for (subscriber, selector) in (0..).zip(&selectors) {
@@ -56,11 +52,7 @@ impl SelectorBench {
             }
             index.tune(selectors.len());
         });
-        Ok(Self {
-            selectors,
-            messages,
-            index,
-        })
+        Ok(Self { selectors, messages, index })
     }
 
     /// Matches `count` messages with the index; returns nanoseconds per message and how many filters matched.
@@ -81,11 +73,7 @@ impl SelectorBench {
             let began = Instant::now();
             let mut matched = 0;
             for message in self.messages.iter().cycle().take(count) {
-                matched += self
-                    .selectors
-                    .iter()
-                    .filter(|selector| selector.matches(message))
-                    .count() as u64;
+                matched += self.selectors.iter().filter(|selector| selector.matches(message)).count() as u64;
             }
             (nanoseconds_each(began, count), matched)
         })
@@ -97,15 +85,9 @@ impl SelectorBench {
             let mut differing = 0;
             for message in self.messages.iter().take(count) {
                 let matches = self.index.matches(message);
-                let mut found: Vec<u64> = matches
-                    .subscribers()
-                    .flat_map(|(_, all)| all)
-                    .copied()
-                    .collect();
+                let mut found: Vec<u64> = matches.subscribers().flat_map(|(_, all)| all).copied().collect();
                 found.sort_unstable();
-                let scanned = (0..)
-                    .zip(&self.selectors)
-                    .filter(|(_, selector)| selector.matches(message));
+                let scanned = (0..).zip(&self.selectors).filter(|(_, selector)| selector.matches(message));
                 differing += usize::from(!scanned.map(|(subscriber, _)| subscriber).eq(found));
             }
             differing
@@ -117,11 +99,7 @@ impl SelectorBench {
     fn change_round(&mut self, py: Python<'_>, count: usize) -> (Vec<u64>, Vec<u64>) {
         py.detach(|| {
             let step = (self.selectors.len() / count.max(1)).max(1);
-            let chosen: Vec<_> = (0..)
-                .zip(&self.selectors)
-                .step_by(step)
-                .take(count)
-                .collect();
+            let chosen: Vec<_> = (0..).zip(&self.selectors).step_by(step).take(count).collect();
             let timed = |change: &mut dyn FnMut()| {
                 let began = Instant::now();
                 change();
@@ -153,10 +131,7 @@ impl SelectorBench {
     fn work_per_message(&self) -> (f64, f64) {
         let counters = self.index.counters();
         let per_message = |total: u64| total as f64 / counters.messages.max(1) as f64;
-        (
-            per_message(counters.evaluations),
-            per_message(counters.predicates_evaluated),
-        )
+        (per_message(counters.evaluations), per_message(counters.predicates_evaluated))
     }
 }
 
