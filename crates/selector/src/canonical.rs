@@ -2,6 +2,7 @@
 //! apart cheaply. Every step preserves the meaning in three-valued logic, for every type of every attribute; this is
 //! why `NOT (x < 5)` does not become `x >= 5`: with a string in `x` the first is true and the second is not.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ast::{ComparisonOp, Expression};
@@ -200,12 +201,8 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Condition>, all: bool) -> Con
 /// `x = 'a' OR x = 'b'` is `x IN ('a', 'b')`, and `NOT x = 'a' AND NOT x = 'b'` is `x NOT IN ('a', 'b')`.
 fn merge_equalities(parts: Vec<Condition>, all: bool) -> Vec<Condition> {
     let mut merged: Vec<Condition> = Vec::new();
-    let mut sets: Vec<(Arc<str>, Vec<Arc<str>>)> = Vec::new();
-    let mut add =
-        |name: Arc<str>, values: Vec<Arc<str>>| match sets.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, set)) => set.extend(values),
-            None => sets.push((name, values)),
-        };
+    let mut sets: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
+    let mut add = |name, values: Vec<Arc<str>>| sets.entry(name).or_default().extend(values);
     for part in parts {
         match part {
             Condition::Leaf(Leaf {

@@ -313,22 +313,24 @@ fn read_hexadecimal(text: &str) -> Result<(NumberToken, usize), NumberProblem> {
     }
 }
 
-/// Up to 16 significant hexadecimal digits are exact here, which is more than a `double` holds.
+/// How many hexadecimal digits a machine word holds.
+const WORD_DIGITS: usize = 16;
+
 fn hexadecimal_value(whole: &str, fraction: &str, exponent: &str) -> Result<f64, NumberProblem> {
     let digits = format!("{whole}{fraction}");
     let digits = digits.trim_start_matches('0');
     if digits.is_empty() {
         return Ok(0.0);
     }
-    if digits.trim_end_matches('0').len() > 13 {
-        return Err(("too many hexadecimal digits", "at most 13 significant hexadecimal digits"));
+    let (kept, dropped) = digits.split_at(digits.len().min(WORD_DIGITS));
+    let mut mantissa = u64::from_str_radix(kept, 16).map_err(|_| NOT_A_DOUBLE)?;
+    if dropped.contains(|digit| digit != '0') {
+        // Enough for rounding to know that the value lies above the digits that are kept.
+        mantissa |= 1;
     }
-    let mantissa = u64::from_str_radix(&format!("{:0<13}", &digits[..digits.len().min(13)]), 16)
-        .map_err(|_| NOT_A_DOUBLE)?;
-    let dropped = digits.len() as i64 - 13;
     let exponent: i64 = exponent.parse().map_err(|_| NOT_A_DOUBLE)?;
     let scale = exponent
-        .checked_add(4 * (dropped - fraction.len() as i64))
+        .checked_add(4 * (dropped.len() as i64 - fraction.len() as i64))
         .filter(|scale| (-1200..1100).contains(scale))
         .ok_or(NOT_A_DOUBLE)?;
     // Two steps, so that a subnormal result is not lost to an underflowing factor.
@@ -374,6 +376,10 @@ mod tests {
             ("0x1.8p1", 3.0),
             ("0x10p-4", 1.0),
             ("0x.8p0", 0.5),
+            ("0x1.fffffffffffffp1023", f64::MAX),
+            ("0x1p-1074", 5e-324),
+            ("0x1.00000000000000000001p0", 1.0),
+            ("0x1.00000000000008000001p0", 1.0f64.next_up()),
         ] {
             assert_eq!(literal(text), Some(Number::Double(value)), "{text}");
         }

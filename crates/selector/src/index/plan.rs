@@ -19,6 +19,9 @@ use crate::like::Pattern;
 /// Pairs of bounds are looked for among this many operands of a conjunction.
 const PAIRED_OPERANDS_MAX: usize = 32;
 
+/// A longer disjunction inside a conjunction is not used as a cover.
+const COVERED_OPERANDS_MAX: usize = 256;
+
 /// How a branch is filed.
 #[derive(Debug)]
 pub(crate) struct BranchPlan {
@@ -111,8 +114,10 @@ impl Planner<'_> {
         for (index, operand) in operands.iter().enumerate() {
             match operand {
                 Condition::Leaf(leaf) => offer(self.leaf_cover(index, leaf)),
-                Condition::Any(parts) => offer(Some(self.any_cover(index, parts))),
-                Condition::Constant(_) | Condition::All(_) => {}
+                Condition::Any(parts) if parts.len() <= COVERED_OPERANDS_MAX => {
+                    offer(Some(self.any_cover(index, parts)));
+                }
+                Condition::Any(_) | Condition::Constant(_) | Condition::All(_) => {}
             }
         }
         let ranged: Vec<_> =
