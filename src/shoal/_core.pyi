@@ -18,6 +18,9 @@ class Message:
     def properties(self) -> dict[str, Any]:
         """Named values."""
     @property
+    def headers(self) -> dict[str, Any]:
+        """Header fields by the names that selectors use for them, such as `JMSPriority`."""
+    @property
     def priority(self) -> int:
         """0 to 9."""
     @property
@@ -116,7 +119,14 @@ class Node:
         the most.
         """
     def open_subscription(
-        self, pattern: str, *, no_local: bool = False, queue_bytes_max: int = ..., when_full: str = "block"
+        self,
+        pattern: str,
+        *,
+        selector: Selector | None = None,
+        correlation: CorrelationFilter | None = None,
+        no_local: bool = False,
+        queue_bytes_max: int = ...,
+        when_full: str = "block",
     ) -> Subscription: ...
     def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = None) -> bool:
         """Wait until so many other members subscribe to a topic; false if the time was over first."""

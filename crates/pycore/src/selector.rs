@@ -145,6 +145,12 @@ pub struct Selector {
     names: Vec<Name>,
 }
 
+impl Selector {
+    pub fn inner(&self) -> &shoal_selector::Selector {
+        &self.selector
+    }
+}
+
 impl From<shoal_selector::Selector> for Selector {
     fn from(selector: shoal_selector::Selector) -> Self {
         Self { names: selector.names(), selector }
@@ -191,6 +197,12 @@ impl Selector {
 /// A parsed correlation-ID filter.
 #[pyclass(frozen, module = "shoal._core")]
 pub struct CorrelationFilter(shoal_selector::CorrelationFilter);
+
+impl CorrelationFilter {
+    pub fn inner(&self) -> &shoal_selector::CorrelationFilter {
+        &self.0
+    }
+}
 
 #[pymethods]
 impl CorrelationFilter {
