@@ -4,11 +4,13 @@ use pyo3::prelude::*;
 
 mod bus;
 mod convert;
+mod errors;
 mod fec;
 mod norm;
 mod options;
 mod selector;
 mod selector_bench;
+mod sim;
 
 #[pymodule]
 mod _core {
@@ -24,6 +26,8 @@ mod _core {
     use crate::selector::{CorrelationFilter, Selector, SelectorIndex, SelectorSyntaxError};
     #[pymodule_export]
     use crate::selector_bench::SelectorBench;
+    #[pymodule_export]
+    use crate::sim::Simulation;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

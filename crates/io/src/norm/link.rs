@@ -19,7 +19,7 @@ const RUN_BYTES: usize = 60_000;
 /// While a stream flows, smaller amounts wait so long for company.
 const GATHER: Duration = Duration::from_micros(100);
 /// How long the goodbye may take.
-const GOODBYE: Duration = Duration::from_millis(100);
+const GOODBYE: Duration = Duration::from_millis(20);
 /// The thread wakes at least so often, should a wake-up ever be missed.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 
@@ -204,6 +204,13 @@ impl NormLink {
         self.waker.wake();
     }
 
+    /// Gives the application a turn here and now, and sends what it says, so that whatever the caller does
+    /// next comes after it.
+    pub fn serve_now(&self) {
+        self.shared.engine().serve_and_transmit();
+        self.waker.wake();
+    }
+
     /// Gives a command to the session, and lets the thread act on it.
     pub fn command<R>(&self, command: impl FnOnce(&mut Session, Time) -> R) -> R {
         let mut engine = self.shared.engine();
@@ -289,7 +296,9 @@ fn run(shared: &Shared) {
         let gathering = waiting < RUN_BYTES && now < gather_until && closing.is_none();
         let next = engine.turn(gathering);
         if let Some(limit) = closing {
-            engine.end_streams();
+            if engine.end_streams() {
+                continue;
+            }
             let over = Instant::now() >= limit;
             match goodbye {
                 None if over || engine.is_drained() => {

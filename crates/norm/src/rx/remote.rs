@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::nack::{Due, GroupTiming, NackCycle};
 use super::stream::RxStream;
 use crate::backoff;
-use crate::config::{Config, FeedbackMode, Join, SyncPolicy};
+use crate::config::{Config, FecId, FeedbackMode, Join, SyncPolicy};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
 use crate::serial;
@@ -65,12 +65,15 @@ struct Heard {
     header: ObjectHeader,
     fti: Fti,
     payload_id: PayloadId,
+    symbol: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct RxObject {
     object: ObjectId,
     info: InfoState,
+    /// The scheme in which to ask for its NORM_INFO.
+    fec_id: FecId,
     body: Body,
     /// A watermark to acknowledge, and from when on.
     ack: Option<(Position, Time)>,
@@ -102,6 +105,8 @@ pub struct Remote {
     probe: Option<Probe>,
     answer_probe_at: Time,
     synced: bool,
+    /// Where to join streams that were not heard yet.
+    told: Vec<(ObjectId, Join)>,
 }
 
 impl Remote {
@@ -120,6 +125,7 @@ impl Remote {
             probe: None,
             answer_probe_at: Time::NEVER,
             synced: false,
+            told: Vec::new(),
         };
         remote.hear(header, address, now);
         remote
@@ -156,6 +162,7 @@ impl Remote {
         let object = &mut self.objects[index];
         if data.header.flags.has(Flags::INFO) && object.info == InfoState::None {
             object.info = InfoState::Missing;
+            object.fec_id = data.header.fec_id;
         }
         match &object.body {
             Body::Closed => {
@@ -164,8 +171,13 @@ impl Remote {
             }
             Body::Wanted(_) if shared.config.sync == SyncPolicy::Ask => {
                 let fti = data.fti.ok_or(Reject::ObjectInfo)?;
-                let heard = Heard { header: data.header, fti, payload_id: data.payload_id };
-                object.body = Body::Unjoined(heard);
+                let symbol = data.payload.to_vec();
+                object.body =
+                    Body::Unjoined(Heard { header: data.header, fti, payload_id: data.payload_id, symbol });
+                let told = self.told.iter().find(|(object, _)| *object == data.header.object);
+                if let Some(&(object, join)) = told {
+                    return self.join(now, object, join, shared);
+                }
                 shared.events.push_back(Event::StreamHeard { stream: self.stream_id(data.header.object) });
                 return Ok(());
             }
@@ -190,7 +202,12 @@ impl Remote {
         let index = self.object_for(&info.header, shared)?;
         let stream = self.stream_id(info.header.object);
         let object = &mut self.objects[index];
-        if object.info != InfoState::Have && !matches!(object.body, Body::Closed) {
+        let wanted = match object.info {
+            InfoState::Have => false,
+            InfoState::Missing => true,
+            InfoState::None => !matches!(object.body, Body::Closed),
+        };
+        if wanted {
             object.info = InfoState::Have;
             shared.events.push_back(Event::Info { stream, content: info.content.to_vec() });
         }
@@ -261,6 +278,7 @@ impl Remote {
                 {
                     stream.squelch(position.payload_id);
                 }
+                Body::Closed if refused => object.info = InfoState::Have,
                 Body::Open(_) | Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => {}
             }
         }
@@ -357,6 +375,7 @@ impl Remote {
         self.objects.push(RxObject {
             object,
             info: InfoState::None,
+            fec_id: FecId::ReedSolomon8,
             body: Body::Wanted(position),
             ack: None,
         });
@@ -382,7 +401,7 @@ impl Remote {
         Ok(())
     }
 
-    /// The owner says where to join a stream that was heard.
+    /// The owner says where to join a stream, before or after it was heard.
     pub fn join(
         &mut self,
         now: Time,
@@ -390,19 +409,29 @@ impl Remote {
         join: Join,
         shared: &mut Shared<'_>,
     ) -> Result<(), Reject> {
-        let Some(index) = self.objects.iter().position(|known| known.object == object) else { return Ok(()) };
-        if let Body::Unjoined(heard) = &self.objects[index].body {
-            let (header, fti, payload_id) = (heard.header, heard.fti, heard.payload_id);
-            let at = match join {
-                Join::Here => None,
-                Join::At(segment) => Some(segment),
-            };
-            self.open(index, &header, Some(fti), payload_id, at, shared)?;
-            if let Body::Open(stream) = &mut self.objects[index].body {
-                stream.announce(payload_id);
+        let index = self.objects.iter().position(|known| known.object == object);
+        let heard = index.and_then(|index| match &mut self.objects[index].body {
+            Body::Unjoined(heard) => {
+                Some((index, heard.header, heard.fti, heard.payload_id, std::mem::take(&mut heard.symbol)))
             }
-            self.after_progress(now, index, shared);
+            _ => None,
+        });
+        let Some((index, header, fti, payload_id, symbol)) = heard else {
+            if self.told.len() < shared.config.streams_per_sender_max {
+                self.told.push((object, join));
+            }
+            return Ok(());
+        };
+        let at = match join {
+            Join::Here => None,
+            Join::At(segment) => Some(segment),
+        };
+        self.open(index, &header, Some(fti), payload_id, at, shared)?;
+        if let Body::Open(stream) = &mut self.objects[index].body {
+            // What was heard may lie before where we join, and then counts as a duplicate.
+            stream.receive(payload_id, &symbol, shared.memory_left, shared.stats)?;
         }
+        self.after_progress(now, index, shared);
         Ok(())
     }
 
@@ -540,10 +569,13 @@ impl Remote {
         }
         self.nack.on_asked(now, &self.timing);
         let cycle = self.nack.number();
-        let needed = self.objects.iter().any(|object| match &object.body {
-            Body::Open(stream) => object.info == InfoState::Missing || stream.window().needs_asking(cycle),
-            Body::Wanted(_) => true,
-            Body::Unjoined(_) | Body::Closed => false,
+        let needed = self.objects.iter().any(|object| {
+            object.info == InfoState::Missing
+                || match &object.body {
+                    Body::Open(stream) => stream.window().needs_asking(cycle),
+                    Body::Wanted(_) => true,
+                    Body::Unjoined(_) | Body::Closed => false,
+                }
         });
         if !needed {
             shared.stats.nacks_suppressed += 1;
@@ -607,11 +639,18 @@ impl Remote {
 
 /// Asks for what is missing of one object. False if there was no room for all of it.
 fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
+    if object.info == InfoState::Missing {
+        let whole =
+            RepairItem { fec_id: object.fec_id, object: object.object, payload_id: PayloadId::default() };
+        if !requests.push(RepairFlags::INFO, whole, whole) {
+            return false;
+        }
+    }
     match &object.body {
         Body::Unjoined(_) | Body::Closed => true,
         Body::Wanted(position) => {
             let Position { fec_id, object, payload_id } = position.unwrap_or(Position {
-                fec_id: crate::FecId::ReedSolomon8,
+                fec_id: object.fec_id,
                 object: object.object,
                 payload_id: PayloadId::default(),
             });
@@ -626,10 +665,6 @@ fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
                 payload_id: stream.payload_id(segment),
             };
             let mut fits = true;
-            if object.info == InfoState::Missing {
-                let first = item(stream.window().first());
-                fits = requests.push(RepairFlags::INFO, first, first);
-            }
             stream.window().missing_runs(|from, to| {
                 fits = fits && write_run(from, to, stream.symbols(), &item, requests);
                 fits
