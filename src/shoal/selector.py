@@ -93,15 +93,43 @@ class Double(float):
 
 
 class Selectable(Protocol):
-    """A message, as far as a selector looks at it."""
+    """A message, as far as a selector looks at it: `shoal.Message` is one."""
 
     @property
     def properties(self) -> Mapping[str, PropertyValue]:
         """The properties by name."""
 
     @property
-    def headers(self) -> Mapping[str, PropertyValue]:
-        """The header fields by their JMS names, such as `JMSPriority`."""
+    def priority(self) -> int:
+        """`JMSPriority`."""
+
+    @property
+    def timestamp(self) -> float | None:
+        """`JMSTimestamp`, in seconds."""
+
+    @property
+    def message_id(self) -> str | None:
+        """`JMSMessageID`."""
+
+    @property
+    def correlation_id(self) -> str | bytes | None:
+        """`JMSCorrelationID`; bytes are no text, and so null to a selector."""
+
+    @property
+    def type(self) -> str | None:
+        """`JMSType`."""
+
+
+def _header_fields(message: Selectable) -> dict[str, PropertyValue]:
+    correlation_id = message.correlation_id
+    return {
+        "JMSCorrelationID": correlation_id if isinstance(correlation_id, str) else None,
+        "JMSDeliveryMode": "PERSISTENT" if getattr(message, "persistent", False) else "NON_PERSISTENT",
+        "JMSMessageID": message.message_id,
+        "JMSPriority": message.priority,
+        "JMSTimestamp": None if message.timestamp is None else round(message.timestamp * 1000),
+        "JMSType": message.type,
+    }
 
 
 class Selector:
@@ -118,6 +146,11 @@ class Selector:
             self._core = _core.Selector(text)
         except _core.SelectorSyntaxError as error:
             raise InvalidSelectorError(*error.args) from None
+
+    @property
+    def core(self) -> "_core.Selector":
+        """What the extension module takes."""
+        return self._core
 
     @classmethod
     def _wrap(cls, core: _core.Selector) -> Self:
@@ -160,7 +193,7 @@ class Selector:
             return self._core.matches(properties, headers)
         if headers is not None:
             raise TypeError("a message brings its own header fields: leave `headers` out")
-        return self._core.matches(properties.properties, properties.headers)
+        return self._core.matches(properties.properties, _header_fields(properties))
 
     def __str__(self) -> str:
         return str(self._core)
@@ -191,6 +224,11 @@ class CorrelationFilter:
             self._core = _core.CorrelationFilter(text)
         except _core.SelectorSyntaxError as error:
             raise InvalidSelectorError(*error.args) from None
+
+    @property
+    def core(self) -> "_core.CorrelationFilter":
+        """What the extension module takes."""
+        return self._core
 
     @classmethod
     def decode(cls, data: bytes) -> Self:

@@ -13,6 +13,16 @@ from shoal import Byte, CorrelationFilter, Double, Float, Int, InvalidSelectorEr
 from shoal.selector import PropertyValue
 
 
+@dataclass(frozen=True)
+class PlainMessage:
+    properties: Mapping[str, PropertyValue] = field(default_factory=dict)
+    priority: int = 4
+    timestamp: float | None = None
+    message_id: str | None = None
+    correlation_id: str | bytes | None = None
+    type: str | None = None
+
+
 class TestMatching:
     def test_plain_python_values_are_compared_by_their_type(self) -> None:
         selector = Selector("colour = 'blue' AND weight > 2500 AND price < 10.5 AND urgent")
@@ -48,13 +58,12 @@ class TestMatching:
             selector.matches({}, headers={"JMSDeliveryMode": 3})
 
     def test_a_message_brings_properties_and_headers_along(self) -> None:
-        @dataclass
-        class Message:
-            properties: Mapping[str, PropertyValue] = field(default_factory=dict)
-            headers: Mapping[str, PropertyValue] = field(default_factory=dict)
-
-        message = Message({"x": 1}, {"JMSType": "car"})
-        assert Selector("x = 1 AND JMSType = 'car'").matches(message)
+        message = PlainMessage(properties={"x": 1}, type="car", timestamp=12.5, correlation_id="#7")
+        selector = "x = 1 AND JMSType = 'car' AND JMSPriority = 4 AND JMSTimestamp = 12500"
+        assert Selector(selector).matches(message)
+        assert Selector("JMSCorrelationID = '#7' AND JMSMessageID IS NULL").matches(message)
+        assert Selector("JMSDeliveryMode = 'NON_PERSISTENT'").matches(message)
+        assert Selector("JMSCorrelationID IS NULL").matches(PlainMessage(correlation_id=b"7"))
         with pytest.raises(TypeError, match="brings its own header fields"):
             Selector("x = 1").matches(message, headers={})
 

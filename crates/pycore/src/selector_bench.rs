@@ -94,8 +94,8 @@ impl SelectorBench {
         })
     }
 
-    /// Removes `count` selectors from the full index and adds them again; returns what each removal and each addition
-    /// took, in nanoseconds.
+    /// Removes `count` selectors from the full index and adds them again; returns what each removal and each
+    /// addition took, in nanoseconds.
     fn change_round(&mut self, py: Python<'_>, count: usize) -> (Vec<u64>, Vec<u64>) {
         py.detach(|| {
             let step = (self.selectors.len() / count.max(1)).max(1);

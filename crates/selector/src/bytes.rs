@@ -43,7 +43,8 @@ impl<'a> Reader<'a> {
         Ok(*array)
     }
 
-    /// A count of things that take at least one byte each, so that a lie is found before anything is allocated.
+    /// A count of things that take at least one byte each, so that a lie is found before anything is
+    /// allocated.
     pub(crate) fn count(&mut self) -> Result<usize, DecodeError> {
         let mut value = 0usize;
         for shift in (0..).step_by(7).take(4) {

@@ -1,6 +1,7 @@
-//! From the parse tree to the canonical form: one form for all ways of writing the same condition that can be told
-//! apart cheaply. Every step preserves the meaning in three-valued logic, for every type of every attribute; this is
-//! why `NOT (x < 5)` does not become `x >= 5`: with a string in `x` the first is true and the second is not.
+//! From the parse tree to the canonical form: one form for all ways of writing the same condition that can be
+//! told apart cheaply. Every step preserves the meaning in three-valued logic, for every type of every
+//! attribute; this is why `NOT (x < 5)` does not become `x >= 5`: with a string in `x` the first is true and
+//! the second is not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! The canonical form of a selector, which is what is evaluated, indexed, printed and sent.
 //!
-//! Negations are pushed down to the predicates, so that above them there are only `AND` and `OR`. Both are monotone in
-//! three-valued logic: such a formula is true exactly when it is true of the predicates *that are true*. Matching
-//! therefore needs no third value above the predicates, and an index may ignore every predicate that is not true.
+//! Negations are pushed down to the predicates, so that above them there are only `AND` and `OR`. Both are
+//! monotone in three-valued logic: such a formula is true exactly when it is true of the predicates *that are
+//! true*. Matching therefore needs no third value above the predicates, and an index may ignore every
+//! predicate that is not true.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};

@@ -6,10 +6,11 @@
 //! id     := characters other than , ; [ ] ' and blanks, or any characters in single quotes, '' for one quote
 //! ```
 //!
-//! A range includes its ends. Ends that are the same text followed by a number, such as `[#7;#13]`, take in the IDs that
-//! are this text followed by a number in between (leading zeros do not count); ends that both have no number at their
-//! end take in the IDs that lie between them in the order of their bytes. One kind of range never matches the IDs of
-//! the other, and ends of different kinds are refused. Blanks around IDs do not count.
+//! A range includes its ends. Ends that are the same text followed by a number, such as `[#7;#13]`, take in
+//! the IDs that are this text followed by a number in between (leading zeros do not count); ends that both
+//! have no number at their end take in the IDs that lie between them in the order of their bytes. One kind of
+//! range never matches the IDs of the other, and ends of different kinds are refused. Blanks around IDs do
+//! not count.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Which of many correlation-ID filters want an ID: one hash look-up for all single IDs, and one more for the ranges
-//! with the ID's own prefix.
+//! Which of many correlation-ID filters want an ID: one hash look-up for all single IDs, and one more for the
+//! ranges with the ID's own prefix.
 
 use std::sync::Arc;
 

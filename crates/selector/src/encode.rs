@@ -1,7 +1,8 @@
 //! The wire form of a selector: a version byte, then the canonical form in prefix order.
 //!
-//! What is decoded is built by the same functions that build the canonical form of a parsed selector, so bytes from
-//! outside can describe a strange selector but never one that breaks the rules of the canonical form.
+//! What is decoded is built by the same functions that build the canonical form of a parsed selector, so
+//! bytes from outside can describe a strange selector but never one that breaks the rules of the canonical
+//! form.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! What a condition says of a message (section 3.8.1).
 //!
-//! An operand of the wrong type makes a comparison false; a null makes it unknown, whatever the other side is. An
-//! arithmetic expression over something that is no number has no value ([`Term::Invalid`]) and compares false with
-//! everything; dividing a whole number by zero gives null.
+//! An operand of the wrong type makes a comparison false; a null makes it unknown, whatever the other side
+//! is. An arithmetic expression over something that is no number has no value ([`Term::Invalid`]) and
+//! compares false with everything; dividing a whole number by zero gives null.
 
 use std::cmp::Ordering;
 

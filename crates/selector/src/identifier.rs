@@ -36,7 +36,8 @@ pub(crate) fn is_part(c: char) -> bool {
             ))
 }
 
-/// Why `name` may not be used, if it may not. A name is checked as a whole; the lexer has found its end already.
+/// Why `name` may not be used, if it may not. A name is checked as a whole; the lexer has found its end
+/// already.
 pub(crate) fn reserved_problem(name: &str) -> Option<String> {
     let reserved = name.starts_with("JMS")
         && !name.starts_with("JMSX")

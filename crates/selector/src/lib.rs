@@ -1,8 +1,8 @@
 //! JMS message selectors: the language, its evaluator and the index over many of them.
 //!
-//! The language is that of Jakarta Messaging 3.1, section 3.8. Text goes through [`Selector::parse`] into a canonical
-//! [`condition::Condition`], which reads a message through the trait [`Attributes`]. Everything here computes: no
-//! sockets, files, threads or clocks.
+//! The language is that of Jakarta Messaging 3.1, section 3.8. Text goes through [`Selector::parse`] into a
+//! canonical [`condition::Condition`], which reads a message through the trait [`Attributes`]. Everything
+//! here computes: no sockets, files, threads or clocks.
 
 mod ast;
 mod bytes;

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-/// A number of one of the four types that Java computes with; `byte` and `short` are promoted to `int` on sight.
+/// A number of one of the four types that Java computes with; `byte` and `short` are promoted to `int` on
+/// sight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     /// `int`
@@ -168,8 +169,8 @@ const NOT_A_LONG: NumberProblem = ("a number that is too large", "a number in th
 const NOT_A_DOUBLE: NumberProblem =
     ("a number that is too large or too small", "a number in the range of its floating-point type");
 
-/// Reads the Java numeric literal at the start of `text`, which begins with a digit or with a point and a digit.
-/// Returns the literal and its length in bytes.
+/// Reads the Java numeric literal at the start of `text`, which begins with a digit or with a point and a
+/// digit. Returns the literal and its length in bytes.
 pub(crate) fn read(text: &str) -> Result<(NumberToken, usize), NumberProblem> {
     let bytes = text.as_bytes();
     match bytes.get(1).map(u8::to_ascii_lowercase) {

@@ -1,8 +1,8 @@
 //! From tokens to the parse tree (section 3.8.1.1).
 //!
 //! One function climbs the precedence levels, so that nesting costs one stack frame a level and is bounded by
-//! [`NESTING_MAX`]. Types are checked as far as literals and operators tell them: `'a' > 5` and `x + 1` alone are
-//! refused here, `x > 5` with a string in `x` is the evaluator's business.
+//! [`NESTING_MAX`]. Types are checked as far as literals and operators tell them: `'a' > 5` and `x + 1` alone
+//! are refused here, `x > 5` with a string in `x` is the evaluator's business.
 
 use crate::ast::{ComparisonOp, Expression, Type};
 use crate::error::SelectorError;

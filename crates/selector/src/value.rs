@@ -26,8 +26,9 @@ pub enum Value<'a> {
 
 /// Where an evaluation reads a message's header fields and properties from.
 ///
-/// Header fields go by their JMS names (`JMSPriority`), and `JMSDeliveryMode` must read as the string `PERSISTENT` or
-/// `NON_PERSISTENT` (section 3.8.1.3). An implementation can read an encoded message in place.
+/// Header fields go by their JMS names (`JMSPriority`), and `JMSDeliveryMode` must read as the string
+/// `PERSISTENT` or `NON_PERSISTENT` (section 3.8.1.3). An implementation can read an encoded message in
+/// place.
 pub trait Attributes {
     /// The value of the attribute, or [`Value::Null`].
     fn get(&self, name: &str) -> Value<'_>;

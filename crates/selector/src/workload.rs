@@ -1,7 +1,8 @@
 //! Random selectors and messages with a known match rate, to measure with.
 //!
-//! Messages have 25 properties of four kinds. A selector is a conjunction of one to five predicates; the match rate is
-//! split at random between them, so that some have one rare predicate and others only common ones.
+//! Messages have 25 properties of four kinds. A selector is a conjunction of one to five predicates; the
+//! match rate is split at random between them, so that some have one rare predicate and others only common
+//! ones.
 
 use std::collections::HashSet;
 
@@ -80,7 +81,8 @@ pub fn selectors(rng: &mut Rng, count: usize, rate: f64) -> Vec<Selector> {
     let mut seen = HashSet::new();
     while seen.len() < count {
         let text = conjunction(rng, rate);
-        // The generator writes valid selectors only; a mistake here would show as an endless loop, so fail instead.
+        // The generator writes valid selectors only; a mistake here would show as an endless loop, so fail
+        // instead.
         let selector = Selector::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
         seen.insert(selector);
     }
@@ -90,8 +92,8 @@ pub fn selectors(rng: &mut Rng, count: usize, rate: f64) -> Vec<Selector> {
     selectors
 }
 
-/// `count` filters, each the conjunction of `terms` equalities of which only the last one is rare: the AND experiment
-/// of the Fiorano study.
+/// `count` filters, each the conjunction of `terms` equalities of which only the last one is rare: the AND
+/// experiment of the Fiorano study.
 pub fn and_filters(count: usize, terms: usize) -> Vec<Selector> {
     let text = |number: usize| {
         let terms: Vec<_> =

@@ -28,7 +28,8 @@ fn matching_allocates_nothing_in_the_long_run() {
             matched += index.matches(&message).filters().len();
         }
     };
-    // The samples keep 32 values of each attribute, one message in 32: they have grown after 1,024 messages and more.
+    // The samples keep 32 values of each attribute, one message in 32: they have grown after 1,024 messages
+    // and more.
     (0..40).for_each(|_| round());
     let counted = allocation_counter::measure(|| (0..10).for_each(|_| round()));
     assert_eq!(counted.count_total, 0);

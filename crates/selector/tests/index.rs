@@ -227,3 +227,70 @@ fn removing_everything_frees_everything_but_the_buffers() {
     }
     assert_eq!(sizes[1], sizes[2], "places are used again");
 }
+
+/// Long lists, long prefixes, several bounds of one attribute, and `float`s that promotion rounds literals
+/// to.
+#[test]
+fn what_guards_and_tests_decide_agrees_with_evaluation() {
+    const SEED: u64 = 11;
+    println!("seed {SEED}");
+    let mut rng = fastrand::Rng::with_seed(SEED);
+    let stem = "a prefix of more than sixty-three bytes, which is where the index stops keeping all of one";
+    let text = |rng: &mut fastrand::Rng| match rng.u8(..3) {
+        0 => format!("v{}", rng.u8(..40)),
+        1 => stem[..rng.usize(1..stem.len())].to_owned(),
+        _ => format!("{stem}{}", rng.u8(..3)),
+    };
+    let number = |rng: &mut fastrand::Rng| match rng.u8(..3) {
+        0 => rng.i64(-5..5),
+        1 => 16_777_216 + rng.i64(-4..4),
+        _ => (1 << 53) + rng.i64(-4..4),
+    };
+    let predicate = |rng: &mut fastrand::Rng| {
+        let name = ["s", "t", "n", "m"][rng.usize(..4)];
+        match rng.u8(..5) {
+            0 => {
+                let texts: Vec<_> = (0..rng.usize(1..9)).map(|_| format!("'{}'", text(rng))).collect();
+                format!("{name} IN ({})", texts.join(","))
+            }
+            1 => format!("{name} LIKE '{}%'", text(rng)),
+            2 => format!("{name} = '{}'", text(rng)),
+            3 => format!("{name} {} {}", [">", ">=", "<", "<=", "="][rng.usize(..5)], number(rng)),
+            _ => format!("{name} {} {}.5", [">", ">=", "<", "<="][rng.usize(..4)], rng.i8(-5..5)),
+        }
+    };
+    let selectors: Vec<_> = (0..400)
+        .map(|_| {
+            let predicates: Vec<_> = (0..rng.usize(1..5)).map(|_| predicate(&mut rng)).collect();
+            parse(&predicates.join(" AND "))
+        })
+        .collect();
+    let mut index = SelectorIndex::new(7);
+    for (id, selector) in (0..).zip(&selectors) {
+        index.add(selector, id);
+    }
+    let mut matched = 0;
+    for round in 0..600 {
+        let (s, t) = (text(&mut rng), text(&mut rng));
+        let numbers = [number(&mut rng), number(&mut rng)].map(|value| match rng.u8(..4) {
+            0 => Value::Long(value),
+            1 => Value::Int(value as i32),
+            2 => Value::Float(value as f32),
+            _ => Value::Double(value as f64 + if rng.bool() { 0.5 } else { 0.0 }),
+        });
+        let message = [("s", Value::Str(&s)), ("t", Value::Str(&t)), ("n", numbers[0]), ("m", numbers[1])];
+        let matches = index.matches(&message);
+        let found: BTreeSet<u64> = matches.subscribers().flat_map(|(_, all)| all.iter().copied()).collect();
+        let evaluated: BTreeSet<u64> = (0..)
+            .zip(&selectors)
+            .filter(|(_, selector)| selector.matches(&message))
+            .map(|(id, _)| id)
+            .collect();
+        assert_eq!(found, evaluated, "{message:?}");
+        matched += found.len();
+        if round % 50 == 49 {
+            index.tune(100);
+        }
+    }
+    assert!(matched > 1000, "too few matches to show anything: {matched}");
+}

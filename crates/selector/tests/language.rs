@@ -267,7 +267,8 @@ mod between {
 
     #[test]
     fn it_means_exactly_its_two_comparisons() {
-        // NOT BETWEEN is a disjunction of comparisons, not a negation: a string is neither inside nor outside.
+        // NOT BETWEEN is a disjunction of comparisons, not a negation: a string is neither inside nor
+        // outside.
         let message = [(X, Value::Str("a"))];
         assert!(!matches("x BETWEEN 1 AND 2", &message) && !matches("x NOT BETWEEN 1 AND 2", &message));
         assert!(matches("NOT x BETWEEN 1 AND 2", &message));

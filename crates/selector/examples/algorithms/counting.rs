@@ -1,5 +1,5 @@
-//! The counting algorithm, for comparison: every predicate is indexed, and a conjunction matches when as many of its
-//! predicates hold as it has. Enough of it for the conjunctions of the workload.
+//! The counting algorithm, for comparison: every predicate is indexed, and a conjunction matches when as many
+//! of its predicates hold as it has. Enough of it for the conjunctions of the workload.
 
 use std::collections::HashMap;
 

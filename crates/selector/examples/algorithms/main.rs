@@ -1,5 +1,5 @@
-//! Ways of matching many selectors at once, on the workload of `shoal bench selectors`: evaluating each, the counting
-//! algorithm, and the index. They run in turns, and must find the same.
+//! Ways of matching many selectors at once, on the workload of `shoal bench selectors`: evaluating each, the
+//! counting algorithm, and the index. They run in turns, and must find the same.
 //!
 //! ```text
 //! cargo run --release -p shoal-selector --features workload --example algorithms -- 10000 0.01

@@ -137,8 +137,8 @@ impl Attribute {
         state
     }
 
-    /// Shows every posting list that the attribute's value, which is not null, may open; the tests beside each entry
-    /// decide exactly.
+    /// Shows every posting list that the attribute's value, which is not null, may open; the tests beside
+    /// each entry decide exactly.
     #[inline]
     pub(crate) fn open(&self, slot: Slot, view: View<'_>, open: &mut impl FnMut(PostingId)) {
         if self.present != NO_POSTING {
@@ -254,8 +254,8 @@ impl Levels {
 
 /// Ranges of one attribute, in bins and by threshold.
 ///
-/// A range with two ends lies in one or two neighbouring bins of the smallest size that is larger than the range; a
-/// value is in exactly one bin of each size. A range with one end is found by its threshold.
+/// A range with two ends lies in one or two neighbouring bins of the smallest size that is larger than the
+/// range; a value is in exactly one bin of each size. A range with one end is found by its threshold.
 #[derive(Debug)]
 struct NumberIndex {
     bins: SeededMap<(u8, i64), PostingId>,

@@ -1,11 +1,12 @@
 //! Guards: a condition that an entry needs, as one range of one integer.
 //!
-//! Each slot has a few *views*, integers made from its value once per message: the exact number, the `double`, the text's
-//! number, the first bytes of the text, a bit for the text. A guard says in which range one view must lie. It may let through what the
-//! tests then refuse, and never refuses what they would let through, so it can be crude where exactness is rare.
+//! Each slot has a few *views*, integers made from its value once per message: the exact number, the
+//! `double`, the text's number, the first bytes of the text, a bit for the text. A guard says in which range
+//! one view must lie. It may let through what the tests then refuse, and never refuses what they would let
+//! through, so it can be crude where exactness is rare.
 
 use crate::index::posting::Test;
-use crate::index::range::{Ends, double_key};
+use crate::index::range::{Ends, FLOAT_EXACT_MAX, double_key};
 use crate::index::slots::{Class, NO_POSTING, PostingId, Slot, SlotState};
 use crate::value::Value;
 
@@ -21,8 +22,6 @@ const BITS: u32 = 4;
 const MISSING: i64 = i64::MIN;
 /// Literals beyond this are rounded when they are promoted to `double`.
 const EXACT_MAX: i64 = 1 << 53;
-/// From here on a `float` may be equal to literals that are not.
-const FLOAT_EXACT_MAX: f64 = 16_777_216.0;
 const FALSE: i64 = -1;
 const TRUE: i64 = -2;
 
@@ -94,7 +93,8 @@ impl Guard {
 /// How many ranges an entry is guarded by.
 const RANGES: usize = 2;
 
-/// The guards beside an entry: two ranges, and for a list of texts a set of bits, of which the text's own must be one.
+/// The guards beside an entry: two ranges, and for a list of texts a set of bits, of which the text's own
+/// must be one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guards {
     views: [u32; RANGES],

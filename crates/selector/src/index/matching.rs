@@ -1,5 +1,5 @@
-//! What happens to one message: its values go into their slots, the values open posting lists, and the entries of
-//! those lists are decided.
+//! What happens to one message: its values go into their slots, the values open posting lists, and the
+//! entries of those lists are decided.
 
 use crate::index::guard::Views;
 use crate::index::posting::Entry;

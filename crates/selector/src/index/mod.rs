@@ -1,10 +1,10 @@
 //! Which of many selectors match a message, without evaluating each of them.
 //!
-//! Identical filters are kept once, with the list of their subscribers. Each filter is filed under the predicate that
-//! is expected to hold least often ([`plan`]); a message opens only the posting lists of predicates that hold for it,
-//! found by hash, bin or threshold ([`attribute`]). Beside an entry stands a guard ([`guard`]), behind it up to three
-//! exact tests ([`posting`]), and only what passes them has its remaining predicates evaluated, each of those once per
-//! message ([`predicates`]).
+//! Identical filters are kept once, with the list of their subscribers. Each filter is filed under the
+//! predicate that is expected to hold least often ([`plan`]); a message opens only the posting lists of
+//! predicates that hold for it, found by hash, bin or threshold ([`attribute`]). Beside an entry stands a
+//! guard ([`guard`]), behind it up to three exact tests ([`posting`]), and only what passes them has its
+//! remaining predicates evaluated, each of those once per message ([`predicates`]).
 
 mod attribute;
 mod filing;
@@ -78,7 +78,8 @@ struct Branch {
     places: Vec<Place>,
 }
 
-/// An index over any number of selectors. Not shared between threads: matching remembers what it has evaluated.
+/// An index over any number of selectors. Not shared between threads: matching remembers what it has
+/// evaluated.
 #[derive(Debug)]
 pub struct SelectorIndex {
     seed: Seed,
@@ -164,8 +165,8 @@ impl SelectorIndex {
         }
     }
 
-    /// The same index, but up to `filters` filters are evaluated one by one, which is cheaper for a few of them than
-    /// taking a message apart.
+    /// The same index, but up to `filters` filters are evaluated one by one, which is cheaper for a few of
+    /// them than taking a message apart.
     #[must_use]
     pub fn evaluating_up_to(mut self, filters: usize) -> Self {
         self.evaluated_filters_max = filters;
@@ -224,7 +225,8 @@ impl SelectorIndex {
         true
     }
 
-    /// Files up to `count` filters anew, by what the latest messages looked like; the next call goes on from there.
+    /// Files up to `count` filters anew, by what the latest messages looked like; the next call goes on from
+    /// there.
     pub fn tune(&mut self, count: usize) {
         for _ in 0..count.min(self.filters.bound()) {
             let id = FilterId(self.next_tuned);

@@ -1,8 +1,9 @@
 //! Where a filter is filed: under which predicate, with which tests beside it, and what is left to evaluate.
 //!
-//! A filter is cut into branches, the operands of its top `OR`. Each branch is filed under a *cover*: a set of
-//! predicates of which at least one holds whenever the branch does. The cover of a conjunction is the cheapest cover of
-//! its operands, that of a disjunction the covers of all of them; its cost is how often it is expected to be opened.
+//! A filter is cut into branches, the operands of its top `OR`. Each branch is filed under a *cover*: a set
+//! of predicates of which at least one holds whenever the branch does. The cover of a conjunction is the
+//! cheapest cover of its operands, that of a disjunction the covers of all of them; its cost is how often it
+//! is expected to be opened.
 
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ impl PlannedTest {
 struct Cover {
     cost: f64,
     accesses: Vec<Access>,
-    /// What must be tested because the accesses are wider than their predicates, and how often the test is passed.
+    /// What must be tested because the accesses are wider than their predicates, and how often the test is
+    /// passed.
     test: Option<(f64, PlannedTest)>,
     /// The operands that are true once an access was opened and the tests were passed.
     decided: Vec<usize>,

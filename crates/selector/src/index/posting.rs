@@ -149,7 +149,8 @@ impl Postings {
         entries.len() as u32 - 1
     }
 
-    /// Removes an entry by moving the last one into its place; returns the branch that moved and its old position.
+    /// Removes an entry by moving the last one into its place; returns the branch that moved and its old
+    /// position.
     pub(crate) fn swap_remove(&mut self, posting: PostingId, position: u32) -> Option<(u32, u32)> {
         let entries = &mut self.entries[posting as usize];
         entries.swap_remove(position as usize);

@@ -1,5 +1,5 @@
-//! The predicates that only evaluation can decide, each kept once however many filters contain it, and evaluated at
-//! most once per message.
+//! The predicates that only evaluation can decide, each kept once however many filters contain it, and
+//! evaluated at most once per message.
 
 use crate::condition::{Condition, Leaf};
 use crate::index::hash::{Seed, SeededMap};

@@ -1,16 +1,17 @@
 //! Numeric comparisons with literals, as ranges.
 //!
-//! Literals come in two domains. A `double` literal makes every comparison a comparison of `double`s. An exact literal
-//! is compared exactly with an exact number, but is itself promoted to `float` or `double` before it is compared with
-//! one, so a range of exact literals keeps its bounds as they were written and tests each class of value by its rule.
+//! Literals come in two domains. A `double` literal makes every comparison a comparison of `double`s. An
+//! exact literal is compared exactly with an exact number, but is itself promoted to `float` or `double`
+//! before it is compared with one, so a range of exact literals keeps its bounds as they were written and
+//! tests each class of value by its rule.
 
 use crate::ast::ComparisonOp;
 use crate::condition::Literal;
 use crate::index::slots::{Class, SlotState};
 use crate::number::Number;
 
-/// Which ends a range of exact literals has, and which of them are excluded: a set of bits, so that a [`Range`] stays
-/// three words long.
+/// Which ends a range of exact literals has, and which of them are excluded: a set of bits, so that a
+/// [`Range`] stays three words long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ends(u8);
 
@@ -32,7 +33,8 @@ impl Ends {
 /// What a value has to lie in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Range {
-    /// The closed range of exact numbers; the literals themselves are one further out where they are excluded.
+    /// The closed range of exact numbers; the literals themselves are one further out where they are
+    /// excluded.
     Exact { low: i64, high: i64, ends: Ends },
     /// Both ends included: excluding a `double` is including its neighbour.
     Double { low: f64, high: f64 },
@@ -183,7 +185,7 @@ pub(crate) enum ExactKey {
 }
 
 /// The largest magnitudes up to which every integer is a `float` or `double` of its own.
-const FLOAT_EXACT_MAX: f64 = 16_777_216.0;
+pub(crate) const FLOAT_EXACT_MAX: f64 = 16_777_216.0;
 const DOUBLE_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl ExactKey {

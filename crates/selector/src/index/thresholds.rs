@@ -1,4 +1,5 @@
-//! Entries sorted by a key, in chunks: those up to a key, or from a key on, are read front to back or back to front.
+//! Entries sorted by a key, in chunks: those up to a key, or from a key on, are read front to back or back to
+//! front.
 
 use crate::index::posting::Entry;
 

@@ -1,5 +1,5 @@
-//! A second, independent reading of section 3.8: a tree that prints itself as selector text and evaluates itself in the
-//! plainest way. It shares no code with the crate, and it is the oracle of the property tests.
+//! A second, independent reading of section 3.8: a tree that prints itself as selector text and evaluates
+//! itself in the plainest way. It shares no code with the crate, and it is the oracle of the property tests.
 #![allow(dead_code)]
 
 use proptest::prelude::*;
@@ -354,7 +354,7 @@ fn number() -> impl Strategy<Value = Tree> {
         3 => name().prop_map(Tree::Id),
         2 => exact().prop_map(|v| i32::try_from(v).map_or(Tree::Long(v), Tree::Int)),
         1 => exact().prop_map(Tree::Long),
-        1 => approximate().prop_filter("prints without sign", |v| v.abs() < 1e30).prop_map(|v| Tree::Float(v as f32)),
+        1 => approximate().prop_filter("fits a float", |v| v.abs() < 1e30).prop_map(|v| Tree::Float(v as f32)),
         2 => approximate().prop_map(Tree::Double),
     ];
     leaf.prop_recursive(3, 8, 2, |inner| {
