@@ -1,5 +1,24 @@
 """Shoal: messaging for Python programs, with no broker."""
 
-from shoal._core import __version__
+from shoal._core import Message, Subscription, __version__
+from shoal.bus.sync import Bus, connect
+from shoal.errors import InvalidSelectorError, ShoalError
+from shoal.selector import Byte, CorrelationFilter, Double, Float, Int, Long, Selector, Short
 
-__all__ = ["__version__"]
+__all__ = [
+    "Bus",
+    "Byte",
+    "CorrelationFilter",
+    "Double",
+    "Float",
+    "Int",
+    "InvalidSelectorError",
+    "Long",
+    "Message",
+    "Selector",
+    "ShoalError",
+    "Short",
+    "Subscription",
+    "__version__",
+    "connect",
+]

@@ -4,12 +4,14 @@ import functools
 import random
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from shoal._core import ReedSolomon
-from shoal.bench.peers.libnorm import Instance
+from shoal.bench.peers.libnorm import FlushMode, Instance, Session
 
 GROUP = "239.192.74.205"
 NORM_DATA, NORM_CMD, CMD_FLUSH = 2, 3, 1
@@ -52,15 +54,32 @@ class Sent:
 @functools.cache
 def blocks_on_the_wire(sent: Sent) -> tuple[Block, ...]:
     """Let libnorm send an object with all its parity, and read the symbols from its NORM_DATA messages."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener, Instance() as instance:
+    blocks = tuple(Block(length) for length in sent.block_lengths())
+    with listening() as listener, sending(sent, listener) as sender:
+        sender.enqueue_data(sent.content)
+        for block, symbol, payload in symbols_until_flush(listener, sent.fec_id):
+            blocks[block].symbols[symbol] = payload
+    return blocks
+
+
+@contextmanager
+def listening() -> Iterator[socket.socket]:
+    """A plain socket in the group, on a port of its own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         listener.bind((GROUP, 0))
-        port = listener.getsockname()[1]
         membership = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
         listener.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
         listener.settimeout(10.0)
-        sender = instance.session(GROUP, port, node_id=1)
+        yield listener
+
+
+@contextmanager
+def sending(sent: Sent, listener: socket.socket) -> Iterator[Session]:
+    """libnorm, sending all parity without being asked, to where the socket listens."""
+    with Instance() as instance:
+        sender = instance.session(GROUP, listener.getsockname()[1], node_id=1)
         sender.set_grtt(0.001)
         sender.set_tx_rate(20e6)
         sender.set_auto_parity(sent.parity_symbols)
@@ -70,16 +89,18 @@ def blocks_on_the_wire(sent: Sent) -> tuple[Block, ...]:
             parity_symbols=sent.parity_symbols,
             fec_id=sent.fec_id,
         )
-        sender.enqueue_data(sent.content)
-        blocks = [Block(length) for length in sent.block_lengths()]
-        while True:
-            message = listener.recv(65536)
-            kind = message[0] & 0x0F
-            if kind == NORM_DATA:
-                block, symbol = fec_payload_id(message, sent.fec_id)
-                blocks[block].symbols[symbol] = message[4 * message[1] :]
-            elif kind == NORM_CMD and message[12] == CMD_FLUSH:
-                return tuple(blocks)
+        yield sender
+
+
+def symbols_until_flush(listener: socket.socket, fec_id: int) -> Iterator[tuple[int, int, bytes]]:
+    """Block, place in it and payload of each NORM_DATA, until NORM_CMD(FLUSH) says that this was all."""
+    while True:
+        message = listener.recv(65536)
+        kind = message[0] & 0x0F
+        if kind == NORM_DATA:
+            yield (*fec_payload_id(message, fec_id), message[4 * message[1] :])
+        elif kind == NORM_CMD and message[12] == CMD_FLUSH:
+            return
 
 
 def fec_payload_id(message: bytes, fec_id: int) -> tuple[int, int]:
@@ -129,3 +150,20 @@ def test_we_recover_from_libnorms_parity(captured: tuple[ReedSolomon, tuple[Bloc
         for symbol, sent in zip(recovered, block.source, strict=True):
             assert symbol[: len(sent)] == sent
             assert not any(symbol[len(sent) :])
+
+
+def test_a_streams_payload_header_is_part_of_the_symbol() -> None:
+    sent = Sent(5, 4, 3, 100, random.Random(6).randbytes(330))
+    block = Block(sent.block_symbols)
+    with listening() as listener, sending(sent, listener) as sender:
+        stream = sender.open_stream(buffer_bytes=1 << 16)
+        stream.write(sent.content)
+        stream.flush(FlushMode.ACTIVE)
+        for _, symbol, payload in symbols_until_flush(listener, sent.fec_id):
+            block.symbols[symbol] = payload
+    assert [len(symbol) for symbol in block.source] == [108, 108, 108, 38]
+    code = ReedSolomon(sent.block_symbols, sent.parity_symbols)
+    assert code.encode(block.source) == block.parity
+    assert code.decode([None, block.source[1], None, None], block.parity) == [
+        symbol.ljust(108, b"\0") for symbol in block.source
+    ]

@@ -8,14 +8,11 @@
 use crate::error::CodeError;
 use crate::gf256::{inverse, multiply, power};
 use crate::kernel::Kernel;
+use crate::sums::Sums;
 use crate::symbol::Symbol;
 
 /// Source and parity symbols of a block together, at most.
 pub const SYMBOLS_MAX: usize = 255;
-
-/// How much of a source symbol is multiplied into every parity symbol before the next part is read: small
-/// enough to stay in the first-level cache with its parity.
-const STRETCH_BYTES: usize = 2048;
 
 /// A Reed-Solomon code of k source and some parity symbols; immutable, to be shared between threads.
 ///
@@ -81,13 +78,7 @@ impl ReedSolomon {
         symbol: Symbol<'_>,
         parity: &mut [P],
     ) -> Result<(), CodeError> {
-        if index >= self.source_symbols {
-            return Err(CodeError::SourceIndex(index));
-        }
-        if parity.len() > self.parity_symbols {
-            return Err(CodeError::ParityIndex(parity.len() - 1));
-        }
-        accumulate(self.kernel, symbol, parity, |row| self.coefficients_of(index)[row])
+        self.accumulate([(index, symbol)], parity)
     }
 
     /// Compute the parity of a whole block into `parity`, whatever it held before.
@@ -99,7 +90,7 @@ impl ReedSolomon {
         for buffer in parity.iter_mut() {
             buffer.as_mut().fill(0);
         }
-        source.into_iter().enumerate().try_for_each(|(index, symbol)| self.add_source(index, symbol, parity))
+        self.accumulate(source.into_iter().enumerate(), parity)
     }
 
     /// Compute chosen parity symbols of a whole block: `parity[i]` becomes parity symbol `rows[i]`.
@@ -118,36 +109,26 @@ impl ReedSolomon {
         for buffer in parity.iter_mut() {
             buffer.as_mut().fill(0);
         }
-        for (index, symbol) in source.into_iter().enumerate() {
-            if index >= self.source_symbols {
-                return Err(CodeError::SourceIndex(index));
-            }
-            accumulate(self.kernel, symbol, parity, |row| self.coefficients_of(index)[rows[row]])?;
-        }
-        Ok(())
+        let mut sums = Sums::new(self.kernel, parity, |index, row| self.coefficients_of(index)[rows[row]]);
+        sums.add_all(source.into_iter().enumerate().map(|(index, symbol)| Ok((self.checked(index)?, symbol))))
     }
-}
 
-/// Add `symbol`, times the coefficient of each, to every buffer.
-pub(crate) fn accumulate<P: AsMut<[u8]>>(
-    kernel: Kernel,
-    symbol: Symbol<'_>,
-    buffers: &mut [P],
-    coefficient: impl Fn(usize) -> u8,
-) -> Result<(), CodeError> {
-    let shortest = buffers.iter_mut().map(|buffer| buffer.as_mut().len()).min().unwrap_or(usize::MAX);
-    if symbol.len() > shortest {
-        return Err(CodeError::Length { bytes: symbol.len(), parity_bytes: shortest });
-    }
-    for (start, piece) in symbol.pieces() {
-        for (count, stretch) in piece.chunks(STRETCH_BYTES).enumerate() {
-            let at = start + count * STRETCH_BYTES;
-            for (row, buffer) in buffers.iter_mut().enumerate() {
-                kernel.multiply_add(&mut buffer.as_mut()[at..], stretch, coefficient(row));
-            }
+    fn accumulate<'a, P: AsMut<[u8]>>(
+        &self,
+        source: impl IntoIterator<Item = (usize, Symbol<'a>)>,
+        parity: &mut [P],
+    ) -> Result<(), CodeError> {
+        if parity.len() > self.parity_symbols {
+            return Err(CodeError::ParityIndex(parity.len() - 1));
         }
+        let mut sums = Sums::new(self.kernel, parity, |index, row| self.coefficients_of(index)[row]);
+        sums.add_all(source.into_iter().map(|(index, symbol)| Ok((self.checked(index)?, symbol))))
     }
-    Ok(())
+
+    /// The index, if the block has such a source symbol.
+    pub(crate) fn checked(&self, index: usize) -> Result<usize, CodeError> {
+        if index < self.source_symbols { Ok(index) } else { Err(CodeError::SourceIndex(index)) }
+    }
 }
 
 /// Where the polynomial is evaluated for symbol `index` of a block.
@@ -186,8 +167,6 @@ mod tests {
         assert_eq!(code.coefficients_of(0), [1; 4]);
     }
 
-    /// The closed form against the definition: interpolating each unit block by solving the Vandermonde system
-    /// is the same as evaluating, at the parity point, the polynomial that is 1 at one source point only.
     #[test]
     fn parity_is_the_value_of_the_polynomial_through_the_source() {
         let code = ReedSolomon::new(4, 3).unwrap();

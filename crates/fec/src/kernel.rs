@@ -1,4 +1,4 @@
-//! The inner loop: `destination += constant · source` over byte slices, with the processor's vectors.
+//! The inner loop: `destination += Σ constant · source` over byte slices, with the processor's vectors.
 //!
 //! This is the crate's only file with `unsafe` code, for two reasons and no others:
 //! * a function compiled for an instruction set may run only where the processor has it. [`Kernel`] can only be
@@ -65,28 +65,37 @@ impl Kernel {
         }
     }
 
-    /// Add `constant · source` to `destination`, over as many bytes as both have.
+    /// Add each source times its constant to `destination`, over as many bytes as all of them have.
+    ///
+    /// Several sources at once save reading and writing the destination for each.
     #[inline]
-    pub fn multiply_add(self, destination: &mut [u8], source: &[u8], constant: u8) {
-        let length = destination.len().min(source.len());
-        let (destination, source) = (&mut destination[..length], &source[..length]);
+    pub fn multiply_add<const N: usize>(
+        self,
+        destination: &mut [u8],
+        sources: [&[u8]; N],
+        constants: [u8; N],
+    ) {
+        let length = sources.iter().fold(destination.len(), |shortest, source| shortest.min(source.len()));
+        let (destination, sources) = (&mut destination[..length], sources.map(|source| &source[..length]));
         match self.0 {
-            Instructions::Scalar => multiply_add_scalar(destination, source, constant),
+            Instructions::Scalar => multiply_add_scalar(destination, sources, constants),
             // SAFETY: `available` names these only where the processor has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Ssse3 => unsafe { x86::multiply_add_ssse3(destination, source, constant) },
+            Instructions::Ssse3 => unsafe { x86::multiply_add_ssse3(destination, sources, constants) },
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { x86::multiply_add_avx2(destination, source, constant) },
+            Instructions::Avx2 => unsafe { x86::multiply_add_avx2(destination, sources, constants) },
             #[cfg(target_arch = "x86_64")]
-            Instructions::Gfni => unsafe { x86::multiply_add_gfni(destination, source, constant) },
+            Instructions::Gfni => unsafe { x86::multiply_add_gfni(destination, sources, constants) },
         }
     }
 }
 
-fn multiply_add_scalar(destination: &mut [u8], source: &[u8], constant: u8) {
-    let products = &PRODUCTS[usize::from(constant)];
-    for (sum, factor) in destination.iter_mut().zip(source) {
-        *sum ^= products[usize::from(*factor)];
+fn multiply_add_scalar<const N: usize>(destination: &mut [u8], sources: [&[u8]; N], constants: [u8; N]) {
+    for (source, constant) in sources.into_iter().zip(constants) {
+        let products = &PRODUCTS[usize::from(constant)];
+        for (sum, factor) in destination.iter_mut().zip(source) {
+            *sum ^= products[usize::from(*factor)];
+        }
     }
 }
 
@@ -246,14 +255,20 @@ mod x86 {
     }
 
     #[target_feature(enable = "ssse3")]
-    pub(super) fn multiply_add_ssse3(destination: &mut [u8], source: &[u8], constant: u8) {
-        let table = Nibbles16::new(constant);
-        let (sums, last_sums) = destination.as_chunks_mut::<16>();
-        let (factors, last_factors) = source.as_chunks::<16>();
-        for (sum, factor) in sums.iter_mut().zip(factors) {
-            store_16(sum, _mm_xor_si128(load_16(sum), table.multiply(load_16(factor))));
+    pub(super) fn multiply_add_ssse3<const N: usize>(
+        destination: &mut [u8],
+        sources: [&[u8]; N],
+        constants: [u8; N],
+    ) {
+        for (source, constant) in sources.into_iter().zip(constants) {
+            let table = Nibbles16::new(constant);
+            let (sums, last_sums) = destination.as_chunks_mut::<16>();
+            let (factors, last_factors) = source.as_chunks::<16>();
+            for (sum, factor) in sums.iter_mut().zip(factors) {
+                store_16(sum, _mm_xor_si128(load_16(sum), table.multiply(load_16(factor))));
+            }
+            multiply_add_short(last_sums, last_factors, constant);
         }
-        multiply_add_short(last_sums, last_factors, constant);
     }
 
     /// For less than a vector, such as NORM's 8-byte stream payload header: eight bytes at a time.
@@ -266,7 +281,7 @@ mod x86 {
             let product = table.multiply(_mm_cvtsi64_si128(i64::from_le_bytes(*factor)));
             *sum = (i64::from_le_bytes(*sum) ^ _mm_cvtsi128_si64(product)).to_le_bytes();
         }
-        multiply_add_scalar(last_sums, last_factors, constant);
+        multiply_add_scalar(last_sums, [last_factors], [constant]);
     }
 
     /// AVX2 and GFNI differ only in how a vector is multiplied. A generic function would be compiled for the
@@ -274,20 +289,41 @@ mod x86 {
     macro_rules! multiply_add_by_vectors_of_32 {
         ($name:ident, $features:literal, $multiplier:ident) => {
             #[target_feature(enable = $features)]
-            pub(super) fn $name(destination: &mut [u8], source: &[u8], constant: u8) {
-                let multiplier = $multiplier::new(constant);
-                for (sum, factor) in destination.as_chunks_mut().0.iter_mut().zip(source.as_chunks().0) {
-                    store_32(sum, _mm256_xor_si256(load_32(sum), multiplier.multiply(load_32(factor))));
-                }
-                let left = source.len() % 32;
-                // Byte by byte, these would cost as much as all vectors before them. The last vector
-                // ends with the slice instead, and what has been added already counts as zero in it.
-                match (destination.last_chunk_mut(), source.last_chunk(), KEEP_LAST[left..].first_chunk()) {
-                    (Some(sum), Some(factor), Some(keep)) => {
-                        let factors = _mm256_and_si256(load_32(factor), load_32(keep));
-                        store_32(sum, _mm256_xor_si256(load_32(sum), multiplier.multiply(factors)));
+            pub(super) fn $name<const N: usize>(
+                destination: &mut [u8],
+                sources: [&[u8]; N],
+                constants: [u8; N],
+            ) {
+                if destination.len() < 32 {
+                    for (source, constant) in sources.into_iter().zip(constants) {
+                        multiply_add_short(destination, source, constant);
                     }
-                    _ => multiply_add_short(destination, source, constant),
+                    return;
+                }
+                let multipliers = constants.map(|constant| $multiplier::new(constant));
+                // Byte by byte, what is left after whole vectors would cost as much as all of them. A vector
+                // that ends with the slice is added instead, with zeros for what the loop will add. It comes
+                // first: right after the loop it would wait for the loop's last writes.
+                let left = destination.len() % 32;
+                if let (1.., Some(sum), Some(keep)) =
+                    (left, destination.last_chunk_mut(), KEEP_LAST[left..].first_chunk())
+                {
+                    let mut total = load_32(sum);
+                    for (multiplier, factors) in multipliers.iter().zip(sources) {
+                        let factors =
+                            factors.last_chunk().map_or(_mm256_setzero_si256(), |last| load_32(last));
+                        let factors = _mm256_and_si256(factors, load_32(keep));
+                        total = _mm256_xor_si256(total, multiplier.multiply(factors));
+                    }
+                    store_32(sum, total);
+                }
+                let vectors = sources.map(|source| source.as_chunks::<32>().0);
+                for (at, sum) in destination.as_chunks_mut().0.iter_mut().enumerate() {
+                    let mut total = load_32(sum);
+                    for (multiplier, factors) in multipliers.iter().zip(&vectors) {
+                        total = _mm256_xor_si256(total, multiplier.multiply(load_32(&factors[at])));
+                    }
+                    store_32(sum, total);
                 }
             }
         };
@@ -313,7 +349,7 @@ mod tests {
         for kernel in Kernel::available() {
             for constant in 0..=255 {
                 let mut sums = pattern(256, 7);
-                kernel.multiply_add(&mut sums, &factors, constant);
+                kernel.multiply_add(&mut sums, [&factors], [constant]);
                 for (index, sum) in sums.iter().enumerate() {
                     let expected = pattern(256, 7)[index] ^ multiply(constant, factors[index]);
                     assert_eq!(*sum, expected, "{}: {constant} × {index}", kernel.name());
@@ -330,8 +366,8 @@ mod tests {
                 for (at, from) in [(0, 0), (1, 0), (0, 3), (7, 13), (31, 17), (33, 63)] {
                     let (mut expected, mut sums) = (before.clone(), before.clone());
                     let factors = &source[from..from + length];
-                    Kernel::SCALAR.multiply_add(&mut expected[at..at + length], factors, 0x8e);
-                    kernel.multiply_add(&mut sums[at..at + length], factors, 0x8e);
+                    Kernel::SCALAR.multiply_add(&mut expected[at..at + length], [factors], [0x8e]);
+                    kernel.multiply_add(&mut sums[at..at + length], [factors], [0x8e]);
                     assert_eq!(sums, expected, "{}: {length} bytes at {at} from {from}", kernel.name());
                 }
             }
@@ -339,11 +375,27 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_different_length_are_added_as_far_as_both_go() {
+    fn several_sources_at_once_add_up_to_each_alone() {
+        for kernel in Kernel::available() {
+            for length in [0, 1, 8, 15, 16, 31, 32, 33, 63, 64, 100, 1392] {
+                let sources = [5, 7, 11, 13].map(|step| pattern(length, step));
+                let constants = [1, 0, 0x8e, 0xff];
+                let (mut expected, mut sums) = (pattern(length, 3), pattern(length, 3));
+                for (source, constant) in sources.iter().zip(constants) {
+                    Kernel::SCALAR.multiply_add(&mut expected, [source], [constant]);
+                }
+                kernel.multiply_add(&mut sums, sources.each_ref().map(Vec::as_slice), constants);
+                assert_eq!(sums, expected, "{}: {length} bytes", kernel.name());
+            }
+        }
+    }
+
+    #[test]
+    fn slices_of_different_length_are_added_as_far_as_all_go() {
         for kernel in Kernel::available() {
             let mut sums = pattern(100, 3);
-            kernel.multiply_add(&mut sums[..40], &pattern(100, 5), 1);
-            kernel.multiply_add(&mut sums, &pattern(40, 5), 1);
+            kernel.multiply_add(&mut sums[..40], [&pattern(100, 5), &pattern(70, 7)], [1, 9]);
+            kernel.multiply_add(&mut sums, [&pattern(40, 5), &pattern(90, 7)], [1, 9]);
             assert_eq!(sums, pattern(100, 3), "{}", kernel.name());
         }
     }

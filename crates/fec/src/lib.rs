@@ -30,6 +30,7 @@ mod error;
 mod gf256;
 mod kernel;
 mod recovery;
+mod sums;
 mod symbol;
 
 pub use code::{ReedSolomon, SYMBOLS_MAX};

@@ -5,10 +5,11 @@
 //! what makes the code optimal), so the equations always have a solution, and elimination never needs to
 //! exchange rows. It runs in the parity symbols' own memory: each becomes one missing source symbol.
 
-use crate::code::{ReedSolomon, accumulate};
+use crate::code::ReedSolomon;
 use crate::error::CodeError;
 use crate::gf256::{inverse, multiply};
 use crate::kernel::Kernel;
+use crate::sums::Sums;
 use crate::symbol::Symbol;
 
 /// How much of a symbol is copied aside at a time when it is multiplied in place.
@@ -43,16 +44,13 @@ impl ReedSolomon {
         buffers: &mut [P],
     ) -> Result<(), CodeError> {
         self.check(missing, parity, buffers)?;
-        for (index, symbol) in present {
-            if index >= self.source_symbols() {
-                return Err(CodeError::SourceIndex(index));
-            }
-            if missing.contains(&index) {
-                return Err(CodeError::Repeated(index));
-            }
-            let coefficients = self.coefficients_of(index);
-            accumulate(self.kernel(), symbol, buffers, |row| coefficients[parity[row]])?;
-        }
+        let coefficient = |index: usize, row: usize| self.coefficients_of(index)[parity[row]];
+        Sums::new(self.kernel(), buffers, coefficient).add_all(present.into_iter().map(
+            |(index, symbol)| match missing.contains(&self.checked(index)?) {
+                true => Err(CodeError::Repeated(index)),
+                false => Ok((index, symbol)),
+            },
+        ))?;
         workspace.factorise(self, missing, parity);
         workspace.solve(self.kernel(), buffers);
         Ok(())
@@ -106,7 +104,7 @@ impl Workspace {
             for row in below.chunks_exact_mut(size) {
                 row[pivot] = multiply(row[pivot], pivot_inverse);
                 let factor = row[pivot];
-                code.kernel().multiply_add(&mut row[pivot + 1..], &pivot_row[pivot + 1..], factor);
+                code.kernel().multiply_add(&mut row[pivot + 1..], [&pivot_row[pivot + 1..]], [factor]);
             }
         }
     }
@@ -114,20 +112,29 @@ impl Workspace {
     /// Apply the triangles to the symbols: down the rows, then up again.
     fn solve<P: AsMut<[u8]>>(&self, kernel: Kernel, buffers: &mut [P]) {
         let size = buffers.len();
+        let row_of = |row: usize| &self.factors[row * size..][..size];
         for row in 1..size {
-            let (solved, rest) = buffers.split_at_mut(row);
-            for (column, known) in solved.iter_mut().enumerate() {
-                kernel.multiply_add(rest[0].as_mut(), known.as_mut(), self.factors[row * size + column]);
-            }
+            let (known, rest) = buffers.split_at_mut(row);
+            subtract(kernel, rest[0].as_mut(), known, &row_of(row)[..row]);
         }
         for row in (0..size).rev() {
-            let (rest, solved) = buffers.split_at_mut(row + 1);
+            let (rest, known) = buffers.split_at_mut(row + 1);
             let symbol = rest[row].as_mut();
-            for (column, known) in (row + 1..).zip(solved.iter_mut()) {
-                kernel.multiply_add(symbol, known.as_mut(), self.factors[row * size + column]);
-            }
-            scale(kernel, symbol, inverse(self.factors[row * size + row]));
+            subtract(kernel, symbol, known, &row_of(row)[row + 1..]);
+            scale(kernel, symbol, inverse(row_of(row)[row]));
         }
+    }
+}
+
+/// Take known symbols, each times its factor, out of a sum.
+fn subtract<P: AsMut<[u8]>>(kernel: Kernel, sum: &mut [u8], known: &mut [P], factors: &[u8]) {
+    let (groups, singles) = known.as_chunks_mut::<4>();
+    let (group_factors, single_factors) = factors.as_chunks::<4>();
+    for ([a, b, c, d], factors) in groups.iter_mut().zip(group_factors) {
+        kernel.multiply_add(sum, [a.as_mut(), b.as_mut(), c.as_mut(), d.as_mut()], *factors);
+    }
+    for (symbol, factor) in singles.iter_mut().zip(single_factors) {
+        kernel.multiply_add(sum, [symbol.as_mut()], [*factor]);
     }
 }
 
@@ -137,6 +144,6 @@ fn scale(kernel: Kernel, symbol: &mut [u8], constant: u8) {
     for part in symbol.chunks_mut(SCALE_BYTES) {
         let copy = &mut copy[..part.len()];
         copy.copy_from_slice(part);
-        kernel.multiply_add(part, copy, constant ^ 1);
+        kernel.multiply_add(part, [copy], [constant ^ 1]);
     }
 }

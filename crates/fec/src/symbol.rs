@@ -26,9 +26,17 @@ impl<'a> Symbol<'a> {
         self.len() == 0
     }
 
-    /// The pieces, each with its distance from the symbol's first byte.
-    pub(crate) fn pieces(&self) -> [(usize, &'a [u8]); 2] {
-        [(0, self.head), (self.head.len(), self.body)]
+    pub(crate) fn head(&self) -> &'a [u8] {
+        self.head
+    }
+
+    pub(crate) fn body(&self) -> &'a [u8] {
+        self.body
+    }
+
+    /// Whether the pieces are as long as the other's.
+    pub(crate) fn is_shaped_like(&self, other: Self) -> bool {
+        self.head.len() == other.head.len() && self.body.len() == other.body.len()
     }
 }
 

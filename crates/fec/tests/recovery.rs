@@ -178,4 +178,18 @@ proptest! {
             assert_recovers(&code, &source, &parity_of(&code, &source), &missing, &used);
         }
     }
+
+    #[test]
+    fn no_arguments_make_recovery_panic(
+        missing in vec(0usize..8, 0..4),
+        used in vec(0usize..6, 0..4),
+        present in vec((0usize..8, vec(any::<u8>(), 0..40)), 0..8),
+        mut buffers in vec(vec(any::<u8>(), 20..22), 0..4),
+    ) {
+        let code = ReedSolomon::new(6, 4).unwrap();
+        let present = present.iter().map(|(index, symbol)| (*index, Symbol::from(symbol.as_slice())));
+        let result = code.recover(&mut Workspace::new(), &missing, &used, present, &mut buffers);
+        let consistent = missing.len() == used.len() && used.len() == buffers.len();
+        prop_assert!(consistent || result.is_err());
+    }
 }

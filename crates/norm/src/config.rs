@@ -34,6 +34,17 @@ pub enum SyncPolicy {
     Start,
     /// Every stream the sender still has, also those it did not hear of.
     All,
+    /// What its owner says: [`crate::Event::StreamHeard`] asks, [`crate::Session::join`] answers.
+    Ask,
+}
+
+/// Where to join a stream.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// At the first segment heard.
+    Here,
+    /// At this segment, counted from the stream's first, as [`crate::Session::segments_sent`] counts.
+    At(u64),
 }
 
 /// What a receiver asks for when something is missing.
@@ -101,6 +112,8 @@ pub struct Config {
     pub send_objects_max: usize,
     /// The most bytes of memory they take; a single larger one is taken all the same.
     pub send_cache_bytes_max: usize,
+    /// An acker that gets nowhere for so long no longer holds the window.
+    pub acker_patience: Duration,
 
     /// Whether to receive at all.
     pub receive: bool,
@@ -156,6 +169,7 @@ impl Config {
             send_streams_max: 16,
             send_objects_max: 256,
             send_cache_bytes_max: 64 << 20,
+            acker_patience: Duration::from_millis(500),
             receive: true,
             feedback: FeedbackMode::Multicast,
             sync: SyncPolicy::Current,

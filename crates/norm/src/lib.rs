@@ -34,7 +34,8 @@ mod tx;
 pub mod wire;
 
 pub use config::{
-    Config, ConfigError, FecId, FeedbackMode, NackingMode, RepairPolicy, StreamOptions, SyncPolicy, Watermark,
+    Config, ConfigError, FecId, FeedbackMode, Join, NackingMode, RepairPolicy, StreamOptions, SyncPolicy,
+    Watermark,
 };
 pub use event::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId};
 pub use rx::Chunk;

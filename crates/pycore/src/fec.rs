@@ -149,7 +149,7 @@ fn kernel_named(name: &str) -> PyResult<Kernel> {
     let found = Kernel::available().into_iter().find(|kernel| kernel.name() == name);
     found.ok_or_else(|| {
         let names = ReedSolomon::kernels().join(", ");
-        PyValueError::new_err(format!("this processor has no kernel {name:?}, but {names}"))
+        PyValueError::new_err(format!("this processor has no kernel '{name}', but {names}"))
     })
 }
 

@@ -2,10 +2,14 @@
 
 use pyo3::prelude::*;
 
+mod bus;
 mod convert;
+mod errors;
 mod fec;
 mod norm;
 mod options;
+mod selector;
+mod selector_bench;
 mod sim;
 
 #[pymodule]
@@ -13,9 +17,15 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::bus::{Message, Node, Subscription, mark_forked};
+    #[pymodule_export]
     use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
     use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
+    #[pymodule_export]
+    use crate::selector::{CorrelationFilter, Selector, SelectorIndex, SelectorSyntaxError};
+    #[pymodule_export]
+    use crate::selector_bench::SelectorBench;
     #[pymodule_export]
     use crate::sim::Simulation;
 

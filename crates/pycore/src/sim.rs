@@ -1,8 +1,5 @@
 //! The simulated network for Python: whole runs per call, so that no Python runs per packet.
 
-mod convert;
-mod options;
-
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -10,7 +7,8 @@ use shoal_norm::{ConfigError, NodeId, ObjectId, Time, WriteError};
 use shoal_sim::node::{Clock, Node};
 use shoal_sim::{Conditions, Port, Simulation as Network};
 
-use convert::{duration, event_to_python, seconds, time};
+use crate::convert::{duration, event_to_python, seconds, time};
+use crate::options;
 
 /// A run pauses so many times to look whether the user wants to interrupt it.
 const PAUSES: u32 = 64;

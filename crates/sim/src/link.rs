@@ -87,6 +87,8 @@ impl Path {
         if conditions.burst_begins > 0.0 {
             let chance = if self.in_burst { conditions.burst_ends } else { conditions.burst_begins };
             self.in_burst ^= random.f64() < chance;
+        } else {
+            self.in_burst = false;
         }
         let lost = conditions.loss > 0.0 && random.f64() < conditions.loss;
         if conditions.cut || self.in_burst || lost {
@@ -164,6 +166,15 @@ mod tests {
         let runs = arrivals.windows(2).filter(|pair| pair[0][0].is_some() && pair[1][0].is_none()).count();
         let mean = lost(&arrivals) as f64 / runs as f64;
         assert!((8.0..12.0).contains(&mean), "bursts of {mean}");
+    }
+
+    #[test]
+    fn a_burst_ends_with_the_weather_that_brought_it() {
+        let mut random = fastrand::Rng::with_seed(9);
+        let mut path = Path::default();
+        let storm = Conditions { burst_begins: 1.0, burst_ends: 0.001, ..Default::default() };
+        assert_eq!(path.send(START, &storm, &mut random), [None, None]);
+        assert!(path.send(START, &Conditions::default(), &mut random)[0].is_some());
     }
 
     #[test]

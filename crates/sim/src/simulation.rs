@@ -306,57 +306,60 @@ impl Simulation {
         let now = self.now;
         self.places[index].node.read(now);
         self.places[index].node.write(now);
-        let mut outgoing: Vec<(Destination, Vec<Rc<[u8]>>)> = Vec::new();
+        let mut outgoing: Vec<(Time, Destination, Rc<[u8]>)> = Vec::new();
         loop {
             let place = &mut self.places[index];
             if place.node.egress_free_at > now {
                 break;
             }
-            let burst = place.node.command(now, |session, local| {
-                session
-                    .poll_transmit(local)
-                    .map(|out| (out.to, out.datagrams().map(Rc::from).collect::<Vec<_>>()))
+            let rate = place.port.egress_bytes_per_s;
+            let mut leaves_at = now;
+            let sent = place.node.command(now, |session, local| {
+                let burst = session.poll_transmit(local)?;
+                for datagram in burst.datagrams() {
+                    if let Some(rate) = rate {
+                        leaves_at += Duration::from_secs_f64(datagram.len() as f64 / rate);
+                    }
+                    outgoing.push((leaves_at, burst.to, Rc::from(datagram)));
+                }
+                Some(())
             });
-            let Some(burst) = burst else { break };
-            if let Some(rate) = place.port.egress_bytes_per_s {
-                let bytes: usize = burst.1.iter().map(|datagram: &Rc<[u8]>| datagram.len()).sum();
-                place.node.egress_free_at = now + Duration::from_secs_f64(bytes as f64 / rate);
+            if sent.is_none() {
+                break;
             }
-            outgoing.push(burst);
+            place.node.egress_free_at = leaves_at;
             place.node.write(now);
         }
         self.places[index].node.read(now);
         self.places[index].node.account(now);
-        for (to, datagrams) in outgoing {
-            for datagram in datagrams {
-                self.send(index, to, &datagram);
-            }
+        for (at, to, datagram) in outgoing {
+            self.send(at, index, to, &datagram);
         }
         self.schedule(index);
     }
 
-    fn send(&mut self, from: usize, to: Destination, bytes: &Rc<[u8]>) {
+    fn send(&mut self, at: Time, from: usize, to: Destination, bytes: &Rc<[u8]>) {
         self.datagrams_sent += 1;
         match to {
             Destination::Group => {
                 for to in 0..self.places.len() {
                     if to != from {
-                        self.send_to(from, to, false, bytes);
+                        self.send_to(at, from, to, false, bytes);
                     }
                 }
             }
             Destination::Node(address) => {
                 if let Some(to) = self.places.iter().position(|place| place.node.address == address) {
-                    self.send_to(from, to, true, bytes);
+                    self.send_to(at, from, to, true, bytes);
                 }
             }
         }
     }
 
-    fn send_to(&mut self, from: usize, to: usize, unicast: bool, bytes: &Rc<[u8]>) {
+    fn send_to(&mut self, at: Time, from: usize, to: usize, unicast: bool, bytes: &Rc<[u8]>) {
         let conditions = self.overrides.get(&(from, to)).unwrap_or(&self.conditions);
         let path = self.paths.entry((from, to)).or_default();
-        let arrivals = path.send(self.now, conditions, &mut self.random);
+        let arrivals = path.send(at, conditions, &mut self.random);
         self.datagrams_lost += u64::from(arrivals[0].is_none());
         for at in arrivals.into_iter().flatten() {
             self.agenda.add(at, Happening::Arrive { to, from, unicast, bytes: bytes.clone() });

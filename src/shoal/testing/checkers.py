@@ -8,6 +8,7 @@ one stream must differ; `numbered` makes such bodies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from shoal.testing.history import Delivery, History, NodeRecord, StreamKey
 
@@ -89,7 +90,7 @@ def no_gap(history: History) -> None:
         positions = _positions(history, key)
         told = sum(event.kind == "gap" and event.stream_key == key for event in record.events)
         numbers = [positions[delivery.body] for delivery in deliveries if delivery.body in positions]
-        for before, after in zip(numbers, numbers[1:], strict=False):
+        for before, after in pairwise(numbers):
             if after > before + 1:
                 told -= 1
                 if told < 0:

@@ -75,9 +75,7 @@ class Port:
         for field in ("egress_bytes_per_s", "ingress_bytes_per_s"):
             value = getattr(self, field)
             _require(value is None or 1.0 <= value < math.inf, field, value, "at least 1, or None")
-        _require(
-            self.ingress_queue_bytes >= 0, "ingress_queue_bytes", self.ingress_queue_bytes, "0 or more"
-        )
+        _require(self.ingress_queue_bytes >= 0, "ingress_queue_bytes", self.ingress_queue_bytes, "0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ class Datagram(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRecord:
-    """What one node did and saw."""
+    """What one node did and saw since it last started."""
 
     deliveries: Sequence[Delivery] = ()
     events: Sequence[Event] = ()

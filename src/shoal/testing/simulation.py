@@ -34,6 +34,7 @@ class NodeOptions(TypedDict, total=False):
     robust_factor: int
     probe_interval_s: float
     probe_interval_max_s: float
+    acker_patience_s: float
     send_streams_max: int
     receive: bool
     receive_window_bytes: int
@@ -166,6 +167,7 @@ class Node:
         self._core = simulation._core
         self._deliveries: list[Delivery] = []
         self._events: list[Event] = []
+        self._life_begins = (0, 0)
 
     def __repr__(self) -> str:
         return f"<Node {self.id}>"
@@ -236,6 +238,7 @@ class Node:
 
     def restart(self) -> None:
         """Start over as a new instance that remembers nothing; its streams are open again, and empty."""
+        self._life_begins = (len(self.deliveries), len(self.events))
         self._core.restart(self.id)
 
     def set_reading(self, reading: bool) -> None:
@@ -286,11 +289,12 @@ class Node:
         return self._core.state(self.id)["grtt_s"]
 
     def record(self) -> NodeRecord:
-        """Everything it did and saw so far."""
+        """Everything it did and saw since it last started: it may rightly receive again what it forgot."""
+        deliveries_from, events_from = self._life_begins
         state = self._core.state(self.id)
         return NodeRecord(
-            deliveries=tuple(self.deliveries),
-            events=tuple(self.events),
+            deliveries=tuple(self.deliveries[deliveries_from:]),
+            events=tuple(self.events[events_from:]),
             stats=self.stats,
             unreadable=state["unreadable"],
             receive_bytes_peak=state["receive_bytes_peak"],

@@ -9,7 +9,7 @@ use super::objects::RxObjects;
 use super::requests;
 use super::stream::RxStream;
 use crate::backoff;
-use crate::config::{Config, FeedbackMode, NackingMode, SyncPolicy};
+use crate::config::{Config, FecId, FeedbackMode, Join, NackingMode, SyncPolicy};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
 use crate::serial;
@@ -54,15 +54,28 @@ enum InfoState {
 enum Body {
     /// It exists; this is what to ask for. `None` asks for the whole object.
     Wanted(Option<Position>),
+    /// It was heard, and its owner is to say where to join it.
+    Unjoined(Heard),
     Open(Box<RxStream>),
     /// It ended and was read.
     Closed,
+}
+
+/// The first that was heard of a stream.
+#[derive(Debug)]
+struct Heard {
+    header: ObjectHeader,
+    fti: Fti,
+    payload_id: PayloadId,
+    symbol: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct StreamEntry {
     object: ObjectId,
     info: InfoState,
+    /// The scheme in which to ask for its NORM_INFO.
+    fec_id: FecId,
     body: Body,
     /// A watermark to acknowledge, and from when on.
     ack: Option<(Position, Time)>,
@@ -95,6 +108,8 @@ pub struct Remote {
     probe: Option<Probe>,
     answer_probe_at: Time,
     synced: bool,
+    /// Where to join streams that were not heard yet.
+    told: Vec<(ObjectId, Join)>,
 }
 
 impl Remote {
@@ -114,6 +129,7 @@ impl Remote {
             probe: None,
             answer_probe_at: Time::NEVER,
             synced: false,
+            told: Vec::new(),
         };
         remote.hear(header, address, now);
         remote
@@ -156,13 +172,30 @@ impl Remote {
         let object = &mut self.streams[index];
         if data.header.flags.has(Flags::INFO) && object.info == InfoState::None {
             object.info = InfoState::Missing;
+            object.fec_id = data.header.fec_id;
         }
         match &object.body {
             Body::Closed => {
                 shared.stats.duplicates_received += 1;
                 return Ok(());
             }
-            Body::Wanted(_) => self.open(index, &data.header, data.fti, data.payload_id, shared)?,
+            Body::Wanted(_) if shared.config.sync == SyncPolicy::Ask => {
+                let fti = data.fti.ok_or(Reject::ObjectInfo)?;
+                let symbol = data.payload.to_vec();
+                object.body =
+                    Body::Unjoined(Heard { header: data.header, fti, payload_id: data.payload_id, symbol });
+                let told = self.told.iter().find(|(object, _)| *object == data.header.object);
+                if let Some(&(object, join)) = told {
+                    return self.join(now, object, join, shared);
+                }
+                shared.events.push_back(Event::StreamHeard { stream: self.stream_id(data.header.object) });
+                return Ok(());
+            }
+            Body::Wanted(_) => {
+                let at = (shared.config.sync != SyncPolicy::Current).then_some(0);
+                self.open(index, &data.header, data.fti, data.payload_id, at, shared)?;
+            }
+            Body::Unjoined(_) => return Ok(()),
             Body::Open(stream) => {
                 if stream.fec_id() != data.header.fec_id || data.fti.is_some_and(|fti| fti != stream.fti()) {
                     return Err(Reject::ObjectInfo);
@@ -187,16 +220,19 @@ impl Remote {
         let index = self.stream_for(&info.header, shared)?;
         let stream = self.stream_id(info.header.object);
         let object = &mut self.streams[index];
-        if object.info != InfoState::Have && !matches!(object.body, Body::Closed) {
+        let wanted = match object.info {
+            InfoState::Have => false,
+            InfoState::Missing => true,
+            InfoState::None => !matches!(object.body, Body::Closed),
+        };
+        if wanted {
             object.info = InfoState::Have;
             shared.events.push_back(Event::Info { stream, content: info.content.to_vec() });
         }
         // NORM_INFO says how the stream is cut, but not where it is.
-        if shared.config.sync != SyncPolicy::Current
-            && matches!(object.body, Body::Wanted(_))
-            && info.fti.is_some()
-        {
-            self.open(index, &info.header, info.fti, PayloadId::default(), shared)?;
+        let from_start = matches!(shared.config.sync, SyncPolicy::Start | SyncPolicy::All);
+        if from_start && matches!(object.body, Body::Wanted(_)) && info.fti.is_some() {
+            self.open(index, &info.header, info.fti, PayloadId::default(), Some(0), shared)?;
         }
         self.after_progress(now, index, shared);
         Ok(())
@@ -266,7 +302,8 @@ impl Remote {
                 {
                     stream.squelch(position.payload_id);
                 }
-                Body::Open(_) | Body::Wanted(_) | Body::Closed => {}
+                Body::Closed if refused => object.info = InfoState::Have,
+                Body::Open(_) | Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => {}
             }
         }
         for index in 0..self.streams.len() {
@@ -374,6 +411,7 @@ impl Remote {
         self.streams.push(StreamEntry {
             object,
             info: InfoState::None,
+            fec_id: FecId::ReedSolomon8,
             body: Body::Wanted(position),
             ack: None,
         });
@@ -386,16 +424,50 @@ impl Remote {
         header: &ObjectHeader,
         fti: Option<Fti>,
         heard: PayloadId,
+        at: Option<u64>,
         shared: &mut Shared<'_>,
     ) -> Result<(), Reject> {
         let fti = fti.ok_or(Reject::ObjectInfo)?;
         let id = self.stream_id(header.object);
-        let from_start = shared.config.sync != SyncPolicy::Current;
         let bounds = (shared.config.receive_window_bytes, u64::from(shared.config.interleave_blocks) - 1);
         let heard = PayloadId { symbol: heard.symbol.min(fti.block_symbols - 1), ..heard };
-        let stream = RxStream::join(id, (header.fec_id, fti), heard, from_start, bounds, shared.memory_left)?;
+        let stream = RxStream::join(id, (header.fec_id, fti), heard, at, bounds, shared.memory_left)?;
         self.streams[index].body = Body::Open(Box::new(stream));
         shared.events.push_back(Event::StreamOpened { stream: id });
+        Ok(())
+    }
+
+    /// The owner says where to join a stream, before or after it was heard.
+    pub fn join(
+        &mut self,
+        now: Time,
+        object: ObjectId,
+        join: Join,
+        shared: &mut Shared<'_>,
+    ) -> Result<(), Reject> {
+        let index = self.streams.iter().position(|known| known.object == object);
+        let heard = index.and_then(|index| match &mut self.streams[index].body {
+            Body::Unjoined(heard) => {
+                Some((index, heard.header, heard.fti, heard.payload_id, std::mem::take(&mut heard.symbol)))
+            }
+            _ => None,
+        });
+        let Some((index, header, fti, payload_id, symbol)) = heard else {
+            if self.told.len() < shared.config.streams_per_sender_max {
+                self.told.push((object, join));
+            }
+            return Ok(());
+        };
+        let at = match join {
+            Join::Here => None,
+            Join::At(segment) => Some(segment),
+        };
+        self.open(index, &header, Some(fti), payload_id, at, shared)?;
+        if let Body::Open(stream) = &mut self.streams[index].body {
+            // What was heard may lie before where we join, and then counts as a duplicate.
+            stream.receive(payload_id, &symbol, false, shared.memory_left, shared.stats)?;
+        }
+        self.after_progress(now, index, shared);
         Ok(())
     }
 
@@ -439,7 +511,7 @@ impl Remote {
     pub fn is_drained(&self) -> bool {
         self.streams.iter().all(|object| match &object.body {
             Body::Open(stream) => stream.window().first() == stream.window().complete(),
-            Body::Wanted(_) | Body::Closed => true,
+            Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => true,
         })
     }
 
@@ -490,7 +562,7 @@ impl Remote {
         object.ack.is_some_and(|(position, _)| match &object.body {
             Body::Open(stream) => stream.fec_id() == position.fec_id && stream.has_up_to(position.payload_id),
             Body::Closed => true,
-            Body::Wanted(_) => false,
+            Body::Wanted(_) | Body::Unjoined(_) => false,
         })
     }
 
@@ -532,7 +604,7 @@ impl Remote {
                 || match &object.body {
                     Body::Open(stream) => stream.window().needs_asking(cycle),
                     Body::Wanted(_) => true,
-                    Body::Closed => false,
+                    Body::Unjoined(_) | Body::Closed => false,
                 }
         });
         if !of_streams && !self.objects.needs_asking(nacking, cycle) {
@@ -557,7 +629,7 @@ impl Remote {
     fn request_bytes_max(&self) -> usize {
         let segment = self.streams.iter().find_map(|object| match &object.body {
             Body::Open(stream) => Some(stream.window().segment_bytes()),
-            Body::Wanted(_) | Body::Closed => None,
+            Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => None,
         });
         segment.or(self.objects.segment_bytes()).unwrap_or(512).clamp(64, 1400)
     }
@@ -601,17 +673,27 @@ fn is_missing(object: &StreamEntry, nacking: NackingMode) -> bool {
         && match &object.body {
             Body::Wanted(_) => true,
             Body::Open(stream) => stream.window().has_missing(),
-            Body::Closed => false,
+            Body::Unjoined(_) | Body::Closed => false,
         }
 }
 
 /// Asks for what is missing of one object. False if there was no room for all of it.
 fn write_requests(object: &StreamEntry, nacking: NackingMode, requests: &mut RepairWriter) -> bool {
+    if object.info == InfoState::Missing {
+        let whole =
+            RepairItem { fec_id: object.fec_id, object: object.object, payload_id: PayloadId::default() };
+        if !requests.push(RepairFlags::INFO, whole, whole) {
+            return false;
+        }
+    }
+    if nacking != NackingMode::Full {
+        return true;
+    }
     match &object.body {
-        Body::Closed => true,
+        Body::Unjoined(_) | Body::Closed => true,
         Body::Wanted(position) => {
             let Position { fec_id, object, payload_id } = position.unwrap_or(Position {
-                fec_id: crate::FecId::ReedSolomon8,
+                fec_id: object.fec_id,
                 object: object.object,
                 payload_id: PayloadId::default(),
             });
@@ -619,9 +701,6 @@ fn write_requests(object: &StreamEntry, nacking: NackingMode, requests: &mut Rep
             let item = RepairItem { fec_id, object, payload_id };
             requests.push(flags, item, item)
         }
-        Body::Open(stream) => {
-            let body = nacking == NackingMode::Full;
-            requests::write(stream, object.info == InfoState::Missing, body, requests)
-        }
+        Body::Open(stream) => requests::write(stream, requests),
     }
 }

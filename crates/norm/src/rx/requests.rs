@@ -11,17 +11,10 @@ use crate::ObjectId;
 use crate::wire::repair::{RepairRange, RepairWriter};
 use crate::wire::{PayloadId, RepairFlags, RepairItem};
 
-/// Asks for what a stream misses: its information, its segments, or both. False if there was no room for all of it.
-pub fn write(stream: &RxStream, info_missing: bool, body: bool, requests: &mut RepairWriter) -> bool {
+/// Asks for the segments a stream misses. False if there was no room for all of it.
+pub fn write(stream: &RxStream, requests: &mut RepairWriter) -> bool {
     let item = |segment: u64| item_at(stream, stream.payload_id(segment));
     let mut fits = true;
-    if info_missing {
-        let first = item(stream.window().first());
-        fits = requests.push(RepairFlags::INFO, first, first);
-    }
-    if !body {
-        return fits;
-    }
     let Some(parity) = stream.parity() else {
         stream.window().missing_runs(|from, to| {
             fits = fits && write_run(from, to, stream.symbols(), &item, requests);

@@ -88,7 +88,7 @@ impl TxObject {
             info_pending: !info.is_empty(),
             info: info.to_vec(),
             parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
-            acks: AckProcess::new(config.robust_factor),
+            acks: AckProcess::new(config.robust_factor, config.acker_patience),
             sent_at: Time::ZERO,
             sent_untold: false,
             kind,

@@ -152,6 +152,12 @@ impl TxObjects {
         self.cache.front().map(|object| object.position(0))
     }
 
+    /// Nothing waits to be sent for the first time.
+    pub fn is_sent(&self) -> bool {
+        self.sent == self.cache.len()
+    }
+
+    /// Nothing waits to be sent, repaired, acknowledged or announced.
     pub fn is_quiet(&self) -> bool {
         self.sent == self.cache.len()
             && self.announcement.is_none()
@@ -254,15 +260,6 @@ impl TxObjects {
         object.acks.want(now, end);
         self.acking = true;
         true
-    }
-
-    pub fn on_sign_of_life(&mut self, node: NodeId) {
-        if !self.acking {
-            return;
-        }
-        for object in self.cache.iter_mut().filter(|object| object.acks.is_waiting()) {
-            object.acks.on_sign_of_life(node);
-        }
     }
 
     /// A request for acknowledgement that is due: where, and in `nodes` of whom.

@@ -198,6 +198,12 @@ impl Sender {
         self.streams.iter().all(TxStream::is_quiet) && self.objects.is_quiet()
     }
 
+    /// Nothing waits to be sent for the first time.
+    pub fn is_sent(&self) -> bool {
+        self.streams.iter().all(|stream| stream.waiting() == 0 && !stream.has_output())
+            && self.objects.is_sent()
+    }
+
     /// Says goodbye as often as the robust factor asks.
     pub fn leave(&mut self, now: Time) {
         self.leaving.get_or_insert((now, self.robust_factor));
@@ -223,10 +229,6 @@ impl Sender {
                 Err(reason) => stats.reject(reason),
             }
         }
-        for stream in &mut self.streams {
-            stream.acks.on_sign_of_life(nack.header.source);
-        }
-        self.objects.on_sign_of_life(nack.header.source);
         if self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs() {
             self.gate.on_request(now, self.collect_factor * self.grtt.advertised());
             // Others cannot overhear a unicast request; only a sender that collects leaves them time to.
@@ -257,18 +259,19 @@ impl Sender {
             }
             return;
         }
-        if first.fec_id == self.config.fec_id
-            && self.objects.request(range, (now, hold_off), budget, tally, stats)
-        {
+        let flags = range.flags;
+        // Whoever asks for all of an object, or its information, may not know our scheme yet.
+        let positioned = flags.has(RepairFlags::BLOCK) || flags.has(RepairFlags::SEGMENT);
+        let readable = !positioned || first.fec_id == self.config.fec_id;
+        if readable && self.objects.request(range, (now, hold_off), budget, tally, stats) {
             return;
         }
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.object == first.object) else {
             return self.refuse(first.object);
         };
-        if first.fec_id != self.config.fec_id {
+        if !readable {
             return stats.reject(Reject::RepairRequest);
         }
-        let flags = range.flags;
         if flags.has(RepairFlags::INFO) {
             stream.info_pending = !stream.info.is_empty();
         }

@@ -114,6 +114,8 @@ impl Sender {
         if self.grtt.deadline() <= now {
             let active = now.since(self.last_data_at) < ACTIVE_INTERVALS * self.config.probe_interval;
             let sequence = self.grtt.probe(now, active);
+            // Whoever was out of reach while the last segment was announced learns of it now.
+            self.streams.iter_mut().for_each(|stream| stream.remind(now));
             let rate = self.pacer.rate_bytes_per_s().unwrap_or(f64::from(u32::MAX));
             command::write_probe(&self.header, sequence, now, rate, &mut self.scratch);
             return true;
@@ -259,6 +261,9 @@ impl Sender {
             self.scratch.extend_from_slice(datagram);
             stamp_repair(&mut self.scratch[start..], &mut self.header);
             stream.repairs.repaired(segment, now);
+            if segment + 1 == sent {
+                stream.announce_again(now, self.grtt.advertised(), self.robust_factor);
+            }
             count += 1;
             if count == 1 {
                 datagram_bytes = self.scratch.len();
@@ -385,7 +390,8 @@ impl Sender {
         Plan::Scratch { datagram_bytes }
     }
 
-    /// Announces the last segment of a stream that has nothing else to send.
+    /// Announces the last segment of a stream that has nothing else to send. Those whose acknowledgement
+    /// counts are asked for it, so that one round of answers ends the announcing.
     fn plan_announcement(&mut self, now: Time) -> bool {
         let grtt = self.grtt.advertised();
         for stream in &mut self.streams {
@@ -394,7 +400,11 @@ impl Sender {
             }
             stream.announced(now + 2 * grtt);
             let last = stream.sent().saturating_sub(1);
-            command::write_flush(&self.header, stream.position(last), &[], &mut self.scratch);
+            stream.acks.request(now, stream.sent());
+            if stream.acks.poll(now, 2 * grtt, &mut self.asked).is_none() {
+                self.asked.clear();
+            }
+            command::write_flush(&self.header, stream.position(last), &self.asked, &mut self.scratch);
             return true;
         }
         if self.objects.has_output() || self.objects.has_repairs() {
