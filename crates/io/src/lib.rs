@@ -2,6 +2,7 @@
 
 pub mod bus;
 mod clock;
+pub mod files;
 pub mod interfaces;
 pub mod norm;
 pub mod raw;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::errors;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use shoal_norm::{CloseReason, Event, GapReason, StreamId, Time};
+use shoal_norm::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId, Time};
 
 pub fn seconds(time: Time) -> f64 {
     Duration::from_nanos(time.as_nanos()).as_secs_f64()
@@ -26,6 +26,17 @@ fn close_reason(reason: CloseReason) -> &'static str {
         CloseReason::Restarted => "restarted",
         CloseReason::Dropped => "dropped",
         CloseReason::Idle => "idle",
+    }
+}
+
+fn abort_reason(reason: AbortReason) -> &'static str {
+    match reason {
+        AbortReason::Squelched => "squelched",
+        AbortReason::Expired => "expired",
+        AbortReason::Overrun => "overrun",
+        AbortReason::TooLarge => "too_large",
+        AbortReason::SenderGone => "sender_gone",
+        AbortReason::Abandoned => "abandoned",
     }
 }
 
@@ -79,6 +90,42 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &Event) -> PyResult<(&'stati
             fields.set_item("reason", close_reason(*reason))?;
             "stream_closed"
         }
+        Event::ObjectOpened { object, kind, bytes } => {
+            put_stream(&fields, object)?;
+            fields.set_item("kind", if *kind == ObjectKind::File { "file" } else { "data" })?;
+            fields.set_item("bytes", bytes)?;
+            "object_opened"
+        }
+        Event::DataReceived { object, content } => {
+            put_stream(&fields, object)?;
+            fields.set_item("content", PyBytes::new(py, content))?;
+            "data_received"
+        }
+        Event::FileChunk { object, offset, bytes } => {
+            put_stream(&fields, object)?;
+            fields.set_item("offset", offset)?;
+            fields.set_item("content", PyBytes::new(py, bytes))?;
+            "file_chunk"
+        }
+        Event::FileReceived { object, bytes } => {
+            put_stream(&fields, object)?;
+            fields.set_item("bytes", bytes)?;
+            "file_received"
+        }
+        Event::ObjectAborted { object, reason } => {
+            put_stream(&fields, object)?;
+            fields.set_item("reason", abort_reason(*reason))?;
+            "object_aborted"
+        }
+        Event::ObjectSent { object } => {
+            fields.set_item("stream", object)?;
+            "object_sent"
+        }
+        Event::ObjectReleased { object } => {
+            fields.set_item("stream", object)?;
+            "object_released"
+        }
+        Event::ObjectRoom => "object_room",
         Event::Writable { object } => {
             fields.set_item("stream", object)?;
             "writable"

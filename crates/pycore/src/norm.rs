@@ -1,6 +1,7 @@
 //! NORM links on real sockets: one that carries messages, and the long transfers of the benchmark.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +74,7 @@ pub fn link_options(
     };
     let drop_received = take(&options, "drop_received", 0.0)?;
     let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;
+    let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
     let ackers = take(&options, "ackers", Vec::new())?;
     let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
     let mut link = LinkOptions::new(address, options::config(node, seed, &options)?);
@@ -85,6 +87,7 @@ pub fn link_options(
     link.drop_received = drop_received;
     link.sockets.receive_buffer_bytes = receive_buffer_bytes;
     link.ackers = ackers;
+    link.files_directory = files_directory;
     link.message_bytes_max = message_bytes_max;
     Ok(link)
 }
@@ -136,6 +139,19 @@ impl NormLink {
             self.link.resume();
         }
         arrivals.into_iter().map(|arrival| arrival_to_python(py, &arrival)).collect()
+    }
+
+    /// Sends bytes as one object: its number, or `None` if there is no room for it now.
+    #[pyo3(signature = (content, info = None))]
+    fn send_data(&self, py: Python<'_>, content: &[u8], info: Option<&[u8]>) -> PyResult<Option<u16>> {
+        py.detach(|| self.link.send_data(content, info.unwrap_or_default()))
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// Sends a file from disk: its number, or `None` if there is no room for it now.
+    #[pyo3(signature = (path, info = None))]
+    fn send_file(&self, py: Python<'_>, path: PathBuf, info: Option<&[u8]>) -> PyResult<Option<u16>> {
+        py.detach(|| self.link.send_file(&path, info.unwrap_or_default())).map_err(errors::link)
     }
 
     fn set_ackers(&self, py: Python<'_>, nodes: Vec<NodeId>) {

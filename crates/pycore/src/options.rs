@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_norm::{Config, FecId, FeedbackMode, NodeId, RepairPolicy, SyncPolicy};
+use shoal_norm::{Config, FecId, FeedbackMode, NackingMode, NodeId, RepairPolicy, SyncPolicy};
 
 use crate::convert::duration;
 use crate::errors;
@@ -41,6 +41,11 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "probe_interval_max_s" => config.probe_interval_max = span(field, value)?,
         "acker_patience_s" => config.acker_patience = span(field, value)?,
         "send_streams_max" => config.send_streams_max = number(field, value)?,
+        "send_objects_max" => config.send_objects_max = number(field, value)?,
+        "send_cache_bytes_max" => config.send_cache_bytes_max = number(field, value)?,
+        "objects_per_sender_max" => config.objects_per_sender_max = number(field, value)?,
+        "object_bytes_max" => config.object_bytes_max = number(field, value)?,
+        "object_idle_after_s" => config.object_idle_after = span(field, value)?,
         "receive" => config.receive = number(field, value)?,
         "receive_window_bytes" => config.receive_window_bytes = number(field, value)?,
         "receive_bytes_max" => config.receive_bytes_max = number(field, value)?,
@@ -62,6 +67,14 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "feedback" => {
             let all = [("multicast", FeedbackMode::Multicast), ("unicast", FeedbackMode::Unicast)];
             config.feedback = choice(field, value, all)?;
+        }
+        "nacking" => {
+            let all = [
+                ("full", NackingMode::Full),
+                ("info_only", NackingMode::InfoOnly),
+                ("none", NackingMode::None),
+            ];
+            config.nacking = choice(field, value, all)?;
         }
         "sync" => {
             let all =

@@ -13,6 +13,7 @@ use shoal_wire::frame::{self, FrameReader};
 use super::Application;
 use super::outbox::Outbox;
 use crate::clock::Clock;
+use crate::files::Files;
 use crate::udp::{ReceiveBuffers, Sockets, Which};
 
 /// Batches received before anything is sent, and runs sent before anything is received.
@@ -103,6 +104,8 @@ pub struct Engine {
     drop_received: f64,
     random: fastrand::Rng,
     ending: bool,
+    /// Files being sent and received.
+    pub files: Files,
     /// Kept for its memory.
     control: Vec<u8>,
 }
@@ -168,6 +171,7 @@ impl Engine {
             drop_received,
             random,
             ending: false,
+            files: Files::default(),
             control: Vec::new(),
         }
     }
@@ -251,6 +255,7 @@ impl Engine {
                     self.read_streams();
                 }
                 Event::Writable { .. } => {}
+                event if self.files.on_event(&event) => {}
                 event => {
                     if let Event::StreamClosed { stream, .. } = event {
                         self.readers.remove(&stream);
@@ -357,6 +362,7 @@ impl Engine {
                 Err(error) => self.fail(&error),
             }
         }
+        self.files.serve(&mut self.session);
         let Some(out) = self.session.poll_transmit(now) else {
             return false;
         };

@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use shoal_norm::{Config, ConfigError, NodeId, Session, Stats, StreamOptions, Time, WriteError};
+use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, StreamOptions, Time, WriteError};
 
 use super::Application;
 use super::engine::{Engine, Lane};
 use super::outbox::{Full, Outbox, SendError};
+use crate::files::Files;
 use crate::udp::{LinkAddress, SocketOptions, Sockets, Waker, Which};
 
 /// A run of datagrams is worth a system call from so many bytes on.
@@ -59,6 +61,8 @@ pub struct LinkOptions {
     pub lane_bytes_max: usize,
     /// The longest message to send or to take.
     pub message_bytes_max: usize,
+    /// Where received files go; without it their chunks go to the application.
+    pub files_directory: Option<PathBuf>,
     /// Share of received datagrams to throw away, for tests of repair.
     pub drop_received: f64,
 }
@@ -74,6 +78,7 @@ impl LinkOptions {
             ackers: Vec::new(),
             lane_bytes_max: 1 << 20,
             message_bytes_max: 128 << 20,
+            files_directory: None,
             drop_received: 0.0,
         }
     }
@@ -147,7 +152,7 @@ impl NormLink {
             lanes.push(Lane::new(object, lane.marks));
         }
         let outbox = Arc::new(Outbox::new(lanes.len(), options.lane_bytes_max, options.message_bytes_max));
-        let engine = Engine::new(
+        let mut engine = Engine::new(
             session,
             lanes,
             options.address.group,
@@ -157,6 +162,7 @@ impl NormLink {
             options.message_bytes_max,
             options.drop_received,
         );
+        engine.files = Files::new(options.files_directory.clone());
         let waker = sockets.waker();
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
@@ -249,6 +255,30 @@ impl NormLink {
     /// The receive buffer the kernel granted to the group's socket.
     pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
         self.shared.sockets.receive_buffer_bytes(Which::Group)
+    }
+
+    /// Sends bytes as one object. `None` if there is no room for them now.
+    pub fn send_data(&self, content: &[u8], info: &[u8]) -> Result<Option<ObjectId>, WriteError> {
+        self.command(|session, now| session.send_data(now, content, info))
+    }
+
+    /// Sends a file from disk. `None` if there is no room for it now.
+    pub fn send_file(&self, path: &Path, info: &[u8]) -> Result<Option<ObjectId>, LinkError> {
+        let (file, length) = Files::open(path)?;
+        let mut engine = self.shared.engine();
+        let now = engine.clock.now();
+        let sent = engine.session.send_file(now, length, info).map_err(LinkError::Stream)?;
+        if let Some(object) = sent {
+            engine.files.send(object, file);
+        }
+        drop(engine);
+        self.waker.wake();
+        Ok(sent)
+    }
+
+    /// The last thing the disk refused, once.
+    pub fn take_file_error(&self) -> Option<String> {
+        self.shared.engine().files.error.take()
     }
 
     /// The last error a socket gave, once.

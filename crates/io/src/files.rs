@@ -1,0 +1,173 @@
+//! Files to and from disk, for sessions that send and receive them block by block.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use shoal_norm::{Event, ObjectId, ObjectKind, Session, StreamId};
+
+/// The files of one link.
+#[derive(Debug, Default)]
+pub struct Files {
+    outgoing: HashMap<ObjectId, File>,
+    incoming: HashMap<StreamId, File>,
+    /// Where what is received goes; without it, chunks go to the application.
+    directory: Option<PathBuf>,
+    buffer: Vec<u8>,
+    /// The last thing the disk refused, until somebody asks.
+    pub error: Option<String>,
+}
+
+/// Where a received file is put, under a name that no two objects share.
+pub fn path_in(directory: &Path, object: StreamId) -> PathBuf {
+    directory.join(format!("{}-{}-{}", object.node, object.instance, object.object))
+}
+
+impl Files {
+    /// Files that are received into a directory, if one is named.
+    pub fn new(directory: Option<PathBuf>) -> Files {
+        Files { directory, ..Files::default() }
+    }
+
+    /// Opens a file to send; tells how long it is.
+    pub fn open(path: &Path) -> io::Result<(File, u64)> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Ok((file, length))
+    }
+
+    /// A file is being sent as this object.
+    pub fn send(&mut self, object: ObjectId, file: File) {
+        self.outgoing.insert(object, file);
+    }
+
+    /// Reads what a session asks for. A file that cannot be read is cancelled.
+    pub fn serve(&mut self, session: &mut Session) {
+        while let Some(read) = session.poll_read() {
+            self.buffer.resize(read.bytes, 0);
+            let result = match self.outgoing.get(&read.object) {
+                Some(file) => file.read_exact_at(&mut self.buffer, read.offset),
+                None => Err(io::Error::from(io::ErrorKind::NotFound)),
+            };
+            match result {
+                Ok(()) => session.supply_file(read.object, read.offset, &self.buffer),
+                Err(error) => {
+                    self.error = Some(format!("a file being sent cannot be read: {error}"));
+                    self.outgoing.remove(&read.object);
+                    session.cancel_object(read.object);
+                }
+            }
+        }
+    }
+
+    /// Takes note of an event. True if it was all about a file on disk, and concerns nobody else.
+    pub fn on_event(&mut self, event: &Event) -> bool {
+        match event {
+            Event::ObjectReleased { object } => {
+                self.outgoing.remove(object);
+            }
+            Event::ObjectOpened { object, kind: ObjectKind::File, bytes } => self.begin(*object, *bytes),
+            Event::FileChunk { object, offset, bytes } => {
+                if let Some(file) = self.incoming.get(object) {
+                    if let Err(error) = file.write_all_at(bytes, *offset) {
+                        self.error = Some(format!("a received file cannot be written: {error}"));
+                    }
+                    return true;
+                }
+                return self.directory.is_some();
+            }
+            Event::FileReceived { object, .. } => {
+                self.incoming.remove(object);
+            }
+            Event::ObjectAborted { object, .. } => {
+                if self.incoming.remove(object).is_some()
+                    && let Some(directory) = &self.directory
+                {
+                    let _ = fs::remove_file(path_in(directory, *object));
+                }
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn begin(&mut self, object: StreamId, bytes: u64) {
+        let Some(directory) = &self.directory else { return };
+        let path = path_in(directory, object);
+        let created = OpenOptions::new().write(true).create(true).truncate(true).open(&path);
+        match created.and_then(|file| file.set_len(bytes).map(|()| file)) {
+            Ok(file) => {
+                self.incoming.insert(object, file);
+            }
+            Err(error) => self.error = Some(format!("{} cannot be written: {error}", path.display())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use shoal_norm::{Config, Source, Time};
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("shoal-files-{}-{name}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_file_goes_from_disk_to_disk() {
+        let directory = scratch("copy");
+        let (from, content) =
+            (directory.join("from"), (0..300_000u32).map(|at| (at / 7) as u8).collect::<Vec<_>>());
+        fs::write(&from, &content).unwrap();
+        let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+        let mut receiver = Session::new(Config::new(2, 1, 2)).unwrap();
+        let (mut outgoing, mut incoming) = (Files::new(None), Files::new(Some(directory.clone())));
+        let (file, length) = Files::open(&from).unwrap();
+        let mut now = Time::from_nanos(1_000_000);
+        let object = sender.send_file(now, length, b"").unwrap().unwrap();
+        outgoing.send(object, file);
+        let source = Source { address: "127.0.0.1:1".parse().unwrap(), unicast: false };
+        let mut received = None;
+        while received.is_none() {
+            now += Duration::from_millis(1);
+            outgoing.serve(&mut sender);
+            while let Some(out) = sender.poll_transmit(now) {
+                out.datagrams().for_each(|datagram| receiver.handle_datagram(now, source, datagram));
+                outgoing.serve(&mut sender);
+            }
+            while let Some(event) = receiver.poll_event() {
+                incoming.on_event(&event);
+                if let Event::FileReceived { object, bytes } = event {
+                    assert_eq!(bytes, length);
+                    received = Some(object);
+                }
+            }
+        }
+        assert!(fs::read(path_in(&directory, received.unwrap())).unwrap() == content);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_it_is_sent_is_cancelled() {
+        let directory = scratch("shrink");
+        let path = directory.join("from");
+        fs::write(&path, [7; 1000]).unwrap();
+        let (file, length) = Files::open(&path).unwrap();
+        fs::write(&path, [7; 10]).unwrap();
+        let mut session = Session::new(Config::new(1, 1, 1)).unwrap();
+        let object = session.send_file(Time::from_nanos(1), length, b"").unwrap().unwrap();
+        let mut files = Files::new(None);
+        files.send(object, file);
+        files.serve(&mut session);
+        assert!(files.error.is_some());
+        assert!(!session.cancel_object(object), "it is gone already");
+        fs::remove_dir_all(directory).unwrap();
+    }
+}
