@@ -14,7 +14,7 @@ from shoal.bench.peers.libnorm import Data, EventType, File, FlushMode, Instance
 
 GROUP = "239.192.74.206"
 SHOAL, LIBNORM, OTHER_LIBNORM = 11, 21, 22
-PATIENCE_S = 8.0
+PATIENCE_S = 20.0
 FEC_NAMES = {5: "reed_solomon_8", 129: "small_block"}
 
 

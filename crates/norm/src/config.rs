@@ -47,6 +47,18 @@ pub enum Join {
     At(u64),
 }
 
+/// What decides how fast a sender sends.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// `rate_bytes_per_s` alone.
+    Fixed,
+    /// NACKs slow it down, their absence speeds it up; `rate_bytes_per_s` is the bound.
+    NackDriven,
+    /// NORM-CC (RFC 5740 section 5.5.2): it shares the path of its slowest receiver as TCP would;
+    /// `rate_bytes_per_s` is the bound.
+    NormCc,
+}
+
 /// What a receiver asks for when something is missing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum NackingMode {
@@ -68,8 +80,10 @@ pub struct Config {
     /// Everything random follows from it.
     pub seed: u64,
 
-    /// The rate to send at; `None` is as fast as the caller polls.
+    /// The rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.
     pub rate_bytes_per_s: Option<f64>,
+    /// What decides the rate.
+    pub congestion: CongestionControl,
     /// The most bytes handed out in one run of equal datagrams.
     pub burst_bytes_max: usize,
     /// The most datagrams handed out in one run.
@@ -149,6 +163,7 @@ impl Config {
             instance,
             seed,
             rate_bytes_per_s: None,
+            congestion: CongestionControl::Fixed,
             burst_bytes_max: 65_000,
             burst_segments_max: 64,
             segment_bytes: 1400,

@@ -102,10 +102,15 @@ impl Grtt {
         self.sequence
     }
 
-    /// A receiver answered.
-    pub fn on_response(&mut self, now: Time, response: Time) {
+    /// The next probe is wanted earlier than usual.
+    pub fn hasten(&mut self, at: Time) {
+        self.next_probe = self.next_probe.min(at);
+    }
+
+    /// A receiver answered. Tells its round-trip time, if the answer does.
+    pub fn on_response(&mut self, now: Time, response: Time) -> Option<Duration> {
         if response == Time::ZERO || response > now {
-            return;
+            return None;
         }
         let rtt = now.since(response).min(self.greatest);
         self.peak = Some(self.peak.map_or(rtt, |peak| peak.max(rtt)));
@@ -114,6 +119,7 @@ impl Grtt {
         } else if rtt > self.estimate {
             self.set(blend(self.estimate, rtt, KEEP_ON_RISE));
         }
+        Some(rtt)
     }
 }
 

@@ -20,6 +20,7 @@
 
 mod backoff;
 pub mod config;
+mod congestion;
 pub mod event;
 mod grtt;
 mod layout;
@@ -34,8 +35,8 @@ mod tx;
 pub mod wire;
 
 pub use config::{
-    Config, ConfigError, FecId, FeedbackMode, Join, NackingMode, RepairPolicy, StreamOptions, SyncPolicy,
-    Watermark,
+    Config, ConfigError, CongestionControl, FecId, FeedbackMode, Join, NackingMode, RepairPolicy,
+    StreamOptions, SyncPolicy, Watermark,
 };
 pub use event::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId};
 pub use rx::Chunk;

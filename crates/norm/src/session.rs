@@ -101,6 +101,8 @@ pub struct Session {
     requests: RepairWriter,
     /// Remotes that departed and may be forgotten once read.
     departing: bool,
+    /// How long the datagram is that is being handled.
+    datagram_bytes: usize,
 }
 
 macro_rules! shared {
@@ -131,6 +133,7 @@ impl Session {
             feedback: Vec::with_capacity(2048),
             requests: RepairWriter::default(),
             departing: false,
+            datagram_bytes: 0,
             config,
         })
     }
@@ -155,6 +158,11 @@ impl Session {
     /// Our estimate of the group's round-trip time, as we advertise it.
     pub fn grtt(&self) -> Duration {
         self.sender.grtt.advertised()
+    }
+
+    /// The rate we send at now; `None` is as fast as the caller polls.
+    pub fn rate_bytes_per_s(&self) -> Option<f64> {
+        self.sender.pacer.rate_bytes_per_s()
     }
 
     /// Bytes of receive buffers in use.
@@ -303,9 +311,9 @@ impl Session {
         self.sender.set_ackers(nodes);
     }
 
-    /// Sets the rate to send at; `None` is as fast as the caller polls.
+    /// Sets the rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.
     pub fn set_rate(&mut self, rate_bytes_per_s: Option<f64>) {
-        self.sender.pacer.set_rate(rate_bytes_per_s.map(|rate| rate.max(1.0)));
+        self.sender.set_rate(rate_bytes_per_s.map(|rate| rate.max(1.0)));
     }
 
     /// Sets the group's size, as far as known.
@@ -369,6 +377,7 @@ impl Session {
     pub fn handle_datagram(&mut self, now: Time, from: Source, datagram: &[u8]) {
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
+        self.datagram_bytes = datagram.len();
         if let Err(reason) = parse(datagram).and_then(|message| self.handle_message(now, from, &message)) {
             self.stats.reject(reason);
         }
@@ -406,7 +415,7 @@ impl Session {
                 } else if ack.kind == AckType::Probe
                     && let Some(remote) = self.remote_of(&ack.header)
                 {
-                    remote.overhear_probe_answer();
+                    remote.overhear_probe_answer(ack.header.cc);
                 }
                 Ok(())
             }
@@ -447,7 +456,7 @@ impl Session {
             return Ok(None);
         }
         if let Some(&index) = self.index.get(&(header.source, header.instance)) {
-            self.remotes[index].hear(header, from.address, now);
+            self.remotes[index].hear(header, from.address, now, self.datagram_bytes);
             return Ok(Some(index));
         }
         if !new_is_welcome {

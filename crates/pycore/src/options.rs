@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_norm::{Config, FecId, FeedbackMode, NackingMode, NodeId, RepairPolicy, SyncPolicy};
+use shoal_norm::{
+    Config, CongestionControl, FecId, FeedbackMode, NackingMode, NodeId, RepairPolicy, SyncPolicy,
+};
 
 use crate::convert::duration;
 use crate::errors;
@@ -67,6 +69,14 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "feedback" => {
             let all = [("multicast", FeedbackMode::Multicast), ("unicast", FeedbackMode::Unicast)];
             config.feedback = choice(field, value, all)?;
+        }
+        "congestion" => {
+            let all = [
+                ("fixed", CongestionControl::Fixed),
+                ("nack_driven", CongestionControl::NackDriven),
+                ("norm_cc", CongestionControl::NormCc),
+            ];
+            config.congestion = choice(field, value, all)?;
         }
         "nacking" => {
             let all = [

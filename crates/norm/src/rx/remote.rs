@@ -10,6 +10,7 @@ use super::requests;
 use super::stream::RxStream;
 use crate::backoff;
 use crate::config::{Config, FecId, FeedbackMode, Join, NackingMode, SyncPolicy};
+use crate::congestion::receiver::ReceiverCongestion;
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
 use crate::serial;
@@ -107,6 +108,7 @@ pub struct Remote {
     nack: NackCycle,
     probe: Option<Probe>,
     answer_probe_at: Time,
+    congestion: ReceiverCongestion,
     synced: bool,
     /// Where to join streams that were not heard yet.
     told: Vec<(ObjectId, Join)>,
@@ -128,17 +130,19 @@ impl Remote {
             nack: NackCycle::new(),
             probe: None,
             answer_probe_at: Time::NEVER,
+            congestion: ReceiverCongestion::new(now),
             synced: false,
             told: Vec::new(),
         };
-        remote.hear(header, address, now);
+        remote.hear(header, address, now, 0);
         remote
     }
 
     /// Takes note of what every message of a sender says.
-    pub fn hear(&mut self, header: &SenderHeader, address: SocketAddr, now: Time) {
+    pub fn hear(&mut self, header: &SenderHeader, address: SocketAddr, now: Time, bytes: usize) {
         self.last_heard = now;
         self.address = address;
+        self.congestion.on_message(now, header.sequence, bytes, self.timing.grtt);
         let quantized = (header.grtt, header.backoff, header.group_size);
         if quantized != self.quantized {
             self.quantized = quantized;
@@ -312,7 +316,9 @@ impl Remote {
     }
 
     fn schedule_probe_answer(&mut self, now: Time, wanted: bool, nodes: &[u8], shared: &mut Shared<'_>) {
-        if command::lists_cc_node(nodes, shared.config.node) {
+        let listed = command::find_cc_node(nodes, shared.config.node);
+        self.congestion.on_probe(listed);
+        if listed.is_some() {
             self.answer_probe_at = now;
         } else if wanted && self.answer_probe_at == Time::NEVER {
             let overheard = shared.config.feedback == FeedbackMode::Multicast;
@@ -343,9 +349,11 @@ impl Remote {
         }
     }
 
-    /// Another receiver answered this sender's probe: one answer is enough.
-    pub fn overhear_probe_answer(&mut self) {
-        self.answer_probe_at = Time::NEVER;
+    /// Another receiver answered this sender's probe: that is enough if it can take no more than we can.
+    pub fn overhear_probe_answer(&mut self, feedback: Option<CcFeedback>) {
+        if self.congestion.is_covered_by(feedback, self.timing.grtt) {
+            self.answer_probe_at = Time::NEVER;
+        }
     }
 
     // --- objects ---
@@ -619,7 +627,8 @@ impl Remote {
         if requests.content().is_empty() {
             return false;
         }
-        let header = self.feedback_header(now, sequence, shared.config.node);
+        let mut header = self.feedback_header(now, sequence, shared.config.node);
+        header.cc = self.probe.map(|probe| self.congestion.feedback(probe.sequence, self.timing.grtt));
         Nack::write(&header, requests.content(), out);
         shared.stats.nacks_sent += 1;
         true
@@ -646,13 +655,7 @@ impl Remote {
         };
         self.answer_probe_at = Time::NEVER;
         let mut header = self.feedback_header(now, sequence, shared.config.node);
-        header.cc = Some(CcFeedback {
-            sequence: probe.sequence,
-            flags: CcFeedback::START,
-            rtt: quantize::quantize_rtt(self.timing.grtt),
-            loss: 0,
-            rate: quantize::quantize_rate(f64::from(u32::MAX)),
-        });
+        header.cc = Some(self.congestion.feedback(probe.sequence, self.timing.grtt));
         feedback::write_probe_ack(&header, out);
         shared.stats.acks_sent += 1;
         true

@@ -10,12 +10,15 @@ use super::object::TxObject;
 use super::objects::TxObjects;
 use super::repair::RepairGate;
 use super::stream::TxStream;
+use crate::congestion::control::RateControl;
 use crate::grtt::Grtt;
 use crate::pacing::Pacer;
 use crate::quantize;
 use crate::serial;
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
+use crate::wire::command::CcNode;
+use crate::wire::feedback::FeedbackHeader;
 use crate::wire::object::ObjectHeader;
 use crate::wire::repair::{RepairRange, RepairWriter};
 use crate::wire::{
@@ -39,6 +42,8 @@ pub struct Sender {
     pub(super) streams_max: usize,
     pub grtt: Grtt,
     pub pacer: Pacer,
+    pub(super) control: RateControl,
+    pub(super) cc_nodes: Vec<CcNode>,
     pub(super) gate: RepairGate,
     pub(super) collect_factor: u32,
     pub(super) robust_factor: u32,
@@ -65,6 +70,7 @@ pub struct Sender {
 impl Sender {
     pub fn new(config: &Config) -> Sender {
         let grtt = Grtt::new(config);
+        let control = RateControl::new(config);
         Sender {
             header: SenderHeader {
                 sequence: 0,
@@ -80,7 +86,9 @@ impl Sender {
             next_object: 0,
             streams_max: config.send_streams_max,
             grtt,
-            pacer: Pacer::new(config.rate_bytes_per_s),
+            pacer: Pacer::new(control.rate()),
+            control,
+            cc_nodes: Vec::new(),
             gate: RepairGate::Idle,
             collect_factor: match config.repair {
                 RepairPolicy::AtOnce => 0,
@@ -183,6 +191,12 @@ impl Sender {
         }
     }
 
+    /// Sets the rate, or the most rate control may choose.
+    pub fn set_rate(&mut self, rate_max: Option<f64>) {
+        self.control.set_max(rate_max);
+        self.pacer.set_rate(self.control.rate());
+    }
+
     pub fn set_group_size(&mut self, size: u32) {
         self.header.group_size = quantize::quantize_group_size(size);
     }
@@ -218,7 +232,7 @@ impl Sender {
 
     pub fn handle_nack(&mut self, now: Time, nack: &Nack<'_>, unicast: bool, stats: &mut Stats) {
         stats.nacks_received += 1;
-        self.grtt.on_response(now, nack.header.probe_response);
+        self.hear_feedback(now, &nack.header);
         // However much one message asks for, it costs no more than one pass over the cache.
         let mut budget: u64 = self.streams.iter().map(|stream| stream.cache().slots() as u64).sum();
         budget += self.objects.segments();
@@ -229,11 +243,23 @@ impl Sender {
                 Err(reason) => stats.reject(reason),
             }
         }
+        // Also what can no longer be repaired was lost.
+        if !nack.requests.is_empty() {
+            self.control.on_nack(now, self.grtt.advertised());
+            self.pacer.set_rate(self.control.rate());
+        }
         if self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs() {
             self.gate.on_request(now, self.collect_factor * self.grtt.advertised());
             // Others cannot overhear a unicast request; only a sender that collects leaves them time to.
             self.advertise |= unicast && self.gate.deadline() > now && self.gate != RepairGate::Repairing;
         }
+    }
+
+    /// Takes note of what all feedback says: the round-trip time, and the rate the receiver can take.
+    fn hear_feedback(&mut self, now: Time, header: &FeedbackHeader) {
+        let rtt = self.grtt.on_response(now, header.probe_response);
+        self.control.on_feedback(now, header, rtt);
+        self.pacer.set_rate(self.control.rate());
     }
 
     fn request_repair(
@@ -321,7 +347,7 @@ impl Sender {
 
     pub fn handle_ack(&mut self, now: Time, ack: &Ack<'_>, stats: &mut Stats) {
         stats.acks_received += 1;
-        self.grtt.on_response(now, ack.header.probe_response);
+        self.hear_feedback(now, &ack.header);
         if let AckType::Flush(position) = ack.kind
             && position.fec_id == self.config.fec_id
             && let Some(stream) = self.stream_mut(position.object)

@@ -202,6 +202,9 @@ impl TxStream {
 
     /// Whether a segment may be started; releases the oldest one if that is what it takes.
     fn make_room(&mut self) -> bool {
+        if self.has_backlog() {
+            return false;
+        }
         if (self.head - self.first) < self.cache.slots() as u64 {
             return true;
         }
@@ -218,8 +221,16 @@ impl TxStream {
 
     /// Whether a write would be taken now.
     pub fn has_room(&self) -> bool {
-        self.filled > 0
-            || (self.head - self.first) < self.cache.slots() as u64
+        self.filled > 0 || (!self.has_backlog() && self.has_slot())
+    }
+
+    /// What waits to be sent takes half the cache at most: the other half is for repair.
+    fn has_backlog(&self) -> bool {
+        self.waiting() >= self.cache.slots() as u64 / 2
+    }
+
+    fn has_slot(&self) -> bool {
+        (self.head - self.first) < self.cache.slots() as u64
             || (self.first < self.releasable() && !self.repairs.is_pending(self.first))
     }
 

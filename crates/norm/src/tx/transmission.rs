@@ -117,7 +117,13 @@ impl Sender {
             // Whoever was out of reach while the last segment was announced learns of it now.
             self.streams.iter_mut().for_each(|stream| stream.remind(now));
             let rate = self.pacer.rate_bytes_per_s().unwrap_or(f64::from(u32::MAX));
-            command::write_probe(&self.header, sequence, now, rate, &mut self.scratch);
+            if let Some(interval) = self.control.on_probe(grtt, &mut self.cc_nodes)
+                && active
+            {
+                self.grtt.hasten(now + interval);
+                self.pacer.set_rate(self.control.rate());
+            }
+            command::write_probe(&self.header, sequence, now, rate, &self.cc_nodes, &mut self.scratch);
             return true;
         }
         self.plan_squelch(now, grtt) || self.plan_repair_advertisement(now, grtt)
@@ -240,6 +246,8 @@ impl Sender {
         }
         self.objects.on_sent(now, self.grtt.advertised());
         self.last_data_at = now;
+        self.control.on_sent(now, self.grtt.advertised());
+        self.pacer.set_rate(self.control.rate());
         self.pacer.sent(now, self.scratch.len());
         Some(Plan::Scratch { datagram_bytes })
     }
@@ -307,6 +315,8 @@ impl Sender {
     fn plan_data(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
         let index = self.next_data()?;
         self.last_data_at = now;
+        self.control.on_sent(now, self.grtt.advertised());
+        self.pacer.set_rate(self.control.rate());
         let stream = &mut self.streams[index];
         let (first, sendable) = (stream.sent(), stream.sendable());
         if stream.order.parity_due(first).is_some() {

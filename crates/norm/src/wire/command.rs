@@ -136,9 +136,23 @@ pub fn lists_node(list: &[u8], node: u32) -> bool {
     list.chunks_exact(4).any(|entry| entry == node.to_be_bytes())
 }
 
-/// Whether `node` is in a cc_node_list.
-pub fn lists_cc_node(list: &[u8], node: u32) -> bool {
-    list.chunks_exact(CC_NODE_BYTES).any(|entry| entry[..4] == node.to_be_bytes())
+/// An entry of cc_node_list: a receiver whose answers the sender wants at once.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct CcNode {
+    /// The receiver.
+    pub node: u32,
+    /// As in [`super::CcFeedback`].
+    pub flags: u8,
+    /// Its round-trip time as the sender measures it, quantised.
+    pub rtt: u8,
+    /// The rate it can take, quantised.
+    pub rate: u16,
+}
+
+/// What a cc_node_list says about `node`.
+pub fn find_cc_node(list: &[u8], node: u32) -> Option<CcNode> {
+    let entry = list.chunks_exact(CC_NODE_BYTES).find(|entry| entry[..4] == node.to_be_bytes())?;
+    Some(CcNode { node, flags: entry[4], rtt: entry[5], rate: read_u16(entry, 6) })
 }
 
 /// Writes NORM_CMD(FLUSH); `ackers` may be empty.
@@ -168,8 +182,15 @@ pub fn write_end_of_transmission(header: &SenderHeader, out: &mut Vec<u8>) {
     finish_header(out);
 }
 
-/// Writes NORM_CMD(CC) with EXT_RATE, so that every receiver answers.
-pub fn write_probe(header: &SenderHeader, sequence: u16, now: Time, bytes_per_s: f64, out: &mut Vec<u8>) {
+/// Writes NORM_CMD(CC) with EXT_RATE, so that every receiver answers; those in `nodes` at once.
+pub fn write_probe(
+    header: &SenderHeader,
+    sequence: u16,
+    now: Time,
+    bytes_per_s: f64,
+    nodes: &[CcNode],
+    out: &mut Vec<u8>,
+) {
     begin_sender(out, message_type::CMD, header);
     out.extend_from_slice(&[flavor::CC, 0]);
     out.extend_from_slice(&sequence.to_be_bytes());
@@ -178,6 +199,11 @@ pub fn write_probe(header: &SenderHeader, sequence: u16, now: Time, bytes_per_s:
     out.extend_from_slice(&micros.to_be_bytes());
     extension::write_rate(bytes_per_s, out);
     finish_header(out);
+    for entry in nodes {
+        out.extend_from_slice(&entry.node.to_be_bytes());
+        out.extend_from_slice(&[entry.flags, entry.rtt]);
+        out.extend_from_slice(&entry.rate.to_be_bytes());
+    }
 }
 
 /// Writes NORM_CMD(REPAIR_ADV) around repair requests.

@@ -132,6 +132,10 @@ pub struct CcFeedback {
 }
 
 impl CcFeedback {
+    /// The sender's limiting receiver.
+    pub const CLR: u8 = 0x01;
+    /// A receiver that may come to limit it.
+    pub const PLR: u8 = 0x02;
     /// The receiver has measured its round-trip time.
     pub const RTT: u8 = 0x04;
     /// The receiver is in slow start.

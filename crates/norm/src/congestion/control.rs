@@ -1,0 +1,95 @@
+//! The sender's rate control, whichever it is.
+
+use std::time::Duration;
+
+use super::limiter::RateLimiter;
+use super::nack_driven::NackDriven;
+use crate::config::{Config, CongestionControl};
+use crate::time::Time;
+use crate::wire::command::CcNode;
+use crate::wire::feedback::FeedbackHeader;
+use crate::wire::{Data, SEGMENT_HEADER_BYTES};
+
+/// Where NACK-driven control begins if no bound is given.
+const NACK_DRIVEN_START: f64 = 12.5e6;
+
+/// What decides the rate.
+#[derive(Debug)]
+pub enum RateControl {
+    /// The configuration.
+    Fixed(Option<f64>),
+    /// NACKs.
+    NackDriven(NackDriven),
+    /// Receivers, by NORM-CC.
+    NormCc(RateLimiter),
+}
+
+impl RateControl {
+    pub fn new(config: &Config) -> RateControl {
+        let rate_max = config.rate_bytes_per_s;
+        let packet_bytes = Data::header_bytes(config.fec_id, true)
+            + SEGMENT_HEADER_BYTES
+            + usize::from(config.segment_bytes);
+        match config.congestion {
+            CongestionControl::Fixed => RateControl::Fixed(rate_max),
+            CongestionControl::NackDriven => {
+                let start = rate_max.map_or(NACK_DRIVEN_START, |rate| rate.min(NACK_DRIVEN_START));
+                RateControl::NackDriven(NackDriven::new(start, rate_max))
+            }
+            CongestionControl::NormCc => {
+                RateControl::NormCc(RateLimiter::new(packet_bytes, config.grtt_initial, rate_max))
+            }
+        }
+    }
+
+    /// Bytes per second to send at; `None` is without limit.
+    pub fn rate(&self) -> Option<f64> {
+        match self {
+            RateControl::Fixed(rate) => *rate,
+            RateControl::NackDriven(control) => Some(control.rate()),
+            RateControl::NormCc(limiter) => Some(limiter.rate()),
+        }
+    }
+
+    /// Sets the rate, or the most the control may choose.
+    pub fn set_max(&mut self, rate_max: Option<f64>) {
+        match self {
+            RateControl::Fixed(rate) => *rate = rate_max,
+            RateControl::NackDriven(control) => control.set_max(rate_max),
+            RateControl::NormCc(limiter) => limiter.set_max(rate_max),
+        }
+    }
+
+    /// A receiver said something; `rtt` if that tells its round-trip time.
+    pub fn on_feedback(&mut self, now: Time, header: &FeedbackHeader, rtt: Option<Duration>) {
+        if let RateControl::NormCc(limiter) = self
+            && let Some(feedback) = &header.cc
+        {
+            limiter.on_feedback(now, header.source, feedback, rtt);
+        }
+    }
+
+    /// A receiver asked for repair of something new.
+    pub fn on_nack(&mut self, now: Time, grtt: Duration) {
+        if let RateControl::NackDriven(control) = self {
+            control.on_nack(now, grtt);
+        }
+    }
+
+    /// New data is sent.
+    pub fn on_sent(&mut self, now: Time, grtt: Duration) {
+        if let RateControl::NackDriven(control) = self {
+            control.on_sent(now, grtt);
+        }
+    }
+
+    /// A probe goes out: whom it is to list, and when the next is wanted if not as usual.
+    pub fn on_probe(&mut self, grtt: Duration, nodes: &mut Vec<CcNode>) -> Option<Duration> {
+        nodes.clear();
+        if let RateControl::NormCc(limiter) = self {
+            limiter.on_probe(nodes);
+            return Some(limiter.probe_interval(grtt));
+        }
+        None
+    }
+}

@@ -1,0 +1,154 @@
+//! A receiver's share of NORM-CC: what it measures about one sender, and what it answers to probes.
+
+use std::time::Duration;
+
+use super::{loss_at, tcp_rate};
+use crate::congestion::loss::LossEstimator;
+use crate::quantize;
+use crate::time::Time;
+use crate::wire::CcFeedback;
+use crate::wire::command::CcNode;
+
+/// The receive rate is measured over at least this long.
+const RATE_WINDOW_MIN: Duration = Duration::from_millis(10);
+
+/// What one receiver knows about the path from one sender.
+#[derive(Debug)]
+pub struct ReceiverCongestion {
+    loss: LossEstimator,
+    /// Bytes since `window_start`, and the rate of the windows before.
+    window_bytes: u64,
+    window_start: Time,
+    bytes_per_s: f64,
+    /// Mean length of the sender's messages.
+    packet_bytes: f64,
+    /// Our round-trip time, once the sender told us.
+    rtt: Option<Duration>,
+    /// How the sender lists us: CC_CLR, CC_PLR.
+    role: u8,
+}
+
+impl ReceiverCongestion {
+    pub fn new(now: Time) -> ReceiverCongestion {
+        ReceiverCongestion {
+            loss: LossEstimator::default(),
+            window_bytes: 0,
+            window_start: now,
+            bytes_per_s: 0.0,
+            packet_bytes: 1000.0,
+            rtt: None,
+            role: 0,
+        }
+    }
+
+    fn rtt(&self, grtt: Duration) -> Duration {
+        self.rtt.unwrap_or(grtt)
+    }
+
+    /// A message of the sender came.
+    pub fn on_message(&mut self, now: Time, sequence: u16, bytes: usize, grtt: Duration) {
+        let rtt = self.rtt(grtt);
+        self.window_bytes += bytes as u64;
+        if bytes > 100 {
+            self.packet_bytes += (bytes as f64 - self.packet_bytes) / 16.0;
+        }
+        let span = now.since(self.window_start);
+        if span >= rtt.max(RATE_WINDOW_MIN) {
+            let rate = self.window_bytes as f64 / span.as_secs_f64();
+            self.bytes_per_s = if self.bytes_per_s == 0.0 { rate } else { (self.bytes_per_s + rate) / 2.0 };
+            (self.window_bytes, self.window_start) = (0, now);
+        }
+        let first_loss = !self.loss.has_lost();
+        if self.loss.on_message(now, sequence, rtt) && first_loss {
+            // Slow start ends with twice the path's rate at the most: begin at what came through.
+            let rate = self.bytes_per_s.max(self.packet_bytes / rtt.as_secs_f64().max(1e-6));
+            self.loss.begin(loss_at(self.packet_bytes, rtt, rate));
+        }
+    }
+
+    /// What a probe says about us.
+    pub fn on_probe(&mut self, listed: Option<CcNode>) {
+        self.role = listed.map_or(0, |node| node.flags & (CcFeedback::CLR | CcFeedback::PLR));
+        if let Some(node) = listed.filter(|node| node.flags & CcFeedback::RTT != 0) {
+            self.rtt = Some(quantize::unquantize_rtt(node.rtt));
+        }
+    }
+
+    /// The rate we can take.
+    pub fn rate(&self, grtt: Duration) -> f64 {
+        if self.loss.has_lost() {
+            tcp_rate(self.packet_bytes, self.rtt(grtt), self.loss.estimate())
+        } else {
+            2.0 * self.bytes_per_s
+        }
+    }
+
+    /// EXT_CC in answer to a probe.
+    pub fn feedback(&self, sequence: u16, grtt: Duration) -> CcFeedback {
+        let start = if self.loss.has_lost() { 0 } else { CcFeedback::START };
+        let measured = if self.rtt.is_some() { CcFeedback::RTT } else { 0 };
+        CcFeedback {
+            sequence,
+            flags: self.role | start | measured,
+            rtt: quantize::quantize_rtt(self.rtt(grtt)),
+            loss: quantize::quantize_loss(self.loss.estimate()),
+            rate: quantize::quantize_rate(self.rate(grtt)),
+        }
+    }
+
+    /// Whether another receiver's answer makes ours needless: it can take no more than we can.
+    pub fn is_covered_by(&self, other: Option<CcFeedback>, grtt: Duration) -> bool {
+        let limits = self.role & CcFeedback::CLR != 0;
+        !limits && other.is_none_or(|other| quantize::unquantize_rate(other.rate) <= self.rate(grtt) * 1.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRTT: Duration = Duration::from_millis(20);
+
+    fn receive(receiver: &mut ReceiverCongestion, from: u64, count: u64, skip_every: u64) -> u64 {
+        for number in from..from + count {
+            if skip_every == 0 || number % skip_every != 0 {
+                let now = Time::from_nanos(number * 1_000_000);
+                receiver.on_message(now, number as u16, 1000, GRTT);
+            }
+        }
+        from + count
+    }
+
+    #[test]
+    fn without_loss_it_takes_twice_what_comes() {
+        let mut receiver = ReceiverCongestion::new(Time::ZERO);
+        receive(&mut receiver, 1, 500, 0);
+        let feedback = receiver.feedback(7, GRTT);
+        assert_eq!((feedback.sequence, feedback.flags), (7, CcFeedback::START));
+        let rate = quantize::unquantize_rate(feedback.rate);
+        assert!((1.9e6..2.1e6).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn with_loss_it_takes_what_tcp_would() {
+        let mut receiver = ReceiverCongestion::new(Time::ZERO);
+        let next = receive(&mut receiver, 1, 500, 0);
+        receive(&mut receiver, next, 5000, 100);
+        let feedback = receiver.feedback(8, GRTT);
+        assert_eq!(feedback.flags & CcFeedback::START, 0);
+        let (rate, wanted) = (quantize::unquantize_rate(feedback.rate), tcp_rate(1000.0, GRTT, 0.01));
+        assert!((0.8..1.25).contains(&(rate / wanted)), "{rate} instead of {wanted}");
+    }
+
+    #[test]
+    fn an_answer_that_asks_for_more_does_not_silence_ours() {
+        let mut receiver = ReceiverCongestion::new(Time::ZERO);
+        receive(&mut receiver, 1, 500, 0);
+        let with_rate =
+            |rate: f64| Some(CcFeedback { rate: quantize::quantize_rate(rate), ..Default::default() });
+        assert!(receiver.is_covered_by(with_rate(1e6), GRTT));
+        assert!(!receiver.is_covered_by(with_rate(1e7), GRTT));
+        receiver.on_probe(Some(CcNode { node: 1, flags: CcFeedback::CLR, rtt: 0, rate: 0 }));
+        assert!(!receiver.is_covered_by(with_rate(1e6), GRTT), "the limiting receiver always answers");
+    }
+}

@@ -1,0 +1,131 @@
+//! Rate control through simulated bottlenecks: a cable with a queue that drops what it cannot hold.
+
+use std::time::Duration;
+
+use shoal_norm::{Config, CongestionControl, StreamOptions, SyncPolicy};
+use shoal_sim::node::Clock;
+use shoal_sim::{Conditions, Port, Simulation};
+
+const CLOCK: Clock = Clock { offset: Duration::from_secs(100), skew: 0.0 };
+const BOTTLENECK_BYTES_PER_S: f64 = 1.25e6;
+
+fn network(seed: u64, senders: u32, receivers: u32, adjust: impl Fn(&mut Config)) -> Simulation {
+    println!("seed {seed}");
+    let mut simulation = Simulation::new(seed);
+    let conditions = Conditions { delay: Duration::from_millis(10), ..Default::default() };
+    simulation.set_conditions(conditions).unwrap();
+    for id in 1..=senders + receivers {
+        let mut config = Config::new(id, 1, seed + u64::from(id));
+        config.sync = SyncPolicy::Start;
+        config.backoff_factor = 2;
+        config.receive = id > senders;
+        adjust(&mut config);
+        let port = if id > senders {
+            Port {
+                ingress_bytes_per_s: Some(BOTTLENECK_BYTES_PER_S),
+                // About what a router holds: the path's rate times its round-trip time, doubled.
+                ingress_queue_bytes: 50_000,
+                ..Default::default()
+            }
+        } else {
+            Port::default()
+        };
+        simulation.add(config, CLOCK, port).unwrap();
+    }
+    for id in 1..=senders {
+        let options = StreamOptions { cache_bytes: 4 << 20, ..StreamOptions::default() };
+        let object = simulation.act(id, |node, _| node.open_stream(options)).unwrap().unwrap();
+        feed(&mut simulation, id, object, 2000);
+    }
+    simulation
+}
+
+fn feed(simulation: &mut Simulation, id: u32, object: u16, messages: usize) {
+    simulation
+        .act(id, |node, _| {
+            for _ in 0..messages {
+                node.publish(object, &[7; 1300], false).unwrap();
+            }
+        })
+        .unwrap();
+}
+
+/// Lets time pass with senders that always have something to send. Returns how many bytes per second each
+/// delivered to node `receiver`.
+fn goodput(simulation: &mut Simulation, senders: u32, receiver: u32, seconds: u64) -> Vec<f64> {
+    let count = |simulation: &Simulation| -> Vec<usize> {
+        let deliveries = &simulation.node(receiver).unwrap().deliveries;
+        (1..=senders).map(|id| deliveries.iter().filter(|got| got.stream.node == id).count()).collect()
+    };
+    let before = count(simulation);
+    for _ in 0..seconds * 10 {
+        for id in 1..=senders {
+            let backlog = simulation.node(id).unwrap().backlog();
+            feed(simulation, id, 0, 2000usize.saturating_sub(backlog));
+        }
+        let until = simulation.now() + Duration::from_millis(100);
+        simulation.run_until(until);
+    }
+    let after = count(simulation);
+    let rate = |(after, before): (&usize, &usize)| (after - before) as f64 * 1300.0 / seconds as f64;
+    after.iter().zip(&before).map(rate).collect()
+}
+
+fn rate_of(simulation: &Simulation, id: u32) -> f64 {
+    simulation.node(id).unwrap().session().rate_bytes_per_s().unwrap()
+}
+
+#[test]
+fn norm_cc_alone_uses_most_of_a_bottleneck_and_never_sits_at_a_crawl() {
+    let mut simulation = network(1, 1, 2, |config| config.congestion = CongestionControl::NormCc);
+    let first = goodput(&mut simulation, 1, 2, 2)[0];
+    assert!(first > 0.5 * BOTTLENECK_BYTES_PER_S, "{first} bytes/s in the first two seconds");
+    let steady = goodput(&mut simulation, 1, 2, 20)[0];
+    let stats = simulation.node(1).unwrap().session().stats();
+    println!(
+        "{first} then {steady} bytes/s, {} repairs of {} segments",
+        stats.repairs_sent, stats.segments_sent
+    );
+    assert!(steady > 0.85 * BOTTLENECK_BYTES_PER_S, "{steady} bytes/s");
+    assert!(stats.repairs_sent * 10 < stats.segments_sent, "{} repairs", stats.repairs_sent);
+}
+
+#[test]
+fn two_norm_cc_senders_share_a_bottleneck() {
+    let mut simulation = network(2, 2, 1, |config| config.congestion = CongestionControl::NormCc);
+    goodput(&mut simulation, 2, 3, 20);
+    let shares = goodput(&mut simulation, 2, 3, 60);
+    println!("{shares:?} bytes/s");
+    assert!(shares[0] + shares[1] > 0.8 * BOTTLENECK_BYTES_PER_S, "{shares:?}");
+    let ratio = shares[0].max(shares[1]) / shares[0].min(shares[1]);
+    assert!(ratio < 1.5, "{shares:?}");
+}
+
+#[test]
+fn norm_cc_follows_its_slowest_receiver_and_recovers_when_it_leaves() {
+    let mut simulation = network(3, 1, 2, |config| config.congestion = CongestionControl::NormCc);
+    let lossy = Conditions { loss: 0.05, delay: Duration::from_millis(50), ..Default::default() };
+    simulation.set_path(1, 3, Some(lossy)).unwrap();
+    goodput(&mut simulation, 1, 2, 10);
+    let held = rate_of(&simulation, 1);
+    simulation.stop(3).unwrap();
+    goodput(&mut simulation, 1, 2, 20);
+    let recovered = rate_of(&simulation, 1);
+    println!("{held} bytes/s with the slow receiver, {recovered} without it");
+    assert!(held < 0.3 * BOTTLENECK_BYTES_PER_S);
+    assert!(recovered > 0.7 * BOTTLENECK_BYTES_PER_S);
+}
+
+#[test]
+fn nack_driven_control_slows_down_to_what_a_receiver_can_take() {
+    let mut simulation = network(4, 1, 1, |config| {
+        config.congestion = CongestionControl::NackDriven;
+        config.rate_bytes_per_s = Some(12.5e6);
+    });
+    let start = rate_of(&simulation, 1);
+    goodput(&mut simulation, 1, 2, 5);
+    let steady = goodput(&mut simulation, 1, 2, 20)[0];
+    println!("began at {start}, delivers {steady} bytes/s");
+    assert!(rate_of(&simulation, 1) < start / 3.0);
+    assert!(steady > 0.5 * BOTTLENECK_BYTES_PER_S, "{steady} bytes/s");
+}
