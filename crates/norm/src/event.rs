@@ -150,6 +150,33 @@ pub enum Event {
     },
     /// An object that was refused for want of room may have room now.
     ObjectRoom,
+    /// A sender said something to everybody, with NORM_CMD(APPLICATION). Repetitions are told too.
+    CommandReceived {
+        /// The sender.
+        node: NodeId,
+        /// What it said.
+        content: Vec<u8>,
+    },
+    /// A sender asked us for an acknowledgement that an application defined; it was given.
+    AckGiven {
+        /// The sender.
+        node: NodeId,
+        /// ack_type
+        ack_type: u8,
+        /// ack_id
+        ack_id: u8,
+    },
+    /// Everybody answered our question, or it was repeated often enough.
+    AcksDone {
+        /// ack_type
+        ack_type: u8,
+        /// ack_id
+        ack_id: u8,
+        /// Who answered.
+        acked: Vec<NodeId>,
+        /// Who did not.
+        silent: Vec<NodeId>,
+    },
     /// A stream that refused a write has room again.
     Writable {
         /// The stream.

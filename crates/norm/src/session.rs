@@ -334,6 +334,24 @@ impl Session {
         Ok(())
     }
 
+    /// Says something to everybody with NORM_CMD(APPLICATION), `times` times, because it is not repaired. It
+    /// must fit into a segment. False if the last command is still being repeated.
+    pub fn send_command(&mut self, now: Time, content: &[u8], times: u32) -> Result<bool, WriteError> {
+        self.check_info(content)?;
+        self.sender.wake(now);
+        Ok(self.sender.questions.say(now, content, times))
+    }
+
+    /// Asks nodes for an acknowledgement of a type an application defined (16 to 255), with NORM_CMD(ACK_REQ);
+    /// [`Event::AcksDone`] tells who gave it. False if the last question is still open, or the type is NORM's
+    /// own.
+    pub fn request_acks(&mut self, now: Time, ack_type: u8, ack_id: u8, nodes: &[NodeId]) -> bool {
+        let times = self.config.robust_factor;
+        let fits = nodes.len() * 4 <= usize::from(self.config.segment_bytes);
+        self.sender.wake(now);
+        ack_type >= 16 && fits && self.sender.questions.ask(now, ack_type, ack_id, nodes, times)
+    }
+
     /// Says goodbye to the group.
     pub fn leave(&mut self, now: Time) {
         self.sender.leave(now);

@@ -126,6 +126,24 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &Event) -> PyResult<(&'stati
             "object_released"
         }
         Event::ObjectRoom => "object_room",
+        Event::CommandReceived { node, content } => {
+            fields.set_item("sender", node)?;
+            fields.set_item("content", PyBytes::new(py, content))?;
+            "command_received"
+        }
+        Event::AckGiven { node, ack_type, ack_id } => {
+            fields.set_item("sender", node)?;
+            fields.set_item("ack_type", ack_type)?;
+            fields.set_item("ack_id", ack_id)?;
+            "ack_given"
+        }
+        Event::AcksDone { ack_type, ack_id, acked, silent } => {
+            fields.set_item("ack_type", ack_type)?;
+            fields.set_item("ack_id", ack_id)?;
+            fields.set_item("acked", acked)?;
+            fields.set_item("silent", silent)?;
+            "acks_done"
+        }
         Event::Writable { object } => {
             fields.set_item("stream", object)?;
             "writable"

@@ -145,13 +145,25 @@ impl NormLink {
     #[pyo3(signature = (content, info = None))]
     fn send_data(&self, py: Python<'_>, content: &[u8], info: Option<&[u8]>) -> PyResult<Option<u16>> {
         py.detach(|| self.link.send_data(content, info.unwrap_or_default()))
-            .map_err(|error| PyValueError::new_err(error.to_string()))
+            .map_err(|error| errors::config(error.to_string()))
     }
 
     /// Sends a file from disk: its number, or `None` if there is no room for it now.
     #[pyo3(signature = (path, info = None))]
     fn send_file(&self, py: Python<'_>, path: PathBuf, info: Option<&[u8]>) -> PyResult<Option<u16>> {
         py.detach(|| self.link.send_file(&path, info.unwrap_or_default())).map_err(errors::link)
+    }
+
+    /// Says something to everybody, some times; false if the last command is still being repeated.
+    #[pyo3(signature = (content, times = 1))]
+    fn send_command(&self, py: Python<'_>, content: &[u8], times: u32) -> PyResult<bool> {
+        py.detach(|| self.link.command(|session, now| session.send_command(now, content, times)))
+            .map_err(|error| errors::config(error.to_string()))
+    }
+
+    /// Asks nodes for an acknowledgement; the event `acks_done` tells who gave it.
+    fn request_acks(&self, py: Python<'_>, ack_type: u8, ack_id: u8, nodes: Vec<NodeId>) -> bool {
+        py.detach(|| self.link.command(|session, now| session.request_acks(now, ack_type, ack_id, &nodes)))
     }
 
     fn set_ackers(&self, py: Python<'_>, nodes: Vec<NodeId>) {

@@ -295,3 +295,29 @@ fn a_watermark_tells_who_has_an_object() {
     let outcome = outcome.expect("the watermark is settled");
     assert_eq!((outcome.object, outcome.acked, outcome.silent), (object, vec![2, 3], vec![99]));
 }
+
+#[test]
+fn commands_reach_everybody_and_questions_are_answered_by_those_who_are_asked() {
+    let mut simulation = network(13, 2, lossy(0.2), |_| ());
+    simulation
+        .act(1, |node, now| {
+            node.command(now, |session, local| {
+                assert_eq!(session.send_command(local, b"stop the press", 10), Ok(true));
+                assert!(session.request_acks(local, 16, 5, &[2, 3, 99]));
+                assert!(!session.request_acks(local, 2, 5, &[2]), "that type is NORM's own");
+            })
+        })
+        .unwrap();
+    simulation.run_until(after(20));
+    let done = Event::AcksDone { ack_type: 16, ack_id: 5, acked: vec![2, 3], silent: vec![99] };
+    assert_eq!(count(&simulation, 1, |event| *event == done), 1);
+    for id in 2..4 {
+        let said = count(
+            &simulation,
+            id,
+            |event| matches!(event, Event::CommandReceived { node: 1, content } if content == b"stop the press"),
+        );
+        assert!((1..=10).contains(&said), "{said} of 10 repetitions");
+        assert!(count(&simulation, id, |event| matches!(event, Event::AckGiven { .. })) >= 1);
+    }
+}

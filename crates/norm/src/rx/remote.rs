@@ -109,6 +109,8 @@ pub struct Remote {
     probe: Option<Probe>,
     answer_probe_at: Time,
     congestion: ReceiverCongestion,
+    /// An acknowledgement of an application's own type that is asked for: type, id, and when to give it.
+    answer: Option<(u8, u8, Time)>,
     synced: bool,
     /// Where to join streams that were not heard yet.
     told: Vec<(ObjectId, Join)>,
@@ -131,6 +133,7 @@ impl Remote {
             probe: None,
             answer_probe_at: Time::NEVER,
             congestion: ReceiverCongestion::new(now),
+            answer: None,
             synced: false,
             told: Vec::new(),
         };
@@ -252,7 +255,17 @@ impl Remote {
             }
             Command::RepairAdvertisement { content } => self.overhear_requests(content),
             Command::EndOfTransmission => self.departed = Some(CloseReason::Ended),
-            Command::AckRequest { .. } | Command::Application(_) => {}
+            Command::AckRequest { ack_type, ack_id, nodes } => {
+                if command::lists_node(nodes, shared.config.node) && self.answer.is_none() {
+                    let spread = self.timing.grtt.mul_f64(shared.random.f64());
+                    let spread = if nodes.len() / 4 > PROMPT_ACKERS_MAX { spread } else { Duration::ZERO };
+                    self.answer = Some((ack_type, ack_id, now + spread));
+                }
+            }
+            Command::Application(content) => {
+                let (node, content) = (self.node, content.to_vec());
+                shared.events.push_back(Event::CommandReceived { node, content });
+            }
         }
     }
 
@@ -562,6 +575,7 @@ impl Remote {
         shared: &mut Shared<'_>,
     ) -> bool {
         self.poll_ack(now, sequence, out, shared)
+            || self.poll_answer(now, sequence, out, shared)
             || self.poll_nack(now, sequence, requests, out, shared)
             || self.poll_probe_answer(now, sequence, out, shared)
     }
@@ -584,6 +598,17 @@ impl Remote {
         let Some(position) = due else { return false };
         feedback::write_flush_ack(&header, position, out);
         shared.stats.acks_sent += 1;
+        true
+    }
+
+    fn poll_answer(&mut self, now: Time, sequence: u16, out: &mut Vec<u8>, shared: &mut Shared<'_>) -> bool {
+        let Some((ack_type, ack_id, _)) = self.answer.take_if(|(.., at)| *at <= now) else {
+            return false;
+        };
+        let header = self.feedback_header(now, sequence, shared.config.node);
+        feedback::write_other_ack(&header, ack_type, ack_id, out);
+        shared.stats.acks_sent += 1;
+        shared.events.push_back(Event::AckGiven { node: self.node, ack_type, ack_id });
         true
     }
 
@@ -666,7 +691,8 @@ impl Remote {
             self.streams.iter().filter(|object| Self::is_ack_ready(object)).filter_map(|object| object.ack);
         let ack = acks.map(|(_, at)| at).min().unwrap_or(Time::NEVER);
         let objects = self.objects.ack_deadline().min(self.objects.next_expiry());
-        self.nack.deadline().min(self.answer_probe_at).min(ack).min(objects)
+        let answer = self.answer.map_or(Time::NEVER, |(.., at)| at);
+        self.nack.deadline().min(answer).min(self.answer_probe_at).min(ack).min(objects)
     }
 }
 

@@ -6,6 +6,7 @@ pub mod object;
 pub mod objects;
 pub mod order;
 pub mod parity;
+pub mod questions;
 pub mod repair;
 pub mod sender;
 pub mod stream;

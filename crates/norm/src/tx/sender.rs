@@ -1,5 +1,6 @@
 //! The sender: its streams, and what receivers ask of them. What goes out next is `transmission`'s.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -8,9 +9,11 @@ use shoal_fec::ReedSolomon;
 use super::cache::SegmentCache;
 use super::object::TxObject;
 use super::objects::TxObjects;
+use super::questions::Questions;
 use super::repair::RepairGate;
 use super::stream::TxStream;
 use crate::congestion::control::RateControl;
+use crate::event::Event;
 use crate::grtt::Grtt;
 use crate::pacing::Pacer;
 use crate::quantize;
@@ -43,6 +46,9 @@ pub struct Sender {
     pub grtt: Grtt,
     pub pacer: Pacer,
     pub(super) control: RateControl,
+    pub questions: Questions,
+    /// What happened to questions, until it is told.
+    pub(super) settled: VecDeque<Event>,
     pub(super) cc_nodes: Vec<CcNode>,
     pub(super) gate: RepairGate,
     pub(super) collect_factor: u32,
@@ -88,6 +94,8 @@ impl Sender {
             grtt,
             pacer: Pacer::new(control.rate()),
             control,
+            questions: Questions::default(),
+            settled: VecDeque::new(),
             cc_nodes: Vec::new(),
             gate: RepairGate::Idle,
             collect_factor: match config.repair {
@@ -348,7 +356,9 @@ impl Sender {
     pub fn handle_ack(&mut self, now: Time, ack: &Ack<'_>, stats: &mut Stats) {
         stats.acks_received += 1;
         self.hear_feedback(now, &ack.header);
-        if let AckType::Flush(position) = ack.kind
+        if let AckType::Other(ack_type, ack_id) = ack.kind {
+            self.questions.on_answer(ack.header.source, ack_type, ack_id);
+        } else if let AckType::Flush(position) = ack.kind
             && position.fec_id == self.config.fec_id
             && let Some(stream) = self.stream_mut(position.object)
         {

@@ -102,6 +102,10 @@ impl Sender {
             command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
             return true;
         }
+        self.questions.settle(now, &mut self.settled);
+        if self.questions.poll(now, 2 * grtt, &self.header, &mut self.scratch) {
+            return true;
+        }
         if let Some((at, left)) = &mut self.leaving
             && *left > 0
             && *at <= now
@@ -429,7 +433,7 @@ impl Sender {
 
     /// When to poll again if nothing else happens.
     pub fn deadline(&self) -> Time {
-        let mut next = self.grtt.deadline();
+        let mut next = self.grtt.deadline().min(self.questions.deadline());
         if let Some((at, left)) = self.leaving
             && left > 0
         {
@@ -484,6 +488,7 @@ impl Sender {
             }
         }
         self.objects.collect_events(events);
+        events.append(&mut self.settled);
         self.streams.retain(|stream| !(stream.is_finished() && stream.all_acked()));
     }
 }

@@ -206,6 +206,24 @@ pub fn write_probe(
     }
 }
 
+/// Writes NORM_CMD(APPLICATION).
+pub fn write_application(header: &SenderHeader, content: &[u8], out: &mut Vec<u8>) {
+    begin_sender(out, message_type::CMD, header);
+    out.extend_from_slice(&[flavor::APPLICATION, 0, 0, 0]);
+    finish_header(out);
+    out.extend_from_slice(content);
+}
+
+/// Writes NORM_CMD(ACK_REQ).
+pub fn write_ack_request(header: &SenderHeader, ack_type: u8, ack_id: u8, nodes: &[u32], out: &mut Vec<u8>) {
+    begin_sender(out, message_type::CMD, header);
+    out.extend_from_slice(&[flavor::ACK_REQ, 0, ack_type, ack_id]);
+    finish_header(out);
+    for node in nodes {
+        out.extend_from_slice(&node.to_be_bytes());
+    }
+}
+
 /// Writes NORM_CMD(REPAIR_ADV) around repair requests.
 pub fn write_repair_advertisement(header: &SenderHeader, requests: &[u8], out: &mut Vec<u8>) {
     begin_sender(out, message_type::CMD, header);

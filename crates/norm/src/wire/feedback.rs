@@ -87,8 +87,8 @@ pub enum AckType {
     Probe,
     /// NORM_ACK(FLUSH): everything up to a watermark.
     Flush(Position),
-    /// Something an application defined.
-    Other(u8),
+    /// Something an application defined: ack_type and ack_id.
+    Other(u8, u8),
 }
 
 const ACK_CC: u8 = 1;
@@ -112,7 +112,7 @@ impl<'a> Ack<'a> {
         let kind = match bytes[14] {
             ACK_CC => AckType::Probe,
             ACK_FLUSH => AckType::Flush(parse_flush_position(content)?),
-            other => AckType::Other(other),
+            other => AckType::Other(other, bytes[15]),
         };
         Ok(Ack { header, kind, content })
     }
@@ -129,6 +129,11 @@ fn parse_flush_position(content: &[u8]) -> Result<Position, Reject> {
 /// Writes NORM_ACK(CC).
 pub fn write_probe_ack(header: &FeedbackHeader, out: &mut Vec<u8>) {
     header.write(message_type::ACK, [ACK_CC, 0], out);
+}
+
+/// Writes a NORM_ACK of a type that an application defined.
+pub fn write_other_ack(header: &FeedbackHeader, ack_type: u8, ack_id: u8, out: &mut Vec<u8>) {
+    header.write(message_type::ACK, [ack_type, ack_id], out);
 }
 
 /// Writes NORM_ACK(FLUSH).
