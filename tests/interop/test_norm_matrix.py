@@ -62,7 +62,7 @@ CONTROLLED = [
 
 def shoal_link(case: Case, port: int, **options: object) -> NormLink:
     defaults: dict[str, object] = {
-        "sync": "start",
+        "sync": "all",
         "rate_bytes_per_s": 5e6,
         "backoff_factor": 1,
         "fec": FEC_NAMES[case.fec_id],
@@ -76,7 +76,8 @@ def shoal_link(case: Case, port: int, **options: object) -> NormLink:
 
 def libnorm_receiver(instance: Instance, port: int, node: int, loss_percent: float) -> Session:
     session = instance.session(GROUP, port, node)
-    session.set_sync_policy(SyncPolicy.STREAM)
+    # The first object may be lost as a whole.
+    session.set_sync_policy(SyncPolicy.ALL)
     session.set_rx_loss(loss_percent)
     session.start_receiver()
     return session

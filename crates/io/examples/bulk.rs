@@ -1,4 +1,5 @@
-//! One side of a long transfer, for profiling: `bulk send|receive LOSS_PERCENT GIGABYTES [WINDOW_MB] [BACKOFF]`.
+//! One side of a long transfer, for profiling:
+//! `bulk send|receive LOSS_PERCENT GIGABYTES [WINDOW_MB] [BACKOFF] [PARITY] [AUTO_PARITY] [INTERLEAVE]`.
 
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ fn main() {
     let mut norm = Config::new(if receives { 2 } else { 1 }, 1, 7);
     norm.sync = SyncPolicy::Start;
     norm.backoff_factor = number(5, 0.0) as u8;
+    norm.parity_symbols = number(6, 0.0) as u16;
+    norm.auto_parity = number(7, 0.0) as u16;
+    norm.interleave_blocks = number(8, 1.0) as u16;
     let mut options = LinkOptions::new(address, norm);
     options.drop_received = if receives { number(2, 0.0) / 100.0 } else { 0.0 };
     options.sockets.receive_buffer_bytes = 32 << 20;

@@ -358,6 +358,13 @@ impl TxObjects {
         self.announcement = Some((now + 2 * grtt, self.robust_factor));
     }
 
+    /// Announces the last segment once more, though that was done often enough.
+    pub fn remind(&mut self, now: Time) {
+        if self.announcement.is_none() && self.sent > 0 {
+            self.announcement = Some((now, 1));
+        }
+    }
+
     /// Gathers repairs into one run of equal datagrams. Returns how long each is; 0 if there are none.
     pub fn write_repairs(
         &mut self,

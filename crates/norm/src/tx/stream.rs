@@ -237,9 +237,15 @@ impl TxStream {
     /// Segments before this one may be forgotten.
     fn releasable(&self) -> u64 {
         let sent = self.order.releasable(self.sent);
-        match self.window_segments {
+        let released = match self.window_segments {
             Some(_) => self.acks.acked().map_or(sent, |acked| acked.min(sent)),
             None => sent,
+        };
+        // Parity is computed from whole blocks, so they are kept whole.
+        if self.cache.fti().parity_symbols > 0 {
+            released / self.symbols() * self.symbols()
+        } else {
+            released
         }
     }
 

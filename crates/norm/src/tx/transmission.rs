@@ -120,6 +120,7 @@ impl Sender {
             let sequence = self.grtt.probe(now, active);
             // Whoever was out of reach while the last segment was announced learns of it now.
             self.streams.iter_mut().for_each(|stream| stream.remind(now));
+            self.objects.remind(now);
             let rate = self.pacer.rate_bytes_per_s().unwrap_or(f64::from(u32::MAX));
             if let Some(interval) = self.control.on_probe(grtt, &mut self.cc_nodes)
                 && active
@@ -237,6 +238,10 @@ impl Sender {
         let limit = self.run_limit();
         let (code, header) = (self.code.as_ref(), &mut self.header);
         let datagram_bytes = self.objects.write_repairs(now, limit, code, header, stats, &mut self.scratch);
+        if !self.scratch.is_empty() {
+            // Whoever asked may lose the answer too, and asks again only when it hears of it.
+            self.objects.on_sent(now, self.grtt.advertised());
+        }
         self.pacer.sent(now, self.scratch.len());
         (!self.scratch.is_empty()).then_some(Plan::Scratch { datagram_bytes })
     }
@@ -307,6 +312,7 @@ impl Sender {
         for datagram in self.scratch.chunks_mut(datagram_bytes) {
             stamp_repair(datagram, &mut self.header);
         }
+        stream.announce_again(now, self.grtt.advertised(), self.robust_factor);
         stats.parity_sent += count as u64;
         stats.repairs_sent += count as u64;
         datagram_bytes
