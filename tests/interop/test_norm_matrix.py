@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from framing import FrameSplitter, frame
@@ -111,8 +112,10 @@ def send_with_shoal(link: NormLink, case: Case, contents: list[bytes], directory
     return last
 
 
-def collect_with_libnorm(instance: Instance, case: Case, count: int, receivers: list[Session]) -> list[list[bytes]]:
-    """What each receiver got: contents in order of length of arrival for objects, messages for streams."""
+def collect_with_libnorm(
+    instance: Instance, case: Case, count: int, receivers: list[Session]
+) -> list[list[bytes]]:
+    """What each receiver got: objects in the order they were complete, or messages of a stream."""
     found: list[list[bytes]] = [[] for _ in receivers]
     splitters = [FrameSplitter() for _ in receivers]
     deadline = time.monotonic() + PATIENCE_S
@@ -135,9 +138,9 @@ def collect_with_libnorm(instance: Instance, case: Case, count: int, receivers: 
 
 
 def wait_for(
-    link: NormLink, wanted: Callable[[str, dict[str, object]], bool], count: int
-) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+    link: NormLink, wanted: Callable[[str, dict[str, Any]], bool], count: int
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     deadline = time.monotonic() + PATIENCE_S
     while len(found) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count} after {PATIENCE_S} s: {link.stats()}"
@@ -205,7 +208,9 @@ def test_several_libnorm_receivers_get_every_object_and_acknowledge_it(
     contents = case.contents()
     (cache := tmp_path / "cache").mkdir()
     with Instance(cache_directory=cache) as instance:
-        receivers = [libnorm_receiver(instance, free_udp_port, node, 10.0) for node in (LIBNORM, OTHER_LIBNORM)]
+        receivers = [
+            libnorm_receiver(instance, free_udp_port, node, 10.0) for node in (LIBNORM, OTHER_LIBNORM)
+        ]
         link = shoal_link(case, free_udp_port, ackers=[LIBNORM, OTHER_LIBNORM])
         last = send_with_shoal(link, case, contents, tmp_path)
         assert last is not None

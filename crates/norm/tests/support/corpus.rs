@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use shoal_norm::{
-    Config, Destination, FecId, FeedbackMode, RepairPolicy, Session, StreamOptions, SyncPolicy,
+    Config, CongestionControl, Destination, FecId, FeedbackMode, RepairPolicy, Session, StreamOptions,
+    SyncPolicy,
 };
 
 use super::{Loss, START, address, from, session, step};
@@ -32,9 +33,12 @@ pub fn capture() -> Vec<Vec<u8>> {
         }
     }
     let kinds: BTreeSet<(u8, u8)> = corpus.iter().map(|datagram| kind(datagram)).collect();
-    // INFO, DATA, FLUSH, EOT, SQUELCH, CC, REPAIR_ADV, NACK, ACK(CC), ACK(FLUSH)
-    let all = [(1, 0), (2, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5), (4, 0), (5, 1), (5, 2)];
-    assert_eq!(kinds, BTreeSet::from(all), "the corpus lacks a kind of message");
+    // INFO, DATA, FLUSH, EOT, SQUELCH, CC, REPAIR_ADV, ACK_REQ, APPLICATION, NACK, ACK(CC), ACK(FLUSH), an
+    // application's ACK
+    let commands = [(3, 1), (3, 2), (3, 3), (3, 4), (3, 5), (3, 6), (3, 7)];
+    let all = [(1, 0), (2, 0), (4, 0), (5, 1), (5, 2), (5, 16)];
+    let all: BTreeSet<(u8, u8)> = all.into_iter().chain(commands).collect();
+    assert_eq!(kinds, all, "the corpus lacks a kind of message");
     corpus
 }
 
@@ -45,6 +49,11 @@ fn capture_transfer(seed: u64, fec_id: FecId, feedback: FeedbackMode, corpus: &m
         config.repair = RepairPolicy::Aggregated;
         config.sync = SyncPolicy::Start;
         config.segment_bytes = 100;
+        config.block_symbols = 8;
+        if fec_id != FecId::NoCode {
+            (config.parity_symbols, config.auto_parity) = (4, 1);
+        }
+        config.congestion = CongestionControl::NormCc;
         config.rate_bytes_per_s = Some(2e5);
         config.robust_factor = 3;
         // The wire takes no time; without a floor most of the corpus would be NACKs.
@@ -62,6 +71,10 @@ fn capture_transfer(seed: u64, fec_id: FecId, feedback: FeedbackMode, corpus: &m
         match round {
             0..1_000 => drop(sender.write(now, object, &[round as u8; 70], true)),
             1_000 => drop(sender.request_watermark(now, object)),
+            1_010 | 1_030 | 1_050 => drop(sender.send_data(now, &[round as u8; 3_000], b"info")),
+            1_060 => drop(sender.send_file(now, 5_000, b"file")),
+            1_070 => drop(sender.send_command(now, b"command", 2)),
+            1_080 => drop(sender.request_acks(now, 16, 1, &RECEIVERS)),
             3_000 => drop(sender.close_stream(now, object)),
             3_900 => sender.leave(now),
             _ => {}
@@ -81,6 +94,9 @@ fn exchange(
     now: shoal_norm::Time,
     corpus: &mut Vec<Vec<u8>>,
 ) {
+    while let Some(read) = sender.poll_read() {
+        sender.supply_file(read.object, read.offset, &vec![7; read.bytes]);
+    }
     while let Some(transmit) = sender.poll_transmit(now) {
         for datagram in transmit.datagrams() {
             corpus.push(datagram.to_vec());

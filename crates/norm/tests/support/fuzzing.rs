@@ -1,6 +1,8 @@
 //! A session under a rain of random and of mutated datagrams.
 
-use shoal_norm::{Event, FecId, Session, Source, StreamId, StreamOptions, SyncPolicy, Time};
+use shoal_norm::{
+    CongestionControl, Event, FecId, Session, Source, StreamId, StreamOptions, SyncPolicy, Time,
+};
 
 use super::{START, address, corpus, session, step};
 
@@ -34,6 +36,13 @@ impl Fuzz {
             config.streams_per_sender_max = 16;
             config.fec_id = [FecId::ReedSolomon8, FecId::NoCode, FecId::SmallBlock][(seed % 3) as usize];
             config.segment_bytes = 100;
+            config.block_symbols = 8;
+            if config.fec_id != FecId::NoCode {
+                (config.parity_symbols, config.auto_parity) = (4, 1);
+            }
+            config.congestion =
+                [CongestionControl::NormCc, CongestionControl::NackDriven][(seed / 3 % 2) as usize];
+            config.object_idle_after = std::time::Duration::from_millis(200);
             config.rate_bytes_per_s = Some(1e6);
             config.sync = if seed.is_multiple_of(2) { SyncPolicy::All } else { SyncPolicy::Current };
         });
@@ -144,6 +153,10 @@ impl Fuzz {
     fn serve(&mut self) {
         self.now = step(self.now, self.random.u64(0..2_000));
         let _ = self.victim.write(self.now, self.stream, &[7; 64], true);
+        let _ = self.victim.send_data(self.now, &[9; 700], b"");
+        while let Some(read) = self.victim.poll_read() {
+            self.victim.supply_file(read.object, read.offset, &vec![1; read.bytes]);
+        }
         self.victim.handle_timeout(self.now);
         let mut transmits = 0;
         while self.victim.poll_transmit(self.now).is_some() {
