@@ -1,7 +1,7 @@
 """Processes of an experiment: started, followed while they run, and never left behind.
 
-A worker is a module run with the name of a role and its options as JSON. It answers in lines of JSON: that
-it is ready, how far it is, and its result. It ends when the process that started it does, whatever the reason.
+A worker is a module run with the name of a role and its options as JSON. It answers in lines of JSON: that it
+is ready, how far it is, and its result. It ends when the process that started it does, whatever the reason.
 """
 
 import json

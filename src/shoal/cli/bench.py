@@ -1,4 +1,4 @@
-"""`shoal bench`: measure Shoal, alone and beside its peers. A command for each experiment in `shoal.bench`."""
+"""`shoal bench`: measure Shoal, alone and beside its peers. One command per experiment of `shoal.bench`."""
 
 from typing import Annotated
 
