@@ -3,7 +3,9 @@
 //! Sans-IO: no sockets, files, threads, clock or random source of its own.
 
 mod match_cache;
+mod membership;
 mod topic_index;
 
 pub use match_cache::{MATCH_CACHE_IDS_MAX, MATCH_CACHE_TOPICS_MAX};
+pub use membership::{Departure, MemberEvent, Membership, MembershipConfig};
 pub use topic_index::TopicIndex;

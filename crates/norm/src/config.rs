@@ -34,6 +34,17 @@ pub enum SyncPolicy {
     Start,
     /// Every stream the sender still has, also those it did not hear of.
     All,
+    /// What its owner says: [`crate::Event::StreamHeard`] asks, [`crate::Session::join`] answers.
+    Ask,
+}
+
+/// Where to join a stream.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// At the first segment heard.
+    Here,
+    /// At this segment, counted from the stream's first, as [`crate::Session::segments_sent`] counts.
+    At(u64),
 }
 
 /// One member of a group.
@@ -79,6 +90,8 @@ pub struct Config {
     pub probe_interval_max: Duration,
     /// The most streams open for sending at once.
     pub send_streams_max: usize,
+    /// An acker that gets nowhere for so long no longer holds the window.
+    pub acker_patience: Duration,
 
     /// Whether to receive at all.
     pub receive: bool,
@@ -121,6 +134,7 @@ impl Config {
             probe_interval: Duration::from_millis(100),
             probe_interval_max: Duration::from_secs(30),
             send_streams_max: 16,
+            acker_patience: Duration::from_millis(500),
             receive: true,
             feedback: FeedbackMode::Multicast,
             sync: SyncPolicy::Current,

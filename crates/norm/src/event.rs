@@ -33,6 +33,11 @@ pub enum Event {
         /// Why.
         reason: CloseReason,
     },
+    /// A stream was heard, and [`crate::SyncPolicy::Ask`] leaves it to the owner where to join it.
+    StreamHeard {
+        /// The stream.
+        stream: StreamId,
+    },
     /// A stream can be read from here on.
     StreamOpened {
         /// The stream.

@@ -33,7 +33,7 @@ mod tx;
 pub mod wire;
 
 pub use config::{
-    Config, ConfigError, FecId, FeedbackMode, RepairPolicy, StreamOptions, SyncPolicy, Watermark,
+    Config, ConfigError, FecId, FeedbackMode, Join, RepairPolicy, StreamOptions, SyncPolicy, Watermark,
 };
 pub use event::{CloseReason, Event, GapReason, StreamId};
 pub use rx::Chunk;

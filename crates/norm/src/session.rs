@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::config::{Config, ConfigError, FeedbackMode, StreamOptions};
+use crate::config::{Config, ConfigError, FeedbackMode, Join, StreamOptions};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::rx::Chunk;
 use crate::rx::remote::{Remote, Shared};
@@ -176,6 +176,11 @@ impl Session {
         self.sender.stream(object).map_or(0, |stream| stream.waiting())
     }
 
+    /// Segments sent so far.
+    pub fn segments_sent(&self, object: ObjectId) -> u64 {
+        self.sender.stream(object).map_or(0, |stream| stream.sent())
+    }
+
     /// Bytes the stream took so far.
     pub fn bytes_written(&self, object: ObjectId) -> u64 {
         self.sender.stream(object).map_or(0, |stream| stream.bytes_written())
@@ -263,6 +268,15 @@ impl Session {
     /// Says goodbye to the group.
     pub fn leave(&mut self, now: Time) {
         self.sender.leave(now);
+    }
+
+    /// Says where to join a stream that [`Event::StreamHeard`] told of.
+    pub fn join(&mut self, now: Time, stream: StreamId, join: Join) {
+        if let Some(&index) = self.index.get(&(stream.node, stream.instance))
+            && let Err(reason) = self.remotes[index].join(now, stream.object, join, shared!(self))
+        {
+            self.stats.reject(reason);
+        }
     }
 
     /// What can be read of a stream now.

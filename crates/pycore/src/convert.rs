@@ -51,6 +51,10 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &Event) -> PyResult<(&'stati
             fields.set_item("reason", close_reason(*reason))?;
             "sender_gone"
         }
+        Event::StreamHeard { stream } => {
+            put_stream(&fields, stream)?;
+            "stream_heard"
+        }
         Event::StreamOpened { stream } => {
             put_stream(&fields, stream)?;
             "stream_opened"

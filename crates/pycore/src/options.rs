@@ -36,6 +36,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "robust_factor" => config.robust_factor = number(field, value)?,
         "probe_interval_s" => config.probe_interval = span(field, value)?,
         "probe_interval_max_s" => config.probe_interval_max = span(field, value)?,
+        "acker_patience_s" => config.acker_patience = span(field, value)?,
         "send_streams_max" => config.send_streams_max = number(field, value)?,
         "receive" => config.receive = number(field, value)?,
         "receive_window_bytes" => config.receive_window_bytes = number(field, value)?,

@@ -14,6 +14,7 @@ pub mod frame;
 pub mod limits;
 
 mod body;
+mod control;
 mod cursor;
 mod destination;
 mod error;
@@ -33,6 +34,7 @@ mod value_writer;
 mod varint;
 
 pub use body::{ArrayLayout, ArrayOrder, BodyKind};
+pub use control::{Announce, Heartbeat, Mark, Welcome};
 pub use destination::{Destination, DestinationKind};
 pub use error::{DecodeError, EncodeError, TopicError};
 pub use fields::HeaderFields;

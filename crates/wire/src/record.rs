@@ -16,12 +16,24 @@ const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
 pub enum RecordKind {
     /// A message with its body.
     Message,
+    /// Who a node is and what it subscribes to.
+    Announce,
+    /// A node is still there.
+    Heartbeat,
+    /// From where on a node may count on a sender's streams.
+    Welcome,
+    /// When the messages that follow were sent, and the number of the first.
+    Mark,
     /// A kind this version does not know; to be skipped.
     Unknown(u8),
 }
 
 impl RecordKind {
     const MESSAGE: u8 = 1;
+    const ANNOUNCE: u8 = 2;
+    const HEARTBEAT: u8 = 3;
+    const WELCOME: u8 = 4;
+    const MARK: u8 = 5;
 
     /// The kind of a record, from its bytes.
     #[inline]
@@ -33,6 +45,10 @@ impl RecordKind {
         }
         Ok(match first & KIND_MASK {
             Self::MESSAGE => Self::Message,
+            Self::ANNOUNCE => Self::Announce,
+            Self::HEARTBEAT => Self::Heartbeat,
+            Self::WELCOME => Self::Welcome,
+            Self::MARK => Self::Mark,
             kind => Self::Unknown(kind),
         })
     }
@@ -42,6 +58,10 @@ impl RecordKind {
     pub fn first_byte(self) -> u8 {
         let kind = match self {
             Self::Message => Self::MESSAGE,
+            Self::Announce => Self::ANNOUNCE,
+            Self::Heartbeat => Self::HEARTBEAT,
+            Self::Welcome => Self::WELCOME,
+            Self::Mark => Self::MARK,
             Self::Unknown(kind) => kind & KIND_MASK,
         };
         WIRE_VERSION << KIND_BITS | kind

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::nack::{Due, GroupTiming, NackCycle};
 use super::stream::RxStream;
 use crate::backoff;
-use crate::config::{Config, FeedbackMode, SyncPolicy};
+use crate::config::{Config, FeedbackMode, Join, SyncPolicy};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
 use crate::serial;
@@ -52,9 +52,19 @@ enum InfoState {
 enum Body {
     /// It exists; this is what to ask for. `None` asks for the whole object.
     Wanted(Option<Position>),
+    /// It was heard, and its owner is to say where to join it.
+    Unjoined(Heard),
     Open(Box<RxStream>),
     /// It ended and was read.
     Closed,
+}
+
+/// The first that was heard of a stream.
+#[derive(Debug)]
+struct Heard {
+    header: ObjectHeader,
+    fti: Fti,
+    payload_id: PayloadId,
 }
 
 #[derive(Debug)]
@@ -152,7 +162,18 @@ impl Remote {
                 shared.stats.duplicates_received += 1;
                 return Ok(());
             }
-            Body::Wanted(_) => self.open(index, &data.header, data.fti, data.payload_id, shared)?,
+            Body::Wanted(_) if shared.config.sync == SyncPolicy::Ask => {
+                let fti = data.fti.ok_or(Reject::ObjectInfo)?;
+                let heard = Heard { header: data.header, fti, payload_id: data.payload_id };
+                object.body = Body::Unjoined(heard);
+                shared.events.push_back(Event::StreamHeard { stream: self.stream_id(data.header.object) });
+                return Ok(());
+            }
+            Body::Wanted(_) => {
+                let at = (shared.config.sync != SyncPolicy::Current).then_some(0);
+                self.open(index, &data.header, data.fti, data.payload_id, at, shared)?;
+            }
+            Body::Unjoined(_) => return Ok(()),
             Body::Open(stream) => {
                 if stream.fec_id() != data.header.fec_id || data.fti.is_some_and(|fti| fti != stream.fti()) {
                     return Err(Reject::ObjectInfo);
@@ -174,11 +195,9 @@ impl Remote {
             shared.events.push_back(Event::Info { stream, content: info.content.to_vec() });
         }
         // NORM_INFO says how the stream is cut, but not where it is.
-        if shared.config.sync != SyncPolicy::Current
-            && matches!(object.body, Body::Wanted(_))
-            && info.fti.is_some()
-        {
-            self.open(index, &info.header, info.fti, PayloadId::default(), shared)?;
+        let from_start = matches!(shared.config.sync, SyncPolicy::Start | SyncPolicy::All);
+        if from_start && matches!(object.body, Body::Wanted(_)) && info.fti.is_some() {
+            self.open(index, &info.header, info.fti, PayloadId::default(), Some(0), shared)?;
         }
         self.after_progress(now, index, shared);
         Ok(())
@@ -242,7 +261,7 @@ impl Remote {
                 {
                     stream.squelch(position.payload_id);
                 }
-                Body::Open(_) | Body::Wanted(_) | Body::Closed => {}
+                Body::Open(_) | Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => {}
             }
         }
         for index in 0..self.objects.len() {
@@ -350,17 +369,40 @@ impl Remote {
         header: &ObjectHeader,
         fti: Option<Fti>,
         heard: PayloadId,
+        at: Option<u64>,
         shared: &mut Shared<'_>,
     ) -> Result<(), Reject> {
         let fti = fti.ok_or(Reject::ObjectInfo)?;
         let id = self.stream_id(header.object);
-        let from_start = shared.config.sync != SyncPolicy::Current;
         let window_bytes = shared.config.receive_window_bytes;
         let heard = PayloadId { symbol: heard.symbol.min(fti.block_symbols - 1), ..heard };
-        let stream =
-            RxStream::join(id, (header.fec_id, fti), heard, from_start, window_bytes, shared.memory_left)?;
+        let stream = RxStream::join(id, (header.fec_id, fti), heard, at, window_bytes, shared.memory_left)?;
         self.objects[index].body = Body::Open(Box::new(stream));
         shared.events.push_back(Event::StreamOpened { stream: id });
+        Ok(())
+    }
+
+    /// The owner says where to join a stream that was heard.
+    pub fn join(
+        &mut self,
+        now: Time,
+        object: ObjectId,
+        join: Join,
+        shared: &mut Shared<'_>,
+    ) -> Result<(), Reject> {
+        let Some(index) = self.objects.iter().position(|known| known.object == object) else { return Ok(()) };
+        if let Body::Unjoined(heard) = &self.objects[index].body {
+            let (header, fti, payload_id) = (heard.header, heard.fti, heard.payload_id);
+            let at = match join {
+                Join::Here => None,
+                Join::At(segment) => Some(segment),
+            };
+            self.open(index, &header, Some(fti), payload_id, at, shared)?;
+            if let Body::Open(stream) = &mut self.objects[index].body {
+                stream.announce(payload_id);
+            }
+            self.after_progress(now, index, shared);
+        }
         Ok(())
     }
 
@@ -387,7 +429,7 @@ impl Remote {
             || match &object.body {
                 Body::Wanted(_) => true,
                 Body::Open(stream) => stream.window().has_missing(),
-                Body::Closed => false,
+                Body::Unjoined(_) | Body::Closed => false,
             }
     }
 
@@ -413,7 +455,7 @@ impl Remote {
     pub fn is_drained(&self) -> bool {
         self.objects.iter().all(|object| match &object.body {
             Body::Open(stream) => stream.window().first() == stream.window().complete(),
-            Body::Wanted(_) | Body::Closed => true,
+            Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => true,
         })
     }
 
@@ -463,7 +505,7 @@ impl Remote {
         object.ack.is_some_and(|(position, _)| match &object.body {
             Body::Open(stream) => stream.fec_id() == position.fec_id && stream.has_up_to(position.payload_id),
             Body::Closed => true,
-            Body::Wanted(_) => false,
+            Body::Wanted(_) | Body::Unjoined(_) => false,
         })
     }
 
@@ -501,7 +543,7 @@ impl Remote {
         let needed = self.objects.iter().any(|object| match &object.body {
             Body::Open(stream) => object.info == InfoState::Missing || stream.window().needs_asking(cycle),
             Body::Wanted(_) => true,
-            Body::Closed => false,
+            Body::Unjoined(_) | Body::Closed => false,
         });
         if !needed {
             shared.stats.nacks_suppressed += 1;
@@ -526,7 +568,7 @@ impl Remote {
     fn request_bytes_max(&self) -> usize {
         let segment = self.objects.iter().find_map(|object| match &object.body {
             Body::Open(stream) => Some(stream.window().segment_bytes()),
-            Body::Wanted(_) | Body::Closed => None,
+            Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => None,
         });
         segment.unwrap_or(512).clamp(64, 1400)
     }
@@ -566,7 +608,7 @@ impl Remote {
 /// Asks for what is missing of one object. False if there was no room for all of it.
 fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
     match &object.body {
-        Body::Closed => true,
+        Body::Unjoined(_) | Body::Closed => true,
         Body::Wanted(position) => {
             let Position { fec_id, object, payload_id } = position.unwrap_or(Position {
                 fec_id: crate::FecId::ReedSolomon8,

@@ -38,12 +38,13 @@ pub struct RxStream {
 }
 
 impl RxStream {
-    /// Joins a stream of which the segment at `heard` is known to exist: there, or at the stream's start.
+    /// Joins a stream of which the segment at `heard` is known to exist: there, or `at` a segment counted
+    /// from the stream's first.
     pub fn join(
         id: StreamId,
         (fec_id, fti): (FecId, Fti),
         heard: PayloadId,
-        from_start: bool,
+        at: Option<u64>,
         window_bytes: usize,
         memory_left: &mut usize,
     ) -> Result<RxStream, Reject> {
@@ -51,7 +52,17 @@ impl RxStream {
         // One whole round of block numbers below, so that numbers before the first heard exist too.
         let base_block = 1u64 << fec_id.block_bits();
         let heard = (base_block + u64::from(heard.block)) * symbols + u64::from(heard.symbol);
-        let first = if from_start { base_block * symbols } else { heard };
+        // A count may have gone round the block numbers more often than we know: what counts is how far
+        // it lies from what was heard.
+        let first = match at {
+            Some(0) => base_block * symbols,
+            Some(segment) => {
+                let block = (segment / symbols) & ((1u64 << fec_id.block_bits()) - 1);
+                serial::extend(heard / symbols, block as u32, fec_id.block_bits()) * symbols
+                    + segment % symbols
+            }
+            None => heard,
+        };
         let mut window = Window::new(first, fti.segment_bytes.into(), window_bytes, memory_left)
             .ok_or(Reject::NoMemory)?;
         window.extend(heard);
@@ -63,7 +74,7 @@ impl RxStream {
             window,
             base_block,
             at: 0,
-            seeking: !from_start,
+            seeking: at != Some(0),
             fresh: true,
             gap: None,
             announced: false,

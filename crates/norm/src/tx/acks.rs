@@ -1,8 +1,9 @@
 //! Positive acknowledgement: who has everything up to where, and whom to ask again.
 //!
 //! A watermark is a segment count: "everything before it". One is asked for at a time, in
-//! NORM_CMD(FLUSH) with the nodes that still owe it; a node that leaves `robust_factor` requests in
-//! a row unanswered no longer counts. The receiver window asks by itself whenever enough was sent.
+//! NORM_CMD(FLUSH) with the nodes that still owe it. A node that acknowledges nothing new for
+//! `patience`, though it was asked at least `robust_factor` times, no longer counts, until it
+//! acknowledges again. The receiver window asks by itself whenever enough was sent.
 
 use std::time::Duration;
 
@@ -15,9 +16,23 @@ struct Acker {
     node: NodeId,
     /// It has everything before this segment.
     acked: u64,
-    /// Requests since it last answered.
+    /// Requests since its last acknowledgement.
     unanswered: u32,
+    /// When the first of them was sent.
+    asked_at: Time,
     silent: bool,
+    /// Its silence was told.
+    told: bool,
+}
+
+impl Acker {
+    fn new(node: NodeId, acked: u64) -> Acker {
+        Acker { node, acked, unanswered: 0, asked_at: Time::ZERO, silent: false, told: false }
+    }
+
+    fn counts_again(&mut self) {
+        (self.unanswered, self.silent, self.told) = (0, false, false);
+    }
 }
 
 /// What became of acknowledgements.
@@ -39,16 +54,18 @@ pub struct AckProcess {
     /// What the application wants to know about.
     wanted: Option<u64>,
     robust_factor: u32,
+    patience: Duration,
 }
 
 impl AckProcess {
-    pub fn new(robust_factor: u32) -> AckProcess {
+    pub fn new(robust_factor: u32, patience: Duration) -> AckProcess {
         AckProcess {
             ackers: Vec::new(),
             requested: None,
             next_request: Time::NEVER,
             wanted: None,
             robust_factor,
+            patience,
         }
     }
 
@@ -57,7 +74,7 @@ impl AckProcess {
         self.ackers.retain(|acker| nodes.contains(&acker.node));
         for &node in nodes {
             if !self.ackers.iter().any(|acker| acker.node == node) {
-                self.ackers.push(Acker { node, acked: from, unanswered: 0, silent: false });
+                self.ackers.push(Acker::new(node, from));
             }
         }
     }
@@ -74,9 +91,7 @@ impl AckProcess {
     /// The application wants to know when everybody has everything before `segment`.
     pub fn want(&mut self, now: Time, segment: u64) {
         self.wanted = Some(segment);
-        for acker in &mut self.ackers {
-            (acker.silent, acker.unanswered) = (false, 0);
-        }
+        self.ackers.iter_mut().for_each(Acker::counts_again);
         self.request(now, segment);
     }
 
@@ -107,8 +122,12 @@ impl AckProcess {
         nodes.clear();
         for acker in &mut self.ackers {
             if !acker.silent && acker.acked < requested {
+                if acker.unanswered == 0 {
+                    acker.asked_at = now;
+                }
                 acker.unanswered += 1;
-                acker.silent = acker.unanswered > self.robust_factor;
+                acker.silent =
+                    acker.unanswered > self.robust_factor && now.since(acker.asked_at) >= self.patience;
                 if !acker.silent {
                     nodes.push(acker.node);
                 }
@@ -121,24 +140,17 @@ impl AckProcess {
     /// `node` has everything before `segment`.
     pub fn on_ack(&mut self, node: NodeId, segment: u64) {
         if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node) {
-            acker.acked = acker.acked.max(segment);
-            (acker.unanswered, acker.silent) = (0, false);
-        }
-    }
-
-    /// `node` was heard, though it did not acknowledge: it is alive.
-    pub fn on_sign_of_life(&mut self, node: NodeId) {
-        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node && !acker.silent) {
-            acker.unanswered = 0;
+            if segment > acker.acked {
+                acker.acked = segment;
+                acker.counts_again();
+            }
         }
     }
 
     /// What is settled now; call until `None`.
     pub fn poll_outcome(&mut self) -> Option<AckOutcome> {
-        let newly_silent =
-            self.ackers.iter_mut().find(|acker| acker.silent && acker.unanswered == self.robust_factor + 1);
-        if let Some(acker) = newly_silent {
-            acker.unanswered += 1;
+        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.silent && !acker.told) {
+            acker.told = true;
             return Some(AckOutcome::Silent(acker.node));
         }
         if let Some(requested) = self.requested
@@ -167,7 +179,7 @@ mod tests {
     const STEP: Duration = Duration::from_millis(2);
 
     fn process(nodes: &[NodeId]) -> AckProcess {
-        let mut acks = AckProcess::new(3);
+        let mut acks = AckProcess::new(3, 2 * STEP);
         acks.set_ackers(nodes, 0);
         acks
     }
@@ -207,17 +219,21 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_asks_for_repairs_is_not_silent() {
-        let mut acks = process(&[1]);
+    fn a_node_asked_often_but_not_for_long_still_counts() {
+        let mut acks = AckProcess::new(3, Duration::from_millis(500));
+        acks.set_ackers(&[1], 0);
         let mut asked = Vec::new();
         acks.want(Time::ZERO, 10);
         let mut now = Time::ZERO;
-        for _ in 0..20 {
+        while now < Time::ZERO + Duration::from_millis(499) {
             acks.poll(now, STEP, &mut asked);
-            acks.on_sign_of_life(1);
             now += STEP;
         }
         assert_eq!(acks.poll_outcome(), None);
+        acks.poll(now + STEP, STEP, &mut asked);
+        assert_eq!(acks.poll_outcome(), Some(AckOutcome::Silent(1)));
+        acks.on_ack(1, 5);
+        assert_eq!(acks.acked(), Some(5), "it counts again once it gets on");
     }
 
     #[test]

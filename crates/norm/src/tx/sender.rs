@@ -187,9 +187,6 @@ impl Sender {
                 Err(reason) => stats.reject(reason),
             }
         }
-        for stream in &mut self.streams {
-            stream.acks.on_sign_of_life(nack.header.source);
-        }
         if self.streams.iter().any(|stream| !stream.repairs.is_empty()) {
             self.gate.on_request(now, self.collect_factor * self.grtt.advertised());
             // Others cannot overhear a unicast request; only a sender that collects leaves them time to.

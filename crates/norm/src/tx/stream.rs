@@ -69,7 +69,7 @@ impl TxStream {
             info_pending: !options.info.is_empty(),
             info: options.info.clone(),
             repairs: RepairQueue::new(cache.slots()),
-            acks: AckProcess::new(config.robust_factor),
+            acks: AckProcess::new(config.robust_factor, config.acker_patience),
             flush: FlushState::Done,
             squelch: false,
             write_refused: false,
