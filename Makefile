@@ -1,5 +1,5 @@
 # Every target sets up what it needs first; a second run starts in seconds.
-# Build products outlive a clone: a fresh clone on a machine that built before reuses them.
+# As in scripts/environment.
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/target
 SHELL := /bin/bash
 BIN := .venv/bin
