@@ -24,7 +24,7 @@ def test_an_option_that_cannot_work_is_refused_by_name(field: str, value: Any) -
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Transfers without a network: Shoal at 8 (warming up), 10, 12, 11, libnorm at a tenth, the kernel at 40."""
+    """Transfers without a network: Shoal at 8 (warm-up), 10, 12, 11, libnorm at a tenth, the kernel at 40."""
     calls: list[tuple[str, int]] = []
     speeds = {"shoal": [8.0, 10.0, 12.0, 11.0], "libnorm": [1.0, 1.0, 1.2, 1.1]}
 
