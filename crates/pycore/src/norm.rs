@@ -93,7 +93,10 @@ fn link_options(
     let ackers = take(&options, "ackers", Vec::new())?;
     let mut link = LinkOptions::new(address, options::config(node, seed, &options)?);
     link.lanes = (0..lanes)
-        .map(|lane| LaneOptions { stream: StreamOptions { precedence: lane as u8, ..stream.clone() } })
+        .map(|lane| LaneOptions {
+            stream: StreamOptions { precedence: lane as u8, ..stream.clone() },
+            marks: false,
+        })
         .collect();
     link.drop_received = drop_received;
     link.sockets.receive_buffer_bytes = receive_buffer_bytes;

@@ -33,7 +33,7 @@ impl<'a> MessageView<'a> {
     pub fn parse(record: &'a [u8]) -> Result<Self, DecodeError> {
         match RecordKind::of(record)? {
             RecordKind::Message => {}
-            other => return Err(DecodeError::NotAMessage { found: other.first_byte() }),
+            other => return Err(DecodeError::NotAMessage { found: other.number() }),
         }
         let (&[_, urgency_and_kind, flags, name_length], rest) = record
             .split_first_chunk::<FIXED_BYTES>()

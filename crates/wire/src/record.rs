@@ -53,18 +53,23 @@ impl RecordKind {
         })
     }
 
-    /// The first byte of a record of this kind.
+    /// The number of this kind.
     #[inline]
-    pub fn first_byte(self) -> u8 {
-        let kind = match self {
+    pub fn number(self) -> u8 {
+        match self {
             Self::Message => Self::MESSAGE,
             Self::Announce => Self::ANNOUNCE,
             Self::Heartbeat => Self::HEARTBEAT,
             Self::Welcome => Self::WELCOME,
             Self::Mark => Self::MARK,
             Self::Unknown(kind) => kind & KIND_MASK,
-        };
-        WIRE_VERSION << KIND_BITS | kind
+        }
+    }
+
+    /// The first byte of a record of this kind.
+    #[inline]
+    pub fn first_byte(self) -> u8 {
+        WIRE_VERSION << KIND_BITS | self.number()
     }
 }
 

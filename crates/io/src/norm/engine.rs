@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shoal_norm::{Destination, Event, ObjectId, Session, Source, StreamId, Time};
-use shoal_wire::frame::FrameReader;
+use shoal_wire::Mark;
+use shoal_wire::frame::{self, FrameReader};
 
-use super::Inbox;
+use super::Application;
 use super::outbox::Outbox;
 use crate::clock::Clock;
 use crate::udp::{ReceiveBuffers, Sockets, Which};
@@ -17,6 +18,9 @@ use crate::udp::{ReceiveBuffers, Sockets, Which};
 /// Batches received before anything is sent, and runs sent before anything is received.
 const RECEIVES_A_TURN: usize = 4;
 const SENDS_A_TURN: usize = 16;
+
+/// Marks are at least so far apart.
+const MARK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A lane's stream, and what is being written to it.
 #[derive(Debug)]
@@ -28,15 +32,45 @@ pub struct Lane {
     frame_left: usize,
     /// Written, but not flushed.
     unflushed: bool,
+    /// Written before the rest: a mark, or what the application says.
+    head: Vec<u8>,
+    head_at: usize,
+    marks: bool,
+    marked_at: Time,
+    /// Messages written so far.
+    messages: u64,
 }
 
 impl Lane {
-    pub fn new(object: ObjectId) -> Lane {
-        Lane { object, bytes: Vec::new(), at: 0, frame_left: 0, unflushed: false }
+    pub fn new(object: ObjectId, marks: bool) -> Lane {
+        Lane {
+            object,
+            bytes: Vec::new(),
+            at: 0,
+            frame_left: 0,
+            unflushed: false,
+            head: Vec::new(),
+            head_at: 0,
+            marks,
+            marked_at: Time::ZERO,
+            messages: 0,
+        }
+    }
+
+    /// Says when the messages that follow are sent, unless that was said a moment ago.
+    fn mark(&mut self, now: Time) {
+        if !self.marks || (self.messages > 0 && now.since(self.marked_at) < MARK_INTERVAL) {
+            return;
+        }
+        self.marked_at = now;
+        let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut record = Vec::with_capacity(32);
+        Mark { timestamp_us: timestamp.as_micros() as u64, number: self.messages }.write(&mut record);
+        frame::write(&record, &mut self.head);
     }
 
     fn waiting(&self) -> usize {
-        self.bytes.len() - self.at
+        self.bytes.len() - self.at + self.head.len() - self.head_at
     }
 }
 
@@ -59,7 +93,7 @@ pub struct Engine {
     outbox: Arc<Outbox>,
     sockets: Arc<Sockets>,
     group: SocketAddr,
-    inbox: Box<dyn Inbox>,
+    application: Box<dyn Application>,
     readers: HashMap<StreamId, FrameReader>,
     readable: Vec<StreamId>,
     buffers: ReceiveBuffers,
@@ -69,6 +103,25 @@ pub struct Engine {
     drop_received: f64,
     random: fastrand::Rng,
     ending: bool,
+    /// Kept for its memory.
+    control: Vec<u8>,
+}
+
+/// Takes the place of an application that is gone.
+struct Deaf;
+
+impl Application for Deaf {
+    fn has_room(&self) -> bool {
+        false
+    }
+
+    fn frame(&mut self, _now: Time, _stream: StreamId, _frame: &[u8]) {}
+
+    fn event(&mut self, _now: Time, _session: &mut Session, _event: &Event) {}
+
+    fn broken(&mut self, _stream: StreamId, _why: &str) {}
+
+    fn batch_done(&mut self) {}
 }
 
 /// What the thread is to do next.
@@ -92,7 +145,7 @@ impl Engine {
         group: SocketAddr,
         outbox: Arc<Outbox>,
         sockets: Arc<Sockets>,
-        inbox: Box<dyn Inbox>,
+        application: Box<dyn Application>,
         message_bytes_max: usize,
         drop_received: f64,
     ) -> Engine {
@@ -106,7 +159,7 @@ impl Engine {
             outbox,
             sockets,
             group,
-            inbox,
+            application,
             readers: HashMap::new(),
             readable: Vec::new(),
             buffers: ReceiveBuffers::new(16),
@@ -115,6 +168,7 @@ impl Engine {
             drop_received,
             random,
             ending: false,
+            control: Vec::new(),
         }
     }
 
@@ -122,14 +176,27 @@ impl Engine {
     pub fn turn(&mut self, hold_writes: bool) -> Next {
         let received = self.receive();
         self.deliver();
+        self.serve();
         let sent = self.write_and_transmit(hold_writes);
         self.deliver();
         Next {
             again: received || sent,
-            deadline: self.session.poll_timeout(),
+            deadline: self.session.poll_timeout().min(self.application.deadline()),
             want_write: self.unsent.to.is_some(),
             blocked: self.lanes.iter().any(|lane| lane.waiting() > 0),
         }
+    }
+
+    /// Gives the application its turn.
+    fn serve(&mut self) {
+        let now = self.clock.now();
+        let mut control = std::mem::take(&mut self.control);
+        self.application.serve(now, &mut self.session, &mut control);
+        if let Some(lane) = self.lanes.first_mut() {
+            lane.head.extend_from_slice(&control);
+        }
+        control.clear();
+        self.control = control;
     }
 
     fn receive(&mut self) -> bool {
@@ -164,9 +231,10 @@ impl Engine {
         }
     }
 
-    /// Hands everything that can be read to the inbox.
+    /// Hands everything that can be read to the application.
     fn deliver(&mut self) {
         let mut told = false;
+        let now = self.clock.now();
         while let Some(event) = self.session.poll_event() {
             told = true;
             match event {
@@ -181,13 +249,13 @@ impl Engine {
                     if let Event::StreamClosed { stream, .. } = event {
                         self.readers.remove(&stream);
                     }
-                    self.inbox.event(&event);
+                    self.application.event(now, &mut self.session, &event);
                 }
             }
         }
         told |= self.read_streams();
         if told {
-            self.inbox.batch_done();
+            self.application.batch_done();
         }
     }
 
@@ -202,11 +270,11 @@ impl Engine {
         true
     }
 
-    /// Reads a stream as far as the inbox takes it. True if there may be more.
+    /// Reads a stream as far as the application takes it. True if there may be more.
     fn read_stream(&mut self, stream: StreamId, now: Time) -> bool {
         let bytes_max = self.message_bytes_max;
         let reader = self.readers.entry(stream).or_insert_with(|| FrameReader::new(bytes_max));
-        while self.inbox.has_room() {
+        while self.application.has_room() {
             let Some(chunk) = self.session.read(stream) else {
                 return false;
             };
@@ -214,10 +282,10 @@ impl Engine {
                 reader.reset();
             }
             let used = chunk.bytes.len();
-            let inbox = &mut self.inbox;
-            if let Err(error) = reader.read(chunk.bytes, |frame| inbox.frame(stream, frame)) {
+            let application = &mut self.application;
+            if let Err(error) = reader.read(chunk.bytes, |frame| application.frame(now, stream, frame)) {
                 reader.reset();
-                inbox.broken(stream, &error.to_string());
+                application.broken(stream, &error.to_string());
                 self.session.consume(now, stream, used);
                 self.session.resync(now, stream);
             } else {
@@ -244,17 +312,22 @@ impl Engine {
         let now = self.clock.now();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             loop {
-                if lane.waiting() == 0 {
+                if lane.at == lane.bytes.len() {
                     lane.at = 0;
                     lane.bytes.clear();
-                    if !self.outbox.exchange(index, &mut lane.bytes) {
+                    if self.outbox.exchange(index, &mut lane.bytes) {
+                        lane.mark(now);
+                    } else if lane.waiting() == 0 {
                         if std::mem::take(&mut lane.unflushed) {
                             let _ = self.session.flush(now, lane.object);
                         }
                         break;
                     }
                 }
-                if !write_lane(&mut self.session, lane, now) {
+                let before = lane.at;
+                let all = write_lane(&mut self.session, lane, now);
+                self.outbox.add_written(index, lane.at - before);
+                if !all {
                     break;
                 }
             }
@@ -310,6 +383,11 @@ impl Engine {
         self.socket_error = Some(error.to_string());
     }
 
+    /// Puts an application in place of the one there was, which hears nothing.
+    pub fn drop_application(&mut self) {
+        self.application = Box::new(Deaf);
+    }
+
     /// Ends every lane's stream once its frames are written.
     pub fn end_streams(&mut self) {
         self.ending = true;
@@ -336,10 +414,22 @@ impl Engine {
 
 /// Writes frames of a lane to its stream. False if the stream took no more.
 fn write_lane(session: &mut Session, lane: &mut Lane, now: Time) -> bool {
+    // The head goes in between two messages, and frames of it may go out one by one.
+    while lane.frame_left == 0 && lane.head_at < lane.head.len() {
+        let part = &lane.head[lane.head_at..];
+        let taken = session.write(now, lane.object, part, lane.head_at == 0).unwrap_or(part.len());
+        lane.head_at += taken;
+        lane.unflushed = true;
+        if lane.head_at < lane.head.len() {
+            return false;
+        }
+        lane.head.clear();
+        lane.head_at = 0;
+    }
     while lane.at < lane.bytes.len() {
         let starts = lane.frame_left == 0;
         if starts {
-            lane.frame_left = shoal_wire::frame::frame_bytes(&lane.bytes[lane.at..]);
+            lane.frame_left = frame::frame_bytes(&lane.bytes[lane.at..]);
         }
         let part = &lane.bytes[lane.at..lane.at + lane.frame_left];
         let Ok(taken) = session.write(now, lane.object, part, starts) else {
@@ -357,6 +447,7 @@ fn write_lane(session: &mut Session, lane: &mut Lane, now: Time) -> bool {
         if lane.frame_left > 0 {
             return false;
         }
+        lane.messages += 1;
     }
     true
 }

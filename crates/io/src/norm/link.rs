@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use shoal_norm::{Config, ConfigError, NodeId, Session, Stats, StreamOptions, Time, WriteError};
 
-use super::Inbox;
+use super::Application;
 use super::engine::{Engine, Lane};
 use super::outbox::{Full, Outbox, SendError};
 use crate::udp::{LinkAddress, SocketOptions, Sockets, Waker, Which};
@@ -38,6 +38,8 @@ mod state {
 pub struct LaneOptions {
     /// The stream.
     pub stream: StreamOptions,
+    /// Whether [`shoal_wire::Mark`]s say when its messages were sent, and number them.
+    pub marks: bool,
 }
 
 /// A NORM link.
@@ -135,13 +137,14 @@ pub struct NormLink {
 
 impl NormLink {
     /// Opens the sockets and starts the thread.
-    pub fn open(options: LinkOptions, inbox: Box<dyn Inbox>) -> Result<NormLink, LinkError> {
+    pub fn open(options: LinkOptions, application: Box<dyn Application>) -> Result<NormLink, LinkError> {
         let sockets = Arc::new(Sockets::open(&options.address, &options.sockets)?);
         let mut session = Session::new(options.norm.clone()).map_err(LinkError::Config)?;
         session.set_ackers(&options.ackers);
         let mut lanes = Vec::new();
         for lane in &options.lanes {
-            lanes.push(Lane::new(session.open_stream(&lane.stream).map_err(LinkError::Stream)?));
+            let object = session.open_stream(&lane.stream).map_err(LinkError::Stream)?;
+            lanes.push(Lane::new(object, lane.marks));
         }
         let outbox = Arc::new(Outbox::new(lanes.len(), options.lane_bytes_max, options.message_bytes_max));
         let engine = Engine::new(
@@ -150,7 +153,7 @@ impl NormLink {
             options.address.group,
             outbox.clone(),
             sockets.clone(),
-            inbox,
+            application,
             options.message_bytes_max,
             options.drop_received,
         );
@@ -196,7 +199,7 @@ impl NormLink {
         self.waker.wake();
     }
 
-    /// The inbox has room again.
+    /// The application has room again, or wants a turn.
     pub fn resume(&self) {
         self.waker.wake();
     }
@@ -209,6 +212,11 @@ impl NormLink {
         drop(engine);
         self.waker.wake();
         result
+    }
+
+    /// What waits to be sent.
+    pub fn outbox(&self) -> &Arc<Outbox> {
+        &self.shared.outbox
     }
 
     /// Our node id.
@@ -239,6 +247,13 @@ impl NormLink {
     /// The last error a socket gave, once.
     pub fn take_socket_error(&self) -> Option<String> {
         self.shared.engine().socket_error.take()
+    }
+
+    /// Drops what ran on top of a closed link, so that whoever waits for it learns that nothing will come.
+    pub fn drop_application(&self) {
+        if self.thread.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            self.shared.engine().drop_application();
+        }
     }
 
     /// Closes the link: takes nothing more, waits up to `linger` until everything was sent and

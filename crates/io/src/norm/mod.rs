@@ -1,20 +1,20 @@
 //! NORM links: a session, its sockets and the thread that drives them.
 //!
 //! [`NormLink`] is what others hold. What they send goes through [`outbox::Outbox`], a bounded buffer
-//! per lane; what arrives goes, on the link's thread, to an [`Inbox`]. The engine is under a lock, so
+//! per lane; what arrives goes, on the link's thread, to an [`Application`]. The engine is under a lock, so
 //! that a publisher whose link is idle can send by itself instead of waking the thread for it.
 
+mod application;
 mod bulk;
 mod engine;
-mod inbox;
 mod link;
 mod outbox;
 mod queue;
 mod verify;
 
+pub use application::Application;
 pub use bulk::{BulkReport, receive_bulk, send_bulk};
-pub use inbox::Inbox;
 pub use link::{LaneOptions, LinkError, LinkOptions, NormLink};
-pub use outbox::{Full, SendError};
+pub use outbox::{Full, Outbox, SendError};
 pub use queue::{Arrival, Queue, QueueInbox};
 pub use verify::{Verified, VerifyInbox, fill_pattern};

@@ -4,6 +4,7 @@
 //! so neither allocates in the steady state and neither holds the lock for longer than a copy.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,8 @@ impl std::error::Error for SendError {}
 #[derive(Debug, Default)]
 struct Lane {
     bytes: Vec<u8>,
+    /// Bytes ever appended.
+    appended: u64,
 }
 
 #[derive(Debug)]
@@ -65,14 +68,19 @@ struct State {
 pub struct Outbox {
     state: Mutex<State>,
     room: Condvar,
+    /// Bytes of each lane that its stream has taken, ever.
+    written: Box<[AtomicU64]>,
     lane_bytes_max: usize,
     message_bytes_max: usize,
 }
 
 impl Outbox {
+    /// Empty buffers for so many lanes.
     pub fn new(lanes: usize, lane_bytes_max: usize, message_bytes_max: usize) -> Outbox {
+        let written = (0..lanes).map(|_| AtomicU64::new(0)).collect();
         let lanes = (0..lanes).map(|_| Lane::default()).collect();
         Outbox {
+            written,
             state: Mutex::new(State { lanes, closed: false, writers_waiting: 0 }),
             room: Condvar::new(),
             lane_bytes_max,
@@ -105,11 +113,13 @@ impl Outbox {
                 Full::Wait(limit) => state = self.wait_for_room(state, limit)?,
             }
         }
-        let bytes = &mut state.lanes[lane].bytes;
+        let Lane { bytes, appended } = &mut state.lanes[lane];
+        let before = bytes.len();
         frame::write_length(length, bytes);
         for part in parts {
             bytes.extend_from_slice(part);
         }
+        *appended += (bytes.len() - before) as u64;
         Ok(bytes.len())
     }
 
@@ -148,6 +158,20 @@ impl Outbox {
     /// Bytes that wait, in all lanes.
     pub fn waiting(&self) -> usize {
         self.lock().lanes.iter().map(|lane| lane.bytes.len()).sum()
+    }
+
+    /// Bytes ever appended to each lane.
+    pub fn appended(&self) -> Vec<u64> {
+        self.lock().lanes.iter().map(|lane| lane.appended).collect()
+    }
+
+    /// Bytes of a lane that its stream has taken, ever.
+    pub fn written(&self, lane: usize) -> u64 {
+        self.written[lane].load(Ordering::Acquire)
+    }
+
+    pub(super) fn add_written(&self, lane: usize, bytes: usize) {
+        self.written[lane].fetch_add(bytes as u64, Ordering::Release);
     }
 
     /// Takes nothing more, and lets nobody wait.

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use shoal_norm::{Event, StreamId};
+use shoal_norm::{Event, Session, StreamId, Time};
 
-use super::Inbox;
+use super::Application;
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,16 +82,16 @@ impl Queue {
 #[derive(Debug)]
 pub struct QueueInbox(Arc<Queue>);
 
-impl Inbox for QueueInbox {
+impl Application for QueueInbox {
     fn has_room(&self) -> bool {
         self.0.lock().bytes < self.0.bytes_max
     }
 
-    fn frame(&mut self, stream: StreamId, frame: &[u8]) {
+    fn frame(&mut self, _now: Time, stream: StreamId, frame: &[u8]) {
         self.0.put(Arrival::Message(stream, frame.to_vec()), frame.len());
     }
 
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, _now: Time, _session: &mut Session, event: &Event) {
         self.0.put(Arrival::Event(event.clone()), 0);
     }
 

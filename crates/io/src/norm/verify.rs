@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use shoal_norm::{Event, StreamId};
+use shoal_norm::{Event, Session, StreamId, Time};
 
-use super::Inbox;
+use super::Application;
 
 /// A message starts with its number; the rest follows from it.
 const NUMBER_BYTES: usize = 8;
@@ -56,12 +56,12 @@ impl VerifyInbox {
     }
 }
 
-impl Inbox for VerifyInbox {
+impl Application for VerifyInbox {
     fn has_room(&self) -> bool {
         true
     }
 
-    fn frame(&mut self, _stream: StreamId, frame: &[u8]) {
+    fn frame(&mut self, _now: Time, _stream: StreamId, frame: &[u8]) {
         let number = self.local.messages;
         let start = number as usize % 256;
         let right = frame.len() >= NUMBER_BYTES
@@ -74,7 +74,7 @@ impl Inbox for VerifyInbox {
         self.local.bytes += frame.len() as u64;
     }
 
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, _now: Time, _session: &mut Session, event: &Event) {
         match event {
             Event::StreamClosed { .. } => self.local.ended = true,
             Event::Gap { segments, .. } => self.fail(format!("{segments} segments were lost")),

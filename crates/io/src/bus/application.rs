@@ -1,0 +1,287 @@
+//! What a bus does on its link's thread.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use shoal_node::{Departure, MemberEvent, Membership, TopicIndex};
+use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
+use shoal_wire::{Mark, MessageView, RecordKind, TopicPattern, frame};
+
+use super::consumer::{Batch, Consumer, Entry};
+use super::handle::{Shared, SubscriptionId};
+use crate::norm::Application;
+
+/// The stream that carries what nodes tell each other.
+pub const CONTROL: ObjectId = 0;
+
+/// What a bus tells its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BusEvent {
+    /// A node is here.
+    Joined(NodeId),
+    /// A node is gone.
+    Gone(NodeId, Departure),
+    /// A node subscribes to something else now: what is new, and what no longer.
+    Subscriptions(NodeId, Vec<String>, Vec<String>),
+    /// Messages of a node are lost for good: so many segments of one of its lanes.
+    Lost(NodeId, ObjectId, u64),
+    /// A node gets nowhere, and publishers no longer wait for it.
+    Slow(NodeId),
+    /// A node sends what cannot be read: why.
+    Unreadable(NodeId, String),
+}
+
+/// A change that another thread asked for.
+pub enum Change<L> {
+    Subscribe(SubscriptionId, TopicPattern, Arc<Consumer<L>>),
+    Unsubscribe(SubscriptionId),
+}
+
+struct Subscription<L> {
+    pattern: TopicPattern,
+    consumer: Arc<Consumer<L>>,
+    staged: Batch,
+}
+
+/// What is known of a stream beside its messages.
+#[derive(Copy, Clone, Default)]
+struct StreamNotes {
+    timestamp_us: u64,
+    number: Option<u64>,
+}
+
+/// The application.
+pub struct BusApplication<L> {
+    shared: Arc<Shared<L>>,
+    index: TopicIndex<SubscriptionId>,
+    subscriptions: HashMap<SubscriptionId, Subscription<L>>,
+    /// Subscriptions with something staged.
+    staged: Vec<SubscriptionId>,
+    notes: HashMap<StreamId, StreamNotes>,
+    /// Where to join streams: what welcomes said, and what was heard before its welcome.
+    positions: HashMap<StreamId, u64>,
+    unjoined: Vec<StreamId>,
+    data_lanes: Vec<ObjectId>,
+    /// Control records that came since the last turn.
+    records: VecDeque<(StreamId, Vec<u8>)>,
+    heard: bool,
+    membership_deadline: Time,
+    changed: bool,
+}
+
+impl<L: Send + 'static> BusApplication<L> {
+    pub fn new(shared: Arc<Shared<L>>, data_lanes: Vec<ObjectId>, seed: u64) -> BusApplication<L> {
+        BusApplication {
+            shared,
+            index: TopicIndex::new(seed),
+            subscriptions: HashMap::new(),
+            staged: Vec::new(),
+            notes: HashMap::new(),
+            positions: HashMap::new(),
+            unjoined: Vec::new(),
+            data_lanes,
+            records: VecDeque::new(),
+            heard: false,
+            membership_deadline: Time::ZERO,
+            changed: false,
+        }
+    }
+
+    fn message(&mut self, stream: StreamId, record: &[u8]) {
+        let notes = self.notes.entry(stream).or_default();
+        let number = notes.number;
+        if let Some(number) = &mut notes.number {
+            *number += 1;
+        }
+        let timestamp_us = notes.timestamp_us;
+        let view = match MessageView::parse(record) {
+            Ok(view) => view,
+            Err(error) => return self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
+        };
+        let Ok(wanted) = self.index.matching(view.name_bytes()) else { return };
+        for &id in wanted {
+            let Some(subscription) = self.subscriptions.get_mut(&id) else { continue };
+            let batch = &mut subscription.staged;
+            if batch.entries.is_empty() {
+                self.staged.push(id);
+                batch.arrived = Some(Instant::now());
+            }
+            let start = batch.bytes.len();
+            batch.bytes.extend_from_slice(record);
+            batch.entries.push(Entry {
+                start,
+                end: batch.bytes.len(),
+                sender: stream.node,
+                instance: stream.instance,
+                lane: stream.object,
+                number,
+                timestamp_us,
+            });
+        }
+    }
+
+    fn apply_changes(&mut self, now: Time, membership: &mut Membership) {
+        for change in self.shared.take_changes() {
+            match change {
+                Change::Subscribe(id, pattern, consumer) => {
+                    self.index.insert(&pattern, id);
+                    membership.subscribe(now, pattern.as_str());
+                    self.subscriptions
+                        .insert(id, Subscription { pattern, consumer, staged: Batch::default() });
+                }
+                Change::Unsubscribe(id) => {
+                    if let Some(subscription) = self.subscriptions.remove(&id) {
+                        self.index.remove(&subscription.pattern, id);
+                        membership.unsubscribe(now, subscription.pattern.as_str());
+                        subscription.consumer.close();
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle_records(&mut self, now: Time, session: &Session, membership: &mut Membership) {
+        while let Some((stream, record)) = self.records.pop_front() {
+            let lanes = &self.data_lanes;
+            let positions = || lanes.iter().map(|&lane| (lane, session.segments_sent(lane))).collect();
+            if let Err(error) =
+                membership.handle_record(now, stream.node, stream.instance, &record, positions)
+            {
+                self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string()));
+            }
+        }
+    }
+
+    fn handle_members(&mut self, now: Time, session: &mut Session, membership: &mut Membership) {
+        while let Some(event) = membership.poll_event() {
+            self.changed = true;
+            match event {
+                MemberEvent::Welcomed { node, instance, positions } => {
+                    for (object, segment) in positions {
+                        self.positions.entry(StreamId { node, instance, object }).or_insert(segment);
+                    }
+                }
+                MemberEvent::Joined(node) => self.shared.tell(BusEvent::Joined(node)),
+                MemberEvent::Gone(node, departure) => self.shared.tell(BusEvent::Gone(node, departure)),
+                MemberEvent::Subscriptions(node, added, removed) => {
+                    self.shared.tell(BusEvent::Subscriptions(node, added, removed));
+                }
+            }
+        }
+        let positions = &self.positions;
+        self.unjoined.retain(|&stream| match positions.get(&stream) {
+            Some(&segment) => {
+                session.join(now, stream, Join::At(segment));
+                false
+            }
+            None => true,
+        });
+        if let Some(ackers) = membership.poll_ackers() {
+            session.set_ackers(&ackers);
+            session.set_group_size(ackers.len() as u32 + 1);
+        }
+    }
+}
+
+impl<L: Send + 'static> Application for BusApplication<L> {
+    fn has_room(&self) -> bool {
+        !self.subscriptions.values().any(|subscription| subscription.consumer.holds_back())
+    }
+
+    fn frame(&mut self, _now: Time, stream: StreamId, record: &[u8]) {
+        if stream.object == CONTROL {
+            self.records.push_back((stream, record.to_vec()));
+            return;
+        }
+        match RecordKind::of(record) {
+            Ok(RecordKind::Message) => self.message(stream, record),
+            Ok(RecordKind::Mark) => match Mark::read(record) {
+                Ok(mark) => {
+                    let notes = StreamNotes { timestamp_us: mark.timestamp_us, number: Some(mark.number) };
+                    self.notes.insert(stream, notes);
+                }
+                Err(error) => self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
+            },
+            Ok(_) => {}
+            Err(error) => self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
+        }
+    }
+
+    fn event(&mut self, now: Time, session: &mut Session, event: &Event) {
+        match event {
+            Event::SenderHeard { .. } => self.heard = true,
+            Event::SenderGone { node, instance, .. } => {
+                self.shared.membership().on_sender_gone(*node, *instance);
+                self.positions.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
+                self.unjoined.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
+                self.notes.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
+                self.membership_deadline = Time::ZERO;
+            }
+            Event::StreamHeard { stream } if stream.object == CONTROL => {
+                session.join(now, *stream, Join::Here)
+            }
+            Event::StreamHeard { stream } => match self.positions.get(stream) {
+                Some(&segment) => session.join(now, *stream, Join::At(segment)),
+                None => self.unjoined.push(*stream),
+            },
+            Event::Gap { stream, segments, .. } => {
+                self.notes.remove(stream);
+                self.shared.tell(BusEvent::Lost(stream.node, stream.object, *segments));
+            }
+            Event::AckerSilent { node, .. } => self.shared.tell(BusEvent::Slow(*node)),
+            Event::WatermarkDone(watermark) => self.shared.flushes.on_watermark(watermark),
+            _ => {}
+        }
+    }
+
+    fn broken(&mut self, stream: StreamId, why: &str) {
+        self.notes.remove(&stream);
+        self.shared.tell(BusEvent::Unreadable(stream.node, why.to_owned()));
+    }
+
+    fn batch_done(&mut self) {
+        for id in self.staged.drain(..) {
+            if let Some(subscription) = self.subscriptions.get_mut(&id) {
+                subscription.consumer.put_batch(&mut subscription.staged);
+            }
+        }
+    }
+
+    fn serve(&mut self, now: Time, session: &mut Session, control: &mut Vec<u8>) {
+        let shared = self.shared.clone();
+        shared.flushes.serve(now, session, shared.outbox());
+        let busy = self.heard || !self.records.is_empty() || shared.has_changes();
+        if !busy && now < self.membership_deadline {
+            return;
+        }
+        let mut membership = shared.membership();
+        self.apply_changes(now, &mut membership);
+        if std::mem::take(&mut self.heard) {
+            membership.on_sender_heard(now);
+        }
+        self.handle_records(now, session, &mut membership);
+        membership.handle_timeout(now);
+        self.handle_members(now, session, &mut membership);
+        while let Some(record) = membership.poll_record() {
+            frame::write(&record, control);
+        }
+        self.membership_deadline = membership.poll_timeout();
+        drop(membership);
+        if std::mem::take(&mut self.changed) {
+            shared.interest_changed();
+        }
+    }
+
+    fn deadline(&self) -> Time {
+        self.membership_deadline
+    }
+}
+
+impl<L> Drop for BusApplication<L> {
+    fn drop(&mut self) {
+        for subscription in self.subscriptions.values() {
+            subscription.consumer.close();
+        }
+    }
+}

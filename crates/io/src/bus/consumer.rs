@@ -1,0 +1,348 @@
+//! What waits for one subscription: a bounded queue of batches, filled by the link's thread and by
+//! publishers of the same process, emptied by whoever reads the subscription.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use shoal_norm::NodeId;
+
+/// Emptied batches kept for their memory.
+const SPARES_MAX: usize = 4;
+/// A batch that grew larger than this is not kept.
+const SPARE_BYTES_MAX: usize = 4 << 20;
+/// What an entry costs beside its bytes.
+const ENTRY_BYTES: usize = 48;
+
+/// Where one message of a batch lies, and where it came from.
+#[derive(Copy, Clone, Debug)]
+pub struct Entry {
+    /// First byte of its record.
+    pub start: usize,
+    /// One past its last byte.
+    pub end: usize,
+    /// Who published it.
+    pub sender: NodeId,
+    /// Which run of that node.
+    pub instance: u16,
+    /// On which of its lanes.
+    pub lane: u16,
+    /// Its number there; `None` if not known yet.
+    pub number: Option<u64>,
+    /// When it was sent, microseconds since 1970; 0 if not known.
+    pub timestamp_us: u64,
+}
+
+/// Records that arrived together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The records, one after the other.
+    pub bytes: Vec<u8>,
+    /// Where each is.
+    pub entries: Vec<Entry>,
+    /// When they arrived.
+    pub arrived: Option<Instant>,
+}
+
+impl Batch {
+    fn cost(&self) -> usize {
+        self.bytes.len() + self.entries.len() * ENTRY_BYTES
+    }
+
+    /// The record of an entry.
+    pub fn record(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.start..entry.end]
+    }
+}
+
+/// Something in the queue.
+#[derive(Debug)]
+pub enum Item<L> {
+    /// From the network.
+    Batch(Batch),
+    /// From this process, as it was published.
+    Local(L),
+}
+
+/// What to do when a queue is full.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// Let the sender wait.
+    Wait,
+    /// Drop what comes.
+    DropNew,
+    /// Drop what waited longest.
+    DropOld,
+}
+
+#[derive(Debug)]
+struct State<L> {
+    items: VecDeque<(Item<L>, usize)>,
+    bytes: usize,
+    dropped: u64,
+    closed: bool,
+    spares: Vec<Batch>,
+    signal: Option<Signal>,
+}
+
+/// A socket pair that makes an event loop look at the queue.
+#[derive(Debug)]
+struct Signal {
+    near: UnixStream,
+    far: UnixStream,
+    raised: bool,
+}
+
+/// What a reader took.
+#[derive(Debug)]
+pub struct Taken<L> {
+    /// In order.
+    pub items: VecDeque<(Item<L>, usize)>,
+    /// The queue was full, and has room now.
+    pub made_room: bool,
+}
+
+/// The queue of one subscription.
+#[derive(Debug)]
+pub struct Consumer<L> {
+    state: Mutex<State<L>>,
+    arrived: Condvar,
+    bytes_max: usize,
+    overflow: Overflow,
+}
+
+impl<L> Consumer<L> {
+    /// An empty queue.
+    pub fn new(bytes_max: usize, overflow: Overflow) -> Consumer<L> {
+        let state = State {
+            items: VecDeque::new(),
+            bytes: 0,
+            dropped: 0,
+            closed: false,
+            spares: Vec::new(),
+            signal: None,
+        };
+        Consumer { state: Mutex::new(state), arrived: Condvar::new(), bytes_max, overflow }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<L>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it makes its senders wait.
+    pub fn holds_back(&self) -> bool {
+        self.overflow == Overflow::Wait && {
+            let state = self.lock();
+            state.bytes >= self.bytes_max && !state.closed
+        }
+    }
+
+    /// Messages dropped because the queue was full.
+    pub fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+
+    /// Puts a batch in, and leaves an empty one in its place.
+    pub fn put_batch(&self, batch: &mut Batch) {
+        let mut state = self.lock();
+        let spare = state.spares.pop().unwrap_or_default();
+        let full = std::mem::replace(batch, spare);
+        let (cost, messages) = (full.cost(), full.entries.len() as u64);
+        self.put(state, Item::Batch(full), cost, messages);
+    }
+
+    /// Puts a message of this process in, which counts as so many bytes.
+    pub fn put_local(&self, message: L, bytes: usize) {
+        self.put(self.lock(), Item::Local(message), bytes + ENTRY_BYTES, 1);
+    }
+
+    /// Puts a message of this process in once there is room, at the latest after `limit`. False if there
+    /// was none.
+    pub fn put_local_waiting(&self, message: L, bytes: usize, limit: Option<Duration>) -> bool {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut state = self.lock();
+        while self.overflow == Overflow::Wait && state.bytes >= self.bytes_max && !state.closed {
+            let left = match deadline {
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+                None => Duration::from_secs(1),
+            };
+            if left.is_zero() {
+                return false;
+            }
+            state = self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        self.put(state, Item::Local(message), bytes + ENTRY_BYTES, 1);
+        true
+    }
+
+    fn put(&self, mut state: MutexGuard<'_, State<L>>, item: Item<L>, cost: usize, messages: u64) {
+        if state.closed {
+            return;
+        }
+        let full = state.bytes + cost > self.bytes_max && state.bytes > 0;
+        match self.overflow {
+            Overflow::DropNew if full => {
+                state.dropped += messages;
+                return;
+            }
+            Overflow::DropOld if full => {
+                while state.bytes + cost > self.bytes_max
+                    && let Some((old, cost)) = state.items.pop_front()
+                {
+                    state.bytes -= cost;
+                    state.dropped += match old {
+                        Item::Batch(batch) => batch.entries.len() as u64,
+                        Item::Local(_) => 1,
+                    };
+                }
+            }
+            Overflow::Wait | Overflow::DropNew | Overflow::DropOld => {}
+        }
+        state.items.push_back((item, cost));
+        state.bytes += cost;
+        if let Some(signal) = &mut state.signal
+            && !std::mem::replace(&mut signal.raised, true)
+        {
+            // A full socket buffer says the same as the byte.
+            let _ = signal.near.write(&[1]);
+        }
+        drop(state);
+        self.arrived.notify_all();
+    }
+
+    /// Takes everything there is, waiting until `limit` for the first. `None` if it is closed and empty.
+    pub fn take(&self, limit: Option<Duration>) -> Option<Taken<L>> {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut state = self.lock();
+        while state.items.is_empty() && !state.closed {
+            state = match deadline {
+                None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        if state.items.is_empty() && state.closed {
+            return None;
+        }
+        if let Some(signal) = &mut state.signal
+            && std::mem::take(&mut signal.raised)
+        {
+            let _ = signal.far.read(&mut [0; 8]);
+        }
+        let made_room = state.bytes >= self.bytes_max;
+        state.bytes = 0;
+        let items = std::mem::take(&mut state.items);
+        drop(state);
+        if made_room {
+            self.arrived.notify_all();
+        }
+        Some(Taken { items, made_room })
+    }
+
+    /// Gives an emptied batch back, for its memory.
+    pub fn recycle(&self, mut batch: Batch) {
+        if batch.bytes.capacity() <= SPARE_BYTES_MAX {
+            batch.bytes.clear();
+            batch.entries.clear();
+            let mut state = self.lock();
+            if state.spares.len() < SPARES_MAX {
+                state.spares.push(batch);
+            }
+        }
+    }
+
+    /// A descriptor that can be read when there is something to take.
+    pub fn descriptor(&self) -> std::io::Result<RawFd> {
+        let mut state = self.lock();
+        if state.signal.is_none() {
+            let (mut near, far) = UnixStream::pair()?;
+            near.set_nonblocking(true)?;
+            far.set_nonblocking(true)?;
+            let raised = !state.items.is_empty() || state.closed;
+            if raised {
+                near.write_all(&[1])?;
+            }
+            state.signal = Some(Signal { near, far, raised });
+        }
+        Ok(state.signal.as_ref().map_or(-1, |signal| signal.far.as_raw_fd()))
+    }
+
+    /// Takes nothing more in; what is there can still be taken.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        if let Some(signal) = &mut state.signal {
+            let _ = signal.near.write(&[1]);
+        }
+        drop(state);
+        self.arrived.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn locals(consumer: &Consumer<u32>) -> Vec<u32> {
+        let taken = consumer.take(Some(Duration::ZERO)).unwrap();
+        let local = |(item, _)| match item {
+            Item::Local(number) => number,
+            Item::Batch(_) => panic!("no batch was put in"),
+        };
+        taken.items.into_iter().map(local).collect()
+    }
+
+    #[test]
+    fn a_full_queue_holds_back_its_senders_until_it_is_taken() {
+        let consumer = Consumer::new(100, Overflow::Wait);
+        consumer.put_local(1, 60);
+        assert!(consumer.holds_back());
+        assert!(!consumer.put_local_waiting(2, 60, Some(Duration::ZERO)));
+        assert!(consumer.take(None).unwrap().made_room);
+        assert!(!consumer.holds_back());
+        assert!(consumer.put_local_waiting(2, 60, Some(Duration::ZERO)));
+        assert_eq!(locals(&consumer), [2]);
+    }
+
+    #[test]
+    fn a_queue_that_drops_keeps_the_newest_or_the_oldest() {
+        for (overflow, kept) in [(Overflow::DropNew, [1, 2]), (Overflow::DropOld, [3, 4])] {
+            let consumer = Consumer::new(2 * ENTRY_BYTES, overflow);
+            for number in 1..=4 {
+                consumer.put_local(number, 0);
+            }
+            assert_eq!(consumer.dropped(), 2);
+            assert_eq!(locals(&consumer), kept);
+            assert!(!consumer.holds_back());
+        }
+    }
+
+    #[test]
+    fn the_descriptor_can_be_read_once_per_batch() {
+        let consumer = Consumer::new(1000, Overflow::Wait);
+        consumer.descriptor().unwrap();
+        consumer.put_local(1, 1);
+        consumer.put_local(2, 1);
+        assert!(consumer.lock().signal.as_ref().unwrap().raised);
+        assert_eq!(locals(&consumer), [1, 2]);
+        assert!(!consumer.lock().signal.as_ref().unwrap().raised);
+    }
+
+    #[test]
+    fn a_closed_queue_gives_what_it_has_and_then_nothing() {
+        let consumer = Consumer::new(1000, Overflow::Wait);
+        consumer.put_local(1, 1);
+        consumer.close();
+        consumer.put_local(2, 1);
+        assert_eq!(locals(&consumer), [1]);
+        assert!(consumer.take(None).is_none());
+    }
+}

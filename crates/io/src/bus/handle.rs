@@ -1,0 +1,309 @@
+//! The handle of a bus.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use shoal_node::{Membership, MembershipConfig};
+use shoal_norm::{NodeId, ObjectId, Stats, SyncPolicy};
+use shoal_wire::{PriorityClass, TopicPattern};
+
+use super::application::{BusApplication, BusEvent, Change};
+use super::consumer::Consumer;
+use super::flush::Flushes;
+use crate::norm::{Full, LaneOptions, LinkError, LinkOptions, NormLink, Outbox, SendError};
+
+/// Events kept for an owner that does not take them.
+const EVENTS_MAX: usize = 10_000;
+/// A publisher that knows nobody yet sends all the same for so long, because somebody may be about to answer.
+const DISCOVERY: Duration = Duration::from_secs(2);
+
+/// Names a subscription of a bus.
+pub type SubscriptionId = u64;
+
+/// A bus.
+#[derive(Clone, Debug)]
+pub struct BusOptions {
+    /// Its link. Lanes and sync policy are the bus's own business and are overwritten.
+    pub link: LinkOptions,
+    /// How often to say that we are here (TI).
+    pub heartbeat: Duration,
+    /// After how many missed ones a node is taken for dead (MH).
+    pub missed_heartbeats_max: u32,
+    /// The most members kept track of.
+    pub members_max: usize,
+    /// Bytes sent ahead of the slowest member in the window.
+    pub window_bytes: usize,
+    /// What is kept for repair, per lane.
+    pub cache_bytes: usize,
+}
+
+/// Who did not answer a flush, or that it took too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlushError {
+    /// These members did not acknowledge.
+    Silent(Vec<NodeId>),
+    /// The time was over first.
+    TimedOut,
+}
+
+impl fmt::Display for FlushError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlushError::Silent(nodes) => {
+                write!(out, "these members did not acknowledge everything: {nodes:x?}")
+            }
+            FlushError::TimedOut => write!(out, "not every member acknowledged everything in time"),
+        }
+    }
+}
+
+/// What the handle and the link's thread share.
+pub struct Shared<L> {
+    membership: Mutex<Membership>,
+    changes: Mutex<Vec<Change<L>>>,
+    has_changes: AtomicBool,
+    events: Mutex<VecDeque<BusEvent>>,
+    event_told: Condvar,
+    /// Counts changes of who wants what.
+    interest_version: AtomicU64,
+    pub flushes: Flushes,
+    outbox: OnceLock<Arc<Outbox>>,
+    closed: AtomicBool,
+}
+
+impl<L> Shared<L> {
+    pub fn membership(&self) -> MutexGuard<'_, Membership> {
+        self.membership.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn take_changes(&self) -> Vec<Change<L>> {
+        self.has_changes.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *self.changes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn has_changes(&self) -> bool {
+        self.has_changes.load(Ordering::SeqCst)
+    }
+
+    fn change(&self, change: Change<L>) {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+        self.has_changes.store(true, Ordering::SeqCst);
+    }
+
+    pub fn tell(&self, event: BusEvent) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() >= EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(event);
+        self.event_told.notify_all();
+    }
+
+    pub fn interest_changed(&self) {
+        self.interest_version.fetch_add(1, Ordering::SeqCst);
+        self.event_told.notify_all();
+    }
+
+    /// Only the link's thread asks, and it starts after this is set, or a moment before.
+    pub fn outbox(&self) -> &Outbox {
+        self.outbox.wait()
+    }
+}
+
+/// Publish and subscribe over one NORM link. Dropping it closes it without lingering.
+pub struct Bus<L: Send + 'static> {
+    link: NormLink,
+    shared: Arc<Shared<L>>,
+    next: AtomicU64,
+    opened_at: Instant,
+}
+
+impl<L: Send + 'static> Bus<L> {
+    /// Joins the domain.
+    pub fn open(options: BusOptions) -> Result<Bus<L>, LinkError> {
+        let mut link = options.link;
+        let (node, seed) = (link.norm.node, link.norm.seed);
+        let membership = Membership::new(MembershipConfig {
+            node,
+            instance: link.norm.instance,
+            heartbeat: options.heartbeat,
+            missed_heartbeats_max: options.missed_heartbeats_max,
+            members_max: options.members_max,
+            seed,
+        });
+        let shared = Arc::new(Shared {
+            membership: Mutex::new(membership),
+            changes: Mutex::new(Vec::new()),
+            has_changes: AtomicBool::new(false),
+            events: Mutex::new(VecDeque::new()),
+            event_told: Condvar::new(),
+            interest_version: AtomicU64::new(0),
+            flushes: Flushes::default(),
+            outbox: OnceLock::new(),
+            closed: AtomicBool::new(false),
+        });
+        link.norm.sync = SyncPolicy::Ask;
+        link.lanes = lanes(options.window_bytes, options.cache_bytes);
+        let data_lanes = (1..link.lanes.len() as ObjectId).collect();
+        let application = BusApplication::new(shared.clone(), data_lanes, seed);
+        let link = NormLink::open(link, Box::new(application))?;
+        // The thread may be waiting for it already.
+        let _ = shared.outbox.set(link.outbox().clone());
+        Ok(Bus { link, shared, next: AtomicU64::new(1), opened_at: Instant::now() })
+    }
+
+    /// The link.
+    pub fn link(&self) -> &NormLink {
+        &self.link
+    }
+
+    /// What the link did so far.
+    pub fn stats(&self) -> Stats {
+        self.link.stats()
+    }
+
+    /// Publishes an encoded message, in parts, on the lane of its class.
+    pub fn publish(&self, class: PriorityClass, parts: &[&[u8]], full: Full) -> Result<(), SendError> {
+        self.link.send(lane_of(class), parts, full)
+    }
+
+    /// Counts changes of who wants what; what [`Bus::is_wanted`] said holds until it changes.
+    pub fn interest_version(&self) -> u64 {
+        self.shared.interest_version.load(Ordering::SeqCst)
+    }
+
+    /// Whether a message on this topic has to be sent: somebody wants it, or nobody is known yet.
+    pub fn is_wanted(&self, topic: &[u8]) -> bool {
+        let mut membership = self.shared.membership();
+        if membership.members().next().is_none() {
+            return self.opened_at.elapsed() < DISCOVERY;
+        }
+        !membership.interested(topic).is_empty()
+    }
+
+    /// Whether what [`Bus::is_wanted`] said may change by itself.
+    pub fn is_discovering(&self) -> bool {
+        self.opened_at.elapsed() < DISCOVERY
+    }
+
+    /// Members that want a topic.
+    pub fn interested(&self, topic: &[u8]) -> Vec<NodeId> {
+        self.shared.membership().interested(topic).to_vec()
+    }
+
+    /// Everybody else in the domain.
+    pub fn members(&self) -> Vec<NodeId> {
+        self.shared.membership().members().collect()
+    }
+
+    /// Waits until `count` members want a topic. False if the time was over first, or the bus was closed.
+    pub fn wait_interested(&self, topic: &[u8], count: usize, deadline: Option<Instant>) -> bool {
+        let mut events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            drop(events);
+            if self.interested(topic).len() >= count {
+                return true;
+            }
+            events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+            let pause = Duration::from_millis(20);
+            let left = deadline.map_or(pause, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() || self.is_closed() {
+                return false;
+            }
+            let waited = self.shared.event_told.wait_timeout(events, left.min(pause));
+            events = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Delivers what matches a pattern to a consumer from now on.
+    pub fn subscribe(&self, pattern: TopicPattern, consumer: Arc<Consumer<L>>) -> SubscriptionId {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.shared.change(Change::Subscribe(id, pattern, consumer));
+        self.link.resume();
+        id
+    }
+
+    /// Ends a subscription; its consumer is closed.
+    pub fn unsubscribe(&self, id: SubscriptionId) {
+        self.shared.change(Change::Unsubscribe(id));
+        self.link.resume();
+    }
+
+    /// A consumer that held its senders back has room again.
+    pub fn resume(&self) {
+        self.link.resume();
+    }
+
+    /// Waits until every member has everything published before.
+    pub fn flush(&self, deadline: Option<Instant>) -> Result<(), FlushError> {
+        let id = self.shared.flushes.begin(self.link.outbox());
+        self.link.resume();
+        match self.shared.flushes.wait(id, deadline) {
+            None => Err(FlushError::TimedOut),
+            Some(silent) if silent.is_empty() => Ok(()),
+            Some(silent) => Err(FlushError::Silent(silent)),
+        }
+    }
+
+    /// What happened since the last call, waiting until `deadline` for the first. `None` once closed.
+    pub fn take_events(&self, deadline: Option<Instant>) -> Option<VecDeque<BusEvent>> {
+        let mut events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+        while events.is_empty() {
+            if self.is_closed() {
+                return None;
+            }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            let pause = left.unwrap_or(Duration::from_secs(1));
+            let waited = self.shared.event_told.wait_timeout(events, pause);
+            events = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Some(std::mem::take(&mut events))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+
+    /// Leaves the domain, after waiting up to `linger` until everybody has everything.
+    pub fn close(&self, linger: Duration) -> bool {
+        let drained = self.link.close(linger);
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.flushes.close();
+        for change in self.shared.take_changes() {
+            if let Change::Subscribe(_, _, consumer) = change {
+                consumer.close();
+            }
+        }
+        self.link.drop_application();
+        self.shared.event_told.notify_all();
+        drained
+    }
+}
+
+/// The lanes of a bus: control, then the classes by urgency.
+fn lanes(window_bytes: usize, cache_bytes: usize) -> Vec<LaneOptions> {
+    let mut lanes = vec![LaneOptions::default()];
+    lanes[0].stream.cache_bytes = 1 << 20;
+    for class in [PriorityClass::High, PriorityClass::Normal, PriorityClass::Low] {
+        let mut lane = LaneOptions { marks: true, ..Default::default() };
+        lane.stream.precedence = lane_of(class) as u8;
+        lane.stream.window_bytes = Some(window_bytes);
+        lane.stream.cache_bytes = cache_bytes;
+        lanes.push(lane);
+    }
+    lanes
+}
+
+fn lane_of(class: PriorityClass) -> usize {
+    match class {
+        PriorityClass::High => 1,
+        PriorityClass::Normal => 2,
+        PriorityClass::Low => 3,
+    }
+}

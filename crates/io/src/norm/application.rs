@@ -1,0 +1,30 @@
+//! What runs on top of a link.
+
+use shoal_norm::{Event, Session, StreamId, Time};
+
+/// Takes what a link receives, and may speak for itself. Called on the link's thread, so it must never wait.
+pub trait Application: Send + 'static {
+    /// Whether it takes more. If not, the link stops reading, its window fills, and its senders wait;
+    /// [`super::NormLink::resume`] makes it read on.
+    fn has_room(&self) -> bool;
+
+    /// A message of a stream.
+    fn frame(&mut self, now: Time, stream: StreamId, frame: &[u8]);
+
+    /// Something else happened.
+    fn event(&mut self, now: Time, session: &mut Session, event: &Event);
+
+    /// A stream holds what cannot be a frame; it is read on from its next message.
+    fn broken(&mut self, stream: StreamId, why: &str);
+
+    /// That was all for now: the time to wake whoever waits.
+    fn batch_done(&mut self);
+
+    /// Its turn to act: frames appended to `control` go out on the first lane, before anything else.
+    fn serve(&mut self, _now: Time, _session: &mut Session, _control: &mut Vec<u8>) {}
+
+    /// When it wants a turn though nothing comes in.
+    fn deadline(&self) -> Time {
+        Time::NEVER
+    }
+}
