@@ -11,7 +11,7 @@ from shoal.testing.checkers import CheckError, check_all, complete, numbered
 from shoal.testing.faults import Link
 from shoal.testing.simulation import Node, Simulation
 
-MESSAGES = 20_000
+MESSAGES = 60_000
 MESSAGE_BYTES = 500
 RECEIVERS = 3
 LOSS = 0.2
