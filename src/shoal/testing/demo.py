@@ -16,6 +16,8 @@ MESSAGE_BYTES = 500
 RECEIVERS = 3
 LOSS = 0.2
 RATE_BYTES_PER_S = 1e6
+#: How far the sender may be ahead of its slowest receiver.
+WINDOW_BYTES = 1 << 20
 STEP_S = 0.1
 PATIENCE_S = 120.0
 
@@ -29,7 +31,8 @@ def simulate(seed: int, console: Console) -> Simulation:
     )
     sender = simulation.add_node(rate_bytes_per_s=RATE_BYTES_PER_S)
     receivers = simulation.add_nodes(RECEIVERS, sync="start")
-    stream = sender.open_stream()
+    sender.set_ackers(receivers)
+    stream = sender.open_stream(window_bytes=WINDOW_BYTES)
     sender.publish(stream, *numbered(MESSAGES, size=MESSAGE_BYTES))
     columns = TextColumn("  {task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %")
     with Progress(*columns, console=console) as progress:
