@@ -2,7 +2,7 @@
 
 __version__: str
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 class NormLink:
@@ -49,3 +49,33 @@ def raw_send(
 def raw_receive(
     *, group: str, port: int, interface: str = "lo", patience_s: float = 10.0
 ) -> tuple[int, float]: ...
+
+class ReedSolomon:
+    """A Reed-Solomon code over GF(2^8), as NORM's fec_id 5 and 129 use it; may be shared between threads."""
+
+    def __init__(self, source_symbols: int, parity_symbols: int, *, kernel: str | None = None) -> None: ...
+    @staticmethod
+    def kernels() -> list[str]:
+        """The kernels of this processor, slowest first."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def source_symbols(self) -> int: ...
+    @property
+    def parity_symbols(self) -> int: ...
+    def encode(self, source: Sequence[bytes]) -> list[bytes]:
+        """The block's parity symbols, each as long as its longest source symbol."""
+
+    def decode(self, source: Sequence[bytes | None], parity: Sequence[bytes | None]) -> list[bytes]:
+        """All source symbols; those given as `None` are recovered, zero-padded to the parity's length."""
+
+class CodingLoad:
+    """One block coded over and over, to measure a code; not for sharing between threads."""
+
+    def __init__(self, code: ReedSolomon, symbol_bytes: int) -> None: ...
+    def encode(self, blocks: int) -> None:
+        """Compute all parity of the block, `blocks` times."""
+
+    def decode(self, blocks: int) -> None:
+        """Recover as many source symbols as there is parity, `blocks` times; checks the last result."""

@@ -2,7 +2,9 @@
 
 use pyo3::prelude::*;
 
+mod bus;
 mod convert;
+mod fec;
 mod norm;
 mod options;
 
@@ -10,6 +12,10 @@ mod options;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::bus::{Message, Node, Subscription, mark_forked};
+    #[pymodule_export]
+    use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
     use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
 

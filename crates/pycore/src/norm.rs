@@ -21,7 +21,7 @@ use crate::options;
 /// What waits for Python, at the most.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-fn address(group: &str, port: u16, interface: &str) -> PyResult<LinkAddress> {
+pub fn address(group: &str, port: u16, interface: &str) -> PyResult<LinkAddress> {
     let group: IpAddr = group
         .parse()
         .map_err(|_| PyValueError::new_err(format!("group must be an IP address, not {group:?}")))?;
@@ -33,7 +33,7 @@ fn address(group: &str, port: u16, interface: &str) -> PyResult<LinkAddress> {
     Ok(LinkAddress { group: SocketAddr::new(group, port), interface })
 }
 
-fn link_error(error: LinkError) -> PyErr {
+pub fn link_error(error: LinkError) -> PyErr {
     match error {
         LinkError::Io(error) => PyOSError::new_err(error.to_string()),
         error => PyValueError::new_err(error.to_string()),
@@ -48,7 +48,7 @@ fn send_error(error: SendError) -> PyErr {
     }
 }
 
-fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let named = PyDict::new(py);
     for (name, count) in stats.named() {
         named.set_item(name, count)?;
@@ -70,7 +70,7 @@ where
     value.extract().map_err(|_| refused())
 }
 
-fn link_options(
+pub fn link_options(
     address: LinkAddress,
     node: NodeId,
     seed: u64,

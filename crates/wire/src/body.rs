@@ -47,6 +47,14 @@ impl BodyKind {
     }
 }
 
+impl TryFrom<u8> for BodyKind {
+    type Error = DecodeError;
+
+    fn try_from(found: u8) -> Result<Self, DecodeError> {
+        Self::from_wire(found)
+    }
+}
+
 /// The order in which a body holds an array's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArrayOrder {

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,18 @@ from rich.console import Console
 from rich.table import Table
 
 
-def show(title: str, result: Mapping[str, Any], json_to: str | None, console: Console | None = None) -> None:
-    """Write the result as JSON to a file (`-` is standard output, then without a table), or as a table."""
+def show(
+    title: str,
+    result: Mapping[str, Any],
+    json_to: str | None,
+    *,
+    shown: Table | None = None,
+    console: Console | None = None,
+) -> None:
+    """Write the result as JSON to a file, or show it as a table, or with `-` as JSON and nothing else.
+
+    The table compares the contestants, unless `shown` is another.
+    """
     if json_to == "-":
         json.dump(result, sys.stdout, indent=2)
         sys.stdout.write("\n")
@@ -19,13 +29,13 @@ def show(title: str, result: Mapping[str, Any], json_to: str | None, console: Co
     if json_to is not None:
         Path(json_to).write_text(json.dumps(result, indent=2) + "\n")
     console = console or Console()
-    console.print(table(title, result))
+    console.print(shown or comparison(title, result))
     for name, value in result.items():
         if not isinstance(value, Mapping):
             console.print(f"  {name:<18} {_text(value)}", highlight=False)
 
 
-def table(title: str, result: Mapping[str, Any]) -> Table:
+def comparison(title: str, result: Mapping[str, Any]) -> Table:
     """A row for each contestant, a column for each single figure that any of them has."""
     contestants = {name: value for name, value in result.items() if isinstance(value, Mapping)}
     columns = list(
@@ -36,12 +46,19 @@ def table(title: str, result: Mapping[str, Any]) -> Table:
             if not isinstance(value, list | Mapping)
         )
     )
+    rows = (
+        (name, *(_text(figures.get(column)) for column in columns)) for name, figures in contestants.items()
+    )
+    return table(title, ["", *columns], rows)
+
+
+def table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of which all columns but the first hold figures."""
     made = Table(title=title, title_justify="left")
-    made.add_column("")
-    for column in columns:
-        made.add_column(column, justify="right")
-    for name, figures in contestants.items():
-        made.add_row(name, *(_text(figures.get(column)) for column in columns))
+    for place, heading in enumerate(headings):
+        made.add_column(heading, justify="right" if place else "left")
+    for row in rows:
+        made.add_row(*row)
     return made
 
 

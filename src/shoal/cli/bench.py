@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from shoal.bench import fec as fec_experiment
 from shoal.bench import norm as norm_experiment
 from shoal.bench import report
 from shoal.bench.workers import ExperimentError
@@ -63,6 +64,18 @@ def norm(
     except ExperimentError as error:
         raise _failed(error) from error
     report.show(f"NORM, {segment}-byte segments, {loss:g} % loss", result, json)
+
+
+@app.command("fec")
+def fec(rounds: Rounds = 5, json: Json = None) -> None:
+    """Reed-Solomon coding: the thesis's table, and blocks as a stream sends them."""
+    if rounds < 1:
+        raise typer.BadParameter(f"rounds must be at least 1, not {rounds}")
+    result = fec_experiment.run(rounds=rounds)
+    title = f"Reed-Solomon, kernel {result['shoal']['kernel']}, Gbit/s of source data"
+    headings = ("block", "symbol bytes", "symbols", "encode", "decode", "times scalar")
+    rows = fec_experiment.table_rows(result)
+    report.show(title, result, json, shown=report.table(title, headings, rows))
 
 
 def _names(listed: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ RESULT = {
 
 def shown(json_to: str | None) -> str:
     written = StringIO()
-    report.show("NORM", RESULT, json_to, Console(file=written, width=100))
+    report.show("NORM", RESULT, json_to, console=Console(file=written, width=100))
     return written.getvalue()
 
 
@@ -29,6 +29,14 @@ def test_a_table_has_a_row_for_each_contestant_and_the_single_figures_below() ->
 
 def test_lists_of_rounds_stay_out_of_the_table() -> None:
     assert "rounds_gbit_s" not in shown(None)
+
+
+def test_an_experiment_may_show_a_table_of_its_own() -> None:
+    written = StringIO()
+    own = report.table("Coding", ["block", "encode"], [("1 KiB", "25.0")])
+    report.show("Coding", RESULT, None, shown=own, console=Console(file=written, width=100))
+    assert "1 KiB" in written.getvalue()
+    assert "libnorm" not in written.getvalue()
 
 
 def test_a_dash_puts_json_and_nothing_else_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
 use shoal_wire::{Mark, MessageView, RecordKind, TopicPattern, frame};
 
 use super::consumer::{Batch, Consumer, Entry};
-use super::handle::{Shared, SubscriptionId};
+use super::handle::{DISCOVERY, Shared, SubscriptionId};
 use crate::norm::Application;
 
 /// The stream that carries what nodes tell each other.
@@ -67,6 +67,8 @@ pub struct BusApplication<L> {
     records: VecDeque<(StreamId, Vec<u8>)>,
     heard: bool,
     membership_deadline: Time,
+    /// When a publisher that knows nobody stops sending; told once.
+    discovery_ends: Option<Time>,
     changed: bool,
 }
 
@@ -84,6 +86,7 @@ impl<L: Send + 'static> BusApplication<L> {
             records: VecDeque::new(),
             heard: false,
             membership_deadline: Time::ZERO,
+            discovery_ends: None,
             changed: false,
         }
     }
@@ -266,7 +269,13 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         while let Some(record) = membership.poll_record() {
             frame::write(&record, control);
         }
+        let discovery_ends = *self.discovery_ends.get_or_insert(now + DISCOVERY);
         self.membership_deadline = membership.poll_timeout();
+        if discovery_ends > now {
+            self.membership_deadline = self.membership_deadline.min(discovery_ends);
+        } else {
+            self.changed |= shared.end_discovery();
+        }
         drop(membership);
         if std::mem::take(&mut self.changed) {
             shared.interest_changed();

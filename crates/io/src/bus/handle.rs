@@ -18,7 +18,7 @@ use crate::norm::{Full, LaneOptions, LinkError, LinkOptions, NormLink, Outbox, S
 /// Events kept for an owner that does not take them.
 const EVENTS_MAX: usize = 10_000;
 /// A publisher that knows nobody yet sends all the same for so long, because somebody may be about to answer.
-const DISCOVERY: Duration = Duration::from_secs(2);
+pub const DISCOVERY: Duration = Duration::from_secs(2);
 
 /// Names a subscription of a bus.
 pub type SubscriptionId = u64;
@@ -71,6 +71,7 @@ pub struct Shared<L> {
     interest_version: AtomicU64,
     pub flushes: Flushes,
     outbox: OnceLock<Arc<Outbox>>,
+    discovering: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -107,6 +108,11 @@ impl<L> Shared<L> {
         self.event_told.notify_all();
     }
 
+    /// From now on a publisher that knows nobody sends nothing. True if that is new.
+    pub fn end_discovery(&self) -> bool {
+        self.discovering.swap(false, Ordering::SeqCst)
+    }
+
     /// Only the link's thread asks, and it starts after this is set, or a moment before.
     pub fn outbox(&self) -> &Outbox {
         self.outbox.wait()
@@ -118,7 +124,6 @@ pub struct Bus<L: Send + 'static> {
     link: NormLink,
     shared: Arc<Shared<L>>,
     next: AtomicU64,
-    opened_at: Instant,
 }
 
 impl<L: Send + 'static> Bus<L> {
@@ -143,6 +148,7 @@ impl<L: Send + 'static> Bus<L> {
             interest_version: AtomicU64::new(0),
             flushes: Flushes::default(),
             outbox: OnceLock::new(),
+            discovering: AtomicBool::new(true),
             closed: AtomicBool::new(false),
         });
         link.norm.sync = SyncPolicy::Ask;
@@ -152,7 +158,7 @@ impl<L: Send + 'static> Bus<L> {
         let link = NormLink::open(link, Box::new(application))?;
         // The thread may be waiting for it already.
         let _ = shared.outbox.set(link.outbox().clone());
-        Ok(Bus { link, shared, next: AtomicU64::new(1), opened_at: Instant::now() })
+        Ok(Bus { link, shared, next: AtomicU64::new(1) })
     }
 
     /// The link.
@@ -179,14 +185,9 @@ impl<L: Send + 'static> Bus<L> {
     pub fn is_wanted(&self, topic: &[u8]) -> bool {
         let mut membership = self.shared.membership();
         if membership.members().next().is_none() {
-            return self.opened_at.elapsed() < DISCOVERY;
+            return self.shared.discovering.load(Ordering::SeqCst);
         }
         !membership.interested(topic).is_empty()
-    }
-
-    /// Whether what [`Bus::is_wanted`] said may change by itself.
-    pub fn is_discovering(&self) -> bool {
-        self.opened_at.elapsed() < DISCOVERY
     }
 
     /// Members that want a topic.

@@ -8,7 +8,9 @@ mod application;
 mod consumer;
 mod flush;
 mod handle;
+mod local;
 
 pub use application::BusEvent;
 pub use consumer::{Batch, Consumer, Entry, Item, Overflow, Taken};
 pub use handle::{Bus, BusOptions, FlushError, SubscriptionId};
+pub use local::{Domains, LocalSwitch};

@@ -1,0 +1,237 @@
+//! Bodies: Python values to and from their wire form.
+//!
+//! Bytes, text, numbers, lists and mappings are done here; arrays and Arrow data by the Python module
+//! `shoal.bus.bodies`, which knows those libraries and is asked only for what is not known here.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use shoal_wire::{BodyKind, DecodeError, EncodeError, Scalar, ValueBuilder, ValueWriter, read_value};
+
+const BODIES: &str = "shoal.bus.bodies";
+
+/// A body on its way out.
+pub struct Encoded<'a> {
+    pub kind: BodyKind,
+    pub bytes: Bytes<'a>,
+    pub detail: Vec<u8>,
+}
+
+/// Bytes that lie in a Python object, or that were made for the purpose.
+pub enum Bytes<'a> {
+    Borrowed(&'a [u8]),
+    Owned(Vec<u8>),
+}
+
+impl Bytes<'_> {
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Borrowed(bytes) => bytes,
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
+pub fn encode_error(error: EncodeError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// The wire form of a body.
+pub fn encode<'a>(body: &'a Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
+    let borrowed = |kind, bytes| Encoded { kind, bytes: Bytes::Borrowed(bytes), detail: Vec::new() };
+    if let Ok(bytes) = body.cast::<PyBytes>() {
+        return Ok(borrowed(BodyKind::Bytes, bytes.as_bytes()));
+    }
+    if let Ok(text) = body.cast::<PyString>() {
+        return Ok(borrowed(BodyKind::Text, text.to_str()?.as_bytes()));
+    }
+    if body.is_none() {
+        return Ok(borrowed(BodyKind::Empty, &[]));
+    }
+    let kind = if body.is_instance_of::<PyDict>() {
+        BodyKind::Map
+    } else if body.is_instance_of::<PyList>() || body.is_instance_of::<PyTuple>() {
+        BodyKind::List
+    } else if body.is_instance_of::<PyInt>() || body.is_instance_of::<PyFloat>() {
+        BodyKind::Value
+    } else {
+        return encode_other(body);
+    };
+    let mut bytes = Vec::new();
+    write_value(body, &mut ValueWriter::new(&mut bytes))?;
+    Ok(Encoded { kind, bytes: Bytes::Owned(bytes), detail: Vec::new() })
+}
+
+/// Bytes-like objects, and whatever the Python module knows.
+fn encode_other<'a>(body: &Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
+    let py = body.py();
+    let known = py.import(BODIES)?.call_method1("encode", (body,))?;
+    if !known.is_none() {
+        let (kind, detail, content): (u8, Vec<u8>, Bound<'_, PyAny>) = known.extract()?;
+        let kind = match kind {
+            6 => BodyKind::Arrow,
+            7 => BodyKind::Array,
+            _ => return Err(PyValueError::new_err(format!("{BODIES}.encode gave the unknown kind {kind}"))),
+        };
+        return Ok(Encoded { kind, bytes: Bytes::Owned(buffer(&content)?), detail });
+    }
+    match buffer(body) {
+        Ok(bytes) => Ok(Encoded { kind: BodyKind::Bytes, bytes: Bytes::Owned(bytes), detail: Vec::new() }),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "a body cannot be a {}: it can be bytes, str, a number, bool, None, a list, a mapping with str keys, \
+             a numpy array or Arrow data",
+            body.get_type().name()?
+        ))),
+    }
+}
+
+fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    PyBuffer::<u8>::get(object)?.to_vec(object.py())
+}
+
+fn write_value(value: &Bound<'_, PyAny>, writer: &mut ValueWriter<'_>) -> PyResult<()> {
+    if let Ok(mapping) = value.cast::<PyDict>() {
+        writer.begin_map(mapping.len()).map_err(encode_error)?;
+        for (key, value) in mapping {
+            write_value(&key, writer)?;
+            write_value(&value, writer)?;
+        }
+        writer.end();
+        return Ok(());
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        writer.begin_list(value.len()?).map_err(encode_error)?;
+        for item in value.try_iter()? {
+            write_value(&item?, writer)?;
+        }
+        writer.end();
+        return Ok(());
+    }
+    with_scalar(value, |scalar| writer.scalar(scalar).map_err(encode_error))
+}
+
+/// Calls `take` with a single Python value.
+pub fn with_scalar<R>(value: &Bound<'_, PyAny>, take: impl FnOnce(Scalar<'_>) -> PyResult<R>) -> PyResult<R> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return take(Scalar::Str(text.to_str()?));
+    }
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return take(Scalar::Bool(flag.is_true()));
+    }
+    if value.is_instance_of::<PyInt>() {
+        return match value.extract::<i64>() {
+            Ok(number) => take(Scalar::Int(number)),
+            Err(_) => match value.extract::<u64>() {
+                Ok(number) => take(Scalar::UInt(number)),
+                Err(_) => Err(PyValueError::new_err(format!("{value} does not fit into 64 bits"))),
+            },
+        };
+    }
+    if let Ok(number) = value.cast::<PyFloat>() {
+        return take(Scalar::F64(number.value()));
+    }
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return take(Scalar::Bytes(bytes.as_bytes()));
+    }
+    if value.is_none() {
+        return take(Scalar::Null);
+    }
+    Err(PyTypeError::new_err(format!(
+        "a {} cannot be part of a message: use str, bytes, bool, int, float, None, lists and mappings",
+        value.get_type().name()?
+    )))
+}
+
+/// The Python value of a body.
+pub fn decode<'py>(
+    py: Python<'py>,
+    kind: BodyKind,
+    detail: &[u8],
+    body: &Bound<'py, PyBytes>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = body.as_bytes();
+    match kind {
+        BodyKind::Empty => Ok(py.None().into_bound(py)),
+        BodyKind::Bytes => Ok(body.clone().into_any()),
+        BodyKind::Text => {
+            let text =
+                std::str::from_utf8(bytes).map_err(|error| PyValueError::new_err(error.to_string()))?;
+            Ok(PyString::new(py, text).into_any())
+        }
+        BodyKind::Map | BodyKind::List | BodyKind::Value => {
+            read_value(bytes, &mut PythonBuilder { py }).map_err(|error| error.0)
+        }
+        BodyKind::Arrow | BodyKind::Array | BodyKind::Object => {
+            py.import(BODIES)?.call_method1("decode", (kind as u8, PyBytes::new(py, detail), body))
+        }
+    }
+}
+
+/// A single value as Python has it.
+pub fn scalar_to_python<'py>(py: Python<'py>, value: Scalar<'_>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Scalar::Null => py.None().into_bound(py),
+        Scalar::Bool(flag) => PyBool::new(py, flag).to_owned().into_any(),
+        Scalar::Int(number) => number.into_pyobject(py)?.into_any(),
+        Scalar::UInt(number) => number.into_pyobject(py)?.into_any(),
+        Scalar::F32(number) => PyFloat::new(py, number.into()).into_any(),
+        Scalar::F64(number) => PyFloat::new(py, number).into_any(),
+        Scalar::Str(text) => PyString::new(py, text).into_any(),
+        Scalar::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
+    })
+}
+
+struct PythonBuilder<'py> {
+    py: Python<'py>,
+}
+
+/// An error of Python, or one of decoding as Python raises it.
+struct BuildError(PyErr);
+
+impl From<DecodeError> for BuildError {
+    fn from(error: DecodeError) -> BuildError {
+        BuildError(PyValueError::new_err(error.to_string()))
+    }
+}
+
+impl From<PyErr> for BuildError {
+    fn from(error: PyErr) -> BuildError {
+        BuildError(error)
+    }
+}
+
+impl<'py> ValueBuilder for PythonBuilder<'py> {
+    type Value = Bound<'py, PyAny>;
+    type List = Bound<'py, PyList>;
+    type Map = Bound<'py, PyDict>;
+    type Error = BuildError;
+
+    fn scalar(&mut self, value: Scalar<'_>) -> Result<Self::Value, BuildError> {
+        Ok(scalar_to_python(self.py, value)?)
+    }
+
+    fn begin_list(&mut self, _length: usize) -> Result<Self::List, BuildError> {
+        Ok(PyList::empty(self.py))
+    }
+
+    fn push(&mut self, list: &mut Self::List, value: Self::Value) -> Result<(), BuildError> {
+        Ok(list.append(value)?)
+    }
+
+    fn end_list(&mut self, list: Self::List) -> Result<Self::Value, BuildError> {
+        Ok(list.into_any())
+    }
+
+    fn begin_map(&mut self, _length: usize) -> Result<Self::Map, BuildError> {
+        Ok(PyDict::new(self.py))
+    }
+
+    fn insert(&mut self, map: &mut Self::Map, key: Scalar<'_>, value: Self::Value) -> Result<(), BuildError> {
+        Ok(map.set_item(scalar_to_python(self.py, key)?, value)?)
+    }
+
+    fn end_map(&mut self, map: Self::Map) -> Result<Self::Value, BuildError> {
+        Ok(map.into_any())
+    }
+}

@@ -1,0 +1,206 @@
+//! A message as Python sees it.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+use shoal_io::bus::Entry;
+use shoal_norm::NodeId;
+use shoal_wire::{BodyKind, DecodeError, HeaderFields, MessageView};
+
+use super::body;
+
+fn decode_error(error: DecodeError) -> PyErr {
+    PyValueError::new_err(format!("the message cannot be read: {error}"))
+}
+
+/// A received message. Its parts are decoded when they are asked for.
+#[pyclass(module = "shoal._core", frozen, freelist = 4096)]
+pub struct Message {
+    topic: Py<PyString>,
+    body: Py<PyBytes>,
+    /// The record up to its body, if there is more in it than topic and priority.
+    head: Option<Box<[u8]>>,
+    kind: u8,
+    priority: u8,
+    redelivered: bool,
+    sender: NodeId,
+    instance: u16,
+    lane: u16,
+    number: Option<u64>,
+    timestamp_us: u64,
+    /// The body as it was published, if that was in this process.
+    original: Option<Py<PyAny>>,
+}
+
+impl Message {
+    /// A message from its record.
+    pub fn from_record(
+        py: Python<'_>,
+        record: &[u8],
+        view: &MessageView<'_>,
+        topic: Py<PyString>,
+        entry: &Entry,
+    ) -> Message {
+        let body = view.body();
+        let head = &record[..record.len() - body.len()];
+        // First byte, priority and kind, flags, length of the name, and the name.
+        let plain = head.len() == 4 + view.name_bytes().len();
+        Message {
+            topic,
+            body: PyBytes::new(py, body).unbind(),
+            head: (!plain).then(|| head.into()),
+            kind: record[1] & 0x0f,
+            priority: view.priority().get(),
+            redelivered: view.is_redelivered(),
+            sender: entry.sender,
+            instance: entry.instance,
+            lane: entry.lane,
+            number: entry.number,
+            timestamp_us: entry.timestamp_us,
+            original: None,
+        }
+    }
+
+    /// A message of this process.
+    pub fn local(
+        py: Python<'_>,
+        head: &[u8],
+        encoded: &body::Encoded<'_>,
+        original: &Bound<'_, PyAny>,
+        topic: Py<PyString>,
+        sender: NodeId,
+        timestamp_us: u64,
+    ) -> PyResult<Message> {
+        let immutable =
+            matches!(encoded.kind, BodyKind::Bytes | BodyKind::Text | BodyKind::Empty | BodyKind::Value);
+        let view = MessageView::parse(head).map_err(decode_error)?;
+        let plain = head.len() == 4 + view.name_bytes().len();
+        let body = match original.cast::<PyBytes>() {
+            Ok(bytes) => bytes.clone().unbind(),
+            Err(_) if immutable => PyBytes::new(py, &[]).unbind(),
+            Err(_) => PyBytes::new(py, encoded.bytes.as_slice()).unbind(),
+        };
+        Ok(Message {
+            topic,
+            body,
+            head: (!plain).then(|| head.into()),
+            kind: encoded.kind as u8,
+            priority: view.priority().get(),
+            redelivered: false,
+            sender,
+            instance: 0,
+            lane: 0,
+            number: None,
+            timestamp_us,
+            // What could be changed by its publisher is shared only in its encoded form.
+            original: immutable.then(|| original.clone().unbind()),
+        })
+    }
+
+    fn view(&self) -> PyResult<Option<MessageView<'_>>> {
+        self.head.as_deref().map(MessageView::parse).transpose().map_err(decode_error)
+    }
+
+    fn with_fields<R>(&self, take: impl FnOnce(&HeaderFields<'_>) -> R) -> PyResult<Option<R>> {
+        match self.view()? {
+            Some(view) => Ok(Some(take(&view.fields().map_err(decode_error)?))),
+            None => Ok(None),
+        }
+    }
+}
+
+#[pymethods]
+impl Message {
+    #[getter]
+    fn topic(&self, py: Python<'_>) -> Py<PyString> {
+        self.topic.clone_ref(py)
+    }
+
+    #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(original) = &self.original {
+            return Ok(original.bind(py).clone());
+        }
+        let body = self.body.bind(py);
+        if self.kind == BodyKind::Bytes as u8 {
+            return Ok(body.clone().into_any());
+        }
+        let kind = BodyKind::try_from(self.kind).map_err(decode_error)?;
+        let detail = self.with_fields(|fields| fields.body_detail.map(<[u8]>::to_vec))?.flatten();
+        body::decode(py, kind, &detail.unwrap_or_default(), body)
+    }
+
+    #[getter]
+    fn properties<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let properties = PyDict::new(py);
+        if let Some(view) = self.view()? {
+            for property in view.properties().iter() {
+                let (name, value) = property.map_err(decode_error)?;
+                properties.set_item(name, body::scalar_to_python(py, value)?)?;
+            }
+        }
+        Ok(properties)
+    }
+
+    #[getter]
+    fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    #[getter]
+    fn redelivered(&self) -> bool {
+        self.redelivered
+    }
+
+    #[getter]
+    fn sender(&self) -> NodeId {
+        self.sender
+    }
+
+    /// When it was sent, seconds since 1970 by the sender's clock; `None` if not known.
+    #[getter]
+    fn timestamp(&self) -> Option<f64> {
+        (self.timestamp_us > 0).then(|| self.timestamp_us as f64 / 1e6)
+    }
+
+    #[getter]
+    fn message_id(&self) -> Option<String> {
+        let number = self.number?;
+        Some(format!("ID:{:08x}.{:04x}-{}-{number}", self.sender, self.instance, self.lane))
+    }
+
+    #[getter]
+    fn correlation_id<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let id = self.with_fields(|fields| fields.correlation_id.map(<[u8]>::to_vec))?.flatten();
+        Ok(id.map(|id| match std::str::from_utf8(&id) {
+            Ok(text) => PyString::new(py, text).into_any(),
+            Err(_) => PyBytes::new(py, &id).into_any(),
+        }))
+    }
+
+    #[getter]
+    fn reply_to(&self) -> PyResult<Option<String>> {
+        Ok(self.with_fields(|fields| fields.reply_to.map(|to| to.name.as_str().to_owned()))?.flatten())
+    }
+
+    #[getter]
+    fn r#type(&self) -> PyResult<Option<String>> {
+        Ok(self.with_fields(|fields| fields.message_type.map(str::to_owned))?.flatten())
+    }
+
+    /// How long it might live when it was sent, in seconds; `None` if for ever.
+    #[getter]
+    fn ttl_s(&self) -> PyResult<Option<f64>> {
+        Ok(self.with_fields(|fields| fields.ttl_us)?.flatten().map(|ttl| ttl as f64 / 1e6))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let body = self.body(py)?.repr()?;
+        let text = body.to_str()?;
+        let short = match text.char_indices().nth(60) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_owned(),
+        };
+        Ok(format!("<shoal.Message {} {short}>", self.topic.bind(py).to_str()?))
+    }
+}

@@ -1,0 +1,14 @@
+//! Publish and subscribe for Python.
+
+mod body;
+mod fork;
+mod message;
+mod node;
+mod properties;
+mod subscription;
+mod topic_cache;
+
+pub use fork::mark_forked;
+pub use message::Message;
+pub use node::Node;
+pub use subscription::Subscription;

@@ -1,0 +1,563 @@
+//! The node inside a Python process.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use pyo3::exceptions::{PyConnectionError, PyTimeoutError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, FlushError, LocalSwitch, Overflow};
+use shoal_io::norm::{Full, SendError};
+use shoal_node::Departure;
+use shoal_norm::NodeId;
+use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic, TopicPattern};
+
+use super::body::{self, Encoded, encode_error};
+use super::fork::Birth;
+use super::message::Message;
+use super::properties;
+use super::subscription::Subscription;
+use super::topic_cache::TopicCache;
+use crate::convert::duration;
+use crate::norm::{address, link_error, link_options, stats_to_python};
+
+static DOMAINS: Domains<Py<Message>> = Domains::new();
+
+/// How long to wait before looking whether the user wants to interrupt.
+const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+
+type LocalConsumer = Arc<Consumer<Py<Message>>>;
+
+/// What a node shares with its subscriptions.
+pub struct Inner {
+    node: NodeId,
+    bus: Option<Bus<Py<Message>>>,
+    local: Arc<LocalSwitch<Py<Message>>>,
+    birth: Birth,
+}
+
+impl Inner {
+    pub fn resume(&self) {
+        if let Some(bus) = &self.bus {
+            bus.resume();
+        }
+    }
+
+    pub fn unsubscribe(&self, (remote, local): (Option<u64>, u64)) {
+        self.local.unsubscribe(local);
+        if let (Some(bus), Some(remote)) = (&self.bus, remote) {
+            bus.unsubscribe(remote);
+        }
+    }
+}
+
+/// A node: what a connection is made of. May be shared between threads.
+#[pyclass(module = "shoal._core", frozen, subclass, weakref)]
+pub struct Node {
+    inner: Option<Arc<Inner>>,
+    topics: Mutex<TopicCache>,
+    scratch: Mutex<Scratch>,
+    full: WhenFull,
+}
+
+#[derive(Default)]
+struct Scratch {
+    head: Vec<u8>,
+    properties: PropertiesWriter,
+    consumers: Vec<LocalConsumer>,
+}
+
+/// What publishing does when nobody takes more.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum WhenFull {
+    Block,
+    Drop,
+    Error,
+}
+
+fn overflow(name: &str) -> PyResult<Overflow> {
+    match name {
+        "block" => Ok(Overflow::Wait),
+        "drop_new" => Ok(Overflow::DropNew),
+        "drop_old" => Ok(Overflow::DropOld),
+        _ => {
+            Err(PyValueError::new_err(format!("when_full must be block, drop_new or drop_old, not {name:?}")))
+        }
+    }
+}
+
+/// Header fields a publisher may give.
+struct Extras<'a> {
+    properties: Option<&'a Bound<'a, PyDict>>,
+    ttl_s: Option<f64>,
+    correlation_id: Option<&'a [u8]>,
+    reply_to: Option<&'a str>,
+    message_type: Option<&'a str>,
+}
+
+impl Extras<'_> {
+    fn is_empty(&self) -> bool {
+        self.properties.is_none()
+            && self.ttl_s.is_none()
+            && self.correlation_id.is_none()
+            && self.reply_to.is_none()
+            && self.message_type.is_none()
+    }
+}
+
+/// Writes the head of a message that has more than topic and body.
+fn write_head(
+    topic: Topic<'_>,
+    priority: Priority,
+    encoded: &Encoded<'_>,
+    extras: &Extras<'_>,
+    scratch: &mut Scratch,
+) -> PyResult<()> {
+    if let Some(mapping) = extras.properties {
+        properties::write(mapping, &mut scratch.properties)?;
+    } else {
+        scratch.properties.clear();
+    }
+    let ttl = extras.ttl_s.map(|seconds| duration("ttl_s", seconds)).transpose()?;
+    let reply_to = extras
+        .reply_to
+        .map(|name| Topic::new(name).map(Destination::topic))
+        .transpose()
+        .map_err(|error| PyValueError::new_err(format!("reply_to: {error}")))?;
+    let outgoing = Outgoing {
+        priority,
+        properties: scratch.properties.properties(),
+        fields: HeaderFields {
+            ttl_us: ttl.map(|span| span.as_micros() as u64),
+            correlation_id: extras.correlation_id,
+            reply_to,
+            message_type: extras.message_type,
+            body_detail: (!encoded.detail.is_empty()).then_some(&encoded.detail[..]),
+            ..HeaderFields::default()
+        },
+        ..Outgoing::new(Destination::topic(topic), encoded.kind, &[])
+    };
+    scratch.head.clear();
+    outgoing.encode_head_into(&mut scratch.head).map_err(encode_error)
+}
+
+impl Node {
+    fn inner(&self) -> PyResult<&Arc<Inner>> {
+        let inner = self.inner.as_ref().ok_or_else(closed)?;
+        inner.birth.check()?;
+        Ok(inner)
+    }
+
+    fn send(
+        &self,
+        py: Python<'_>,
+        bus: &Bus<Py<Message>>,
+        class: shoal_wire::PriorityClass,
+        parts: &[&[u8]],
+        timeout: Option<Duration>,
+    ) -> PyResult<bool> {
+        match bus.publish(class, parts, Full::Refuse) {
+            Ok(()) => return Ok(true),
+            Err(SendError::Full) => {}
+            Err(error) => return Err(send_error(error)),
+        }
+        match self.full {
+            WhenFull::Drop => return Ok(false),
+            WhenFull::Error => return Err(send_error(SendError::Full)),
+            WhenFull::Block => {}
+        }
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
+            let wait = Full::Wait(Some(left.min(SIGNAL_CHECK)));
+            match py.detach(|| bus.publish(class, parts, wait)) {
+                Ok(()) => return Ok(true),
+                Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => {
+                    py.check_signals()?
+                }
+                Err(error) => return Err(send_error(error)),
+            }
+        }
+    }
+
+    fn deliver_here(
+        &self,
+        py: Python<'_>,
+        inner: &Inner,
+        message: Message,
+        bytes: usize,
+        consumers: &[LocalConsumer],
+    ) -> PyResult<()> {
+        let message = Py::new(py, message)?;
+        for consumer in consumers {
+            // Waiting for a subscriber of the same process is for those that have nothing but the process.
+            if inner.bus.is_none() && self.full == WhenFull::Block && consumer.holds_back() {
+                loop {
+                    let copy = message.clone_ref(py);
+                    if py.detach(|| consumer.put_local_waiting(copy, bytes, Some(SIGNAL_CHECK))) {
+                        break;
+                    }
+                    py.check_signals()?;
+                }
+            } else {
+                consumer.put_local(message.clone_ref(py), bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn closed() -> PyErr {
+    PyConnectionError::new_err("the connection is closed")
+}
+
+fn send_error(error: SendError) -> PyErr {
+    match error {
+        SendError::Full => PyTimeoutError::new_err(error.to_string()),
+        SendError::Closed => closed(),
+        error => PyValueError::new_err(error.to_string()),
+    }
+}
+
+#[pymethods]
+impl Node {
+    /// A node on a NORM link, or with `inproc` a name, in this process alone.
+    #[new]
+    #[pyo3(signature = (
+        node, *, inproc = None, group = "239.192.74.1", port = 7447, interface = "auto", seed = 0,
+        heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 4 << 20,
+        cache_bytes = 16 << 20, when_full = "block", **options
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        node: NodeId,
+        inproc: Option<&str>,
+        group: &str,
+        port: u16,
+        interface: &str,
+        seed: u64,
+        heartbeat_s: f64,
+        missed_heartbeats_max: u32,
+        members_max: usize,
+        window_bytes: usize,
+        cache_bytes: usize,
+        when_full: &str,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Node> {
+        let full = match when_full {
+            "block" => WhenFull::Block,
+            "drop" => WhenFull::Drop,
+            "error" => WhenFull::Error,
+            _ => {
+                let wanted = format!("when_full must be block, drop or error, not {when_full:?}");
+                return Err(PyValueError::new_err(wanted));
+            }
+        };
+        let (bus, local) = match inproc {
+            Some(name) => (None, DOMAINS.open(name, seed)),
+            None => {
+                let link = link_options(address(group, port, interface)?, node, seed, options, py)?;
+                let options = BusOptions {
+                    link,
+                    heartbeat: duration("heartbeat_s", heartbeat_s)?,
+                    missed_heartbeats_max,
+                    members_max,
+                    window_bytes,
+                    cache_bytes,
+                };
+                let bus = py.detach(|| Bus::open(options)).map_err(link_error)?;
+                (Some(bus), Arc::new(LocalSwitch::new(seed)))
+            }
+        };
+        let inner = Inner { node, bus, local, birth: Birth::now() };
+        Ok(Node { inner: Some(Arc::new(inner)), topics: Mutex::default(), scratch: Mutex::default(), full })
+    }
+
+    #[getter]
+    fn node(&self) -> PyResult<NodeId> {
+        Ok(self.inner()?.node)
+    }
+
+    /// Publishes a message. True unless it was dropped because nobody takes more.
+    #[pyo3(signature = (
+        topic, body = None, *, properties = None, priority = 4, ttl_s = None, correlation_id = None,
+        reply_to = None, r#type = None, timeout_s = None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        topic: &Bound<'_, PyString>,
+        body: Option<&Bound<'_, PyAny>>,
+        properties: Option<&Bound<'_, PyDict>>,
+        priority: u8,
+        ttl_s: Option<f64>,
+        correlation_id: Option<&Bound<'_, PyAny>>,
+        reply_to: Option<&str>,
+        r#type: Option<&str>,
+        timeout_s: Option<f64>,
+    ) -> PyResult<bool> {
+        let inner = self.inner()?;
+        let priority = Priority::new(priority).map_err(encode_error)?;
+        let none = py.None().into_bound(py);
+        let body = body.unwrap_or(&none);
+        let encoded = body::encode(body)?;
+        let correlation = correlation_id.map(correlation_bytes).transpose()?;
+        let extras = Extras {
+            properties,
+            ttl_s,
+            correlation_id: correlation.as_deref(),
+            reply_to,
+            message_type: r#type,
+        };
+        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = topics.get(topic)?;
+        let wanted = match &inner.bus {
+            Some(bus) => {
+                let version = bus.interest_version();
+                match known.wanted {
+                    Some((seen, wanted)) if seen == version => wanted,
+                    _ => {
+                        let wanted = bus.is_wanted(known.topic.as_topic().as_str().as_bytes());
+                        known.wanted = Some((version, wanted));
+                        wanted
+                    }
+                }
+            }
+            None => false,
+        };
+        let here = !inner.local.is_empty();
+        if !wanted && !here {
+            return Ok(true);
+        }
+        let mut scratch = std::mem::take(&mut *self.scratch.lock().unwrap_or_else(PoisonError::into_inner));
+        scratch.head.clear();
+        if extras.is_empty() && encoded.detail.is_empty() {
+            scratch.head.extend_from_slice(known.head_for(encoded.kind, priority));
+        } else {
+            write_head(known.topic.as_topic(), priority, &encoded, &extras, &mut scratch)?;
+        }
+        if here {
+            inner.local.wanting(
+                inner.node,
+                known.topic.as_topic().as_str().as_bytes(),
+                &mut scratch.consumers,
+            );
+        }
+        // From here on another thread may publish: this one may have to wait.
+        drop(topics);
+        let content = encoded.bytes.as_slice();
+        let mut sent = true;
+        if !scratch.consumers.is_empty() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let message = Message::local(
+                py,
+                &scratch.head,
+                &encoded,
+                body,
+                topic.clone().unbind(),
+                inner.node,
+                now.as_micros() as u64,
+            )?;
+            let bytes = scratch.head.len() + content.len();
+            self.deliver_here(py, inner, message, bytes, &scratch.consumers)?;
+            scratch.consumers.clear();
+        }
+        if let (Some(bus), true) = (&inner.bus, wanted) {
+            let timeout = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
+            sent = self.send(py, bus, priority.class(), &[&scratch.head, content], timeout)?;
+        }
+        *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = scratch;
+        Ok(sent)
+    }
+
+    /// Delivers what matches a pattern to a subscription from now on.
+    #[pyo3(signature = (pattern, *, no_local = false, queue_bytes_max = 16 << 20, when_full = "block"))]
+    fn open_subscription(
+        &self,
+        py: Python<'_>,
+        pattern: &str,
+        no_local: bool,
+        queue_bytes_max: usize,
+        when_full: &str,
+    ) -> PyResult<Subscription> {
+        let inner = self.inner()?;
+        let parsed = TopicPattern::new(pattern).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let consumer = Arc::new(Consumer::new(queue_bytes_max, overflow(when_full)?));
+        let local = inner.local.subscribe(inner.node, parsed.clone(), consumer.clone(), no_local);
+        let remote = py.detach(|| inner.bus.as_ref().map(|bus| bus.subscribe(parsed, consumer.clone())));
+        Ok(Subscription::new(inner.clone(), consumer, (remote, local), pattern.to_owned()))
+    }
+
+    /// Waits until so many other members subscribe to a topic. False if the time was over first.
+    #[pyo3(signature = (topic, count = 1, timeout_s = None))]
+    fn wait_for_subscribers(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        count: usize,
+        timeout_s: Option<f64>,
+    ) -> PyResult<bool> {
+        let inner = self.inner()?;
+        Topic::new(topic).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let deadline = deadline(timeout_s)?;
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let until = Some(deadline.map_or(slice, |at| at.min(slice)));
+            let found = py.detach(|| match &inner.bus {
+                Some(bus) => bus.wait_interested(topic.as_bytes(), count, until),
+                None => inner.local.wait_interested(inner.node, topic.as_bytes(), count, until),
+            });
+            if found || deadline.is_some_and(|at| at <= Instant::now()) {
+                return Ok(found);
+            }
+            py.check_signals()?;
+            self.inner()?;
+        }
+    }
+
+    /// Members that subscribe to a topic.
+    fn subscribers(&self, py: Python<'_>, topic: &str) -> PyResult<Vec<NodeId>> {
+        let inner = self.inner()?;
+        Ok(py.detach(|| match &inner.bus {
+            Some(bus) => bus.interested(topic.as_bytes()),
+            None => inner.local.interested(inner.node, topic.as_bytes()),
+        }))
+    }
+
+    #[getter]
+    fn members(&self, py: Python<'_>) -> PyResult<Vec<NodeId>> {
+        let inner = self.inner()?;
+        Ok(py.detach(|| inner.bus.as_ref().map_or_else(Vec::new, Bus::members)))
+    }
+
+    /// Waits until every member has everything published before: the members that did not answer, or `None` if
+    /// the time was over first.
+    #[pyo3(signature = (timeout_s = None))]
+    fn flush_nodes(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<Vec<NodeId>>> {
+        let inner = self.inner()?;
+        let Some(bus) = &inner.bus else { return Ok(Some(Vec::new())) };
+        let deadline = deadline(timeout_s)?;
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let until = Some(deadline.map_or(slice, |at| at.min(slice)));
+            match py.detach(|| bus.flush(until)) {
+                Ok(()) => return Ok(Some(Vec::new())),
+                Err(FlushError::Silent(nodes)) => return Ok(Some(nodes)),
+                Err(FlushError::TimedOut) if deadline.is_some_and(|at| at <= Instant::now()) => {
+                    return Ok(None);
+                }
+                Err(FlushError::TimedOut) => py.check_signals()?,
+            }
+            self.inner()?;
+        }
+    }
+
+    /// What happened since the last call: (kind, node, details). `None` once closed.
+    #[pyo3(signature = (timeout_s = None))]
+    fn take_events<'py>(
+        &self,
+        py: Python<'py>,
+        timeout_s: Option<f64>,
+    ) -> PyResult<Option<Vec<(&'static str, NodeId, Bound<'py, PyDict>)>>> {
+        let inner = self.inner()?;
+        let deadline = deadline(timeout_s)?;
+        let Some(bus) = &inner.bus else { return Ok(None) };
+        match py.detach(|| bus.take_events(deadline)) {
+            Some(events) => {
+                events.iter().map(|event| event_to_python(py, event)).collect::<PyResult<_>>().map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inner = self.inner()?;
+        match &inner.bus {
+            Some(bus) => {
+                let stats = py.detach(|| bus.stats());
+                stats_to_python(py, &stats)
+            }
+            None => Ok(PyDict::new(py)),
+        }
+    }
+
+    /// The interface, the address and the receive buffer in use: (name, address, bytes).
+    fn describe_link(&self) -> PyResult<Option<(String, String, usize)>> {
+        let Some(bus) = &self.inner()?.bus else { return Ok(None) };
+        let sockets = bus.link().sockets();
+        let interface =
+            sockets.interface().map_or_else(|| "any".to_owned(), |interface| interface.name.clone());
+        Ok(Some((interface, sockets.local_addr()?.to_string(), bus.link().receive_buffer_bytes()?)))
+    }
+
+    /// The last error a socket gave, once.
+    fn take_socket_error(&self) -> PyResult<Option<String>> {
+        Ok(self.inner()?.bus.as_ref().and_then(|bus| bus.link().take_socket_error()))
+    }
+
+    /// Leaves, after waiting up to `linger_s` until everybody has everything. True if everybody has.
+    #[pyo3(signature = (linger_s = 1.0))]
+    fn shut_down(&self, py: Python<'_>, linger_s: f64) -> PyResult<bool> {
+        let linger = duration("linger_s", linger_s)?;
+        let Some(inner) = self.inner.as_ref().filter(|inner| inner.birth.is_here()) else {
+            return Ok(true);
+        };
+        Ok(py.detach(|| inner.bus.as_ref().is_none_or(|bus| bus.close(linger))))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take()
+            && !inner.birth.is_here()
+        {
+            // Its thread stayed in the parent, so there is nothing to join and nothing to close.
+            std::mem::forget(inner);
+        }
+    }
+}
+
+fn deadline(timeout_s: Option<f64>) -> PyResult<Option<Instant>> {
+    Ok(timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?.map(|span| Instant::now() + span))
+}
+
+fn correlation_bytes(id: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    match id.extract::<String>() {
+        Ok(text) => Ok(text.into_bytes()),
+        Err(_) => id
+            .extract::<Vec<u8>>()
+            .map_err(|_| PyValueError::new_err(format!("correlation_id must be str or bytes, not {id:?}"))),
+    }
+}
+
+fn event_to_python<'py>(
+    py: Python<'py>,
+    event: &BusEvent,
+) -> PyResult<(&'static str, NodeId, Bound<'py, PyDict>)> {
+    let details = PyDict::new(py);
+    let (kind, node) = match event {
+        BusEvent::Joined(node) => ("joined", node),
+        BusEvent::Gone(node, departure) => {
+            details.set_item("failed", *departure == Departure::Failed)?;
+            ("gone", node)
+        }
+        BusEvent::Subscriptions(node, added, removed) => {
+            details.set_item("added", added)?;
+            details.set_item("removed", removed)?;
+            ("subscriptions", node)
+        }
+        BusEvent::Lost(node, lane, segments) => {
+            details.set_item("lane", lane)?;
+            details.set_item("segments", segments)?;
+            ("lost", node)
+        }
+        BusEvent::Slow(node) => ("slow", node),
+        BusEvent::Unreadable(node, why) => {
+            details.set_item("why", why)?;
+            ("unreadable", node)
+        }
+    };
+    Ok((kind, *node, details))
+}

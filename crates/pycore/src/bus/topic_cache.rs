@@ -1,0 +1,68 @@
+//! Topics a publisher uses: checked once, their message heads written once.
+
+use std::collections::HashMap;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use shoal_wire::{BodyKind, Destination, Outgoing, Priority, Topic, TopicBuf};
+
+/// Topics remembered at the most.
+const TOPICS_MAX: usize = 10_000;
+
+/// A topic that was published on.
+pub struct Known {
+    pub topic: TopicBuf,
+    /// The head of a message with nothing but topic and body; priority and kind are in its second byte.
+    pub head: Vec<u8>,
+    /// Whether somebody elsewhere wants it, as of an interest version.
+    pub wanted: Option<(u64, bool)>,
+}
+
+impl Known {
+    /// The head for a message of this kind and urgency.
+    pub fn head_for(&mut self, kind: BodyKind, priority: Priority) -> &[u8] {
+        self.head[1] = priority.get() << 4 | kind as u8;
+        &self.head
+    }
+}
+
+/// The topics.
+#[derive(Default)]
+pub struct TopicCache {
+    known: Vec<Known>,
+    by_name: HashMap<String, usize>,
+    /// The string object used last, which is kept alive so that its address stays its own.
+    last: Option<(Py<PyString>, usize)>,
+}
+
+impl TopicCache {
+    /// The topic of this name; a string object used again is found by its address.
+    pub fn get(&mut self, name: &Bound<'_, PyString>) -> PyResult<&mut Known> {
+        if let Some((last, index)) = &self.last
+            && last.as_ptr() == name.as_ptr()
+        {
+            return Ok(&mut self.known[*index]);
+        }
+        let index = self.look_up(name.to_str()?)?;
+        self.last = Some((name.clone().unbind(), index));
+        Ok(&mut self.known[index])
+    }
+
+    fn look_up(&mut self, name: &str) -> PyResult<usize> {
+        if let Some(&index) = self.by_name.get(name) {
+            return Ok(index);
+        }
+        let topic = Topic::new(name).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        if self.known.len() >= TOPICS_MAX {
+            *self = TopicCache::default();
+        }
+        let mut head = Vec::new();
+        Outgoing::new(Destination::topic(topic), BodyKind::Bytes, &[])
+            .encode_head_into(&mut head)
+            .map_err(super::body::encode_error)?;
+        self.known.push(Known { topic: topic.into(), head, wanted: None });
+        self.by_name.insert(name.to_owned(), self.known.len() - 1);
+        Ok(self.known.len() - 1)
+    }
+}
