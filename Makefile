@@ -37,7 +37,7 @@ fuzz: build  ## ten million random datagrams into the engines
 	cargo run --release -p shoal-norm --example fuzz -- 10000000
 
 docs: build  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 coverage: build  ## Python coverage of the unit and simulation tests
 	$(PYTEST) tests/unit tests/sim --cov --cov-report=term-missing:skip-covered
