@@ -1,5 +1,7 @@
 """Shoal: messaging for Python programs, with no broker."""
 
-from shoal._core import __version__
+from shoal._core import Message, Subscription, __version__
+from shoal.bus.sync import Bus, connect
+from shoal.errors import ShoalError
 
-__all__ = ["__version__"]
+__all__ = ["Bus", "Message", "ShoalError", "Subscription", "__version__", "connect"]

@@ -270,7 +270,7 @@ impl Session {
         self.sender.leave(now);
     }
 
-    /// Says where to join a stream that [`Event::StreamHeard`] told of.
+    /// Says where to join a stream of a sender that was heard, before or after [`Event::StreamHeard`] tells of it.
     pub fn join(&mut self, now: Time, stream: StreamId, join: Join) {
         if let Some(&index) = self.index.get(&(stream.node, stream.instance))
             && let Err(reason) = self.remotes[index].join(now, stream.object, join, shared!(self))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use crate::errors;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use shoal_norm::{CloseReason, Event, GapReason, StreamId, Time};
@@ -12,8 +12,7 @@ pub fn seconds(time: Time) -> f64 {
 }
 
 pub fn duration(field: &str, seconds: f64) -> PyResult<Duration> {
-    let wanted =
-        || PyValueError::new_err(format!("{field} must be a number of seconds from 0 on, not {seconds}"));
+    let wanted = || errors::config(format!("{field} must be a number of seconds from 0 on, not {seconds}"));
     Duration::try_from_secs_f64(seconds).map_err(|_| wanted())
 }
 

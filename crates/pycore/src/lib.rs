@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 mod bus;
 mod convert;
+mod errors;
 mod fec;
 mod norm;
 mod options;

@@ -4,48 +4,31 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyConnectionError, PyOSError, PyTimeoutError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use shoal_io::interfaces::Interface;
-use shoal_io::norm::{
-    Arrival, BulkReport, Full, LaneOptions, LinkError, LinkOptions, NormLink as Link, Queue, SendError,
-};
+use shoal_io::norm::{Arrival, BulkReport, Full, LaneOptions, LinkOptions, NormLink as Link, Queue};
 use shoal_io::raw;
 use shoal_io::udp::LinkAddress;
 use shoal_norm::{NodeId, Stats, StreamOptions};
 
 use crate::convert::{duration, event_to_python};
+use crate::errors;
 use crate::options;
 
 /// What waits for Python, at the most.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 
 pub fn address(group: &str, port: u16, interface: &str) -> PyResult<LinkAddress> {
-    let group: IpAddr = group
-        .parse()
-        .map_err(|_| PyValueError::new_err(format!("group must be an IP address, not {group:?}")))?;
+    let group: IpAddr =
+        group.parse().map_err(|_| errors::config(format!("group must be an IP address, not {group:?}")))?;
     let interface = match interface.parse::<IpAddr>() {
         Ok(address) => Interface::Address(address),
         Err(_) if interface == "auto" => Interface::Auto,
         Err(_) => Interface::Name(interface.to_owned()),
     };
     Ok(LinkAddress { group: SocketAddr::new(group, port), interface })
-}
-
-pub fn link_error(error: LinkError) -> PyErr {
-    match error {
-        LinkError::Io(error) => PyOSError::new_err(error.to_string()),
-        error => PyValueError::new_err(error.to_string()),
-    }
-}
-
-fn send_error(error: SendError) -> PyErr {
-    match error {
-        SendError::Full => PyTimeoutError::new_err(error.to_string()),
-        SendError::Closed => PyConnectionError::new_err(error.to_string()),
-        error => PyValueError::new_err(error.to_string()),
-    }
 }
 
 pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
@@ -91,6 +74,7 @@ pub fn link_options(
     let drop_received = take(&options, "drop_received", 0.0)?;
     let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;
     let ackers = take(&options, "ackers", Vec::new())?;
+    let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
     let mut link = LinkOptions::new(address, options::config(node, seed, &options)?);
     link.lanes = (0..lanes)
         .map(|lane| LaneOptions {
@@ -101,6 +85,7 @@ pub fn link_options(
     link.drop_received = drop_received;
     link.sockets.receive_buffer_bytes = receive_buffer_bytes;
     link.ackers = ackers;
+    link.message_bytes_max = message_bytes_max;
     Ok(link)
 }
 
@@ -126,14 +111,14 @@ impl NormLink {
     ) -> PyResult<NormLink> {
         let options = link_options(address(group, port, interface)?, node, seed, options, py)?;
         let (queue, inbox) = Queue::new(QUEUE_BYTES_MAX);
-        let link = py.detach(|| Link::open(options, Box::new(inbox))).map_err(link_error)?;
+        let link = py.detach(|| Link::open(options, Box::new(inbox))).map_err(errors::link)?;
         Ok(NormLink { link, queue })
     }
 
     #[pyo3(signature = (body, lane = 0, timeout_s = None))]
     fn send(&self, py: Python<'_>, body: &[u8], lane: usize, timeout_s: Option<f64>) -> PyResult<()> {
         let limit = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
-        py.detach(|| self.link.send(lane, &[body], Full::Wait(limit))).map_err(send_error)
+        py.detach(|| self.link.send(lane, &[body], Full::Wait(limit))).map_err(errors::send)
     }
 
     /// Messages and events since the last call: (kind, fields). Empty if nothing came in time.
@@ -145,7 +130,7 @@ impl NormLink {
     ) -> PyResult<Vec<(&'static str, Bound<'py, PyDict>)>> {
         let limit = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
         let Some((arrivals, was_full)) = py.detach(|| self.queue.take(limit)) else {
-            return Err(send_error(SendError::Closed));
+            return Err(errors::closed());
         };
         if was_full {
             self.link.resume();
@@ -248,7 +233,7 @@ pub fn norm_send_bulk<'py>(
         .detach(|| {
             shoal_io::norm::send_bulk(options, bytes, message_bytes, linger, report_progress(progress))
         })
-        .map_err(link_error)?;
+        .map_err(errors::link)?;
     report_to_python(py, &report)
 }
 
@@ -271,7 +256,7 @@ pub fn norm_receive_bulk<'py>(
     let patience = duration("patience_s", patience_s)?;
     let report = py
         .detach(|| shoal_io::norm::receive_bulk(options, message_bytes, patience, report_progress(progress)))
-        .map_err(link_error)?;
+        .map_err(errors::link)?;
     report_to_python(py, &report)
 }
 

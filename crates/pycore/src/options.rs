@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_norm::{Config, FecId, FeedbackMode, NodeId, RepairPolicy, SyncPolicy};
 
 use crate::convert::duration;
+use crate::errors;
 
 /// A configuration with everything `options` names, and the defaults of a LAN for the rest.
 pub fn config(node: NodeId, seed: u64, options: &Bound<'_, PyDict>) -> PyResult<Config> {
@@ -65,7 +65,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
                 [("current", SyncPolicy::Current), ("start", SyncPolicy::Start), ("all", SyncPolicy::All)];
             config.sync = choice(field, value, all)?;
         }
-        _ => return Err(PyValueError::new_err(format!("{field} is no option of a NORM session"))),
+        _ => return Err(errors::config(format!("{field} is no option of a NORM session"))),
     }
     Ok(())
 }
@@ -74,8 +74,7 @@ fn number<'py, T>(field: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py>,
 {
-    let refused =
-        || PyValueError::new_err(format!("{field} cannot be {value:?}: wrong type, or out of range"));
+    let refused = || errors::config(format!("{field} cannot be {value:?}: wrong type, or out of range"));
     value.extract().map_err(|_| refused())
 }
 
@@ -92,6 +91,6 @@ fn choice<T: Copy, const N: usize>(
     let found = all.iter().find(|(name, _)| *name == chosen);
     found.map(|&(_, choice)| choice).ok_or_else(|| {
         let names = all.map(|(name, _)| name).join(", ");
-        PyValueError::new_err(format!("{field} must be one of {names}, not {chosen:?}"))
+        errors::config(format!("{field} must be one of {names}, not {chosen:?}"))
     })
 }

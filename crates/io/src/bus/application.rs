@@ -1,6 +1,6 @@
 //! What a bus does on its link's thread.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -59,9 +59,8 @@ pub struct BusApplication<L> {
     /// Subscriptions with something staged.
     staged: Vec<SubscriptionId>,
     notes: HashMap<StreamId, StreamNotes>,
-    /// Where to join streams: what welcomes said, and what was heard before its welcome.
-    positions: HashMap<StreamId, u64>,
-    unjoined: Vec<StreamId>,
+    /// Streams that a welcome told where to join.
+    welcomed: HashSet<StreamId>,
     data_lanes: Vec<ObjectId>,
     /// Control records that came since the last turn.
     records: VecDeque<(StreamId, Vec<u8>)>,
@@ -80,8 +79,7 @@ impl<L: Send + 'static> BusApplication<L> {
             subscriptions: HashMap::new(),
             staged: Vec::new(),
             notes: HashMap::new(),
-            positions: HashMap::new(),
-            unjoined: Vec::new(),
+            welcomed: HashSet::new(),
             data_lanes,
             records: VecDeque::new(),
             heard: false,
@@ -162,7 +160,11 @@ impl<L: Send + 'static> BusApplication<L> {
             match event {
                 MemberEvent::Welcomed { node, instance, positions } => {
                     for (object, segment) in positions {
-                        self.positions.entry(StreamId { node, instance, object }).or_insert(segment);
+                        // The first welcome counts; others repeat it for those who missed it.
+                        let stream = StreamId { node, instance, object };
+                        if self.welcomed.insert(stream) {
+                            session.join(now, stream, Join::At(segment));
+                        }
                     }
                 }
                 MemberEvent::Joined(node) => self.shared.tell(BusEvent::Joined(node)),
@@ -172,14 +174,6 @@ impl<L: Send + 'static> BusApplication<L> {
                 }
             }
         }
-        let positions = &self.positions;
-        self.unjoined.retain(|&stream| match positions.get(&stream) {
-            Some(&segment) => {
-                session.join(now, stream, Join::At(segment));
-                false
-            }
-            None => true,
-        });
         if let Some(ackers) = membership.poll_ackers() {
             session.set_ackers(&ackers);
             session.set_group_size(ackers.len() as u32 + 1);
@@ -216,18 +210,13 @@ impl<L: Send + 'static> Application for BusApplication<L> {
             Event::SenderHeard { .. } => self.heard = true,
             Event::SenderGone { node, instance, .. } => {
                 self.shared.membership().on_sender_gone(*node, *instance);
-                self.positions.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
-                self.unjoined.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
+                self.welcomed.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
                 self.notes.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
                 self.membership_deadline = Time::ZERO;
             }
             Event::StreamHeard { stream } if stream.object == CONTROL => {
                 session.join(now, *stream, Join::Here)
             }
-            Event::StreamHeard { stream } => match self.positions.get(stream) {
-                Some(&segment) => session.join(now, *stream, Join::At(segment)),
-                None => self.unjoined.push(*stream),
-            },
             Event::Gap { stream, segments, .. } => {
                 self.notes.remove(stream);
                 self.shared.tell(BusEvent::Lost(stream.node, stream.object, *segments));

@@ -181,8 +181,12 @@ impl<L: Send + 'static> Bus<L> {
         self.shared.interest_version.load(Ordering::SeqCst)
     }
 
-    /// Whether a message on this topic has to be sent: somebody wants it, or nobody is known yet.
+    /// Whether a message on this topic has to be sent: somebody wants it, or nobody is known yet, or it
+    /// is an answer, whose asker may have subscribed a moment ago.
     pub fn is_wanted(&self, topic: &[u8]) -> bool {
+        if topic.first() == Some(&b'_') {
+            return true;
+        }
         let mut membership = self.shared.membership();
         if membership.members().next().is_none() {
             return self.shared.discovering.load(Ordering::SeqCst);
@@ -223,7 +227,8 @@ impl<L: Send + 'static> Bus<L> {
     pub fn subscribe(&self, pattern: TopicPattern, consumer: Arc<Consumer<L>>) -> SubscriptionId {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         self.shared.change(Change::Subscribe(id, pattern, consumer));
-        self.link.resume();
+        // Others hear of it before they hear anything this program says from now on.
+        self.link.serve_now();
         id
     }
 

@@ -187,6 +187,12 @@ impl Engine {
         }
     }
 
+    /// A turn of the application between the thread's own.
+    pub fn serve_and_transmit(&mut self) {
+        self.serve();
+        self.write_and_transmit(false);
+    }
+
     /// Gives the application its turn.
     fn serve(&mut self) {
         let now = self.clock.now();

@@ -204,6 +204,13 @@ impl NormLink {
         self.waker.wake();
     }
 
+    /// Gives the application a turn here and now, and sends what it says, so that whatever the caller does
+    /// next comes after it.
+    pub fn serve_now(&self) {
+        self.shared.engine().serve_and_transmit();
+        self.waker.wake();
+    }
+
     /// Gives a command to the session, and lets the thread act on it.
     pub fn command<R>(&self, command: impl FnOnce(&mut Session, Time) -> R) -> R {
         let mut engine = self.shared.engine();

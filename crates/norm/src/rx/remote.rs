@@ -65,6 +65,7 @@ struct Heard {
     header: ObjectHeader,
     fti: Fti,
     payload_id: PayloadId,
+    symbol: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -102,6 +103,8 @@ pub struct Remote {
     probe: Option<Probe>,
     answer_probe_at: Time,
     synced: bool,
+    /// Where to join streams that were not heard yet.
+    told: Vec<(ObjectId, Join)>,
 }
 
 impl Remote {
@@ -120,6 +123,7 @@ impl Remote {
             probe: None,
             answer_probe_at: Time::NEVER,
             synced: false,
+            told: Vec::new(),
         };
         remote.hear(header, address, now);
         remote
@@ -164,8 +168,13 @@ impl Remote {
             }
             Body::Wanted(_) if shared.config.sync == SyncPolicy::Ask => {
                 let fti = data.fti.ok_or(Reject::ObjectInfo)?;
-                let heard = Heard { header: data.header, fti, payload_id: data.payload_id };
-                object.body = Body::Unjoined(heard);
+                let symbol = data.payload.to_vec();
+                object.body =
+                    Body::Unjoined(Heard { header: data.header, fti, payload_id: data.payload_id, symbol });
+                let told = self.told.iter().find(|(object, _)| *object == data.header.object);
+                if let Some(&(object, join)) = told {
+                    return self.join(now, object, join, shared);
+                }
                 shared.events.push_back(Event::StreamHeard { stream: self.stream_id(data.header.object) });
                 return Ok(());
             }
@@ -382,7 +391,7 @@ impl Remote {
         Ok(())
     }
 
-    /// The owner says where to join a stream that was heard.
+    /// The owner says where to join a stream, before or after it was heard.
     pub fn join(
         &mut self,
         now: Time,
@@ -390,19 +399,29 @@ impl Remote {
         join: Join,
         shared: &mut Shared<'_>,
     ) -> Result<(), Reject> {
-        let Some(index) = self.objects.iter().position(|known| known.object == object) else { return Ok(()) };
-        if let Body::Unjoined(heard) = &self.objects[index].body {
-            let (header, fti, payload_id) = (heard.header, heard.fti, heard.payload_id);
-            let at = match join {
-                Join::Here => None,
-                Join::At(segment) => Some(segment),
-            };
-            self.open(index, &header, Some(fti), payload_id, at, shared)?;
-            if let Body::Open(stream) = &mut self.objects[index].body {
-                stream.announce(payload_id);
+        let index = self.objects.iter().position(|known| known.object == object);
+        let heard = index.and_then(|index| match &mut self.objects[index].body {
+            Body::Unjoined(heard) => {
+                Some((index, heard.header, heard.fti, heard.payload_id, std::mem::take(&mut heard.symbol)))
             }
-            self.after_progress(now, index, shared);
+            _ => None,
+        });
+        let Some((index, header, fti, payload_id, symbol)) = heard else {
+            if self.told.len() < shared.config.streams_per_sender_max {
+                self.told.push((object, join));
+            }
+            return Ok(());
+        };
+        let at = match join {
+            Join::Here => None,
+            Join::At(segment) => Some(segment),
+        };
+        self.open(index, &header, Some(fti), payload_id, at, shared)?;
+        if let Body::Open(stream) = &mut self.objects[index].body {
+            // What was heard may lie before where we join, and then counts as a duplicate.
+            stream.receive(payload_id, &symbol, shared.memory_left, shared.stats)?;
         }
+        self.after_progress(now, index, shared);
         Ok(())
     }
 

@@ -449,7 +449,8 @@ impl Sender {
         Some(Plan::Run { stream: index, first, count })
     }
 
-    /// Announces the last segment of a stream that has nothing else to send.
+    /// Announces the last segment of a stream that has nothing else to send. Those whose acknowledgement
+    /// counts are asked for it, so that one round of answers ends the announcing.
     fn plan_announcement(&mut self, now: Time) -> bool {
         let grtt = self.grtt.advertised();
         for stream in &mut self.streams {
@@ -458,7 +459,11 @@ impl Sender {
             }
             stream.announced(now + 2 * grtt);
             let last = stream.sent().saturating_sub(1);
-            command::write_flush(&self.header, stream.position(last), &[], &mut self.scratch);
+            stream.acks.request(now, stream.sent());
+            if stream.acks.poll(now, 2 * grtt, &mut self.asked).is_none() {
+                self.asked.clear();
+            }
+            command::write_flush(&self.header, stream.position(last), &self.asked, &mut self.scratch);
             return true;
         }
         false

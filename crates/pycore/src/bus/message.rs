@@ -1,6 +1,5 @@
 //! A message as Python sees it.
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use shoal_io::bus::Entry;
@@ -8,9 +7,10 @@ use shoal_norm::NodeId;
 use shoal_wire::{BodyKind, DecodeError, HeaderFields, MessageView};
 
 use super::body;
+use crate::errors;
 
 fn decode_error(error: DecodeError) -> PyErr {
-    PyValueError::new_err(format!("the message cannot be read: {error}"))
+    errors::unreadable(&error)
 }
 
 /// A received message. Its parts are decoded when they are asked for.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pyo3::exceptions::{PyConnectionError, PyTimeoutError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, FlushError, LocalSwitch, Overflow};
@@ -19,7 +19,8 @@ use super::properties;
 use super::subscription::Subscription;
 use super::topic_cache::TopicCache;
 use crate::convert::duration;
-use crate::norm::{address, link_error, link_options, stats_to_python};
+use crate::errors;
+use crate::norm::{address, link_options, stats_to_python};
 
 static DOMAINS: Domains<Py<Message>> = Domains::new();
 
@@ -80,9 +81,7 @@ fn overflow(name: &str) -> PyResult<Overflow> {
         "block" => Ok(Overflow::Wait),
         "drop_new" => Ok(Overflow::DropNew),
         "drop_old" => Ok(Overflow::DropOld),
-        _ => {
-            Err(PyValueError::new_err(format!("when_full must be block, drop_new or drop_old, not {name:?}")))
-        }
+        _ => Err(errors::config(format!("when_full must be block, drop_new or drop_old, not {name:?}"))),
     }
 }
 
@@ -143,7 +142,7 @@ fn write_head(
 
 impl Node {
     fn inner(&self) -> PyResult<&Arc<Inner>> {
-        let inner = self.inner.as_ref().ok_or_else(closed)?;
+        let inner = self.inner.as_ref().ok_or_else(errors::closed)?;
         inner.birth.check()?;
         Ok(inner)
     }
@@ -159,11 +158,11 @@ impl Node {
         match bus.publish(class, parts, Full::Refuse) {
             Ok(()) => return Ok(true),
             Err(SendError::Full) => {}
-            Err(error) => return Err(send_error(error)),
+            Err(error) => return Err(errors::send(error)),
         }
         match self.full {
             WhenFull::Drop => return Ok(false),
-            WhenFull::Error => return Err(send_error(SendError::Full)),
+            WhenFull::Error => return Err(errors::send(SendError::Full)),
             WhenFull::Block => {}
         }
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
@@ -175,7 +174,7 @@ impl Node {
                 Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => {
                     py.check_signals()?
                 }
-                Err(error) => return Err(send_error(error)),
+                Err(error) => return Err(errors::send(error)),
             }
         }
     }
@@ -204,18 +203,6 @@ impl Node {
             }
         }
         Ok(())
-    }
-}
-
-fn closed() -> PyErr {
-    PyConnectionError::new_err("the connection is closed")
-}
-
-fn send_error(error: SendError) -> PyErr {
-    match error {
-        SendError::Full => PyTimeoutError::new_err(error.to_string()),
-        SendError::Closed => closed(),
-        error => PyValueError::new_err(error.to_string()),
     }
 }
 
@@ -251,7 +238,7 @@ impl Node {
             "error" => WhenFull::Error,
             _ => {
                 let wanted = format!("when_full must be block, drop or error, not {when_full:?}");
-                return Err(PyValueError::new_err(wanted));
+                return Err(errors::config(wanted));
             }
         };
         let (bus, local) = match inproc {
@@ -266,7 +253,7 @@ impl Node {
                     window_bytes,
                     cache_bytes,
                 };
-                let bus = py.detach(|| Bus::open(options)).map_err(link_error)?;
+                let bus = py.detach(|| Bus::open(options)).map_err(errors::link)?;
                 (Some(bus), Arc::new(LocalSwitch::new(seed)))
             }
         };
@@ -383,7 +370,7 @@ impl Node {
         when_full: &str,
     ) -> PyResult<Subscription> {
         let inner = self.inner()?;
-        let parsed = TopicPattern::new(pattern).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let parsed = TopicPattern::new(pattern).map_err(errors::topic)?;
         let consumer = Arc::new(Consumer::new(queue_bytes_max, overflow(when_full)?));
         let local = inner.local.subscribe(inner.node, parsed.clone(), consumer.clone(), no_local);
         let remote = py.detach(|| inner.bus.as_ref().map(|bus| bus.subscribe(parsed, consumer.clone())));
@@ -400,7 +387,7 @@ impl Node {
         timeout_s: Option<f64>,
     ) -> PyResult<bool> {
         let inner = self.inner()?;
-        Topic::new(topic).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Topic::new(topic).map_err(errors::topic)?;
         let deadline = deadline(timeout_s)?;
         loop {
             let slice = Instant::now() + SIGNAL_CHECK;

@@ -164,6 +164,15 @@ impl Subscription {
         self.consumer.dropped()
     }
 
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close(py);
+    }
+
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

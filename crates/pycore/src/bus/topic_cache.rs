@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use shoal_wire::{BodyKind, Destination, Outgoing, Priority, Topic, TopicBuf};
@@ -53,7 +52,7 @@ impl TopicCache {
         if let Some(&index) = self.by_name.get(name) {
             return Ok(index);
         }
-        let topic = Topic::new(name).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let topic = Topic::new(name).map_err(crate::errors::topic)?;
         if self.known.len() >= TOPICS_MAX {
             *self = TopicCache::default();
         }

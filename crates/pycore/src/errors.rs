@@ -1,0 +1,54 @@
+//! The exceptions of `shoal.errors`, as Rust raises them.
+
+use pyo3::prelude::*;
+use shoal_io::norm::{LinkError, SendError};
+use shoal_wire::TopicError;
+
+mod python {
+    #![allow(missing_docs, reason = "they are documented where they are defined, in Python")]
+    pyo3::import_exception!(shoal.errors, ClosedError);
+    pyo3::import_exception!(shoal.errors, ConfigError);
+    pyo3::import_exception!(shoal.errors, FullError);
+    pyo3::import_exception!(shoal.errors, InvalidTopicError);
+    pyo3::import_exception!(shoal.errors, LinkError);
+    pyo3::import_exception!(shoal.errors, MessageFormatError);
+    pyo3::import_exception!(shoal.errors, MessageTooLongError);
+}
+
+/// An option cannot work.
+pub fn config(message: String) -> PyErr {
+    python::ConfigError::new_err(message)
+}
+
+/// The connection was closed.
+pub fn closed() -> PyErr {
+    python::ClosedError::new_err("the connection is closed")
+}
+
+/// A text is no topic.
+pub fn topic(error: TopicError) -> PyErr {
+    python::InvalidTopicError::new_err(error.to_string())
+}
+
+/// A received message cannot be read.
+pub fn unreadable(error: &dyn std::error::Error) -> PyErr {
+    python::MessageFormatError::new_err(format!("the message cannot be read: {error}"))
+}
+
+/// A link could not be opened.
+pub fn link(error: LinkError) -> PyErr {
+    match error {
+        LinkError::Io(error) => python::LinkError::new_err(error.to_string()),
+        error => python::ConfigError::new_err(error.to_string()),
+    }
+}
+
+/// Nothing was sent.
+pub fn send(error: SendError) -> PyErr {
+    match error {
+        SendError::Full => python::FullError::new_err(error.to_string()),
+        SendError::Closed => closed(),
+        SendError::TooLong(..) => python::MessageTooLongError::new_err(error.to_string()),
+        SendError::NoLane => python::ConfigError::new_err(error.to_string()),
+    }
+}

@@ -1,0 +1,61 @@
+"""What the sync and the asyncio connection have in common: making a node, and closing all of them at exit."""
+
+import atexit
+import os
+import secrets
+import weakref
+from typing import Any
+
+from shoal import _core
+from shoal.config import ConnectionConfig
+
+os.register_at_fork(after_in_child=_core.mark_forked)
+
+_open: "weakref.WeakSet[Node]" = weakref.WeakSet()
+
+
+class Node(_core.Node):
+    """A node made from a configuration, closed at the latest when the interpreter exits."""
+
+    config: ConnectionConfig
+
+    def __new__(cls, config: ConnectionConfig) -> "Node":
+        """Open the link that the configuration describes."""
+        node = super().__new__(cls, secrets.randbelow(0xFFFF_FFFE) + 1, **_options(config))
+        node.config = config
+        _open.add(node)
+        return node
+
+    def __init__(self, config: ConnectionConfig) -> None:
+        super().__init__()
+
+
+def _options(config: ConnectionConfig) -> dict[str, Any]:
+    seed = secrets.randbits(63)
+    if config.scheme == "inproc":
+        return {"inproc": config.domain, "seed": seed, "when_full": config.when_full}
+    return {
+        "group": config.group_address(),
+        "port": config.port,
+        "interface": config.interface,
+        "seed": seed,
+        "instance": secrets.randbits(16),
+        "heartbeat_s": config.heartbeat_s,
+        "missed_heartbeats_max": config.missed_heartbeats_max,
+        "acker_patience_s": config.slow_after_s,
+        "segment_bytes": config.segment_bytes,
+        "window_bytes": config.window_bytes,
+        "cache_bytes": config.cache_bytes,
+        "receive_window_bytes": config.receive_window_bytes,
+        "receive_buffer_bytes": config.receive_buffer_bytes,
+        "rate_bytes_per_s": config.rate_bytes_per_s,
+        "message_bytes_max": config.message_bytes_max,
+        "backoff_factor": config.backoff_factor,
+        "when_full": config.when_full,
+    }
+
+
+@atexit.register
+def _close_all() -> None:
+    for node in list(_open):
+        node.shut_down(0.2)

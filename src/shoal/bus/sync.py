@@ -1,0 +1,187 @@
+"""The friendly API for threads: `connect` and `Bus`."""
+
+import itertools
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from shoal._core import Message, Subscription
+from shoal.bus import events
+from shoal.bus.core import Node
+from shoal.config import ConnectionConfig, parse_url
+from shoal.errors import ClosedError, FlushError, NoReplyError
+
+log = logging.getLogger("shoal.bus")
+
+
+def connect(url: str | None = None, **options: Any) -> "Bus":
+    """Join a domain and return the connection to it.
+
+    With no arguments: reliable multicast on the default domain and interface. `url` is `norm://[group:port]`
+    or `inproc://name`, with options as its query; the same options may be given as keywords, and
+    `shoal.config.ConnectionConfig` describes them all.
+    """
+    return Bus(parse_url(url, **options))
+
+
+class Bus(Node):
+    """A connection: publishes, subscribes, asks and answers. May be shared between threads."""
+
+    _closed: bool
+    _listeners: list[threading.Thread]
+    _lock: threading.RLock
+    _replies: "_Replies | None"
+
+    def __init__(self, config: ConnectionConfig) -> None:
+        super().__init__(config)
+        self._closed = False
+        self._listeners = []
+        self._lock = threading.RLock()
+        self._replies = None
+
+    def subscribe(
+        self,
+        pattern: str,
+        callback: Callable[[Message], object] | None = None,
+        *,
+        no_local: bool = False,
+        queue_bytes_max: int = 16 << 20,
+        when_full: Literal["block", "drop_new", "drop_old"] = "block",
+    ) -> Subscription:
+        """Receive what matches `pattern` from now on: `*` stands for one level, `>` for all that follow.
+
+        With a `callback` every message is given to it, on a thread of this subscription's own. What it raises
+        is logged, and the next message follows. `no_local` leaves out what this connection publishes itself.
+        A reader that falls behind holds publishers back (`block`), within `slow_after_s`, or loses messages.
+        """
+        subscription = self.open_subscription(
+            pattern, no_local=no_local, queue_bytes_max=queue_bytes_max, when_full=when_full
+        )
+        if callback is not None:
+            self._listen(subscription, callback)
+        return subscription
+
+    def _listen(self, subscription: Subscription, callback: Callable[[Message], object]) -> None:
+        def failed(error: BaseException, message: Message) -> None:
+            log.error("a callback failed on %s", message.topic, exc_info=error)
+
+        name = f"shoal-{subscription.pattern}"
+        listener = threading.Thread(
+            target=subscription.dispatch, args=(callback, failed), name=name, daemon=True
+        )
+        with self._lock:
+            self._listeners = [other for other in self._listeners if other.is_alive()]
+            self._listeners.append(listener)
+        listener.start()
+
+    def request(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        timeout_s: float = 5.0,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+    ) -> Message:
+        """Publish a question and return the first answer; `NoReplyError` if none comes in time."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the connection is closed")
+            if self._replies is None:
+                self._replies = _Replies(self)
+            replies = self._replies
+        return replies.ask(topic, body, timeout_s, dict(properties) if properties else None, priority)
+
+    def reply(self, request: Message, body: Any = None, *, properties: Mapping[str, Any] | None = None) -> None:
+        """Answer a message that was sent with `request`."""
+        if request.reply_to is None:
+            raise ValueError(f"{request!r} was not sent as a request: it names no topic to reply to")
+        self.publish(
+            request.reply_to,
+            body,
+            properties=dict(properties) if properties else None,
+            correlation_id=request.correlation_id,
+            priority=request.priority,
+        )
+
+    def flush(self, timeout_s: float | None = 10.0) -> None:
+        """Return when every member has everything published before; `FlushError` names who has not."""
+        silent = self.flush_nodes(timeout_s)
+        if silent is None:
+            raise FlushError(f"not every member acknowledged everything within {timeout_s} s")
+        if silent:
+            names = ", ".join(f"{node:08x}" for node in silent)
+            raise FlushError(f"these members did not acknowledge everything: {names}", tuple(silent))
+
+    def events(self, timeout_s: float | None = None) -> Iterator[events.Event]:
+        """What happens in the domain, as it happens; ends after `timeout_s` of quiet, or with the connection."""
+        while not self._closed:
+            taken = self.take_events(timeout_s if timeout_s is not None else 0.5)
+            if taken is None or (not taken and timeout_s is not None):
+                return
+            yield from itertools.starmap(events.from_core, taken)
+
+    def close(self, linger_s: float = 1.0) -> bool:
+        """Leave the domain, after waiting up to `linger_s` until every member has everything.
+
+        Returns whether every member has. Closing again does nothing; closing inside a callback is allowed.
+        """
+        with self._lock:
+            if self._closed:
+                return True
+            self._closed = True
+            listeners = self._listeners
+        done = self.shut_down(linger_s)
+        for listener in listeners:
+            if listener is not threading.current_thread():
+                listener.join(timeout=max(linger_s, 1.0))
+        return done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Replies:
+    """Answers on their way to the threads that wait for them."""
+
+    def __init__(self, bus: Bus) -> None:
+        # The listener outlives the bus otherwise: it would be kept by its own callback.
+        self._bus = weakref.ref(bus)
+        self._topic = f"_reply/{bus.node:08x}"
+        self._numbers = itertools.count(1)
+        self._waiting: dict[str, tuple[threading.Event, list[Message]]] = {}
+        bus.subscribe(self._topic, self._arrived)
+
+    def _arrived(self, reply: Message) -> None:
+        waiting = self._waiting.get(str(reply.correlation_id))
+        if waiting is not None:
+            arrived, replies = waiting
+            replies.append(reply)
+            arrived.set()
+
+    def ask(
+        self, topic: str, body: Any, timeout_s: float, properties: dict[str, Any] | None, priority: int
+    ) -> Message:
+        bus = self._bus()
+        if bus is None:
+            raise ClosedError("the connection is closed")
+        number = str(next(self._numbers))
+        arrived, replies = threading.Event(), list[Message]()
+        self._waiting[number] = (arrived, replies)
+        try:
+            bus.publish(
+                topic, body, properties=properties, priority=priority, correlation_id=number, reply_to=self._topic
+            )
+            if not arrived.wait(timeout_s):
+                raise NoReplyError(f"nobody answered on {topic!r} within {timeout_s} s")
+            return replies[0]
+        finally:
+            del self._waiting[number]

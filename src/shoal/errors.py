@@ -1,0 +1,86 @@
+"""Every exception that Shoal raises.
+
+```
+ShoalError
+├── ConfigError (also ValueError)            an option cannot work
+├── InvalidTopicError (also ValueError)      a text is no topic or pattern
+├── InvalidSelectorError (also ValueError)   a text is no selector or correlation filter
+├── MessageTooLongError (also ValueError)    a message is longer than its bound
+├── MessageFormatError (also ValueError)     a received message cannot be read
+├── LinkError (also OSError)                 the network cannot be used
+├── ClosedError (also ConnectionError)       the connection was closed here
+├── FullError (also TimeoutError)            members take no more
+├── FlushError                               not every member has everything
+└── NoReplyError (also TimeoutError)         nobody answered a request in time
+```
+"""
+
+
+class ShoalError(Exception):
+    """The root of all exceptions that Shoal raises on its own account."""
+
+
+class ConfigError(ShoalError, ValueError):
+    """An option cannot work; the message names it and says what would be accepted."""
+
+
+class InvalidTopicError(ShoalError, ValueError):
+    """A text is not a valid topic, or not a valid pattern of topics."""
+
+
+class MessageTooLongError(ShoalError, ValueError):
+    """A message is longer than its bound, which the message names."""
+
+
+class MessageFormatError(ShoalError, ValueError):
+    """A received message cannot be read."""
+
+
+class LinkError(ShoalError, OSError):
+    """The network cannot be used; the message says what was tried."""
+
+
+class ClosedError(ShoalError, ConnectionError):
+    """The connection was closed by this program."""
+
+
+class FullError(ShoalError, TimeoutError):
+    """Members take no more, and the connection does not wait, or not any longer."""
+
+
+class NoReplyError(ShoalError, TimeoutError):
+    """Nobody answered a request in time."""
+
+
+class FlushError(ShoalError):
+    """Not every member has everything.
+
+    Attributes:
+        silent: the members that did not acknowledge; empty if the time was over before that was known.
+    """
+
+    def __init__(self, message: str, silent: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.silent = silent
+
+
+class InvalidSelectorError(ShoalError, ValueError):
+    """A text is not a valid message selector (or correlation filter).
+
+    Attributes:
+        position: where the mistake is, as an index into the text.
+        found: what stands there.
+        expected: what would have been accepted.
+        caret: the text around the mistake, and under it a caret that points at it.
+    """
+
+    def __init__(self, position: int, found: str, expected: str, caret: str) -> None:
+        super().__init__(position, found, expected, caret)
+        self.position = position
+        self.found = found
+        self.expected = expected
+        self.caret = caret
+
+    def __str__(self) -> str:
+        marked = "\n".join(f"    {line}" for line in self.caret.splitlines())
+        return f"at position {self.position}: found {self.found}, expected {self.expected}\n{marked}"
