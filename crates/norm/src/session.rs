@@ -191,6 +191,11 @@ impl Session {
         self.sender.is_quiet()
     }
 
+    /// Whether everything written to every stream was sent at least once.
+    pub fn is_sent(&self) -> bool {
+        self.sender.is_sent()
+    }
+
     /// Whether everything was said after [`Session::leave`].
     pub fn has_left(&self) -> bool {
         self.sender.has_left()

@@ -271,6 +271,10 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         }
     }
 
+    fn has_audience(&self) -> bool {
+        self.shared.membership().members().next().is_some()
+    }
+
     fn deadline(&self) -> Time {
         self.membership_deadline
     }

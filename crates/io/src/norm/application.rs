@@ -23,6 +23,11 @@ pub trait Application: Send + 'static {
     /// Its turn to act: frames appended to `control` go out on the first lane, before anything else.
     fn serve(&mut self, _now: Time, _session: &mut Session, _control: &mut Vec<u8>) {}
 
+    /// Whether somebody may be there who has not everything yet, though everything was sent.
+    fn has_audience(&self) -> bool {
+        true
+    }
+
     /// When it wants a turn though nothing comes in.
     fn deadline(&self) -> Time {
         Time::NEVER

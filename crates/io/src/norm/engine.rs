@@ -394,9 +394,9 @@ impl Engine {
         self.application = Box::new(Deaf);
     }
 
-    /// Ends every lane's stream once its frames are written.
-    pub fn end_streams(&mut self) {
-        self.ending = true;
+    /// Ends every lane's stream once its frames are written. True if that was not asked for before.
+    pub fn end_streams(&mut self) -> bool {
+        !std::mem::replace(&mut self.ending, true)
     }
 
     /// Everything given to the link was sent, and acknowledged or announced.
@@ -404,7 +404,7 @@ impl Engine {
         self.unsent.to.is_none()
             && self.outbox.waiting() == 0
             && self.lanes.iter().all(|lane| lane.waiting() == 0)
-            && self.session.is_quiet()
+            && (self.session.is_quiet() || (self.session.is_sent() && !self.application.has_audience()))
     }
 
     /// How long to let small amounts gather, since the last run went out.

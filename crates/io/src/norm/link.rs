@@ -19,7 +19,7 @@ const RUN_BYTES: usize = 60_000;
 /// While a stream flows, smaller amounts wait so long for company.
 const GATHER: Duration = Duration::from_micros(100);
 /// How long the goodbye may take.
-const GOODBYE: Duration = Duration::from_millis(100);
+const GOODBYE: Duration = Duration::from_millis(20);
 /// The thread wakes at least so often, should a wake-up ever be missed.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 
@@ -296,7 +296,9 @@ fn run(shared: &Shared) {
         let gathering = waiting < RUN_BYTES && now < gather_until && closing.is_none();
         let next = engine.turn(gathering);
         if let Some(limit) = closing {
-            engine.end_streams();
+            if engine.end_streams() {
+                continue;
+            }
             let over = Instant::now() >= limit;
             match goodbye {
                 None if over || engine.is_drained() => {

@@ -164,6 +164,11 @@ impl Sender {
         self.streams.iter().all(TxStream::is_quiet)
     }
 
+    /// Nothing waits to be sent for the first time.
+    pub fn is_sent(&self) -> bool {
+        self.streams.iter().all(|stream| stream.waiting() == 0)
+    }
+
     /// Says goodbye as often as the robust factor asks.
     pub fn leave(&mut self, now: Time) {
         self.leaving.get_or_insert((now, self.robust_factor));
