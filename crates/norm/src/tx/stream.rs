@@ -237,6 +237,11 @@ impl TxStream {
         }
     }
 
+    /// The last segment was repaired. Whoever asked for it may know of it from nobody else, and lose it again.
+    pub fn announce_again(&mut self, now: Time, grtt: Duration, robust_factor: u32) {
+        self.flush = FlushState::Announcing { at: now + 2 * grtt, left: robust_factor };
+    }
+
     /// The window learns of acknowledgements: ask for the next, if enough is unacknowledged.
     pub fn on_acked(&mut self, now: Time) {
         if let (Some(window), Some(acked)) = (self.window_segments, self.acks.acked())
