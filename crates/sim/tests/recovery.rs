@@ -103,3 +103,20 @@ fn a_reader_that_fell_behind_by_more_than_its_window_catches_up_while_the_sender
     assert!(read > 800, "only {read} messages");
     assert!(simulation.run_until_delivered(Time::ZERO + Duration::from_secs(60), &[(2, 6_000)]));
 }
+
+#[test]
+fn a_last_message_sent_into_an_outage_arrives_when_the_outage_ends() {
+    let mut simulation = network(1, 0.0);
+    add(&mut simulation, 1, |_| ());
+    add(&mut simulation, 2, |_| ());
+    let object = open(&mut simulation, StreamOptions::default());
+    publish(&mut simulation, object, 1);
+    run_for(&mut simulation, 1);
+    let cut = Conditions { cut: true, ..Default::default() };
+    simulation.set_path(1, 2, Some(cut)).unwrap();
+    publish(&mut simulation, object, 1);
+    run_for(&mut simulation, 60);
+    simulation.set_path(1, 2, None).unwrap();
+    run_for(&mut simulation, 60);
+    assert_eq!(simulation.node(2).unwrap().delivered, 2);
+}
