@@ -8,7 +8,8 @@ from typing import Any
 from shoal import _core
 from shoal.bench.peers import libnorm
 from shoal.bench.peers.libnorm import transfer
-from shoal.bench.workers import ExperimentError, Report, Role, run_role
+from shoal.bench.workers import Report, Role, run_role
+from shoal.errors import ExperimentError
 
 SENDER, RECEIVER = 1, 2
 MESSAGE_BYTES = 1 << 16

@@ -15,13 +15,11 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from shoal.errors import ExperimentError
+
 #: What a role is given: its options, and where to report progress.
 Report = Callable[[int], None]
 Role = Callable[[dict[str, Any], Report], Mapping[str, Any]]
-
-
-class ExperimentError(RuntimeError):
-    """An experiment did not come to a valid result."""
 
 
 class Worker:

@@ -8,7 +8,7 @@ from rich.console import Console
 from shoal.bench import fec as fec_experiment
 from shoal.bench import norm as norm_experiment
 from shoal.bench import report
-from shoal.bench.workers import ExperimentError
+from shoal.errors import ExperimentError
 
 app = typer.Typer(help="Measure Shoal, alone and beside its peers.", no_args_is_help=True)
 
