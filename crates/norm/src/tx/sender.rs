@@ -326,7 +326,7 @@ impl Sender {
             let active = now.since(self.last_data_at) < ACTIVE_INTERVALS * self.config.probe_interval;
             let sequence = self.grtt.probe(now, active);
             // Whoever was out of reach while the last segment was announced learns of it now.
-            self.streams.iter_mut().for_each(|stream| stream.announce_again(now));
+            self.streams.iter_mut().for_each(|stream| stream.remind(now));
             let rate = self.pacer.rate_bytes_per_s().unwrap_or(f64::from(u32::MAX));
             command::write_probe(&self.header, sequence, now, rate, &mut self.scratch);
             return true;

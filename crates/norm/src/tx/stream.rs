@@ -272,7 +272,7 @@ impl TxStream {
     }
 
     /// Announces the last segment once more, though that was done often enough.
-    pub fn announce_again(&mut self, now: Time) {
+    pub fn remind(&mut self, now: Time) {
         if self.flush == FlushState::Done && self.sent > 0 {
             self.again_at = now;
         }
