@@ -326,10 +326,7 @@ impl Session {
         if self.sender.want_object_ack(now, object) {
             return Ok(());
         }
-        let stream = self.sender.stream_mut(object).ok_or(WriteError::NoStream)?;
-        stream.push();
-        let end = stream.sent() + stream.waiting();
-        stream.acks.want(now, end);
+        self.sender.stream_mut(object).ok_or(WriteError::NoStream)?.want_acks(now);
         self.sender.wake(now);
         Ok(())
     }

@@ -281,6 +281,10 @@ impl Remote {
         if !is_stream && self.objects.announce(now, position, ack_at, shared) {
             return self.after_object(now, shared);
         }
+        // Whoever wants nothing old does not ask for what was sent before it came.
+        if !is_stream && !listed && shared.config.sync == SyncPolicy::Current {
+            return;
+        }
         let Ok(index) = self.find_or_add(position.object, Some(position), shared) else { return };
         let object = &mut self.streams[index];
         if let Some(at) = ack_at {
@@ -495,6 +499,11 @@ impl Remote {
     /// Something about an object changed: move its reader on, and start asking if something is missing.
     fn after_progress(&mut self, now: Time, index: usize, shared: &mut Shared<'_>) {
         self.settle(index, shared);
+        if shared.config.nacking != NackingMode::Full
+            && let Body::Open(stream) = &mut self.streams[index].body
+        {
+            stream.on_asked();
+        }
         if self.departed.is_none() && is_missing(&self.streams[index], shared.config.nacking) {
             self.nack.on_loss(now, &self.timing, shared.random);
         }
@@ -620,15 +629,18 @@ impl Remote {
         out: &mut Vec<u8>,
         shared: &mut Shared<'_>,
     ) -> bool {
-        if self.nack.deadline() > now {
-            return false;
-        }
         let nacking = shared.config.nacking;
         let missing = self.departed.is_none()
             && (self.streams.iter().any(|object| is_missing(object, nacking))
                 || self.objects.is_missing(nacking));
-        if self.nack.poll(now, missing, &self.timing, shared.random) == Due::Nothing {
+        // Without back-off nobody speaks for others, and what was lost since the last request need not wait
+        // until that is answered.
+        let fresh_only = missing && self.has_fresh_losses() && self.nack.deadline() > now;
+        if !fresh_only && self.nack.poll(now, missing, &self.timing, shared.random) == Due::Nothing {
             return false;
+        }
+        if fresh_only {
+            return self.write_nack(now, sequence, true, requests, out, shared);
         }
         self.nack.on_asked(now, &self.timing);
         let cycle = self.nack.number();
@@ -644,10 +656,37 @@ impl Remote {
             shared.stats.nacks_suppressed += 1;
             return false;
         }
+        self.write_nack(now, sequence, false, requests, out, shared)
+    }
+
+    fn has_fresh_losses(&self) -> bool {
+        self.timing.backoff_factor == 0
+            && self.streams.iter().any(|object| match &object.body {
+                Body::Open(stream) => stream.has_fresh_losses(),
+                _ => false,
+            })
+    }
+
+    /// Asks for everything missing, or only for what was never asked for. False if that is nothing.
+    fn write_nack(
+        &mut self,
+        now: Time,
+        sequence: u16,
+        fresh_only: bool,
+        requests: &mut RepairWriter,
+        out: &mut Vec<u8>,
+        shared: &mut Shared<'_>,
+    ) -> bool {
         requests.reset(self.request_bytes_max());
+        let nacking = shared.config.nacking;
         let missing = self.streams.iter().filter(|object| is_missing(object, nacking));
-        if missing.into_iter().all(|object| write_requests(object, nacking, requests)) {
+        if missing.into_iter().all(|object| write_requests(object, nacking, fresh_only, requests)) {
             self.objects.write_requests(nacking, requests);
+        }
+        for object in &mut self.streams {
+            if let Body::Open(stream) = &mut object.body {
+                stream.on_asked();
+            }
         }
         if requests.content().is_empty() {
             return false;
@@ -692,6 +731,9 @@ impl Remote {
         let ack = acks.map(|(_, at)| at).min().unwrap_or(Time::NEVER);
         let objects = self.objects.ack_deadline().min(self.objects.next_expiry());
         let answer = self.answer.map_or(Time::NEVER, |(.., at)| at);
+        if self.has_fresh_losses() && self.departed.is_none() {
+            return Time::ZERO;
+        }
         self.nack.deadline().min(answer).min(self.answer_probe_at).min(ack).min(objects)
     }
 }
@@ -707,7 +749,12 @@ fn is_missing(object: &StreamEntry, nacking: NackingMode) -> bool {
 }
 
 /// Asks for what is missing of one object. False if there was no room for all of it.
-fn write_requests(object: &StreamEntry, nacking: NackingMode, requests: &mut RepairWriter) -> bool {
+fn write_requests(
+    object: &StreamEntry,
+    nacking: NackingMode,
+    fresh_only: bool,
+    requests: &mut RepairWriter,
+) -> bool {
     if object.info == InfoState::Missing {
         let whole =
             RepairItem { fec_id: object.fec_id, object: object.object, payload_id: PayloadId::default() };
@@ -730,6 +777,9 @@ fn write_requests(object: &StreamEntry, nacking: NackingMode, requests: &mut Rep
             let item = RepairItem { fec_id, object, payload_id };
             requests.push(flags, item, item)
         }
-        Body::Open(stream) => requests::write(stream, requests),
+        Body::Open(stream) => {
+            let least = if fresh_only { stream.asked_to() } else { 0 };
+            requests::write(stream, least, requests)
+        }
     }
 }

@@ -11,22 +11,23 @@ use crate::ObjectId;
 use crate::wire::repair::{RepairRange, RepairWriter};
 use crate::wire::{PayloadId, RepairFlags, RepairItem};
 
-/// Asks for the segments a stream misses. False if there was no room for all of it.
-pub fn write(stream: &RxStream, requests: &mut RepairWriter) -> bool {
+/// Asks for the segments a stream misses, from `least` on. False if there was no room for all of it.
+pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool {
     let item = |segment: u64| item_at(stream, stream.payload_id(segment));
     let mut fits = true;
     let Some(parity) = stream.parity() else {
         stream.window().missing_runs(|from, to| {
+            let from = from.max(least).min(to);
             fits = fits && write_run(from, to, stream.symbols(), &item, requests);
             fits
         });
         return fits;
     };
     // The next block that was not looked at: runs of missing segments may share one.
-    let mut next_block = 0;
+    let mut next_block = least / stream.symbols();
     stream.window().missing_runs(|from, to| {
         let first = (from / stream.symbols()).max(next_block);
-        next_block = (to - 1) / stream.symbols() + 1;
+        next_block = next_block.max((to - 1) / stream.symbols() + 1);
         fits = fits && write_blocks(stream, parity, first, next_block, requests);
         fits
     });

@@ -49,6 +49,10 @@ pub struct RxStream {
     newest_block: u64,
     /// By so many blocks the parity of a block is behind its segments.
     parity_lag: u64,
+    /// Losses before this segment were asked for at least once.
+    asked_to: u64,
+    /// Losses were found since.
+    fresh_losses: bool,
 }
 
 impl RxStream {
@@ -98,6 +102,8 @@ impl RxStream {
             parity: parity.map(Box::new),
             newest_block: base_block,
             parity_lag,
+            asked_to: first,
+            fresh_losses: false,
         })
     }
 
@@ -173,7 +179,9 @@ impl RxStream {
         let segment = self.segment_at(payload_id);
         let known = self.window.end();
         let inserted = self.window.insert(segment, header, data, memory_left);
-        stats.losses_detected += segment.saturating_sub(known).min(self.window.end() - known);
+        let losses = segment.saturating_sub(known).min(self.window.end() - known);
+        stats.losses_detected += losses;
+        self.fresh_losses |= losses > 0;
         match inserted {
             Insert::New => {
                 stats.segments_received += 1;
@@ -295,7 +303,25 @@ impl RxStream {
         if self.parity.is_some() {
             self.window.check_before(end);
         }
-        self.window.extend(end)
+        let losses = self.window.extend(end);
+        self.fresh_losses |= losses > 0;
+        losses
+    }
+
+    /// Whether losses were found that nobody was asked for yet.
+    pub fn has_fresh_losses(&self) -> bool {
+        self.fresh_losses && self.window.has_missing()
+    }
+
+    /// Losses before this segment were asked for at least once.
+    pub fn asked_to(&self) -> u64 {
+        self.asked_to
+    }
+
+    /// Everything missing so far was asked for.
+    pub fn on_asked(&mut self) {
+        self.fresh_losses = false;
+        self.asked_to = self.window.end().min(self.window.checked());
     }
 
     /// Everything up to here is present, or known to be lost.

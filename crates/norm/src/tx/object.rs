@@ -143,6 +143,11 @@ impl TxObject {
             && (self.auto_parity == 0 || self.parity_blocks == self.layout.blocks())
     }
 
+    /// Whether somebody waits to know who has it.
+    pub fn is_watched(&self) -> bool {
+        self.acks.wanted().is_some()
+    }
+
     pub fn has_repairs(&self) -> bool {
         !self.repairs.is_empty() || !self.parity.is_empty()
     }

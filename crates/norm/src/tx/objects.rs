@@ -108,7 +108,7 @@ impl TxObjects {
     fn is_droppable(&self, now: Time, hold: Duration) -> bool {
         self.sent > 0
             && self.cache.front().is_some_and(|object| {
-                let busy = object.has_repairs() || object.acks.is_waiting() || object.info_pending;
+                let busy = object.has_repairs() || object.is_watched() || object.info_pending;
                 !busy && now.since(object.sent_at) >= hold
             })
     }
@@ -162,7 +162,7 @@ impl TxObjects {
         self.sent == self.cache.len()
             && self.announcement.is_none()
             && !self.has_repairs()
-            && !(self.acking && self.cache.iter().any(|object| object.acks.is_waiting()))
+            && !(self.acking && self.cache.iter().any(|object| object.is_watched()))
     }
 
     /// The next bytes an owner is to read.
@@ -257,7 +257,8 @@ impl TxObjects {
         let Some(object) = self.find(id) else { return false };
         let end = object.layout().segments();
         object.acks.set_ackers(ackers, 0);
-        object.acks.want(now, end);
+        object.acks.want(end);
+        object.acks.request(now, end);
         self.acking = true;
         true
     }
@@ -273,7 +274,7 @@ impl TxObjects {
             return None;
         }
         let (sent, cache) = (self.sent, &mut self.cache);
-        cache.iter_mut().take(sent).filter(|object| object.acks.is_waiting()).find_map(|object| {
+        cache.iter_mut().take(sent).filter(|object| object.is_watched()).find_map(|object| {
             let watermark = object.acks.poll(now, interval, nodes)?;
             Some(object.position(watermark - 1))
         })
@@ -442,7 +443,7 @@ impl TxObjects {
         let announcement = self.announcement.filter(|_| !has_output && !self.has_repairs());
         let mut next = announcement.map_or(Time::NEVER, |(at, _)| at);
         if self.acking {
-            let waiting = self.cache.iter().take(self.sent).filter(|object| object.acks.is_waiting());
+            let waiting = self.cache.iter().take(self.sent).filter(|object| object.is_watched());
             next = waiting.map(|object| object.acks.deadline()).fold(next, Time::min);
         }
         let info = self.informing && self.cache.iter().take(self.sent + 1).any(|object| object.info_pending);
@@ -452,7 +453,7 @@ impl TxObjects {
         if self.refused
             && self.sent > 0
             && let Some(oldest) = self.cache.front().filter(|object| !object.has_repairs())
-            && !oldest.acks.is_waiting()
+            && !oldest.is_watched()
             && !oldest.info_pending
         {
             next = next.min(oldest.sent_at + hold);
@@ -471,13 +472,13 @@ impl TxObjects {
         if !std::mem::take(&mut self.telling) && !self.acking {
             return;
         }
-        self.acking = self.cache.iter().any(|object| object.acks.is_waiting());
+        self.acking = self.cache.iter().any(|object| object.is_watched());
         for object in &mut self.cache {
             let id = object.id;
             if std::mem::take(&mut object.sent_untold) {
                 events.push_back(Event::ObjectSent { object: id });
             }
-            if !object.acks.is_waiting() {
+            if !object.is_watched() {
                 continue;
             }
             while let Some(outcome) = object.acks.poll_outcome() {

@@ -365,7 +365,7 @@ impl Sender {
             let segment = stream.segment_at(position.payload_id);
             if segment < stream.sent() {
                 stream.acks.on_ack(ack.header.source, segment + 1);
-                stream.on_acked(now);
+                stream.ask(now);
             }
         } else if let AckType::Flush(position) = ack.kind
             && position.fec_id == self.config.fec_id
