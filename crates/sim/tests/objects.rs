@@ -321,3 +321,22 @@ fn commands_reach_everybody_and_questions_are_answered_by_those_who_are_asked() 
         assert!(count(&simulation, id, |event| matches!(event, Event::AckGiven { .. })) >= 1);
     }
 }
+
+#[test]
+fn short_objects_and_parity_repaired_together_stay_readable() {
+    for seed in 20..40 {
+        let mut simulation = network(seed, 2, lossy(0.4), |config| {
+            config.parity_symbols = 8;
+            config.sync = SyncPolicy::All;
+        });
+        for number in 0..20u8 {
+            let bytes = if number % 2 == 0 { 1 } else { 20_000 };
+            send_data(&mut simulation, &vec![number; bytes], b"").unwrap();
+        }
+        simulation.run_until(after(5));
+        for id in 2..4 {
+            let stats = simulation.node(id).unwrap().session().stats();
+            assert_eq!(stats.rejected.iter().sum::<u64>(), 0, "seed {seed}: {stats:?}");
+        }
+    }
+}

@@ -148,6 +148,11 @@ impl TxObject {
         self.acks.wanted().is_some()
     }
 
+    /// Whether the next repair is parity.
+    pub fn repairs_by_parity(&self) -> bool {
+        self.repairs.is_empty() && !self.parity.is_empty()
+    }
+
     pub fn has_repairs(&self) -> bool {
         !self.repairs.is_empty() || !self.parity.is_empty()
     }

@@ -385,7 +385,9 @@ impl TxObjects {
         for object in self.cache.iter_mut().filter(|object| object.has_repairs()) {
             while count < limit.segments_max {
                 let room = (limit.bytes_max.saturating_sub(out.len())) / object.datagram_bytes_max();
-                if count > 0 && room == 0 {
+                // In a run all are as long as the first, but for the last; parity is always of full length.
+                let too_long = object.repairs_by_parity() && datagram_bytes < object.datagram_bytes_max();
+                if count > 0 && (room == 0 || too_long) {
                     return datagram_bytes;
                 }
                 let parity_max = room.min(limit.segments_max - count);
