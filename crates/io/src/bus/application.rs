@@ -141,9 +141,15 @@ impl<L: Send + 'static> BusApplication<L> {
     }
 
     fn handle_records(&mut self, now: Time, session: &Session, membership: &mut Membership) {
+        let discovering = self.shared.is_discovering();
         while let Some((stream, record)) = self.records.pop_front() {
             let lanes = &self.data_lanes;
-            let positions = || lanes.iter().map(|&lane| (lane, session.segments_sent(lane))).collect();
+            // Who is met while we are new was there before us, and may have everything we said.
+            let position = |lane| match discovering {
+                true => session.oldest_segment(lane),
+                false => session.segments_sent(lane),
+            };
+            let positions = || lanes.iter().map(|&lane| (lane, position(lane))).collect();
             if let Err(error) =
                 membership.handle_record(now, stream.node, stream.instance, &record, positions)
             {
@@ -173,7 +179,11 @@ impl<L: Send + 'static> BusApplication<L> {
             }
         }
         if let Some(ackers) = membership.poll_ackers() {
-            session.set_ackers(&ackers);
+            if self.shared.is_discovering() {
+                session.set_ackers_from_oldest(&ackers);
+            } else {
+                session.set_ackers(&ackers);
+            }
             session.set_group_size(ackers.len() as u32 + 1);
         }
     }
@@ -269,8 +279,9 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         }
     }
 
-    fn has_audience(&self) -> bool {
-        self.shared.membership().members().next().is_some()
+    fn has_audience(&self, session: &Session) -> bool {
+        let published = self.data_lanes.iter().any(|&lane| session.segments_sent(lane) > 0);
+        (published && self.shared.is_discovering()) || self.shared.membership().members().next().is_some()
     }
 
     fn deadline(&self) -> Time {

@@ -105,6 +105,11 @@ impl<L> Shared<L> {
         self.event_told.notify_all();
     }
 
+    /// Whether we are so new that others may not have answered yet.
+    pub fn is_discovering(&self) -> bool {
+        self.discovering.load(Ordering::SeqCst)
+    }
+
     /// From now on a publisher that knows nobody sends nothing. True if that is new.
     pub fn end_discovery(&self) -> bool {
         self.discovering.swap(false, Ordering::SeqCst)
@@ -149,6 +154,8 @@ impl<L: Send + 'static> Bus<L> {
             closed: AtomicBool::new(false),
         });
         link.norm.sync = SyncPolicy::Ask;
+        // Until the last moment somebody may have to be welcomed.
+        link.end_streams = false;
         link.lanes = lanes(options.window_bytes, options.cache_bytes);
         let data_lanes = (1..link.lanes.len() as ObjectId).collect();
         let application = BusApplication::new(shared.clone(), data_lanes, seed);
@@ -186,7 +193,7 @@ impl<L: Send + 'static> Bus<L> {
         }
         let mut membership = self.shared.membership();
         if membership.members().next().is_none() {
-            return self.shared.discovering.load(Ordering::SeqCst);
+            return self.shared.is_discovering();
         }
         !membership.interested(topic).is_empty()
     }

@@ -24,7 +24,7 @@ pub trait Application: Send + 'static {
     fn serve(&mut self, _now: Time, _session: &mut Session, _control: &mut Vec<u8>) {}
 
     /// Whether somebody may be there who has not everything yet, though everything was sent.
-    fn has_audience(&self) -> bool {
+    fn has_audience(&self, _session: &Session) -> bool {
         true
     }
 

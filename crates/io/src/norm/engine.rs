@@ -404,7 +404,8 @@ impl Engine {
         self.unsent.to.is_none()
             && self.outbox.waiting() == 0
             && self.lanes.iter().all(|lane| lane.waiting() == 0)
-            && (self.session.is_quiet() || (self.session.is_sent() && !self.application.has_audience()))
+            && (self.session.is_quiet()
+                || (self.session.is_sent() && !self.application.has_audience(&self.session)))
     }
 
     /// How long to let small amounts gather, since the last run went out.
