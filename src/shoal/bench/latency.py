@@ -56,7 +56,7 @@ def run(options: LatencyOptions, follow: Follow = lambda *_: None) -> dict[str, 
 def round_trips_ns(name: str, options: LatencyOptions) -> list[int]:
     """How long each round trip of one round took."""
     place = Place(port=free_port())
-    common = {
+    common: dict[str, Any] = {
         "contestant": "shoal_loop" if name == "shoal" else name,
         "place": asdict(place),
         "size": options.size,

@@ -106,7 +106,7 @@ def transfer(name: str, load: Load, seconds: float, interface: str = "lo") -> Tr
 
         def start(role: str, number: int) -> Worker:
             numbered = asdict(place) | {"number": number}
-            options = {"contestant": name, "place": numbered, "load": asdict(load)}
+            options: dict[str, Any] = {"contestant": name, "place": numbered, "load": asdict(load)}
             return stack.enter_context(Worker(SIDES, role, **options))
 
         publisher = start("publish", 0)

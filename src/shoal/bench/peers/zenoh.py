@@ -73,9 +73,8 @@ def subscribe(place: Place, reception: Reception) -> None:
 
     with _session(place, listens=False) as session:
         session.declare_subscriber(TOPIC, take)
-        token = session.liveliness().declare_token(f"{HERE}/{place.number}")
+        _token = session.liveliness().declare_token(f"{HERE}/{place.number}")
         over.wait()
-        token.undeclare()
 
 
 def ping(place: Place, bodies: Bodies, count: int) -> list[int]:
@@ -108,8 +107,7 @@ def echo(place: Place, count: int) -> None:
                 over.set()
 
         session.declare_subscriber(PING, zenoh.handlers.Callback(answer, indirect=False))
-        token = session.liveliness().declare_token(f"{HERE}/0")
+        _token = session.liveliness().declare_token(f"{HERE}/0")
         over.wait()
         # The last answer leaves before the session does.
         time.sleep(0.1)
-        token.undeclare()
