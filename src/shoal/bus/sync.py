@@ -95,9 +95,7 @@ class Bus(Node):
             replies = self._replies
         return replies.ask(topic, body, timeout_s, dict(properties) if properties else None, priority)
 
-    def reply(
-        self, request: Message, body: Any = None, *, properties: Mapping[str, Any] | None = None
-    ) -> None:
+    def reply(self, request: Message, body: Any = None, *, properties: Mapping[str, Any] | None = None) -> None:
         """Answer a message that was sent with `request`."""
         if request.reply_to is None:
             raise ValueError(f"{request!r} was not sent as a request: it names no topic to reply to")
@@ -180,12 +178,7 @@ class _Replies:
         self._waiting[number] = (arrived, replies)
         try:
             bus.publish(
-                topic,
-                body,
-                properties=properties,
-                priority=priority,
-                correlation_id=number,
-                reply_to=self._topic,
+                topic, body, properties=properties, priority=priority, correlation_id=number, reply_to=self._topic
             )
             if not arrived.wait(timeout_s):
                 raise NoReplyError(f"nobody answered on {topic!r} within {timeout_s} s")
