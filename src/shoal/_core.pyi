@@ -1,9 +1,139 @@
 """Hand-written stubs of the Rust extension module (`crates/pycore`)."""
 
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypedDict
+
 __version__: str
 
-from collections.abc import Callable, Sequence
-from typing import Any
+class Message:
+    """A received message; its parts are decoded when they are asked for. Immutable, shared freely."""
+
+    @property
+    def topic(self) -> str:
+        """Where it was published."""
+    @property
+    def body(self) -> Any:
+        """What was published: bytes, str, None, a number, list, mapping, numpy array or Arrow table."""
+    @property
+    def properties(self) -> dict[str, Any]:
+        """Named values."""
+    @property
+    def priority(self) -> int:
+        """0 to 9."""
+    @property
+    def redelivered(self) -> bool:
+        """Whether it may have been delivered before."""
+    @property
+    def sender(self) -> int:
+        """The publishing node."""
+    @property
+    def timestamp(self) -> float | None:
+        """When it was sent, seconds since 1970 by the sender's clock; none if not known."""
+    @property
+    def message_id(self) -> str | None:
+        """Its identity; none if it never left this process, or its number is not known."""
+    @property
+    def correlation_id(self) -> str | bytes | None:
+        """What it answers or belongs to."""
+    @property
+    def reply_to(self) -> str | None:
+        """Where answers go."""
+    @property
+    def type(self) -> str | None:
+        """The application's name for its kind of message (JMSType)."""
+    @property
+    def ttl_s(self) -> float | None:
+        """How long it might live when it was sent; none if for ever."""
+
+class Subscription:
+    """Messages that match a pattern: iterate over it, or call `receive`. May be shared between threads."""
+
+    @property
+    def pattern(self) -> str:
+        """What it subscribes to."""
+    @property
+    def dropped(self) -> int:
+        """Messages dropped because the reader fell behind and the subscription does not wait."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Message: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
+    def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message; none if none came in time or the subscription is closed."""
+    def receive_nowait(self, count_max: int = 1000) -> list[Message] | None:
+        """Messages that are here already; none once closed and empty."""
+    def dispatch(
+        self, callback: Callable[[Message], object], failed: Callable[[BaseException, Message], object]
+    ) -> None:
+        """Call `callback` with every message until the subscription is closed."""
+    def fileno(self) -> int:
+        """A descriptor that can be read when there is something to receive."""
+    def close(self) -> None:
+        """End the subscription; what has arrived can still be received."""
+
+class Node:
+    """What a connection is made of. May be shared between threads."""
+
+    def __new__(
+        cls,
+        node: int,
+        *,
+        inproc: str | None = None,
+        group: str = ...,
+        port: int = ...,
+        interface: str = "auto",
+        seed: int = 0,
+        heartbeat_s: float = 4.0,
+        missed_heartbeats_max: int = 5,
+        members_max: int = 10_000,
+        window_bytes: int = ...,
+        cache_bytes: int = ...,
+        when_full: str = "block",
+        **options: Any,
+    ) -> Self: ...
+    @property
+    def node(self) -> int:
+        """Our node id."""
+    @property
+    def members(self) -> list[int]:
+        """Everybody else in the domain."""
+    def publish(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: dict[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        timeout_s: float | None = None,
+    ) -> bool:
+        """Publish a message. It is on its way when this returns; true unless it was dropped.
+
+        Waits while members take no more, if the connection is told to (`when_full="block"`), `timeout_s` at
+        the most.
+        """
+    def open_subscription(
+        self, pattern: str, *, no_local: bool = False, queue_bytes_max: int = ..., when_full: str = "block"
+    ) -> Subscription: ...
+    def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = None) -> bool:
+        """Wait until so many other members subscribe to a topic; false if the time was over first."""
+    def subscribers(self, topic: str) -> list[int]:
+        """Members that subscribe to a topic."""
+    def flush_nodes(self, timeout_s: float | None = None) -> list[int] | None: ...
+    def take_events(self, timeout_s: float | None = None) -> list[tuple[str, int, dict[str, Any]]] | None: ...
+    def stats(self) -> dict[str, int]:
+        """What the link did so far."""
+    def describe_link(self) -> tuple[str, str, int] | None:
+        """Interface, own address and granted receive buffer."""
+    def take_socket_error(self) -> str | None:
+        """The last error a socket gave, once."""
+    def shut_down(self, linger_s: float = 1.0) -> bool: ...
+
+def mark_forked() -> None:
+    """Called in every forked child."""
 
 class NormLink:
     """A NORM link on real sockets that carries messages in streams. May be shared between threads."""
@@ -79,3 +209,72 @@ class CodingLoad:
 
     def decode(self, blocks: int) -> None:
         """Recover as many source symbols as there is parity, `blocks` times; checks the last result."""
+
+class _NodeState(TypedDict):
+    instance: int
+    delivered: int
+    unreadable: int
+    receive_bytes: int
+    receive_bytes_peak: int
+    receive_bytes_max: int
+    rate_bytes_per_s: float | None
+    busy_s: float
+    busy_bytes: int
+    grtt_s: float
+
+class Simulation:
+    """A network of simulated nodes; `shoal.testing.Simulation` is its pleasant form."""
+
+    def __new__(cls, seed: int) -> Simulation: ...
+    @property
+    def now_s(self) -> float: ...
+    @property
+    def digest(self) -> int: ...
+    @property
+    def traffic(self) -> tuple[int, int]: ...
+    def record_trace(self) -> None: ...
+    def take_trace(self) -> list[tuple[float, int, int, bytes]]: ...
+    def set_link(
+        self,
+        source: int | None,
+        target: int | None,
+        *,
+        loss: float,
+        burst_begins: float,
+        burst_ends: float,
+        duplication: float,
+        reordering: float,
+        delay_s: float,
+        jitter_s: float,
+        cut: bool,
+    ) -> None: ...
+    def reset_link(self, source: int, target: int) -> None: ...
+    def add_node(
+        self,
+        node: int,
+        options: dict[str, object],
+        clock: tuple[float, float],
+        port: tuple[float | None, float | None, int],
+    ) -> None: ...
+    def set_port(self, node: int, port: tuple[float | None, float | None, int]) -> None: ...
+    def stop(self, node: int) -> None: ...
+    def resume(self, node: int) -> None: ...
+    def restart(self, node: int) -> None: ...
+    def set_reading(self, node: int, reading: bool) -> None: ...
+    def open_stream(
+        self, node: int, *, cache_bytes: int, precedence: int, info: bytes, window_bytes: int | None
+    ) -> int: ...
+    def publish(self, node: int, stream: int, bodies: list[bytes], flush: bool) -> None: ...
+    def close_stream(self, node: int, stream: int) -> None: ...
+    def drop_stream(self, node: int, stream: int) -> None: ...
+    def set_ackers(self, node: int, ackers: list[int]) -> None: ...
+    def request_watermark(self, node: int, stream: int) -> None: ...
+    def set_rate(self, node: int, rate_bytes_per_s: float | None) -> None: ...
+    def leave(self, node: int) -> None: ...
+    def backlog(self, node: int) -> int: ...
+    def run_until(self, at_s: float) -> None: ...
+    def run_until_delivered(self, wanted: list[tuple[int, int]], at_s: float) -> bool: ...
+    def take_deliveries(self, node: int) -> list[tuple[float, int, int, int, bytes]]: ...
+    def take_events(self, node: int) -> list[tuple[float, str, dict[str, object]]]: ...
+    def stats(self, node: int) -> dict[str, int]: ...
+    def state(self, node: int) -> _NodeState: ...

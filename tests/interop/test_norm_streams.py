@@ -1,4 +1,4 @@
-"""Shoal and libnorm in one group: streams both ways, with loss, info, late join, several receivers."""
+"""Shoal and libnorm in one group: streams in both directions, with loss, late join, several receivers."""
 
 import time
 from collections.abc import Callable

@@ -8,6 +8,7 @@ mod errors;
 mod fec;
 mod norm;
 mod options;
+mod sim;
 
 #[pymodule]
 mod _core {
@@ -19,6 +20,8 @@ mod _core {
     use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
     use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
+    #[pymodule_export]
+    use crate::sim::Simulation;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

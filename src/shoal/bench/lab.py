@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shoal.bench.workers import ExperimentError
+from shoal.errors import ExperimentError
 
 #: Begins every name, before the owner's process id.
 PREFIX = "shl"

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from shoal.bench.workers import ExperimentError, Worker
+from shoal.bench.workers import Worker
+from shoal.errors import ExperimentError
 
 SIDES = "shoal.bench.norm_sides"
 GROUP = "239.192.74.202"

@@ -8,11 +8,12 @@ from typing import Any
 from shoal import _core
 from shoal.bench.peers import libnorm
 from shoal.bench.peers.libnorm import transfer
-from shoal.bench.workers import ExperimentError, Report, Role, run_role
+from shoal.bench.workers import Report, Role, run_role
+from shoal.errors import ExperimentError
 
 SENDER, RECEIVER = 1, 2
 MESSAGE_BYTES = 1 << 16
-#: The fastest of 2 to 16 MB with loss. Without loss 2 MB are faster still: they stay in the processor's cache.
+#: The fastest of 2 to 16 MB with loss. Without, 2 MB are faster still: they stay in the processor's cache.
 WINDOW_BYTES = 8 << 20
 SOCKET_BUFFER_BYTES = 32 << 20
 PATIENCE_S = 10.0

@@ -7,7 +7,8 @@ from typing import Any, cast
 from shoal.bench.bodies import Bodies, Reception
 from shoal.bench.contestant import Contestant, Load, Place
 from shoal.bench.cpu import CpuClock
-from shoal.bench.workers import ExperimentError, Report, Role, run_role, wait_told
+from shoal.bench.workers import Report, Role, run_role, wait_told
+from shoal.errors import ExperimentError
 
 MODULES = {
     "shoal_loop": "shoal.bench.shoal_loop",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from shoal.bench.peers import nats
-from shoal.bench.workers import ExperimentError
+from shoal.errors import ExperimentError
 
 Measured = TypeVar("Measured")
 

@@ -7,7 +7,7 @@ from typing import Any
 import shoal
 from shoal.bench.bodies import Bodies, Reception
 from shoal.bench.contestant import PATIENCE_S, PING, PONG, TOPIC, Load, Place
-from shoal.bench.workers import ExperimentError
+from shoal.errors import ExperimentError
 
 GROUP = "239.192.74.203"
 

@@ -16,7 +16,8 @@ from shoal.bench.contestant import Load, Place
 from shoal.bench.norm import free_port
 from shoal.bench.peers import nats
 from shoal.bench.rounds import Follow, alternate, check_peers
-from shoal.bench.workers import ExperimentError, Worker
+from shoal.bench.workers import Worker
+from shoal.errors import ExperimentError
 
 SIDES = "shoal.bench.pubsub_sides"
 #: Shoal runs both ways of receiving, and the better one counts.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from shoal.errors import ShoalError
+from shoal.errors import ExperimentError, ShoalError
 
 #: What a role is given: its options, and where to report progress.
 Report = Callable[[int], None]
@@ -23,10 +23,6 @@ Role = Callable[[dict[str, Any], Report], Mapping[str, Any]]
 
 
 _told = threading.Event()
-
-
-class ExperimentError(RuntimeError):
-    """An experiment did not come to a valid result."""
 
 
 class Worker:
@@ -121,7 +117,7 @@ def run_role(roles: Mapping[str, Role]) -> None:
     _say({"ready": True})
     try:
         result = role(options, lambda count: _say({"progress": count}))
-    except (ExperimentError, OSError, ValueError, ShoalError) as error:
+    except (ShoalError, OSError, ValueError) as error:
         sys.exit(f"{error}")
     _say({"result": result})
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal import _core
 from shoal.config import ConnectionConfig
+from shoal.errors import FlushError
 
 os.register_at_fork(after_in_child=_core.mark_forked)
 
@@ -53,6 +54,15 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "backoff_factor": config.backoff_factor,
         "when_full": config.when_full,
     }
+
+
+def check_flushed(silent: list[int] | None, timeout_s: float | None) -> None:
+    """Raise what a flush that did not succeed raises."""
+    if silent is None:
+        raise FlushError(f"not every member acknowledged everything within {timeout_s} s")
+    if silent:
+        names = ", ".join(f"{node:08x}" for node in silent)
+        raise FlushError(f"these members did not acknowledge everything: {names}", tuple(silent))
 
 
 @atexit.register

@@ -10,9 +10,9 @@ from typing import Any, Literal, Self
 
 from shoal._core import Message, Subscription
 from shoal.bus import events
-from shoal.bus.core import Node
+from shoal.bus.core import Node, check_flushed
 from shoal.config import ConnectionConfig, parse_url
-from shoal.errors import ClosedError, FlushError, NoReplyError
+from shoal.errors import ClosedError, NoReplyError
 
 log = logging.getLogger("shoal.bus")
 
@@ -95,7 +95,9 @@ class Bus(Node):
             replies = self._replies
         return replies.ask(topic, body, timeout_s, dict(properties) if properties else None, priority)
 
-    def reply(self, request: Message, body: Any = None, *, properties: Mapping[str, Any] | None = None) -> None:
+    def reply(
+        self, request: Message, body: Any = None, *, properties: Mapping[str, Any] | None = None
+    ) -> None:
         """Answer a message that was sent with `request`."""
         if request.reply_to is None:
             raise ValueError(f"{request!r} was not sent as a request: it names no topic to reply to")
@@ -109,15 +111,10 @@ class Bus(Node):
 
     def flush(self, timeout_s: float | None = 10.0) -> None:
         """Return when every member has everything published before; `FlushError` names who has not."""
-        silent = self.flush_nodes(timeout_s)
-        if silent is None:
-            raise FlushError(f"not every member acknowledged everything within {timeout_s} s")
-        if silent:
-            names = ", ".join(f"{node:08x}" for node in silent)
-            raise FlushError(f"these members did not acknowledge everything: {names}", tuple(silent))
+        check_flushed(self.flush_nodes(timeout_s), timeout_s)
 
     def events(self, timeout_s: float | None = None) -> Iterator[events.Event]:
-        """What happens in the domain, as it happens; ends after `timeout_s` of quiet, or with the connection."""
+        """What happens in the domain; ends after `timeout_s` of quiet, or with the connection."""
         while not self._closed:
             taken = self.take_events(timeout_s if timeout_s is not None else 0.5)
             if taken is None or (not taken and timeout_s is not None):
@@ -178,7 +175,12 @@ class _Replies:
         self._waiting[number] = (arrived, replies)
         try:
             bus.publish(
-                topic, body, properties=properties, priority=priority, correlation_id=number, reply_to=self._topic
+                topic,
+                body,
+                properties=properties,
+                priority=priority,
+                correlation_id=number,
+                reply_to=self._topic,
             )
             if not arrived.wait(timeout_s):
                 raise NoReplyError(f"nobody answered on {topic!r} within {timeout_s} s")

@@ -13,7 +13,7 @@ from shoal.bench import norm as norm_experiment
 from shoal.bench import report
 from shoal.bench import throughput as throughput_experiment
 from shoal.bench.rounds import Follow
-from shoal.bench.workers import ExperimentError
+from shoal.errors import ExperimentError
 
 app = typer.Typer(help="Measure Shoal, alone and beside its peers.", no_args_is_help=True)
 

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from shoal.bench.norm import NormOptions, transfer
-from shoal.bench.workers import ExperimentError, Worker
+from shoal.bench.workers import Worker
+from shoal.errors import ExperimentError
 
 #: About a second at full speed, and still within the patience at a twentieth of it.
 REAL_BYTES = 1_500_000_000

@@ -61,7 +61,9 @@ class ConnectionConfig:
 
     def __post_init__(self) -> None:
         if self.scheme in _LATER_SCHEMES:
-            raise ConfigError(f"the scheme {self.scheme}:// is not available yet: use norm:// or inproc://name")
+            raise ConfigError(
+                f"the scheme {self.scheme}:// is not available yet: use norm:// or inproc://name"
+            )
         if self.scheme not in _SCHEMES:
             raise ConfigError(f"unknown scheme {self.scheme!r}: use norm:// or inproc://name")
         self._check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
@@ -75,9 +77,7 @@ class ConnectionConfig:
         for field in ("window_bytes", "cache_bytes", "receive_window_bytes", "receive_buffer_bytes"):
             self._check(field, getattr(self, field) >= 65_536, "at least 65536")
         self._check("window_bytes", self.window_bytes <= self.cache_bytes, "at most cache_bytes")
-        self._check(
-            "message_bytes_max", 1 <= self.message_bytes_max < 1 << 28, f"from 1 to {(1 << 28) - 1}"
-        )
+        self._check("message_bytes_max", 1 <= self.message_bytes_max < 1 << 28, f"from 1 to {(1 << 28) - 1}")
         if self.rate_bytes_per_s is not None:
             self._check("rate_bytes_per_s", self.rate_bytes_per_s >= 1, "at least 1, or none")
         if self.group is not None:
@@ -91,7 +91,9 @@ class ConnectionConfig:
         try:
             address = ipaddress.ip_address(group)
         except ValueError:
-            raise ConfigError(f"group is {group!r}, and must be an IP address such as {DEFAULT_GROUP}") from None
+            raise ConfigError(
+                f"group is {group!r}, and must be an IP address such as {DEFAULT_GROUP}"
+            ) from None
         self._check("group", address.is_multicast, "a multicast address, 224.0.0.0/4 or ff00::/8")
 
     def group_address(self) -> str:
@@ -115,7 +117,9 @@ def parse_url(url: str | None, **keywords: Any) -> ConnectionConfig:
         if name not in _FIELDS:
             raise ConfigError(f"unknown option {name!r}: the options are {', '.join(sorted(_FIELDS))}")
         if name in options and options[name] != value:
-            raise ConfigError(f"{name} is {options[name]!r} in the URL and {value!r} as an argument: give one")
+            raise ConfigError(
+                f"{name} is {options[name]!r} in the URL and {value!r} as an argument: give one"
+            )
         options[name] = value
     return ConnectionConfig(**options)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.bench.workers import ExperimentError, Worker
+from shoal.bench.workers import Worker
+from shoal.errors import ExperimentError
 
 ROLES = "worker_roles"
 

@@ -3,7 +3,8 @@
 import sys
 import threading
 
-from shoal.bench.workers import ExperimentError, run_role
+from shoal.bench.workers import run_role
+from shoal.errors import ExperimentError
 
 
 def add(options, report):

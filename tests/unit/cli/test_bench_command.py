@@ -5,8 +5,8 @@ import pytest
 from typer.testing import CliRunner
 
 from shoal.bench import norm
-from shoal.bench.workers import ExperimentError
 from shoal.cli.app import app
+from shoal.errors import ExperimentError
 
 RUNNER = CliRunner()
 

@@ -27,6 +27,8 @@ static DOMAINS: Domains<Py<Message>> = Domains::new();
 /// How long to wait before looking whether the user wants to interrupt.
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
+/// What kind of event, which node it is about, and its details.
+type EventTuple<'py> = (&'static str, NodeId, Bound<'py, PyDict>);
 type LocalConsumer = Arc<Consumer<Py<Message>>>;
 
 /// What a node shares with its subscriptions.
@@ -447,7 +449,7 @@ impl Node {
         &self,
         py: Python<'py>,
         timeout_s: Option<f64>,
-    ) -> PyResult<Option<Vec<(&'static str, NodeId, Bound<'py, PyDict>)>>> {
+    ) -> PyResult<Option<Vec<EventTuple<'py>>>> {
         let inner = self.inner()?;
         let deadline = deadline(timeout_s)?;
         let Some(bus) = &inner.bus else { return Ok(None) };
@@ -519,10 +521,7 @@ fn correlation_bytes(id: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     }
 }
 
-fn event_to_python<'py>(
-    py: Python<'py>,
-    event: &BusEvent,
-) -> PyResult<(&'static str, NodeId, Bound<'py, PyDict>)> {
+fn event_to_python<'py>(py: Python<'py>, event: &BusEvent) -> PyResult<EventTuple<'py>> {
     let details = PyDict::new(py);
     let (kind, node) = match event {
         BusEvent::Joined(node) => ("joined", node),

@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 
 from shoal.bench.bodies import Bodies, Reception
 from shoal.bench.contestant import PATIENCE_S, Load, Place
-from shoal.bench.workers import ExperimentError
+from shoal.errors import ExperimentError
 
 DATA, HERE, PING, PONG = "bench.data", "bench.here", "bench.ping", "bench.pong"
 #: The server drops a client that has more than this waiting, so it is more than a transfer moves.

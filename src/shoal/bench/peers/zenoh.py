@@ -15,7 +15,7 @@ import zenoh
 
 from shoal.bench.bodies import Bodies, Reception
 from shoal.bench.contestant import PATIENCE_S, PING, PONG, TOPIC, Load, Place
-from shoal.bench.workers import ExperimentError
+from shoal.errors import ExperimentError
 
 HERE = "bench/here"
 

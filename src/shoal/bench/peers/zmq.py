@@ -12,7 +12,7 @@ import zmq
 
 from shoal.bench.bodies import Bodies, Reception
 from shoal.bench.contestant import PATIENCE_S, Load, Place
-from shoal.bench.workers import ExperimentError
+from shoal.errors import ExperimentError
 
 #: What may wait for one subscriber: enough that nobody waits for nothing, and memory stays bounded.
 QUEUE_BYTES, QUEUE_MIN, QUEUE_MAX = 64 << 20, 100, 100_000
