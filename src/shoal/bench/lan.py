@@ -77,7 +77,11 @@ def transfer(lab: Lab, options: LanOptions, subscribers: int) -> LanTransfer:
 
         def start(role: str, host: int) -> Worker:
             place = Place(port=PORT, interface="eth0", number=host)
-            common: dict[str, Any] = {"contestant": "shoal_loop", "place": asdict(place), "load": asdict(load)}
+            common: dict[str, Any] = {
+                "contestant": "shoal_loop",
+                "place": asdict(place),
+                "load": asdict(load),
+            }
             return stack.enter_context(Worker(SIDES, role, within=lab.within(host), **common))
 
         publisher = start("publish", 0)

@@ -3,7 +3,7 @@
 import typer
 
 import shoal
-from shoal.cli import bench, demo
+from shoal.cli import bench, demo, pub, request, sub
 
 app = typer.Typer(
     name="shoal",
@@ -14,6 +14,9 @@ app = typer.Typer(
 )
 app.add_typer(bench.app, name="bench")
 app.command("demo")(demo.demo)
+app.command("pub", epilog=pub.EPILOG)(pub.pub)
+app.command("sub", epilog=sub.EPILOG)(sub.sub)
+app.command("request", epilog=request.EPILOG)(request.request)
 
 
 def _print_version(wanted: bool) -> None:
