@@ -9,7 +9,7 @@ from typing import Any
 from shoal.bench.bodies import SIZE_MIN
 from shoal.bench.contestant import Place
 from shoal.bench.norm import free_port
-from shoal.bench.peers import nats
+from shoal.bench.peers import nats_server
 from shoal.bench.rounds import Follow, alternate, check_peers
 from shoal.bench.workers import Worker
 
@@ -63,7 +63,7 @@ def round_trips_ns(name: str, options: LatencyOptions) -> list[int]:
         "warm_up": WARM_UP,
         "count": options.count,
     }
-    server = nats.server(place.port) if name == "nats" else contextlib.nullcontext()
+    server = nats_server.server(place.port) if name == "nats" else contextlib.nullcontext()
     with server, Worker(SIDES, "ping", **common) as asking, Worker(SIDES, "echo", **common):
         return list(asking.result(PATIENCE_S)["times_ns"])
 

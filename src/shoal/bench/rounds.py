@@ -1,14 +1,17 @@
 """Contestants take turns, so that whatever else the machine does falls on all of them."""
 
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import TypeVar
 
-from shoal.bench.peers import nats
+from shoal.bench.peers import nats_server
 from shoal.errors import ExperimentError
 
 Measured = TypeVar("Measured")
 
-PEERS = ("zenoh", "zmq", "nats")
+#: The peers, and the packages that their clients are in.
+PACKAGES = {"zenoh": "eclipse-zenoh", "zmq": "pyzmq", "nats": "nats-py"}
+PEERS = tuple(PACKAGES)
 
 #: Told the round (0 is the warm-up), the contestant, and what it reached once that is known.
 Follow = Callable[[int, str, str], None]
@@ -19,7 +22,9 @@ def check_peers(peers: Iterable[str]) -> None:
     for peer in peers:
         if peer not in PEERS:
             raise ValueError(f"peers must be any of {', '.join(PEERS)}, not {peer!r}")
-        if peer == "nats" and not nats.is_installed():
+        if find_spec(peer) is None:
+            raise ValueError(f"the peer {peer} needs a package: pip install {PACKAGES[peer]}")
+        if peer == "nats" and not nats_server.is_installed():
             raise ValueError("the peer nats needs the program nats-server: install the package of that name")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from shoal.bench.bodies import SIZE_MIN
 from shoal.bench.contestant import Load, Place
 from shoal.bench.norm import free_port
-from shoal.bench.peers import nats
+from shoal.bench.peers import nats_server
 from shoal.bench.rounds import Follow, alternate, check_peers
 from shoal.bench.workers import Worker
 from shoal.errors import ExperimentError
@@ -128,7 +128,7 @@ def _server(name: str, port: int) -> Iterator[Callable[[], float]]:
     if name != "nats":
         yield lambda: 0.0
         return
-    with nats.server(port) as cpu_s:
+    with nats_server.server(port) as cpu_s:
         yield cpu_s
 
 

@@ -1,11 +1,13 @@
 """`shoal request`: ask, and print the answer."""
 
+import time
 from typing import Annotated
 
 import typer
 
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
 from shoal.cli.message_text import body_from_text, body_text, for_programs
+from shoal.errors import NoReplyError
 
 EPILOG = """
 Examples:
@@ -29,5 +31,9 @@ def request(
     """Publish a question and print the first answer."""
     with plain_endings("request"), connect(url, domain, interface) as bus:
         question = None if body is None else body_from_text(body, json_body)
-        answer = bus.request(topic, question, timeout_s=timeout)
+        began_s = time.monotonic()
+        if not bus.wait_for_subscribers(topic, 1, timeout):
+            raise NoReplyError(f"nobody subscribes to {topic!r}: no answer within {timeout:g} s")
+        left_s = max(0.0, timeout - (time.monotonic() - began_s))
+        answer = bus.request(topic, question, timeout_s=left_s)
         print(for_programs(answer) if json else body_text(answer.body), flush=True)
