@@ -1,6 +1,6 @@
 """Hand-written stubs of the Rust extension module (`crates/pycore`)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypedDict
 
 __version__: str
@@ -17,6 +17,9 @@ class Message:
     @property
     def properties(self) -> dict[str, Any]:
         """Named values."""
+    @property
+    def headers(self) -> dict[str, Any]:
+        """Header fields by the names that selectors use for them, such as `JMSPriority`."""
     @property
     def priority(self) -> int:
         """0 to 9."""
@@ -116,7 +119,14 @@ class Node:
         the most.
         """
     def open_subscription(
-        self, pattern: str, *, no_local: bool = False, queue_bytes_max: int = ..., when_full: str = "block"
+        self,
+        pattern: str,
+        *,
+        selector: Selector | None = None,
+        correlation: CorrelationFilter | None = None,
+        no_local: bool = False,
+        queue_bytes_max: int = ...,
+        when_full: str = "block",
     ) -> Subscription: ...
     def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = None) -> bool:
         """Wait until so many other members subscribe to a topic; false if the time was over first."""
@@ -179,6 +189,58 @@ def raw_send(
 def raw_receive(
     *, group: str, port: int, interface: str = "lo", patience_s: float = 10.0
 ) -> tuple[int, float]: ...
+
+class SelectorSyntaxError(ValueError):
+    """A text that is no selector; its arguments are position, found, expected and the caret lines."""
+
+    args: tuple[int, str, str, str]
+
+class Selector:
+    """A parsed selector. May be shared between threads."""
+
+    def __init__(self, text: str) -> None: ...
+    @staticmethod
+    def decode(data: bytes) -> Selector: ...
+    @staticmethod
+    def any_of(selectors: list[Selector]) -> Selector: ...
+    def encode(self) -> bytes: ...
+    def names(self) -> list[str]: ...
+    def matches(
+        self, properties: Mapping[str, object], headers: Mapping[str, object] | None = None
+    ) -> bool: ...
+
+class CorrelationFilter:
+    """A parsed correlation-ID filter. May be shared between threads."""
+
+    def __init__(self, text: str) -> None: ...
+    @staticmethod
+    def decode(data: bytes) -> CorrelationFilter: ...
+    def encode(self) -> bytes: ...
+    def matches(self, correlation_id: str) -> bool: ...
+
+class SelectorIndex:
+    """Which of many selectors match. For one thread at a time."""
+
+    def __init__(self, seed: int, evaluated_filters_max: int = 16) -> None: ...
+    def add(self, selector: Selector, subscriber: int) -> None: ...
+    def remove(self, selector: Selector, subscriber: int) -> bool: ...
+    def tune(self, count: int) -> None: ...
+    def matches(
+        self, properties: Mapping[str, object], headers: Mapping[str, object] | None = None
+    ) -> list[int]: ...
+    def counters(self) -> dict[str, int]: ...
+    def __len__(self) -> int: ...
+
+class SelectorBench:
+    """Filters, messages and the timing loops over them. For one thread at a time."""
+
+    def __init__(self, kind: str, count: int, rate: float, terms: int, messages: int, seed: int) -> None: ...
+    def index_round(self, count: int) -> tuple[float, int]: ...
+    def scan_round(self, count: int) -> tuple[float, int]: ...
+    def disagreements(self, count: int) -> int: ...
+    def change_round(self, count: int) -> tuple[list[int], list[int]]: ...
+    def heap_bytes(self) -> int: ...
+    def work_per_message(self) -> tuple[float, float]: ...
 
 class ReedSolomon:
     """A Reed-Solomon code over GF(2^8), as NORM's fec_id 5 and 129 use it; may be shared between threads."""

@@ -13,6 +13,7 @@ from shoal.bench import norm as norm_experiment
 from shoal.bench import report
 from shoal.bench import throughput as throughput_experiment
 from shoal.bench.rounds import Follow
+from shoal.cli import bench_selectors
 from shoal.errors import ExperimentError
 
 app = typer.Typer(help="Measure Shoal, alone and beside its peers.", no_args_is_help=True)
@@ -142,6 +143,9 @@ def fec(rounds: Rounds = 5, json: Json = None) -> None:
     headings = ("block", "symbol bytes", "symbols", "encode", "decode", "times scalar")
     rows = fec_experiment.table_rows(result)
     report.show(title, result, json, shown=report.table(title, headings, rows))
+
+
+app.command("selectors")(bench_selectors.selectors)
 
 
 def _followed(rounds: int, run: Callable[[Follow], dict[str, Any]]) -> dict[str, Any]:

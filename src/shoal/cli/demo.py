@@ -11,6 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from shoal.bench.norm import NormOptions, transfer
 from shoal.bench.workers import Worker
+from shoal.cli import demo_bus
 from shoal.errors import ExperimentError
 
 #: About a second at full speed, and still within the patience at a twentieth of it.
@@ -21,7 +22,7 @@ PATIENCE_S = 15.0
 def demo(
     seed: Annotated[int | None, typer.Option(help="Repeat the simulated part with this seed.")] = None,
 ) -> None:
-    """See it work: a lossy simulated network, then two processes on loopback multicast."""
+    """See it work: a lossy simulated network, then real processes on loopback multicast."""
     console = Console()
     try:
         console.print("[bold]1. A simulated network that loses every fifth datagram[/bold]")
@@ -30,9 +31,11 @@ def demo(
             "\n[bold]2. Two processes on this machine, over multicast on the loopback interface[/bold]"
         )
         real = _run_transfer(console)
+        console.print("\n[bold]3. One publisher and three subscribers, from Python[/bold]")
+        messages = demo_bus.run(console)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    if not (simulated and real):
+    if not (simulated and real and messages):
         raise typer.Exit(1)
 
 
