@@ -5,7 +5,7 @@ import threading
 import shoal
 from shoal.bench.bodies import Reception
 from shoal.bench.contestant import TOPIC, Place
-from shoal.bench.shoal_loop import connect, echo, ping, publish
+from shoal.bench.shoal_loop import connect, echo, explain, ping, publish
 
 __all__ = ["echo", "ping", "publish", "subscribe"]
 
@@ -23,3 +23,4 @@ def subscribe(place: Place, reception: Reception) -> None:
     with connect(place) as bus:
         bus.subscribe(TOPIC, take)
         over.wait()
+        explain(reception, bus)

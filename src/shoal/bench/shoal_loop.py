@@ -37,6 +37,14 @@ def subscribe(place: Place, reception: Reception) -> None:
             body = message.body
             if body != expected and reception.is_over(body, expected):
                 break
+        explain(reception, bus)
+
+
+def explain(reception: Reception, bus: shoal.Bus) -> None:
+    """Add to a fault what the connection says about it."""
+    if reception.fault is not None:
+        told = "; ".join(str(event) for event in bus.events(timeout_s=0.0))
+        reception.fault += f" (events: {told})"
 
 
 def ping(place: Place, bodies: Bodies, count: int) -> list[int]:

@@ -18,6 +18,7 @@ from shoal.bench.contestant import PATIENCE_S, PING, PONG, TOPIC, Load, Place
 from shoal.errors import ExperimentError
 
 HERE = "bench/here"
+BLOCK, BLOCKED_US_MAX = "transport/link/tx/queue/congestion_control/block", 60_000_000
 
 
 def _session(place: Place, listens: bool) -> zenoh.Session:
@@ -27,6 +28,8 @@ def _session(place: Place, listens: bool) -> zenoh.Session:
     config.insert_json5("listen/endpoints", endpoints if listens else "[]")
     config.insert_json5("connect/endpoints", "[]" if listens else endpoints)
     config.insert_json5("connect/timeout_ms", str(int(PATIENCE_S * 1000)))
+    # By default a publisher that waits for five seconds closes the link instead.
+    config.insert_json5(f"{BLOCK}/wait_before_close", str(BLOCKED_US_MAX))
     return zenoh.open(config)
 
 
