@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::udp::{ReceiveBuffers, Sockets, Which};
 
 /// Batches received before anything is sent, and runs sent before anything is received.
-const RECEIVES_A_TURN: usize = 4;
+const RECEIVES_A_TURN: usize = 2;
 const SENDS_A_TURN: usize = 16;
 
 /// Marks are at least so far apart.
