@@ -2,6 +2,23 @@
 
 from shoal._core import Message, Subscription, __version__
 from shoal.bus.sync import Bus, connect
-from shoal.errors import ShoalError
+from shoal.errors import InvalidSelectorError, ShoalError
+from shoal.selector import Byte, CorrelationFilter, Double, Float, Int, Long, Selector, Short
 
-__all__ = ["Bus", "Message", "ShoalError", "Subscription", "__version__", "connect"]
+__all__ = [
+    "Bus",
+    "Byte",
+    "CorrelationFilter",
+    "Double",
+    "Float",
+    "Int",
+    "InvalidSelectorError",
+    "Long",
+    "Message",
+    "Selector",
+    "ShoalError",
+    "Short",
+    "Subscription",
+    "__version__",
+    "connect",
+]

@@ -8,6 +8,9 @@ mod errors;
 mod fec;
 mod norm;
 mod options;
+mod selector;
+mod selector_bench;
+mod sim;
 
 #[pymodule]
 mod _core {
@@ -19,6 +22,12 @@ mod _core {
     use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
     use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
+    #[pymodule_export]
+    use crate::selector::{CorrelationFilter, Selector, SelectorIndex, SelectorSyntaxError};
+    #[pymodule_export]
+    use crate::selector_bench::SelectorBench;
+    #[pymodule_export]
+    use crate::sim::Simulation;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -12,5 +12,5 @@ pub mod node;
 pub mod simulation;
 
 pub use link::{Conditions, Port};
-pub use node::{Delivery, Node, Occurrence};
-pub use simulation::Simulation;
+pub use node::{Clock, Delivery, Node, Occurrence};
+pub use simulation::{Simulation, TraceEntry};

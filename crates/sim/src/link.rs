@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shoal_norm::Time;
+use shoal_norm::{ConfigError, Time};
 
 /// The weather between two nodes, in one direction.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +25,26 @@ pub struct Conditions {
     pub cut: bool,
 }
 
+impl Conditions {
+    /// Says what is wrong, if anything is.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let shares = [
+            ("loss", self.loss),
+            ("burst_begins", self.burst_begins),
+            ("burst_ends", self.burst_ends),
+            ("duplication", self.duplication),
+            ("reordering", self.reordering),
+        ];
+        if let Some((field, _)) = shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
+            return Err(ConfigError { field, wanted: "from 0 to 1" });
+        }
+        if self.burst_begins > 0.0 && self.burst_ends == 0.0 {
+            return Err(ConfigError { field: "burst_ends", wanted: "more than 0, or a burst never ends" });
+        }
+        Ok(())
+    }
+}
+
 /// How fast a node's cable is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Port {
@@ -34,6 +54,21 @@ pub struct Port {
     pub ingress_bytes_per_s: Option<f64>,
     /// How much may wait to be received.
     pub ingress_queue_bytes: usize,
+}
+
+impl Port {
+    /// Says what is wrong, if anything is.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let rates = [
+            ("egress_bytes_per_s", self.egress_bytes_per_s),
+            ("ingress_bytes_per_s", self.ingress_bytes_per_s),
+        ];
+        let works = |rate: &f64| rate.is_finite() && *rate >= 1.0;
+        match rates.into_iter().find(|(_, rate)| rate.is_some_and(|rate| !works(&rate))) {
+            Some((field, _)) => Err(ConfigError { field, wanted: "at least 1, or none" }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a path remembers from one datagram to the next.
@@ -52,6 +87,8 @@ impl Path {
         if conditions.burst_begins > 0.0 {
             let chance = if self.in_burst { conditions.burst_ends } else { conditions.burst_begins };
             self.in_burst ^= random.f64() < chance;
+        } else {
+            self.in_burst = false;
         }
         let lost = conditions.loss > 0.0 && random.f64() < conditions.loss;
         if conditions.cut || self.in_burst || lost {
@@ -132,6 +169,15 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_ends_with_the_weather_that_brought_it() {
+        let mut random = fastrand::Rng::with_seed(9);
+        let mut path = Path::default();
+        let storm = Conditions { burst_begins: 1.0, burst_ends: 0.001, ..Default::default() };
+        assert_eq!(path.send(START, &storm, &mut random), [None, None]);
+        assert!(path.send(START, &Conditions::default(), &mut random)[0].is_some());
+    }
+
+    #[test]
     fn duplication_doubles_its_share() {
         let arrivals = send_many(&Conditions { duplication: 0.3, ..Default::default() }, 10_000);
         let doubled = arrivals.iter().filter(|arrival| arrival[1].is_some()).count();
@@ -156,6 +202,16 @@ mod tests {
     fn a_cut_path_delivers_nothing() {
         let cut = Conditions { cut: true, ..Default::default() };
         assert_eq!(lost(&send_many(&cut, 100)), 100);
+    }
+
+    #[test]
+    fn impossible_conditions_are_named() {
+        let field = |conditions: Conditions| conditions.check().unwrap_err().field;
+        assert_eq!(field(Conditions { loss: 1.1, ..Default::default() }), "loss");
+        assert_eq!(field(Conditions { reordering: f64::NAN, ..Default::default() }), "reordering");
+        assert_eq!(field(Conditions { burst_begins: 0.1, ..Default::default() }), "burst_ends");
+        let port = Port { ingress_bytes_per_s: Some(0.0), ..Default::default() };
+        assert_eq!(port.check().unwrap_err().field, "ingress_bytes_per_s");
     }
 
     #[test]

@@ -52,6 +52,14 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// Says what is wrong, if anything is.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.skew > -1.0 && self.skew <= 1.0 {
+            return Ok(());
+        }
+        Err(ConfigError { field: "skew", wanted: "more than -1 and at most 1" })
+    }
+
     fn read(&self, now: Time) -> Time {
         Time::ZERO + self.offset + Duration::from_nanos(now.as_nanos()).mul_f64(1.0 + self.skew)
     }
@@ -76,14 +84,31 @@ pub struct Node {
     outboxes: Vec<(ObjectId, Outbox)>,
     readers: HashMap<StreamId, FrameReader>,
     reading: bool,
-    /// What its application received.
+    /// What its application received and nobody took yet.
     pub deliveries: Vec<Delivery>,
+    /// How many messages its application received.
+    pub delivered: usize,
+    /// Pieces of streams in which no message could be found.
+    pub unreadable: u64,
     /// What its session told, except what was only about reading and writing.
     pub occurrences: Vec<Occurrence>,
     /// The most receive memory ever held.
     pub receive_bytes_peak: usize,
     /// When its cable is free to send again.
     pub egress_free_at: Time,
+    /// How it used its time.
+    pub work: Work,
+}
+
+/// How a node used the time in which it had something to send.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Work {
+    /// How long data waited to be sent.
+    pub busy: Duration,
+    /// Bytes sent in that time.
+    pub busy_bytes: u64,
+    /// Since when data waits, and what was sent by then.
+    since: Option<(Time, u64)>,
 }
 
 impl Node {
@@ -98,9 +123,12 @@ impl Node {
             readers: HashMap::new(),
             reading: true,
             deliveries: Vec::new(),
+            delivered: 0,
+            unreadable: 0,
             occurrences: Vec::new(),
             receive_bytes_peak: 0,
             egress_free_at: Time::ZERO,
+            work: Work::default(),
         })
     }
 
@@ -125,6 +153,7 @@ impl Node {
         config.instance = config.instance.wrapping_add(1);
         config.seed = config.seed.wrapping_add(1);
         self.session = Session::new(config)?;
+        self.work.since = None;
         self.readers.clear();
         self.outboxes.clear();
         let mut options: Vec<_> = std::mem::take(&mut self.options).into_iter().collect();
@@ -245,11 +274,31 @@ impl Node {
                     reader.reset();
                 }
                 let used = chunk.bytes.len();
+                let before = deliveries.len();
                 let each = |body: &[u8]| deliveries.push(Delivery { at: now, stream, body: body.to_vec() });
-                reader.read(chunk.bytes, each).expect("simulated applications write whole frames");
+                if reader.read(chunk.bytes, each).is_err() {
+                    // Simulated applications write whole frames: the engine gave bytes out of place.
+                    self.unreadable += 1;
+                    reader.reset();
+                }
+                self.delivered += deliveries.len() - before;
                 self.session.consume(local, stream, used);
             }
         }
+    }
+
+    /// Takes note of whether data waits, and of what was sent while it did.
+    pub fn account(&mut self, now: Time) {
+        let sent = self.session.stats().bytes_sent;
+        if let Some((since, before)) = self.work.since {
+            self.work.busy += now.since(since);
+            self.work.busy_bytes += sent - before;
+        }
+        let waits = self
+            .outboxes
+            .iter()
+            .any(|(object, outbox)| !outbox.frames.is_empty() || self.session.segments_waiting(*object) > 0);
+        self.work.since = waits.then_some((now, sent));
     }
 
     /// When the session wants to be called again, by the simulation's clock.

@@ -1,6 +1,6 @@
 //! The simulation: nodes, links and the order of things.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,6 +12,8 @@ use crate::link::{Conditions, Ingress, Path, Port};
 use crate::node::{Clock, Node};
 
 const PORT: u16 = 7400;
+const NO_SUCH_NODE: ConfigError =
+    ConfigError { field: "node", wanted: "the id of a node of this simulation" };
 
 enum Happening {
     /// A datagram comes out of the network at a node's cable.
@@ -109,6 +111,8 @@ impl Simulation {
         if self.by_id.contains_key(&id) {
             return Err(ConfigError { field: "node", wanted: "different from every other node's" });
         }
+        clock.check()?;
+        port.check()?;
         let node = Node::new(config, SocketAddr::V4(SocketAddrV4::new(address, PORT)), clock)?;
         self.by_id.insert(id, index);
         self.places.push(Place {
@@ -142,18 +146,39 @@ impl Simulation {
     }
 
     /// The weather everywhere it was not set for two nodes.
-    pub fn set_conditions(&mut self, conditions: Conditions) {
+    pub fn set_conditions(&mut self, conditions: Conditions) -> Result<(), ConfigError> {
+        conditions.check()?;
         self.conditions = conditions;
+        Ok(())
+    }
+
+    /// Changes a node's cable.
+    pub fn set_port(&mut self, id: NodeId, port: Port) -> Result<(), ConfigError> {
+        port.check()?;
+        let index = *self.by_id.get(&id).ok_or(NO_SUCH_NODE)?;
+        self.places[index].port = port;
+        Ok(())
     }
 
     /// The weather from one node to another; `None` is that of everywhere.
-    pub fn set_path(&mut self, from: NodeId, to: NodeId, conditions: Option<Conditions>) -> Option<()> {
-        let pair = (*self.by_id.get(&from)?, *self.by_id.get(&to)?);
+    pub fn set_path(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        conditions: Option<Conditions>,
+    ) -> Result<(), ConfigError> {
+        let place = |id: NodeId| self.by_id.get(&id).copied().ok_or(NO_SUCH_NODE);
+        let pair = (place(from)?, place(to)?);
         match conditions {
-            Some(conditions) => self.overrides.insert(pair, conditions),
-            None => self.overrides.remove(&pair),
-        };
-        Some(())
+            Some(conditions) => {
+                conditions.check()?;
+                self.overrides.insert(pair, conditions);
+            }
+            None => {
+                self.overrides.remove(&pair);
+            }
+        }
+        Ok(())
     }
 
     /// Stops a node: it neither sends nor receives, and its clock wakes nobody.
@@ -205,6 +230,21 @@ impl Simulation {
             }
         }
         true
+    }
+
+    /// Lets time pass until every node in `wanted` has received so many messages, or until `end`.
+    /// Returns whether they all did; a node that does not exist never does.
+    pub fn run_until_delivered(&mut self, end: Time, wanted: &[(NodeId, usize)]) -> bool {
+        // Counts only grow, so whoever has enough need not be asked again.
+        let mut satisfied = 0;
+        self.run_while(end, |simulation| {
+            while let Some(&(id, count)) = wanted.get(satisfied)
+                && simulation.node(id).is_some_and(|node| node.delivered >= count)
+            {
+                satisfied += 1;
+            }
+            satisfied < wanted.len()
+        })
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -266,56 +306,60 @@ impl Simulation {
         let now = self.now;
         self.places[index].node.read(now);
         self.places[index].node.write(now);
-        let mut outgoing: Vec<(Destination, Vec<Rc<[u8]>>)> = Vec::new();
+        let mut outgoing: Vec<(Time, Destination, Rc<[u8]>)> = Vec::new();
         loop {
             let place = &mut self.places[index];
             if place.node.egress_free_at > now {
                 break;
             }
-            let burst = place.node.command(now, |session, local| {
-                session
-                    .poll_transmit(local)
-                    .map(|out| (out.to, out.datagrams().map(Rc::from).collect::<Vec<_>>()))
+            let rate = place.port.egress_bytes_per_s;
+            let mut leaves_at = now;
+            let sent = place.node.command(now, |session, local| {
+                let burst = session.poll_transmit(local)?;
+                for datagram in burst.datagrams() {
+                    if let Some(rate) = rate {
+                        leaves_at += Duration::from_secs_f64(datagram.len() as f64 / rate);
+                    }
+                    outgoing.push((leaves_at, burst.to, Rc::from(datagram)));
+                }
+                Some(())
             });
-            let Some(burst) = burst else { break };
-            if let Some(rate) = place.port.egress_bytes_per_s {
-                let bytes: usize = burst.1.iter().map(|datagram: &Rc<[u8]>| datagram.len()).sum();
-                place.node.egress_free_at = now + Duration::from_secs_f64(bytes as f64 / rate);
+            if sent.is_none() {
+                break;
             }
-            outgoing.push(burst);
+            place.node.egress_free_at = leaves_at;
             place.node.write(now);
         }
         self.places[index].node.read(now);
-        for (to, datagrams) in outgoing {
-            for datagram in datagrams {
-                self.send(index, to, &datagram);
-            }
+        self.places[index].node.account(now);
+        for (at, to, datagram) in outgoing {
+            self.send(at, index, to, &datagram);
         }
         self.schedule(index);
     }
 
-    fn send(&mut self, from: usize, to: Destination, bytes: &Rc<[u8]>) {
+    fn send(&mut self, at: Time, from: usize, to: Destination, bytes: &Rc<[u8]>) {
         self.datagrams_sent += 1;
         match to {
             Destination::Group => {
                 for to in 0..self.places.len() {
                     if to != from {
-                        self.send_to(from, to, false, bytes);
+                        self.send_to(at, from, to, false, bytes);
                     }
                 }
             }
             Destination::Node(address) => {
                 if let Some(to) = self.places.iter().position(|place| place.node.address == address) {
-                    self.send_to(from, to, true, bytes);
+                    self.send_to(at, from, to, true, bytes);
                 }
             }
         }
     }
 
-    fn send_to(&mut self, from: usize, to: usize, unicast: bool, bytes: &Rc<[u8]>) {
+    fn send_to(&mut self, at: Time, from: usize, to: usize, unicast: bool, bytes: &Rc<[u8]>) {
         let conditions = self.overrides.get(&(from, to)).unwrap_or(&self.conditions);
         let path = self.paths.entry((from, to)).or_default();
-        let arrivals = path.send(self.now, conditions, &mut self.random);
+        let arrivals = path.send(at, conditions, &mut self.random);
         self.datagrams_lost += u64::from(arrivals[0].is_none());
         for at in arrivals.into_iter().flatten() {
             self.agenda.add(at, Happening::Arrive { to, from, unicast, bytes: bytes.clone() });
@@ -332,18 +376,6 @@ impl Simulation {
             place.wake_at = wake;
             let incarnation = place.incarnation;
             self.agenda.add(wake, Happening::Wake { node: index, incarnation });
-        }
-    }
-
-    /// Cuts the nodes of `one` off from those of `other`, in this direction.
-    pub fn cut(&mut self, one: &HashSet<NodeId>, other: &HashSet<NodeId>) {
-        for &from in one {
-            for &to in other {
-                if from != to {
-                    let conditions = Conditions { cut: true, ..self.conditions.clone() };
-                    self.set_path(from, to, Some(conditions));
-                }
-            }
         }
     }
 }

@@ -12,7 +12,7 @@ const MESSAGES: u32 = 2000;
 /// Sends numbered messages from node 1 to `receivers` others, and checks that each gets all, in order.
 fn transfer(seed: u64, receivers: u32, conditions: Conditions, adjust: impl Fn(&mut Config)) -> Simulation {
     let mut simulation = Simulation::new(seed);
-    simulation.set_conditions(conditions);
+    simulation.set_conditions(conditions).unwrap();
     for id in 1..=receivers + 1 {
         let mut config = Config::new(id, 1, seed + u64::from(id));
         config.rate_bytes_per_s = Some(1e7);

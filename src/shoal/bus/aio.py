@@ -14,9 +14,10 @@ from typing import Any, Literal, Self
 from shoal import _core
 from shoal._core import Message
 from shoal.bus import events
-from shoal.bus.core import Node, check_flushed
+from shoal.bus.core import Node, check_flushed, filters
 from shoal.config import ConnectionConfig, parse_url
 from shoal.errors import ClosedError, FullError, NoReplyError
+from shoal.selector import CorrelationFilter, Selector
 
 log = logging.getLogger("shoal.bus")
 
@@ -156,14 +157,23 @@ class Bus:
         pattern: str,
         callback: Callable[[Message], Awaitable[object]] | None = None,
         *,
+        selector: str | Selector | None = None,
+        correlation: str | CorrelationFilter | None = None,
         no_local: bool = False,
         queue_bytes_max: int = 16 << 20,
         when_full: Literal["block", "drop_new", "drop_old"] = "block",
     ) -> Subscription:
-        """Receive what matches `pattern` from now on; with a `callback`, awaited in a task of its own."""
+        """Receive what matches `pattern` from now on; with a `callback`, awaited in a task of its own.
+
+        The other arguments are those of `shoal.Bus.subscribe`.
+        """
         subscription = Subscription(
             self._node.open_subscription(
-                pattern, no_local=no_local, queue_bytes_max=queue_bytes_max, when_full=when_full
+                pattern,
+                no_local=no_local,
+                queue_bytes_max=queue_bytes_max,
+                when_full=when_full,
+                **filters(selector, correlation),
             )
         )
         self._subscriptions.append(subscription)

@@ -9,6 +9,7 @@ from typing import Any
 from shoal import _core
 from shoal.config import ConnectionConfig
 from shoal.errors import FlushError
+from shoal.selector import CorrelationFilter, Selector
 
 os.register_at_fork(after_in_child=_core.mark_forked)
 
@@ -53,6 +54,18 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "message_bytes_max": config.message_bytes_max,
         "backoff_factor": config.backoff_factor,
         "when_full": config.when_full,
+    }
+
+
+def filters(selector: str | Selector | None, correlation: str | CorrelationFilter | None) -> dict[str, Any]:
+    """What a subscription filters by, as the extension module takes it."""
+    if isinstance(selector, str):
+        selector = Selector(selector)
+    if isinstance(correlation, str):
+        correlation = CorrelationFilter(correlation)
+    return {
+        "selector": selector and selector.core,
+        "correlation": correlation and correlation.core,
     }
 
 

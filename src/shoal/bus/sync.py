@@ -10,9 +10,10 @@ from typing import Any, Literal, Self
 
 from shoal._core import Message, Subscription
 from shoal.bus import events
-from shoal.bus.core import Node, check_flushed
+from shoal.bus.core import Node, check_flushed, filters
 from shoal.config import ConnectionConfig, parse_url
 from shoal.errors import ClosedError, NoReplyError
+from shoal.selector import CorrelationFilter, Selector
 
 log = logging.getLogger("shoal.bus")
 
@@ -47,18 +48,26 @@ class Bus(Node):
         pattern: str,
         callback: Callable[[Message], object] | None = None,
         *,
+        selector: str | Selector | None = None,
+        correlation: str | CorrelationFilter | None = None,
         no_local: bool = False,
         queue_bytes_max: int = 16 << 20,
         when_full: Literal["block", "drop_new", "drop_old"] = "block",
     ) -> Subscription:
         """Receive what matches `pattern` from now on: `*` stands for one level, `>` for all that follow.
 
+        `selector` is a condition on properties and headers as in JMS (`"region = 'EU' AND JMSPriority > 4"`),
+        `correlation` one on correlation ids (`"[#7;#13]"`).
         With a `callback` every message is given to it, on a thread of this subscription's own. What it raises
         is logged, and the next message follows. `no_local` leaves out what this connection publishes itself.
         A reader that falls behind holds publishers back (`block`), within `slow_after_s`, or loses messages.
         """
         subscription = self.open_subscription(
-            pattern, no_local=no_local, queue_bytes_max=queue_bytes_max, when_full=when_full
+            pattern,
+            no_local=no_local,
+            queue_bytes_max=queue_bytes_max,
+            when_full=when_full,
+            **filters(selector, correlation),
         )
         if callback is not None:
             self._listen(subscription, callback)

@@ -3,7 +3,7 @@
 import typer
 
 import shoal
-from shoal.cli import bench
+from shoal.cli import bench, selector
 
 app = typer.Typer(
     name="shoal",
@@ -13,6 +13,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(bench.app, name="bench")
+app.add_typer(selector.app, name="selector")
 
 
 def _print_version(wanted: bool) -> None:

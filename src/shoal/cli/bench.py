@@ -8,8 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.bench import fec as fec_bench
+from shoal.cli import bench_selectors
 
 app = typer.Typer(help="Measure Shoal, alone and beside its peers.", no_args_is_help=True)
+app.command("selectors")(bench_selectors.selectors)
 
 
 @app.callback()

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use shoal_node::{Departure, MemberEvent, Membership, TopicIndex};
+use shoal_node::{Departure, Interest, MemberEvent, Membership, Origin, SubscriptionId, Switch};
 use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
-use shoal_wire::{Mark, MessageView, RecordKind, TopicPattern, frame};
+use shoal_wire::{Mark, MessageView, RecordKind, frame};
 
 use super::consumer::{Batch, Consumer, Entry};
-use super::handle::{DISCOVERY, Shared, SubscriptionId};
+use super::handle::{DISCOVERY, Shared};
 use crate::norm::Application;
 
 /// The stream that carries what nodes tell each other.
@@ -34,12 +34,11 @@ pub enum BusEvent {
 
 /// A change that another thread asked for.
 pub enum Change<L> {
-    Subscribe(SubscriptionId, TopicPattern, Arc<Consumer<L>>),
+    Subscribe(SubscriptionId, Box<Interest>, Arc<Consumer<L>>),
     Unsubscribe(SubscriptionId),
 }
 
 struct Subscription<L> {
-    pattern: TopicPattern,
     consumer: Arc<Consumer<L>>,
     staged: Batch,
 }
@@ -54,7 +53,7 @@ struct StreamNotes {
 /// The application.
 pub struct BusApplication<L> {
     shared: Arc<Shared<L>>,
-    index: TopicIndex<SubscriptionId>,
+    switch: Switch,
     subscriptions: HashMap<SubscriptionId, Subscription<L>>,
     /// Subscriptions with something staged.
     staged: Vec<SubscriptionId>,
@@ -75,7 +74,7 @@ impl<L: Send + 'static> BusApplication<L> {
     pub fn new(shared: Arc<Shared<L>>, data_lanes: Vec<ObjectId>, seed: u64) -> BusApplication<L> {
         BusApplication {
             shared,
-            index: TopicIndex::new(seed),
+            switch: Switch::new(seed),
             subscriptions: HashMap::new(),
             staged: Vec::new(),
             notes: HashMap::new(),
@@ -95,12 +94,18 @@ impl<L: Send + 'static> BusApplication<L> {
         if let Some(number) = &mut notes.number {
             *number += 1;
         }
-        let timestamp_us = notes.timestamp_us;
+        let origin = Origin {
+            node: stream.node,
+            instance: stream.instance,
+            stream: stream.object,
+            number,
+            timestamp_us: notes.timestamp_us,
+        };
         let view = match MessageView::parse(record) {
             Ok(view) => view,
             Err(error) => return self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
         };
-        let Ok(wanted) = self.index.matching(view.name_bytes()) else { return };
+        let Ok(wanted) = self.switch.route(&view, &origin) else { return };
         for &id in wanted {
             let Some(subscription) = self.subscriptions.get_mut(&id) else { continue };
             let batch = &mut subscription.staged;
@@ -110,31 +115,23 @@ impl<L: Send + 'static> BusApplication<L> {
             }
             let start = batch.bytes.len();
             batch.bytes.extend_from_slice(record);
-            batch.entries.push(Entry {
-                start,
-                end: batch.bytes.len(),
-                sender: stream.node,
-                instance: stream.instance,
-                lane: stream.object,
-                number,
-                timestamp_us,
-            });
+            batch.entries.push(Entry { start, end: batch.bytes.len(), origin });
         }
     }
 
     fn apply_changes(&mut self, now: Time, membership: &mut Membership) {
         for change in self.shared.take_changes() {
             match change {
-                Change::Subscribe(id, pattern, consumer) => {
-                    self.index.insert(&pattern, id);
-                    membership.subscribe(now, pattern.as_str());
-                    self.subscriptions
-                        .insert(id, Subscription { pattern, consumer, staged: Batch::default() });
+                Change::Subscribe(id, interest, consumer) => {
+                    membership.subscribe(now, interest.pattern.as_str());
+                    self.switch.insert(id, *interest);
+                    self.subscriptions.insert(id, Subscription { consumer, staged: Batch::default() });
                 }
                 Change::Unsubscribe(id) => {
+                    if let Some(interest) = self.switch.remove(id) {
+                        membership.unsubscribe(now, interest.pattern.as_str());
+                    }
                     if let Some(subscription) = self.subscriptions.remove(&id) {
-                        self.index.remove(&subscription.pattern, id);
-                        membership.unsubscribe(now, subscription.pattern.as_str());
                         subscription.consumer.close();
                     }
                 }

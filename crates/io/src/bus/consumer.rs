@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use shoal_norm::NodeId;
+use shoal_node::Origin;
 
 /// Emptied batches kept for their memory.
 const SPARES_MAX: usize = 4;
@@ -24,16 +24,8 @@ pub struct Entry {
     pub start: usize,
     /// One past its last byte.
     pub end: usize,
-    /// Who published it.
-    pub sender: NodeId,
-    /// Which run of that node.
-    pub instance: u16,
-    /// On which of its lanes.
-    pub lane: u16,
-    /// Its number there; `None` if not known yet.
-    pub number: Option<u64>,
-    /// When it was sent, microseconds since 1970; 0 if not known.
-    pub timestamp_us: u64,
+    /// Who sent it, when, as which.
+    pub origin: Origin,
 }
 
 /// Records that arrived together.

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use shoal_node::{Membership, MembershipConfig};
+use shoal_node::{Interest, Membership, MembershipConfig, SubscriptionId};
 use shoal_norm::{NodeId, ObjectId, Stats, SyncPolicy};
-use shoal_wire::{PriorityClass, TopicPattern};
+use shoal_wire::PriorityClass;
 
 use super::application::{BusApplication, BusEvent, Change};
 use super::consumer::Consumer;
@@ -19,9 +19,6 @@ use crate::norm::{Full, LaneOptions, LinkError, LinkOptions, NormLink, Outbox, S
 const EVENTS_MAX: usize = 10_000;
 /// A publisher that knows nobody yet sends all the same for so long, because somebody may be about to answer.
 pub const DISCOVERY: Duration = Duration::from_secs(2);
-
-/// Names a subscription of a bus.
-pub type SubscriptionId = u64;
 
 /// A bus.
 #[derive(Clone, Debug)]
@@ -223,10 +220,10 @@ impl<L: Send + 'static> Bus<L> {
         }
     }
 
-    /// Delivers what matches a pattern to a consumer from now on.
-    pub fn subscribe(&self, pattern: TopicPattern, consumer: Arc<Consumer<L>>) -> SubscriptionId {
+    /// Delivers what is of interest to a consumer from now on.
+    pub fn subscribe(&self, interest: Interest, consumer: Arc<Consumer<L>>) -> SubscriptionId {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.shared.change(Change::Subscribe(id, pattern, consumer));
+        self.shared.change(Change::Subscribe(id, Box::new(interest), consumer));
         // Others hear of it before they hear anything this program says from now on.
         self.link.serve_now();
         id

@@ -8,22 +8,20 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use shoal_node::TopicIndex;
+use shoal_node::{Interest, Origin, SubscriptionId, Switch};
 use shoal_norm::NodeId;
-use shoal_wire::TopicPattern;
+use shoal_wire::MessageView;
 
 use super::consumer::Consumer;
-use super::handle::SubscriptionId;
 
 struct Subscription<L> {
-    pattern: TopicPattern,
     consumer: Arc<Consumer<L>>,
     node: NodeId,
     no_local: bool,
 }
 
 struct State<L> {
-    index: TopicIndex<SubscriptionId>,
+    switch: Switch,
     subscriptions: HashMap<SubscriptionId, Subscription<L>>,
 }
 
@@ -38,7 +36,7 @@ pub struct LocalSwitch<L> {
 impl<L> LocalSwitch<L> {
     /// One without subscriptions.
     pub fn new(seed: u64) -> LocalSwitch<L> {
-        let state = State { index: TopicIndex::new(seed), subscriptions: HashMap::new() };
+        let state = State { switch: Switch::new(seed), subscriptions: HashMap::new() };
         LocalSwitch {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -56,18 +54,18 @@ impl<L> LocalSwitch<L> {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Delivers what matches a pattern to a consumer from now on; with `no_local`, not what `node` itself publishes.
+    /// Delivers what is of interest to a consumer from now on; with `no_local`, not what `node` itself publishes.
     pub fn subscribe(
         &self,
         node: NodeId,
-        pattern: TopicPattern,
+        interest: Interest,
         consumer: Arc<Consumer<L>>,
         no_local: bool,
     ) -> SubscriptionId {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
-        state.index.insert(&pattern, id);
-        state.subscriptions.insert(id, Subscription { pattern, consumer, node, no_local });
+        state.switch.insert(id, interest);
+        state.subscriptions.insert(id, Subscription { consumer, node, no_local });
         self.count.store(state.subscriptions.len(), Ordering::Release);
         self.changed.notify_all();
         id
@@ -76,21 +74,21 @@ impl<L> LocalSwitch<L> {
     /// Ends a subscription; its consumer is closed.
     pub fn unsubscribe(&self, id: SubscriptionId) {
         let mut state = self.lock();
+        state.switch.remove(id);
         if let Some(subscription) = state.subscriptions.remove(&id) {
-            state.index.remove(&subscription.pattern, id);
             subscription.consumer.close();
         }
         self.count.store(state.subscriptions.len(), Ordering::Release);
     }
 
-    /// The consumers that want what `node` publishes on a topic.
-    pub fn wanting(&self, node: NodeId, topic: &[u8], found: &mut Vec<Arc<Consumer<L>>>) {
+    /// The consumers that want a message.
+    pub fn wanting(&self, view: &MessageView<'_>, origin: &Origin, found: &mut Vec<Arc<Consumer<L>>>) {
         found.clear();
         let mut state = self.lock();
-        let State { index, subscriptions } = &mut *state;
-        for id in index.matching(topic).unwrap_or(&[]) {
+        let State { switch, subscriptions } = &mut *state;
+        for id in switch.route(view, origin).unwrap_or(&[]) {
             if let Some(subscription) = subscriptions.get(id)
-                && !(subscription.no_local && subscription.node == node)
+                && !(subscription.no_local && subscription.node == origin.node)
             {
                 found.push(subscription.consumer.clone());
             }
@@ -100,8 +98,8 @@ impl<L> LocalSwitch<L> {
     /// How many nodes other than `node` subscribe to a topic.
     pub fn interested(&self, node: NodeId, topic: &[u8]) -> Vec<NodeId> {
         let mut state = self.lock();
-        let State { index, subscriptions } = &mut *state;
-        let ids = index.matching(topic).unwrap_or(&[]).iter();
+        let State { switch, subscriptions } = &mut *state;
+        let ids = switch.subscribed(topic).iter();
         let mut nodes: Vec<NodeId> =
             ids.filter_map(|id| subscriptions.get(id)).map(|subscription| subscription.node).collect();
         nodes.retain(|&other| other != node);

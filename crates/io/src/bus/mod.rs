@@ -12,5 +12,5 @@ mod local;
 
 pub use application::BusEvent;
 pub use consumer::{Batch, Consumer, Entry, Item, Overflow, Taken};
-pub use handle::{Bus, BusOptions, FlushError, SubscriptionId};
+pub use handle::{Bus, BusOptions, FlushError};
 pub use local::{Domains, LocalSwitch};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::nack::{Due, GroupTiming, NackCycle};
 use super::stream::RxStream;
 use crate::backoff;
-use crate::config::{Config, FeedbackMode, Join, SyncPolicy};
+use crate::config::{Config, FecId, FeedbackMode, Join, SyncPolicy};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
 use crate::serial;
@@ -72,6 +72,8 @@ struct Heard {
 struct RxObject {
     object: ObjectId,
     info: InfoState,
+    /// The scheme in which to ask for its NORM_INFO.
+    fec_id: FecId,
     body: Body,
     /// A watermark to acknowledge, and from when on.
     ack: Option<(Position, Time)>,
@@ -160,6 +162,7 @@ impl Remote {
         let object = &mut self.objects[index];
         if data.header.flags.has(Flags::INFO) && object.info == InfoState::None {
             object.info = InfoState::Missing;
+            object.fec_id = data.header.fec_id;
         }
         match &object.body {
             Body::Closed => {
@@ -199,7 +202,12 @@ impl Remote {
         let index = self.object_for(&info.header, shared)?;
         let stream = self.stream_id(info.header.object);
         let object = &mut self.objects[index];
-        if object.info != InfoState::Have && !matches!(object.body, Body::Closed) {
+        let wanted = match object.info {
+            InfoState::Have => false,
+            InfoState::Missing => true,
+            InfoState::None => !matches!(object.body, Body::Closed),
+        };
+        if wanted {
             object.info = InfoState::Have;
             shared.events.push_back(Event::Info { stream, content: info.content.to_vec() });
         }
@@ -270,6 +278,7 @@ impl Remote {
                 {
                     stream.squelch(position.payload_id);
                 }
+                Body::Closed if refused => object.info = InfoState::Have,
                 Body::Open(_) | Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => {}
             }
         }
@@ -366,6 +375,7 @@ impl Remote {
         self.objects.push(RxObject {
             object,
             info: InfoState::None,
+            fec_id: FecId::ReedSolomon8,
             body: Body::Wanted(position),
             ack: None,
         });
@@ -559,10 +569,13 @@ impl Remote {
         }
         self.nack.on_asked(now, &self.timing);
         let cycle = self.nack.number();
-        let needed = self.objects.iter().any(|object| match &object.body {
-            Body::Open(stream) => object.info == InfoState::Missing || stream.window().needs_asking(cycle),
-            Body::Wanted(_) => true,
-            Body::Unjoined(_) | Body::Closed => false,
+        let needed = self.objects.iter().any(|object| {
+            object.info == InfoState::Missing
+                || match &object.body {
+                    Body::Open(stream) => stream.window().needs_asking(cycle),
+                    Body::Wanted(_) => true,
+                    Body::Unjoined(_) | Body::Closed => false,
+                }
         });
         if !needed {
             shared.stats.nacks_suppressed += 1;
@@ -626,11 +639,18 @@ impl Remote {
 
 /// Asks for what is missing of one object. False if there was no room for all of it.
 fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
+    if object.info == InfoState::Missing {
+        let whole =
+            RepairItem { fec_id: object.fec_id, object: object.object, payload_id: PayloadId::default() };
+        if !requests.push(RepairFlags::INFO, whole, whole) {
+            return false;
+        }
+    }
     match &object.body {
         Body::Unjoined(_) | Body::Closed => true,
         Body::Wanted(position) => {
             let Position { fec_id, object, payload_id } = position.unwrap_or(Position {
-                fec_id: crate::FecId::ReedSolomon8,
+                fec_id: object.fec_id,
                 object: object.object,
                 payload_id: PayloadId::default(),
             });
@@ -645,10 +665,6 @@ fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
                 payload_id: stream.payload_id(segment),
             };
             let mut fits = true;
-            if object.info == InfoState::Missing {
-                let first = item(stream.window().first());
-                fits = requests.push(RepairFlags::INFO, first, first);
-            }
             stream.window().missing_runs(|from, to| {
                 fits = fits && write_run(from, to, stream.symbols(), &item, requests);
                 fits

@@ -146,7 +146,11 @@ impl Window {
         if segment - self.first >= self.entries.len() as u64 {
             match self.grow(segment, memory_left) {
                 Insert::New => {}
-                refused => return refused,
+                refused => {
+                    // It cannot be kept, but it tells what was sent: a reader that fell behind asks for it later.
+                    self.extend(segment + 1);
+                    return refused;
+                }
             }
         }
         if segment >= self.end {
@@ -365,7 +369,15 @@ mod tests {
         assert_eq!(put(&mut window, 40), Insert::New);
         assert_eq!(window.run(0), 0u32.to_be_bytes());
         assert_eq!(put(&mut window, 64), Insert::Beyond);
-        assert_eq!(missing(&window), [(1, 40)]);
+        assert_eq!(missing(&window), [(1, 40), (41, 64)]);
+    }
+
+    #[test]
+    fn a_reader_that_fell_behind_by_more_than_the_window_learns_what_it_misses() {
+        let mut window = window(0);
+        assert_eq!(put(&mut window, 100), Insert::Beyond);
+        assert!(window.has_missing());
+        assert_eq!(missing(&window), [(0, 64)]);
     }
 
     #[test]

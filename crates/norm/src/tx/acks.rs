@@ -139,11 +139,11 @@ impl AckProcess {
 
     /// `node` has everything before `segment`.
     pub fn on_ack(&mut self, node: NodeId, segment: u64) {
-        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node) {
-            if segment > acker.acked {
-                acker.acked = segment;
-                acker.counts_again();
-            }
+        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node)
+            && segment > acker.acked
+        {
+            acker.acked = segment;
+            acker.counts_again();
         }
     }
 

@@ -209,10 +209,12 @@ impl Sender {
             }
             return;
         };
-        if first.fec_id != self.config.fec_id || last.object != first.object {
+        let flags = range.flags;
+        // Whoever asks for all of an object, or its information, may not know our scheme yet.
+        let positioned = flags.has(RepairFlags::BLOCK) || flags.has(RepairFlags::SEGMENT);
+        if (positioned && first.fec_id != self.config.fec_id) || last.object != first.object {
             return stats.reject(Reject::RepairRequest);
         }
-        let flags = range.flags;
         if flags.has(RepairFlags::INFO) {
             stream.info_pending = !stream.info.is_empty();
         }
@@ -323,6 +325,8 @@ impl Sender {
         if self.grtt.deadline() <= now {
             let active = now.since(self.last_data_at) < ACTIVE_INTERVALS * self.config.probe_interval;
             let sequence = self.grtt.probe(now, active);
+            // Whoever was out of reach while the last segment was announced learns of it now.
+            self.streams.iter_mut().for_each(|stream| stream.remind(now));
             let rate = self.pacer.rate_bytes_per_s().unwrap_or(f64::from(u32::MAX));
             command::write_probe(&self.header, sequence, now, rate, &mut self.scratch);
             return true;
@@ -420,6 +424,9 @@ impl Sender {
             self.scratch.extend_from_slice(datagram);
             stamp_repair(&mut self.scratch[start..], &mut self.header);
             stream.repairs.repaired(segment, now);
+            if segment + 1 == sent {
+                stream.announce_again(now, self.grtt.advertised(), self.robust_factor);
+            }
             count += 1;
             if count == 1 {
                 datagram_bytes = self.scratch.len();

@@ -43,6 +43,8 @@ pub struct TxStream {
     pub repairs: RepairQueue,
     pub acks: AckProcess,
     flush: FlushState,
+    /// When to announce once more, for whoever was out of reach.
+    again_at: Time,
     pub squelch: bool,
     /// A write was refused for want of room.
     pub write_refused: bool,
@@ -71,6 +73,7 @@ impl TxStream {
             repairs: RepairQueue::new(cache.slots()),
             acks: AckProcess::new(config.robust_factor, config.acker_patience),
             flush: FlushState::Done,
+            again_at: Time::NEVER,
             squelch: false,
             write_refused: false,
             first: 0,
@@ -237,6 +240,11 @@ impl TxStream {
         }
     }
 
+    /// The last segment was repaired. Whoever asked for it may know of it from nobody else, and lose it again.
+    pub fn announce_again(&mut self, now: Time, grtt: Duration, robust_factor: u32) {
+        self.flush = FlushState::Announcing { at: now + 2 * grtt, left: robust_factor };
+    }
+
     /// The window learns of acknowledgements: ask for the next, if enough is unacknowledged.
     pub fn on_acked(&mut self, now: Time) {
         if let (Some(window), Some(acked)) = (self.window_segments, self.acks.acked())
@@ -254,18 +262,25 @@ impl TxStream {
 
     /// When the last segment is to be announced again: never, while there is something better to send.
     pub fn next_announcement(&self) -> Time {
+        if self.waiting() > 0 || !self.repairs.is_empty() || self.all_acked() {
+            return Time::NEVER;
+        }
         match self.flush {
-            FlushState::Announcing { at, left: 1.. }
-                if self.waiting() == 0 && self.repairs.is_empty() && !self.all_acked() =>
-            {
-                at
-            }
-            _ => Time::NEVER,
+            FlushState::Announcing { at, left: 1.. } => at,
+            FlushState::Announcing { .. } | FlushState::Done => self.again_at,
+        }
+    }
+
+    /// Announces the last segment once more, though that was done often enough.
+    pub fn remind(&mut self, now: Time) {
+        if self.flush == FlushState::Done && self.sent > 0 {
+            self.again_at = now;
         }
     }
 
     /// The last segment was announced.
     pub fn announced(&mut self, next: Time) {
+        self.again_at = Time::NEVER;
         if let FlushState::Announcing { at, left } = &mut self.flush {
             *at = next;
             *left = left.saturating_sub(1);

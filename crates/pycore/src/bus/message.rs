@@ -2,8 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use shoal_io::bus::Entry;
-use shoal_norm::NodeId;
+use shoal_node::Origin;
 use shoal_wire::{BodyKind, DecodeError, HeaderFields, MessageView};
 
 use super::body;
@@ -23,11 +22,7 @@ pub struct Message {
     kind: u8,
     priority: u8,
     redelivered: bool,
-    sender: NodeId,
-    instance: u16,
-    lane: u16,
-    number: Option<u64>,
-    timestamp_us: u64,
+    origin: Origin,
     /// The body as it was published, if that was in this process.
     original: Option<Py<PyAny>>,
 }
@@ -39,7 +34,7 @@ impl Message {
         record: &[u8],
         view: &MessageView<'_>,
         topic: Py<PyString>,
-        entry: &Entry,
+        origin: Origin,
     ) -> Message {
         let body = view.body();
         let head = &record[..record.len() - body.len()];
@@ -52,11 +47,7 @@ impl Message {
             kind: record[1] & 0x0f,
             priority: view.priority().get(),
             redelivered: view.is_redelivered(),
-            sender: entry.sender,
-            instance: entry.instance,
-            lane: entry.lane,
-            number: entry.number,
-            timestamp_us: entry.timestamp_us,
+            origin,
             original: None,
         }
     }
@@ -68,8 +59,7 @@ impl Message {
         encoded: &body::Encoded<'_>,
         original: &Bound<'_, PyAny>,
         topic: Py<PyString>,
-        sender: NodeId,
-        timestamp_us: u64,
+        origin: Origin,
     ) -> PyResult<Message> {
         let immutable =
             matches!(encoded.kind, BodyKind::Bytes | BodyKind::Text | BodyKind::Empty | BodyKind::Value);
@@ -87,11 +77,7 @@ impl Message {
             kind: encoded.kind as u8,
             priority: view.priority().get(),
             redelivered: false,
-            sender,
-            instance: 0,
-            lane: 0,
-            number: None,
-            timestamp_us,
+            origin,
             // What could be changed by its publisher is shared only in its encoded form.
             original: immutable.then(|| original.clone().unbind()),
         })
@@ -142,6 +128,21 @@ impl Message {
         Ok(properties)
     }
 
+    /// Header fields by the names that selectors use for them.
+    #[getter]
+    fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let headers = PyDict::new(py);
+        headers.set_item("JMSPriority", self.priority)?;
+        let persistent = self.view()?.is_some_and(|view| view.is_persistent());
+        headers.set_item("JMSDeliveryMode", if persistent { "PERSISTENT" } else { "NON_PERSISTENT" })?;
+        let timestamp_ms = (self.origin.timestamp_us > 0).then(|| self.origin.timestamp_us / 1000);
+        headers.set_item("JMSTimestamp", timestamp_ms)?;
+        headers.set_item("JMSMessageID", self.origin.message_id())?;
+        headers.set_item("JMSCorrelationID", self.correlation_id(py)?)?;
+        headers.set_item("JMSType", self.r#type()?)?;
+        Ok(headers)
+    }
+
     #[getter]
     fn priority(&self) -> u8 {
         self.priority
@@ -153,20 +154,19 @@ impl Message {
     }
 
     #[getter]
-    fn sender(&self) -> NodeId {
-        self.sender
+    fn sender(&self) -> u32 {
+        self.origin.node
     }
 
     /// When it was sent, seconds since 1970 by the sender's clock; `None` if not known.
     #[getter]
     fn timestamp(&self) -> Option<f64> {
-        (self.timestamp_us > 0).then(|| self.timestamp_us as f64 / 1e6)
+        (self.origin.timestamp_us > 0).then(|| self.origin.timestamp_us as f64 / 1e6)
     }
 
     #[getter]
     fn message_id(&self) -> Option<String> {
-        let number = self.number?;
-        Some(format!("ID:{:08x}.{:04x}-{}-{number}", self.sender, self.instance, self.lane))
+        self.origin.message_id()
     }
 
     #[getter]

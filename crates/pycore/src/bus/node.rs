@@ -8,9 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, FlushError, LocalSwitch, Overflow};
 use shoal_io::norm::{Full, SendError};
-use shoal_node::Departure;
+use shoal_node::{Departure, Interest, Origin};
 use shoal_norm::NodeId;
-use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic, TopicPattern};
+use shoal_wire::{
+    Destination, HeaderFields, MessageView, Outgoing, Priority, PropertiesWriter, Topic, TopicPattern,
+};
 
 use super::body::{self, Encoded, encode_error};
 use super::fork::Birth;
@@ -21,12 +23,15 @@ use super::topic_cache::TopicCache;
 use crate::convert::duration;
 use crate::errors;
 use crate::norm::{address, link_options, stats_to_python};
+use crate::selector::{CorrelationFilter, Selector};
 
 static DOMAINS: Domains<Py<Message>> = Domains::new();
 
 /// How long to wait before looking whether the user wants to interrupt.
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
+/// What kind of event, which node it is about, and its details.
+type EventTuple<'py> = (&'static str, NodeId, Bound<'py, PyDict>);
 type LocalConsumer = Arc<Consumer<Py<Message>>>;
 
 /// What a node shares with its subscriptions.
@@ -325,28 +330,19 @@ impl Node {
         } else {
             write_head(known.topic.as_topic(), priority, &encoded, &extras, &mut scratch)?;
         }
+        let mut origin = Origin { node: inner.node, ..Origin::default() };
         if here {
-            inner.local.wanting(
-                inner.node,
-                known.topic.as_topic().as_str().as_bytes(),
-                &mut scratch.consumers,
-            );
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            origin.timestamp_us = now.as_micros() as u64;
+            let view = MessageView::parse(&scratch.head).map_err(|error| errors::unreadable(&error))?;
+            inner.local.wanting(&view, &origin, &mut scratch.consumers);
         }
         // From here on another thread may publish: this one may have to wait.
         drop(topics);
         let content = encoded.bytes.as_slice();
         let mut sent = true;
         if !scratch.consumers.is_empty() {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let message = Message::local(
-                py,
-                &scratch.head,
-                &encoded,
-                body,
-                topic.clone().unbind(),
-                inner.node,
-                now.as_micros() as u64,
-            )?;
+            let message = Message::local(py, &scratch.head, &encoded, body, topic.clone().unbind(), origin)?;
             let bytes = scratch.head.len() + content.len();
             self.deliver_here(py, inner, message, bytes, &scratch.consumers)?;
             scratch.consumers.clear();
@@ -359,12 +355,18 @@ impl Node {
         Ok(sent)
     }
 
-    /// Delivers what matches a pattern to a subscription from now on.
-    #[pyo3(signature = (pattern, *, no_local = false, queue_bytes_max = 16 << 20, when_full = "block"))]
+    /// Delivers what matches a pattern, and passes its filters, to a subscription from now on.
+    #[pyo3(signature = (
+        pattern, *, selector = None, correlation = None, no_local = false, queue_bytes_max = 16 << 20,
+        when_full = "block"
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn open_subscription(
         &self,
         py: Python<'_>,
         pattern: &str,
+        selector: Option<&Bound<'_, Selector>>,
+        correlation: Option<&Bound<'_, CorrelationFilter>>,
         no_local: bool,
         queue_bytes_max: usize,
         when_full: &str,
@@ -372,8 +374,13 @@ impl Node {
         let inner = self.inner()?;
         let parsed = TopicPattern::new(pattern).map_err(errors::topic)?;
         let consumer = Arc::new(Consumer::new(queue_bytes_max, overflow(when_full)?));
-        let local = inner.local.subscribe(inner.node, parsed.clone(), consumer.clone(), no_local);
-        let remote = py.detach(|| inner.bus.as_ref().map(|bus| bus.subscribe(parsed, consumer.clone())));
+        let interest = Interest {
+            pattern: parsed,
+            selector: selector.map(|selector| selector.get().inner().clone()),
+            correlation: correlation.map(|filter| filter.get().inner().clone()),
+        };
+        let local = inner.local.subscribe(inner.node, interest.clone(), consumer.clone(), no_local);
+        let remote = py.detach(|| inner.bus.as_ref().map(|bus| bus.subscribe(interest, consumer.clone())));
         Ok(Subscription::new(inner.clone(), consumer, (remote, local), pattern.to_owned()))
     }
 
@@ -447,7 +454,7 @@ impl Node {
         &self,
         py: Python<'py>,
         timeout_s: Option<f64>,
-    ) -> PyResult<Option<Vec<(&'static str, NodeId, Bound<'py, PyDict>)>>> {
+    ) -> PyResult<Option<Vec<EventTuple<'py>>>> {
         let inner = self.inner()?;
         let deadline = deadline(timeout_s)?;
         let Some(bus) = &inner.bus else { return Ok(None) };
@@ -519,10 +526,7 @@ fn correlation_bytes(id: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     }
 }
 
-fn event_to_python<'py>(
-    py: Python<'py>,
-    event: &BusEvent,
-) -> PyResult<(&'static str, NodeId, Bound<'py, PyDict>)> {
+fn event_to_python<'py>(py: Python<'py>, event: &BusEvent) -> PyResult<EventTuple<'py>> {
     let details = PyDict::new(py);
     let (kind, node) = match event {
         BusEvent::Joined(node) => ("joined", node),

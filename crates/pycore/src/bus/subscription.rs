@@ -94,7 +94,7 @@ impl Subscription {
                             topic
                         }
                     };
-                    let message = Message::from_record(py, record, &view, topic, entry);
+                    let message = Message::from_record(py, record, &view, topic, entry.origin);
                     return Ok(Some(Py::new(py, message)?));
                 }
                 if let Some((batch, _)) = reading.batch.take() {

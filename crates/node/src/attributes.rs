@@ -1,0 +1,110 @@
+//! A message as selectors see it: header fields by their JMS names, and properties, read in place.
+
+use std::cell::OnceCell;
+
+use shoal_selector::{Attributes, Value};
+use shoal_wire::{HeaderFields, MessageView, Scalar};
+
+/// What the message itself does not carry.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Origin {
+    /// Who published it.
+    pub node: u32,
+    /// Which run of that node.
+    pub instance: u16,
+    /// Its stream there.
+    pub stream: u16,
+    /// Its number in that stream, if known.
+    pub number: Option<u64>,
+    /// When it was sent, microseconds since 1970; 0 if not known.
+    pub timestamp_us: u64,
+}
+
+impl Origin {
+    /// The message's identity, as JMS writes it; `None` if its number is not known.
+    pub fn message_id(&self) -> Option<String> {
+        let number = self.number?;
+        Some(format!("ID:{:08x}.{:04x}-{}-{number}", self.node, self.instance, self.stream))
+    }
+}
+
+/// The attributes of one message.
+pub struct MessageAttributes<'a> {
+    view: &'a MessageView<'a>,
+    origin: &'a Origin,
+    fields: OnceCell<HeaderFields<'a>>,
+    message_id: OnceCell<Option<String>>,
+}
+
+impl<'a> MessageAttributes<'a> {
+    /// A message that was parsed, and what else is known of it.
+    pub fn new(view: &'a MessageView<'a>, origin: &'a Origin) -> MessageAttributes<'a> {
+        MessageAttributes { view, origin, fields: OnceCell::new(), message_id: OnceCell::new() }
+    }
+
+    /// Header fields that cannot be read count as absent.
+    fn fields(&self) -> &HeaderFields<'a> {
+        self.fields.get_or_init(|| self.view.fields().unwrap_or_default())
+    }
+
+    /// The correlation id, if it is text.
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.fields().correlation_id.and_then(|id| std::str::from_utf8(id).ok())
+    }
+
+    fn header(&self, name: &str) -> Value<'_> {
+        let text = |text: Option<&'a str>| text.map_or(Value::Null, Value::Str);
+        match name {
+            "JMSPriority" => Value::Int(self.view.priority().get().into()),
+            "JMSDeliveryMode" => {
+                Value::Str(if self.view.is_persistent() { "PERSISTENT" } else { "NON_PERSISTENT" })
+            }
+            "JMSTimestamp" if self.origin.timestamp_us > 0 => {
+                Value::Long((self.origin.timestamp_us / 1000) as i64)
+            }
+            "JMSCorrelationID" => self.correlation_id().map_or(Value::Null, Value::Str),
+            "JMSType" => text(self.fields().message_type),
+            "JMSMessageID" => {
+                let id = self.message_id.get_or_init(|| self.origin.message_id());
+                id.as_deref().map_or(Value::Null, Value::Str)
+            }
+            _ => Value::Null,
+        }
+    }
+}
+
+fn value_of(scalar: Scalar<'_>) -> Value<'_> {
+    match scalar {
+        Scalar::Null | Scalar::Bytes(_) => Value::Null,
+        Scalar::Bool(flag) => Value::Bool(flag),
+        Scalar::Int(number) => Value::Long(number),
+        Scalar::UInt(number) => Value::Double(number as f64),
+        Scalar::F32(number) => Value::Float(number),
+        Scalar::F64(number) => Value::Double(number),
+        Scalar::Str(text) => Value::Str(text),
+    }
+}
+
+impl Attributes for MessageAttributes<'_> {
+    fn get(&self, name: &str) -> Value<'_> {
+        if shoal_selector::HEADER_NAMES.contains(&name) {
+            return self.header(name);
+        }
+        self.view.properties().get(name).ok().flatten().map_or(Value::Null, value_of)
+    }
+
+    fn visit<'b>(&'b self, visitor: &mut dyn FnMut(&'b str, Value<'b>)) {
+        for name in shoal_selector::HEADER_NAMES {
+            let value = self.header(name);
+            if value != Value::Null {
+                visitor(name, value);
+            }
+        }
+        for (name, scalar) in self.view.properties().iter().flatten() {
+            let value = value_of(scalar);
+            if value != Value::Null {
+                visitor(name, value);
+            }
+        }
+    }
+}

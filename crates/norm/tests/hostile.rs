@@ -1,0 +1,255 @@
+//! Somebody in the group wishes us ill: bounds hold, and an honest sender's stream goes on meanwhile.
+
+mod support;
+
+use std::time::Duration;
+
+use shoal_norm::wire::feedback::FeedbackHeader;
+use shoal_norm::wire::object::{Flags, ObjectHeader, SegmentHeader};
+use shoal_norm::wire::repair::RepairWriter;
+use shoal_norm::wire::{
+    FecId, Fti, Nack, PayloadId, RepairFlags, RepairItem, SenderHeader, command, finish_header, message_type,
+};
+use shoal_norm::{Config, Event, Reject, Session, StreamId, StreamOptions, SyncPolicy, Time};
+use support::{Loss, START, carry, from, read_counting, session};
+
+const HONEST: u32 = 1;
+const VICTIM: u32 = 2;
+const RECEIVE_BYTES_MAX: usize = 16 << 20;
+
+fn sender_header(node: u32) -> SenderHeader {
+    SenderHeader { sequence: 0, source: node, instance: 1, grtt: 100, backoff: 4, group_size: 1 }
+}
+
+/// A NORM_DATA of a stream, as a hostile sender may make one up.
+fn data(node: u32, object: u16, fti: Fti, payload_id: PayloadId) -> Vec<u8> {
+    let header = ObjectHeader {
+        sender: sender_header(node),
+        flags: Flags(Flags::STREAM),
+        fec_id: FecId::ReedSolomon8,
+        object,
+    };
+    let mut out = Vec::new();
+    header.begin(message_type::DATA, &mut out);
+    payload_id.write(FecId::ReedSolomon8, &mut out);
+    fti.write(FecId::ReedSolomon8, &mut out);
+    finish_header(&mut out);
+    out.extend_from_slice(&SegmentHeader { length: 4, message_start: 1, offset: 0 }.to_bytes());
+    out.extend_from_slice(b"evil");
+    out
+}
+
+const SMALL: Fti = Fti { object_bytes: 1 << 20, segment_bytes: 1400, block_symbols: 64, parity_symbols: 0 };
+const HUGE: Fti =
+    Fti { object_bytes: (1 << 48) - 1, segment_bytes: u16::MAX, block_symbols: 255, parity_symbols: 0 };
+
+/// An honest sender, and a victim that listens to it while others attack.
+struct Scene {
+    honest: Session,
+    victim: Session,
+    object: u16,
+    stream: Option<StreamId>,
+    written: u8,
+    expected: u8,
+    read: usize,
+    loss: Loss,
+    no_loss: Loss,
+    now: Time,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let adjust = |config: &mut Config| {
+            config.sync = SyncPolicy::Start;
+            config.receive_bytes_max = RECEIVE_BYTES_MAX;
+            config.receive_window_bytes = 1 << 20;
+            config.senders_max = 64;
+            config.grtt_initial = Duration::from_millis(1);
+            config.rate_bytes_per_s = Some(1e7);
+        };
+        let mut honest = session(HONEST, adjust);
+        let object = honest.open_stream(&StreamOptions::default()).unwrap();
+        let mut scene = Scene {
+            honest,
+            victim: session(VICTIM, adjust),
+            object,
+            stream: None,
+            written: 0,
+            expected: 0,
+            read: 0,
+            loss: Loss::new(3, 0.05),
+            no_loss: Loss::new(3, 0.0),
+            now: START,
+        };
+        scene.go_on();
+        scene
+    }
+
+    fn attack(&mut self, node: u32, datagram: &[u8]) {
+        self.victim.handle_datagram(self.now, from(node), datagram);
+        assert!(self.victim.receive_bytes() <= RECEIVE_BYTES_MAX, "the bound is broken");
+    }
+
+    /// A millisecond of honest work.
+    fn go_on(&mut self) {
+        let mut body = [0; 4_000];
+        body.fill_with(|| {
+            self.written = self.written.wrapping_add(1);
+            self.written.wrapping_sub(1)
+        });
+        let taken = self.honest.write(self.now, self.object, &body, false).unwrap();
+        self.written = self.written.wrapping_sub((body.len() - taken) as u8);
+        carry(&mut self.honest, &mut self.victim, self.now, &mut self.loss);
+        self.now += Duration::from_millis(1);
+        carry(&mut self.victim, &mut self.honest, self.now, &mut self.no_loss);
+        while self.honest.poll_event().is_some() {}
+        while let Some(event) = self.victim.poll_event() {
+            match event {
+                Event::StreamOpened { stream } if stream.node == HONEST => self.stream = Some(stream),
+                Event::Gap { stream, .. } => assert_ne!(stream.node, HONEST, "the honest stream has a gap"),
+                _ => {}
+            }
+        }
+        if let Some(stream) = self.stream {
+            let (read, fine) = read_counting(&mut self.victim, self.now, stream, &mut self.expected);
+            assert!(fine, "the honest stream is out of order");
+            self.read += read;
+        }
+    }
+
+    /// Lets the honest sender end its work undisturbed, and checks that nothing of it is missing.
+    fn finish(mut self) {
+        let written = self.honest.bytes_written(self.object);
+        self.honest.set_rate(Some(1e7));
+        self.honest.flush(self.now, self.object).unwrap();
+        for _ in 0..3_000 {
+            carry(&mut self.honest, &mut self.victim, self.now, &mut self.loss);
+            self.now += Duration::from_millis(1);
+            carry(&mut self.victim, &mut self.honest, self.now, &mut self.no_loss);
+            let stream = self.stream.expect("the honest stream is open");
+            let (read, fine) = read_counting(&mut self.victim, self.now, stream, &mut self.expected);
+            assert!(fine);
+            self.read += read;
+            while self.victim.poll_event().is_some() {}
+        }
+        assert_eq!(self.read as u64, written);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_source_ids_stay_within_the_bounds() {
+    let mut scene = Scene::new();
+    for node in 0..100_000u32 {
+        scene.attack(node + 10, &data(node + 10, 0, SMALL, PayloadId::default()));
+        if node.is_multiple_of(200) {
+            scene.go_on();
+        }
+    }
+    assert_eq!(scene.victim.senders().count(), 64);
+    assert!(scene.victim.stats().count(Reject::TooManySenders) > 99_000);
+    assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
+    scene.finish();
+}
+
+#[test]
+fn huge_announced_streams_stay_within_the_bounds() {
+    let mut scene = Scene::new();
+    for round in 0..20_000u32 {
+        let node = 10 + round % 40;
+        let payload_id =
+            PayloadId { block: round.wrapping_mul(0x9e37) & 0xff_ffff, block_len: 0, symbol: 254 };
+        scene.attack(node, &data(node, (round % 50) as u16, HUGE, payload_id));
+        if round.is_multiple_of(40) {
+            scene.go_on();
+        }
+    }
+    let stats = scene.victim.stats();
+    assert!(stats.count(Reject::NoMemory) + stats.count(Reject::BeyondWindow) > 0, "{stats:?}");
+    assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
+    scene.finish();
+}
+
+#[test]
+fn flushes_far_ahead_of_what_was_sent_stay_within_the_bounds() {
+    let mut scene = Scene::new();
+    let mut out = Vec::new();
+    for round in 0..20_000u32 {
+        let node = 10 + round % 40;
+        let payload_id =
+            PayloadId { block: round.wrapping_mul(0x7f_fff0) & 0xff_ffff, block_len: 0, symbol: 63 };
+        let position = command::Position { fec_id: FecId::ReedSolomon8, object: 0, payload_id };
+        if round < 40 {
+            scene.attack(node, &data(node, 0, SMALL, PayloadId::default()));
+        }
+        command::write_flush(&sender_header(node), position, &[VICTIM], &mut out);
+        scene.attack(node, &out);
+        if round.is_multiple_of(40) {
+            scene.go_on();
+        }
+    }
+    assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
+    scene.finish();
+}
+
+/// A NACK that asks for every block there can be.
+fn nack_for_everything(node: u32, object: u16) -> Vec<u8> {
+    let mut requests = RepairWriter::default();
+    requests.reset(1400);
+    let item = |block: u32| RepairItem {
+        fec_id: FecId::ReedSolomon8,
+        object,
+        payload_id: PayloadId { block, block_len: 0, symbol: 0 },
+    };
+    for start in 0..40 {
+        requests.push(RepairFlags::BLOCK, item(start), item(0x7f_ffff));
+    }
+    requests.push(RepairFlags::OBJECT, item(0), item(0));
+    let header = FeedbackHeader {
+        sequence: 0,
+        source: node,
+        sender: HONEST,
+        instance: 1,
+        probe_response: Time::ZERO,
+        cc: None,
+    };
+    let mut out = Vec::new();
+    Nack::write(&header, requests.content(), &mut out);
+    out
+}
+
+#[test]
+fn nacks_for_everything_leave_new_data_half_of_the_rate() {
+    let mut scene = Scene::new();
+    // Twice what the rate allows, so that data always waits.
+    scene.honest.set_rate(Some(2e6));
+    let nack = nack_for_everything(66, scene.object);
+    let before = scene.honest.stats().clone();
+    let began = scene.now;
+    for _ in 0..2_000 {
+        for _ in 0..5 {
+            scene.honest.handle_datagram(scene.now, from(66), &nack);
+        }
+        scene.go_on();
+    }
+    let stats = scene.honest.stats();
+    let allowed = 2e6 * scene.now.since(began).as_secs_f64();
+    let fresh = (stats.payload_bytes_sent - before.payload_bytes_sent) as f64;
+    assert!(stats.repairs_sent > 500, "the attack had no effect at all: {stats:?}");
+    assert!(fresh > 0.4 * allowed, "{fresh} new bytes of {allowed} allowed");
+    scene.finish();
+}
+
+#[test]
+fn a_sender_that_starts_over_again_and_again_stays_within_the_bounds() {
+    let mut scene = Scene::new();
+    for round in 0..20_000u32 {
+        let mut datagram = data(66, 0, HUGE, PayloadId::default());
+        datagram[8..10].copy_from_slice(&(round as u16).to_be_bytes());
+        scene.attack(66, &datagram);
+        if round.is_multiple_of(40) {
+            scene.go_on();
+        }
+    }
+    assert!(scene.victim.senders().count() <= 64);
+    scene.finish();
+}

@@ -1,0 +1,122 @@
+//! What is lost comes back, also where the last thing to be lost was the news of a loss.
+
+use std::time::Duration;
+
+use shoal_norm::{Config, Event, FecId, StreamOptions, SyncPolicy, Time};
+use shoal_sim::{Clock, Conditions, Port, Simulation};
+
+const CLOCK: Clock = Clock { offset: Duration::from_secs(100), skew: 0.0 };
+
+fn network(seed: u64, loss: f64) -> Simulation {
+    println!("seed {seed}");
+    let mut simulation = Simulation::new(seed);
+    let weather = Conditions { loss, delay: Duration::from_millis(1), ..Default::default() };
+    simulation.set_conditions(weather).unwrap();
+    simulation
+}
+
+fn add(simulation: &mut Simulation, id: u32, adjust: impl FnOnce(&mut Config)) {
+    let mut config = Config::new(id, 1, simulation.random());
+    config.rate_bytes_per_s = Some(1e6);
+    adjust(&mut config);
+    simulation.add(config, CLOCK, Port::default()).unwrap();
+}
+
+fn publish(simulation: &mut Simulation, object: u16, count: usize) {
+    for _ in 0..count {
+        simulation.act(1, |node, _| node.publish(object, &[7; 300], true)).unwrap().unwrap();
+    }
+}
+
+fn open(simulation: &mut Simulation, options: StreamOptions) -> u16 {
+    simulation.act(1, |node, _| node.open_stream(options)).unwrap().unwrap()
+}
+
+fn run_for(simulation: &mut Simulation, seconds: u64) {
+    simulation.run_until(simulation.now() + Duration::from_secs(seconds));
+}
+
+#[test]
+fn a_late_joiner_that_wants_everything_gets_old_streams_to_their_last_segment() {
+    for seed in 0..30 {
+        for fec_id in [FecId::NoCode, FecId::ReedSolomon8, FecId::SmallBlock] {
+            let mut simulation = network(seed, 0.2);
+            add(&mut simulation, 1, |config| config.fec_id = fec_id);
+            let old = open(&mut simulation, StreamOptions::default());
+            publish(&mut simulation, old, 50);
+            run_for(&mut simulation, 5);
+            add(&mut simulation, 2, |config| config.sync = SyncPolicy::All);
+            let new = open(&mut simulation, StreamOptions::default());
+            publish(&mut simulation, new, 50);
+            let all = simulation.run_until_delivered(Time::ZERO + Duration::from_secs(60), &[(2, 100)]);
+            let joiner = simulation.node(2).unwrap();
+            assert!(all, "seed {seed}, {fec_id:?}: {} of 100", joiner.delivered);
+        }
+    }
+}
+
+#[test]
+fn the_information_of_a_stream_that_ended_is_still_asked_for_and_then_there_is_peace() {
+    for seed in 0..40 {
+        let mut simulation = network(seed, 0.3);
+        add(&mut simulation, 1, |_| ());
+        add(&mut simulation, 2, |config| config.sync = SyncPolicy::Start);
+        let options = StreamOptions { info: b"about".to_vec(), ..StreamOptions::default() };
+        let object = open(&mut simulation, options);
+        publish(&mut simulation, object, 5);
+        simulation.act(1, |node, _| node.close_stream(object)).unwrap().unwrap();
+        run_for(&mut simulation, 10);
+        let told = |event: &Event| matches!(event, Event::Info { content, .. } if content == b"about");
+        let receiver = simulation.node(2).unwrap();
+        assert!(
+            receiver.occurrences.iter().any(|told_at| told(&told_at.event)),
+            "seed {seed}: no information"
+        );
+        let before = receiver.session().stats().clone();
+        run_for(&mut simulation, 10);
+        let after = simulation.node(2).unwrap().session().stats();
+        assert_eq!(
+            (after.nacks_sent, after.nacks_suppressed),
+            (before.nacks_sent, before.nacks_suppressed),
+            "seed {seed}: it goes on asking"
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_fell_behind_by_more_than_its_window_catches_up_while_the_sender_goes_on() {
+    let mut simulation = network(1, 0.0);
+    add(&mut simulation, 1, |config| config.rate_bytes_per_s = Some(2e5));
+    add(&mut simulation, 2, |config| {
+        config.sync = SyncPolicy::Start;
+        config.receive_window_bytes = 64 << 10;
+    });
+    let object = open(&mut simulation, StreamOptions::default());
+    publish(&mut simulation, object, 6_000);
+    simulation.act(2, |node, _| node.set_reading(false)).unwrap();
+    run_for(&mut simulation, 2);
+    simulation.act(2, |node, _| node.set_reading(true)).unwrap();
+    run_for(&mut simulation, 4);
+    let sender = simulation.node(1).unwrap();
+    assert!(sender.session().segments_waiting(object) > 0, "the sender must not be through yet");
+    let read = simulation.node(2).unwrap().delivered;
+    assert!(read > 800, "only {read} messages");
+    assert!(simulation.run_until_delivered(Time::ZERO + Duration::from_secs(60), &[(2, 6_000)]));
+}
+
+#[test]
+fn a_last_message_sent_into_an_outage_arrives_when_the_outage_ends() {
+    let mut simulation = network(1, 0.0);
+    add(&mut simulation, 1, |_| ());
+    add(&mut simulation, 2, |_| ());
+    let object = open(&mut simulation, StreamOptions::default());
+    publish(&mut simulation, object, 1);
+    run_for(&mut simulation, 1);
+    let cut = Conditions { cut: true, ..Default::default() };
+    simulation.set_path(1, 2, Some(cut)).unwrap();
+    publish(&mut simulation, object, 1);
+    run_for(&mut simulation, 60);
+    simulation.set_path(1, 2, None).unwrap();
+    run_for(&mut simulation, 60);
+    assert_eq!(simulation.node(2).unwrap().delivered, 2);
+}

@@ -1,0 +1,156 @@
+"""A situation nobody thought of: weather, nodes and mishaps all follow from the seed."""
+
+from __future__ import annotations
+
+import random
+
+from shoal.testing.checkers import check_all, complete, numbered
+from shoal.testing.faults import Clock, Link
+from shoal.testing.history import StreamKey
+from shoal.testing.scenarios import scenario
+from shoal.testing.simulation import Node, NodeOptions, Simulation
+
+STEPS = 8
+SETTLE_S = 120.0
+
+
+@scenario
+def chaos(simulation: Simulation) -> None:
+    """Send through random faults, end them, and check that everybody who stayed has everything."""
+    _Chaos(simulation, random.Random(simulation.seed)).run()
+
+
+class _Chaos:
+    """The run: who is there, who stands still, and what was published."""
+
+    def __init__(self, simulation: Simulation, draw: random.Random) -> None:
+        self.simulation = simulation
+        self.draw = draw
+        self.published = 0
+        self.streams: dict[Node, list[int]] = {}
+        self.steady: list[Node] = []
+        self.frozen: list[Node] = []
+
+    def run(self) -> None:
+        self.simulation.set_link(self.weather())
+        options = self.common_options()
+        for _ in range(self.draw.randint(1, 3)):
+            sender = self.add(options)
+            self.streams[sender] = [sender.open_stream() for _ in range(self.draw.randint(1, 2))]
+        self.steady = [*self.streams, *(self.add(options) for _ in range(self.draw.randint(1, 6)))]
+        mishaps = [self.publish, self.publish, self.partition, self.heal, self.freeze, self.thaw, self.turn]
+        mishaps += [self.join_late, self.restart_sender]
+        for _ in range(STEPS):
+            self.publish()
+            self.draw.choice(mishaps)()
+            self.simulation.run_for(self.draw.uniform(0.01, 0.5))
+        self.settle()
+        self.check()
+
+    def weather(self) -> Link:
+        draw = self.draw
+        bursts = draw.random() < 0.3
+        return Link(
+            loss=draw.choice((0.0, draw.uniform(0.0, 0.3))),
+            burst_begins=0.01 if bursts else 0.0,
+            burst_ends=draw.uniform(0.05, 0.5) if bursts else 0.0,
+            duplication=draw.choice((0.0, draw.uniform(0.0, 0.2))),
+            reordering=draw.choice((0.0, draw.uniform(0.0, 0.2))),
+            delay_s=draw.choice((0.0, 0.0005, 0.005, 0.03)),
+            jitter_s=draw.choice((0.0, 0.001, 0.02)),
+        )
+
+    def common_options(self) -> NodeOptions:
+        draw = self.draw
+        return NodeOptions(
+            sync="start",
+            rate_bytes_per_s=draw.choice((1e5, 1e6, 1e7)),
+            segment_bytes=draw.choice((200, 600, 1400)),
+            block_symbols=draw.choice((1, 7, 64, 200)),
+            fec=draw.choice(("no_code", "reed_solomon_8", "small_block")),
+            repair=draw.choice(("at_once", "aggregated")),
+            feedback=draw.choice(("multicast", "unicast")),
+            backoff_factor=draw.choice((0, 1, 4, 6)),
+            group_size=draw.choice((1, 10, 1000)),
+            grtt_initial_s=draw.choice((0.001, 0.01, 0.1)),
+        )
+
+    def add(self, options: NodeOptions) -> Node:
+        clock = Clock(offset_s=self.draw.uniform(0, 1e6), skew=self.draw.uniform(-1e-4, 1e-4))
+        return self.simulation.add_node(clock=clock, **options)
+
+    # --- mishaps ---
+
+    def publish(self) -> None:
+        sender = self.draw.choice(list(self.streams))
+        count = self.draw.randint(1, 60)
+        size = self.draw.choice((10, 100, 1_000, 5_000))
+        bodies = numbered(count, size=size, first=self.published)
+        self.published += count
+        sender.publish(self.draw.choice(self.streams[sender]), *bodies, flush=self.draw.random() < 0.7)
+
+    def partition(self) -> None:
+        away = self.draw.sample(self.steady, self.draw.randint(1, len(self.steady)))
+        rest = [node for node in self.simulation.nodes.values() if node not in away]
+        ones, others = (away, rest) if self.draw.random() < 0.5 else (rest, away)
+        self.simulation.cut(ones, others, both_ways=self.draw.random() < 0.5)
+
+    def heal(self) -> None:
+        self.simulation.heal()
+
+    def turn(self) -> None:
+        self.simulation.set_link(self.weather())
+
+    def freeze(self) -> None:
+        node = self.draw.choice(self.steady)
+        if node not in self.frozen:
+            node.stop()
+            self.frozen.append(node)
+
+    def thaw(self) -> None:
+        for node in self.frozen:
+            node.resume()
+        self.frozen.clear()
+
+    def join_late(self) -> None:
+        self.add(NodeOptions(sync=self.draw.choice(("current", "start", "all"))))
+
+    def restart_sender(self) -> None:
+        sender = self.draw.choice(list(self.streams))
+        sender.restart()
+        self.frozen = [node for node in self.frozen if node is not sender]
+
+    # --- the end ---
+
+    def settle(self) -> None:
+        """End all faults, and publish once more on every stream, so that nobody can miss what it lacks."""
+        self.thaw()
+        self.simulation.end_loss()
+        for sender, streams in self.streams.items():
+            for stream in streams:
+                sender.publish(stream, *numbered(1, first=self.published))
+                self.published += 1
+        self.simulation.run_for(1.0)
+        deadline_s = self.simulation.now_s + SETTLE_S
+        while self.simulation.now_s < deadline_s and not all(self.has_last(node) for node in self.steady):
+            self.simulation.run_for(1.0)
+
+    def live_streams(self) -> list[StreamKey]:
+        return [
+            StreamKey(sender.id, sender.instance, stream)
+            for sender, streams in self.streams.items()
+            for stream in streams
+        ]
+
+    def has_last(self, node: Node) -> bool:
+        last = {
+            key: self.simulation.nodes[key.sender].published[key][-1]
+            for key in self.live_streams()
+            if key.sender != node.id
+        }
+        got = {delivery.stream: delivery.body for delivery in node.deliveries}
+        return all(got.get(key) == body for key, body in last.items())
+
+    def check(self) -> None:
+        steady = [node.id for node in self.steady]
+        check_all(self.simulation.history(), complete(*steady, streams=self.live_streams()))

@@ -1,0 +1,309 @@
+"""N nodes, one virtual clock, one seed: the same seed and the same calls give the same run, byte for byte."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Literal, TypedDict, Unpack
+
+from shoal import _core
+from shoal.testing.faults import Clock, Link, Port
+from shoal.testing.history import Datagram, Delivery, Event, History, NodeRecord, StreamKey
+
+
+class NodeOptions(TypedDict, total=False):
+    """What a node can be told; what is left out has a LAN's default."""
+
+    instance: int
+    seed: int
+    rate_bytes_per_s: float | None
+    burst_bytes_max: int
+    burst_segments_max: int
+    segment_bytes: int
+    block_symbols: int
+    fec: Literal["no_code", "reed_solomon_8", "small_block"]
+    repair: Literal["at_once", "aggregated"]
+    feedback: Literal["multicast", "unicast"]
+    sync: Literal["current", "start", "all"]
+    grtt_initial_s: float
+    grtt_min_s: float
+    grtt_max_s: float
+    backoff_factor: int
+    group_size: int
+    robust_factor: int
+    probe_interval_s: float
+    probe_interval_max_s: float
+    acker_patience_s: float
+    send_streams_max: int
+    receive: bool
+    receive_window_bytes: int
+    receive_bytes_max: int
+    senders_max: int
+    streams_per_sender_max: int
+    sender_idle_after_s: float
+
+
+class Simulation:
+    """A simulated network. Nothing happens except inside its `run_*` methods and the calls on its nodes."""
+
+    def __init__(
+        self, *, seed: int, link: Link | None = None, trace: bool = False, repeat: str | None = None
+    ) -> None:
+        """Make an empty network.
+
+        `repeat` is the command that does this run again; failed checks quote it.
+        """
+        if not 0 <= seed < 1 << 64:
+            raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed}")
+        self.seed = seed
+        self.repeat = repeat or f"Simulation(seed={seed})"
+        self.nodes: dict[int, Node] = {}
+        self._core = _core.Simulation(seed)
+        self._link = Link()
+        self._trace: list[Datagram] = []
+        if trace:
+            self._core.record_trace()
+        if link is not None:
+            self.set_link(link)
+
+    # --- the network ---
+
+    @property
+    def now_s(self) -> float:
+        """The virtual time."""
+        return self._core.now_s
+
+    @property
+    def digest(self) -> int:
+        """A number that differs as soon as one datagram arrived differently."""
+        return self._core.digest
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Datagrams sent, and how many of their copies on the way to each receiver were lost."""
+        return self._core.traffic
+
+    @property
+    def trace(self) -> Sequence[Datagram]:
+        """Every datagram that arrived, if `trace` was asked for."""
+        self._trace.extend(Datagram(*entry) for entry in self._core.take_trace())
+        return self._trace
+
+    def set_link(self, link: Link, *, source: Node | None = None, target: Node | None = None) -> None:
+        """Set what happens to datagrams, everywhere or from `source` to `target` only."""
+        if source is None and target is None:
+            self._link = link
+        source_id = None if source is None else source.id
+        target_id = None if target is None else target.id
+        self._core.set_link(source_id, target_id, **asdict(link))
+
+    def cut(self, sources: Iterable[Node], targets: Iterable[Node], *, both_ways: bool = False) -> None:
+        """Let nothing from `sources` reach `targets`; with `both_ways` neither the other way round."""
+        ones, others = list(sources), list(targets)
+        for source in ones:
+            for target in others:
+                if source is not target:
+                    self.set_link(replace(self._link, cut=True), source=source, target=target)
+        if both_ways:
+            self.cut(others, ones)
+
+    def heal(self) -> None:
+        """End every partition and every link of its own: all have the common link again."""
+        for source in self.nodes:
+            for target in self.nodes:
+                self._core.reset_link(source, target)
+
+    def end_loss(self) -> None:
+        """End every partition and every loss, and keep delays as they are."""
+        self.heal()
+        self.set_link(self._link.without_loss())
+
+    def add_node(
+        self, *, clock: Clock | None = None, port: Port | None = None, **options: Unpack[NodeOptions]
+    ) -> Node:
+        """Add a node, which is up at once; while the simulation runs this is a late joiner."""
+        node = Node(self, len(self.nodes) + 1)
+        clock = clock or Clock()
+        self._core.add_node(node.id, dict(options), (clock.offset_s, clock.skew), _port(port or Port()))
+        self.nodes[node.id] = node
+        return node
+
+    def add_nodes(self, count: int, **options: Unpack[NodeOptions]) -> list[Node]:
+        """Add several nodes that are alike."""
+        return [self.add_node(**options) for _ in range(count)]
+
+    # --- running ---
+
+    def run_until(self, at_s: float) -> None:
+        """Let time pass until `at_s`."""
+        self._core.run_until(at_s)
+
+    def run_for(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self._core.run_until(self.now_s + seconds)
+
+    def run_until_delivered(self, wanted: Mapping[Node, int], *, within_s: float) -> bool:
+        """Let time pass until every node has received so many messages; false if that takes too long."""
+        counts = [(node.id, count) for node, count in wanted.items()]
+        return self._core.run_until_delivered(counts, self.now_s + within_s)
+
+    # --- what happened ---
+
+    def history(self) -> History:
+        """Everything that happened so far, for the checkers."""
+        published = {key: bodies for node in self.nodes.values() for key, bodies in node.published.items()}
+        records = {node.id: node.record() for node in self.nodes.values()}
+        return History(seed=self.seed, repeat=self.repeat, published=published, nodes=records)
+
+
+class Node:
+    """A member of the simulated group: it may send, and it receives from everybody else."""
+
+    def __init__(self, simulation: Simulation, node: int) -> None:
+        self.id = node
+        self.published: dict[StreamKey, list[bytes]] = defaultdict(list)
+        self._simulation = simulation
+        self._core = simulation._core
+        self._deliveries: list[Delivery] = []
+        self._events: list[Event] = []
+        self._life_begins = (0, 0)
+
+    def __repr__(self) -> str:
+        return f"<Node {self.id}>"
+
+    # --- sending ---
+
+    @property
+    def instance(self) -> int:
+        """Which run of this node it is; a restart counts it up."""
+        return self._core.state(self.id)["instance"]
+
+    def open_stream(
+        self,
+        *,
+        cache_bytes: int = 16 << 20,
+        precedence: int = 0,
+        info: bytes = b"",
+        window_bytes: int | None = None,
+    ) -> int:
+        """Open a stream to send on, and return its number."""
+        return self._core.open_stream(
+            self.id, cache_bytes=cache_bytes, precedence=precedence, info=info, window_bytes=window_bytes
+        )
+
+    def publish(self, stream: int, *bodies: bytes, flush: bool = True) -> None:
+        """Queue messages; with `flush` the last does not wait for its segment to fill."""
+        self._core.publish(self.id, stream, list(bodies), flush)
+        self.published[StreamKey(self.id, self.instance, stream)].extend(bodies)
+
+    def close_stream(self, stream: int) -> None:
+        """End a stream once its messages are written."""
+        self._core.close_stream(self.id, stream)
+
+    def drop_stream(self, stream: int) -> None:
+        """Forget a stream at once; whoever misses parts of it is refused."""
+        self._core.drop_stream(self.id, stream)
+
+    def set_ackers(self, ackers: Iterable[Node]) -> None:
+        """Set whose acknowledgements windows and watermarks wait for."""
+        self._core.set_ackers(self.id, [acker.id for acker in ackers])
+
+    def request_watermark(self, stream: int) -> None:
+        """Ask the ackers to confirm everything written; the event `watermark_done` tells the outcome."""
+        self._core.request_watermark(self.id, stream)
+
+    def set_rate(self, rate_bytes_per_s: float | None) -> None:
+        """Change the rate to send at; None is as fast as the port allows."""
+        self._core.set_rate(self.id, rate_bytes_per_s)
+
+    def leave(self) -> None:
+        """Say goodbye to the group."""
+        self._core.leave(self.id)
+
+    @property
+    def backlog(self) -> int:
+        """Messages that wait because the engine takes no more."""
+        return self._core.backlog(self.id)
+
+    # --- faults ---
+
+    def stop(self) -> None:
+        """Freeze: nothing is sent, what arrives is lost."""
+        self._core.stop(self.id)
+
+    def resume(self) -> None:
+        """Go on after `stop`, remembering everything."""
+        self._core.resume(self.id)
+
+    def restart(self) -> None:
+        """Start over as a new instance that remembers nothing; its streams are open again, and empty."""
+        self._life_begins = (len(self.deliveries), len(self.events))
+        self._core.restart(self.id)
+
+    def set_reading(self, reading: bool) -> None:
+        """Stop or start reading what arrives, as a slow application would."""
+        self._core.set_reading(self.id, reading)
+
+    def set_port(self, port: Port) -> None:
+        """Exchange its cable."""
+        self._core.set_port(self.id, _port(port))
+
+    # --- what happened ---
+
+    @property
+    def delivered(self) -> int:
+        """How many messages its application received."""
+        return self._core.state(self.id)["delivered"]
+
+    @property
+    def deliveries(self) -> Sequence[Delivery]:
+        """The messages its application received."""
+        for at_s, sender, instance, stream, body in self._core.take_deliveries(self.id):
+            self._deliveries.append(Delivery(at_s, StreamKey(sender, instance, stream), body))
+        return self._deliveries
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The bodies of what it received, in order."""
+        return [delivery.body for delivery in self.deliveries]
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """What its engine told, except about reading and writing."""
+        self._events.extend(Event(*event) for event in self._core.take_events(self.id))
+        return self._events
+
+    def events_of(self, kind: str) -> list[Event]:
+        """Its events of one kind."""
+        return [event for event in self.events if event.kind == kind]
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        """Counters of its present instance."""
+        return self._core.stats(self.id)
+
+    @property
+    def grtt_s(self) -> float:
+        """Its estimate of the group's greatest round-trip time."""
+        return self._core.state(self.id)["grtt_s"]
+
+    def record(self) -> NodeRecord:
+        """Everything it did and saw since it last started: it may rightly receive again what it forgot."""
+        deliveries_from, events_from = self._life_begins
+        state = self._core.state(self.id)
+        return NodeRecord(
+            deliveries=tuple(self.deliveries[deliveries_from:]),
+            events=tuple(self.events[events_from:]),
+            stats=self.stats,
+            unreadable=state["unreadable"],
+            receive_bytes_peak=state["receive_bytes_peak"],
+            receive_bytes_max=state["receive_bytes_max"],
+            rate_bytes_per_s=state["rate_bytes_per_s"],
+            busy_s=state["busy_s"],
+            busy_bytes=state["busy_bytes"],
+        )
+
+
+def _port(port: Port) -> tuple[float | None, float | None, int]:
+    return (port.egress_bytes_per_s, port.ingress_bytes_per_s, port.ingress_queue_bytes)

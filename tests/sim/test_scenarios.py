@@ -1,0 +1,22 @@
+"""Every named scenario, with a few seeds. A failure prints its seed and how to repeat it."""
+
+import pytest
+
+import shoal.testing.chaos  # noqa: F401  registers the scenario of that name
+from shoal.testing.scenarios import SCENARIOS
+
+SEEDS = range(5)
+ONE_SEED = {"thousand_receivers", "one_hour"}
+MANY_SEEDS = {"chaos": range(100)}
+
+CASES = [
+    pytest.param(name, seed, id=f"{name}-{seed}")
+    for name in SCENARIOS
+    for seed in (range(1) if name in ONE_SEED else MANY_SEEDS.get(name, SEEDS))
+]
+
+
+@pytest.mark.parametrize(("name", "seed"), CASES)
+def test_scenario(name, seed):
+    print(f"repeat with: {SCENARIOS[name].repeat_command(seed)}")
+    SCENARIOS[name](seed)
