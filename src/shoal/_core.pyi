@@ -71,6 +71,9 @@ class Subscription:
         """Call `callback` with every message until the subscription is closed."""
     def fileno(self) -> int:
         """A descriptor that can be read when there is something to receive."""
+    def stop(self) -> None:
+        """End `dispatch` after the call that is under way, whatever has arrived."""
+
     def close(self) -> None:
         """End the subscription; what has arrived can still be received."""
 
@@ -105,7 +108,7 @@ class Node:
         topic: str,
         body: Any = None,
         *,
-        properties: dict[str, Any] | None = None,
+        properties: Mapping[str, Any] | None = None,
         priority: int = 4,
         ttl_s: float | None = None,
         correlation_id: str | bytes | None = None,

@@ -37,7 +37,9 @@ class Peer:
     def node(self) -> dict[str, Any]:
         return {"node": self.bus.node, "pid": os.getpid(), "link": self.bus.describe_link()}
 
-    def subscribe(self, pattern: str, read: bool = True, reply: bool = False, **options: Any) -> dict[str, Any]:
+    def subscribe(
+        self, pattern: str, read: bool = True, reply: bool = False, **options: Any
+    ) -> dict[str, Any]:
         audit = self.audits[pattern] = Audit()
 
         def answer(message: shoal.Message) -> None:

@@ -29,7 +29,9 @@ class Failed(AssertionError):
 class Program:
     """A Python program that answers in lines of JSON."""
 
-    def __init__(self, arguments: Sequence[str], *, prefix: Sequence[str] = (), env: dict[str, str] | None = None):
+    def __init__(
+        self, arguments: Sequence[str], *, prefix: Sequence[str] = (), env: dict[str, str] | None = None
+    ):
         self.process = subprocess.Popen(
             [*prefix, sys.executable, *arguments],
             stdin=subprocess.PIPE,

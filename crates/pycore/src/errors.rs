@@ -25,6 +25,11 @@ pub fn closed() -> PyErr {
     python::ClosedError::new_err("the connection is closed")
 }
 
+/// Nobody takes more, and it cannot be waited for.
+pub fn full(message: &'static str) -> PyErr {
+    python::FullError::new_err(message)
+}
+
 /// A text is no topic.
 pub fn topic(error: TopicError) -> PyErr {
     python::InvalidTopicError::new_err(error.to_string())

@@ -48,7 +48,7 @@ def round_trip(bus: shoal.Bus, body: Any) -> Any:
         [1, "two", b"three", None, True, 4.5],
         {},
         {"bid": 10.25, "sizes": [1, 2, 3], "nested": {"deep": {"deeper": [{}, []]}}, "raw": b"\0\xff"},
-        {"": "an empty key"},
+        {"": "an empty key", 1: "a number", -2.5: "another", b"\0": "bytes", True: "a flag", None: "nothing"},
         [[[[[[1]]]]]],
     ],
 )
@@ -220,8 +220,7 @@ def test_a_table_without_rows_or_with_many_pieces_arrives(bus: shoal.Bus) -> Non
         (2**64, ValueError, ["18446744073709551616", "64 bits"]),
         (-(2**63) - 1, ValueError, ["64 bits"]),
         ([object()], TypeError, ["object"]),
-        ({1: 2}, TypeError, ["1", "str"]),
-        ({"a": {("x",): 1}}, TypeError, ["str"]),
+        ({"a": {("x",): 1}}, TypeError, ["tuple"]),
         ("\ud800", ValueError, []),
     ],
 )

@@ -44,7 +44,15 @@ def test_message_ids_are_there_and_differ(bus: shoal.Bus) -> None:
     [
         {},
         {"region": "EU"},
-        {"text": "ä", "number": -5, "large": 2**63, "share": 0.5, "flag": True, "raw": b"\0", "nothing": None},
+        {
+            "text": "ä",
+            "number": -5,
+            "large": 2**63,
+            "share": 0.5,
+            "flag": True,
+            "raw": b"\0",
+            "nothing": None,
+        },
         {f"p{number}": number for number in range(1024)},
         MappingProxyType({"region": "EU"}),
     ],
@@ -57,7 +65,7 @@ def test_properties_arrive_as_they_were(bus: shoal.Bus, properties: Mapping[str,
     ("properties", "error", "names"),
     [
         ({1: 2}, TypeError, ["1", "str"]),
-        ({"list": [1]}, TypeError, ["'list'", "list"]),
+        ({"list": [1]}, TypeError, ["list"]),
         ({"large": 2**64}, ValueError, ["large", "64 bits"]),
         ({"": 1}, ValueError, []),
         ({"x" * 256: 1}, ValueError, ["255"]),
@@ -82,7 +90,7 @@ def test_priorities_arrive(bus: shoal.Bus, priority: int) -> None:
 
 @pytest.mark.parametrize("priority", [-1, 10, 300])
 def test_a_priority_out_of_range_is_refused_with_the_range(bus: shoal.Bus, priority: int) -> None:
-    with pytest.raises(ValueError, match=rf"priority.*{priority}.*0 to 9|{priority}.*priority.*0 to 9"):
+    with pytest.raises(ValueError, match=rf"priority is {priority}, and must be 0 to 9"):
         bus.publish("field", priority=priority)
 
 

@@ -94,9 +94,12 @@ def test_closing_the_bus_ends_an_iteration_in_another_thread(domain: str) -> Non
 
 
 def test_a_subscription_that_nobody_keeps_takes_nothing_more(bus: shoal.Bus, other: shoal.Bus) -> None:
-    for _ in bus.subscribe("a"):
-        break
-    bus.subscribe("a")
+    for _ in range(2):
+        subscription = bus.subscribe("a")
+        other.publish("a", b"")
+        for _ in subscription:
+            break
+    del subscription
     gc.collect()
     assert other.subscribers("a") == []
 
@@ -176,20 +179,43 @@ def test_a_callback_may_publish_subscribe_and_close(domain: str) -> None:
     assert order == ["first", "second"]
 
 
-def test_a_callback_that_publishes_to_itself_never_waits_for_itself(domain: str) -> None:
+def test_a_callback_that_fills_its_own_queue_is_told_and_never_waits_for_itself(domain: str) -> None:
     done = threading.Event()
+    refusals: list[FullError] = []
     with shoal.connect(domain) as bus:
 
         def callback(message: shoal.Message) -> None:
             if message.body == 0:
-                for number in range(1, 101):
-                    bus.publish("a", number)
-            if message.body == 100:
-                done.set()
+                try:
+                    for number in range(1, 101):
+                        bus.publish("a", number)
+                except FullError as refusal:
+                    refusals.append(refusal)
+                    done.set()
 
         bus.subscribe("a", callback, queue_bytes_max=500)
         bus.publish("a", 0)
         assert done.wait(10)
+    assert "callback" in str(refusals[0])
+
+
+def test_callbacks_that_feed_each_other_never_wait_for_ever(domain: str) -> None:
+    calls = {"ping": 0, "pong": 0}
+    refused = threading.Event()
+    with shoal.connect(domain, slow_after_s=0.05) as bus:
+
+        def callback(message: shoal.Message) -> None:
+            calls[message.topic] += 1
+            try:
+                for _ in range(2):
+                    bus.publish("pong" if message.topic == "ping" else "ping", bytes(100))
+            except FullError:
+                refused.set()
+
+        for topic in calls:
+            bus.subscribe(topic, callback, queue_bytes_max=500)
+        bus.publish("ping", b"")
+        assert refused.wait(20)
 
 
 def test_a_closed_connection_calls_no_callback_any_more(domain: str) -> None:

@@ -20,7 +20,9 @@ def test_nothing_means_the_default_domain_on_norm() -> None:
 
 
 def test_a_url_names_group_port_and_options() -> None:
-    config = parse_url("norm://239.1.2.3:9000?interface=eth1&heartbeat_s=0.5&window_bytes=131072&when_full=drop")
+    config = parse_url(
+        "norm://239.1.2.3:9000?interface=eth1&heartbeat_s=0.5&window_bytes=131072&when_full=drop"
+    )
     assert (config.group_address(), config.port, config.interface) == ("239.1.2.3", 9000, "eth1")
     assert (config.heartbeat_s, config.window_bytes, config.when_full) == (0.5, 131072, "drop")
 
@@ -68,7 +70,7 @@ def test_a_configuration_cannot_be_changed() -> None:
         ("norm://myhost:7474", ["group", "'myhost'", "239.192.74.1"]),
         ("norm://239.1.2.3/desk", ["'/desk'"]),
         ("norm://?colour=blue", ["'colour'", "heartbeat_s", "interface"]),
-        ("norm://?scheme=inproc", ["'scheme'"]),
+        ("norm://?scheme=inproc", ["scheme"]),
         ("norm://?port=many", ["port", "'many'", "number"]),
         ("norm://?heartbeat_s=-1", ["heartbeat_s", "-1", "more than 0"]),
         ("norm://?heartbeat_s=nan", ["heartbeat_s", "nan"]),

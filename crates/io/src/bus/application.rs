@@ -179,8 +179,10 @@ impl<L: Send + 'static> BusApplication<L> {
 }
 
 impl<L: Send + 'static> Application for BusApplication<L> {
-    fn has_room(&self) -> bool {
-        !self.subscriptions.values().any(|subscription| subscription.consumer.holds_back())
+    fn has_room(&self, stream: StreamId) -> bool {
+        // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
+        stream.object == CONTROL
+            || !self.subscriptions.values().any(|subscription| subscription.consumer.holds_back())
     }
 
     fn frame(&mut self, _now: Time, stream: StreamId, record: &[u8]) {
@@ -206,6 +208,8 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         match event {
             Event::SenderHeard { .. } => self.heard = true,
             Event::SenderGone { node, instance, .. } => {
+                // What it said before it went would make it a member again.
+                self.records.retain(|(stream, _)| (stream.node, stream.instance) != (*node, *instance));
                 self.shared.membership().on_sender_gone(*node, *instance);
                 self.welcomed.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
                 self.notes.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));

@@ -76,6 +76,8 @@ struct State<L> {
     bytes: usize,
     dropped: u64,
     closed: bool,
+    /// Nothing was taken for too long: what this process publishes is dropped instead of waiting.
+    lagging: bool,
     spares: Vec<Batch>,
     signal: Option<Signal>,
 }
@@ -114,6 +116,7 @@ impl<L> Consumer<L> {
             bytes: 0,
             dropped: 0,
             closed: false,
+            lagging: false,
             spares: Vec::new(),
             signal: None,
         };
@@ -151,23 +154,29 @@ impl<L> Consumer<L> {
         self.put(self.lock(), Item::Local(message), bytes + ENTRY_BYTES, 1);
     }
 
-    /// Puts a message of this process in once there is room, at the latest after `limit`. False if there
-    /// was none.
-    pub fn put_local_waiting(&self, message: L, bytes: usize, limit: Option<Duration>) -> bool {
-        let deadline = limit.map(|limit| Instant::now() + limit);
+    /// Waits until it no longer holds its senders back, at the latest until `deadline`. False if it still does.
+    pub fn wait_for_room(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
         while self.overflow == Overflow::Wait && state.bytes >= self.bytes_max && !state.closed {
-            let left = match deadline {
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                None => Duration::from_secs(1),
-            };
+            let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
             state = self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        self.put(state, Item::Local(message), bytes + ENTRY_BYTES, 1);
         true
+    }
+
+    /// Drops a message that was waited for in vain, and all that follow, until something is taken.
+    pub fn give_up(&self) {
+        let mut state = self.lock();
+        state.lagging = true;
+        state.dropped += 1;
+    }
+
+    /// Whether its reader was given up and has not come back.
+    pub fn is_given_up(&self) -> bool {
+        self.lock().lagging
     }
 
     fn put(&self, mut state: MutexGuard<'_, State<L>>, item: Item<L>, cost: usize, messages: u64) {
@@ -231,6 +240,7 @@ impl<L> Consumer<L> {
         }
         let made_room = state.bytes >= self.bytes_max;
         state.bytes = 0;
+        state.lagging = false;
         let items = std::mem::take(&mut state.items);
         drop(state);
         if made_room {
@@ -297,11 +307,23 @@ mod tests {
         let consumer = Consumer::new(100, Overflow::Wait);
         consumer.put_local(1, 60);
         assert!(consumer.holds_back());
-        assert!(!consumer.put_local_waiting(2, 60, Some(Duration::ZERO)));
+        assert!(!consumer.wait_for_room(Instant::now()));
         assert!(consumer.take(None).unwrap().made_room);
         assert!(!consumer.holds_back());
-        assert!(consumer.put_local_waiting(2, 60, Some(Duration::ZERO)));
+        assert!(consumer.wait_for_room(Instant::now()));
+        consumer.put_local(2, 60);
         assert_eq!(locals(&consumer), [2]);
+    }
+
+    #[test]
+    fn a_reader_that_was_given_up_counts_again_once_it_reads() {
+        let consumer = Consumer::new(100, Overflow::Wait);
+        consumer.put_local(1, 100);
+        consumer.give_up();
+        assert!(consumer.is_given_up());
+        assert_eq!(consumer.dropped(), 1);
+        assert_eq!(locals(&consumer), [1]);
+        assert!(!consumer.is_given_up());
     }
 
     #[test]

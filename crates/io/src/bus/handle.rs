@@ -1,7 +1,6 @@
 //! The handle of a bus.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,26 +34,6 @@ pub struct BusOptions {
     pub window_bytes: usize,
     /// What is kept for repair, per lane.
     pub cache_bytes: usize,
-}
-
-/// Who did not answer a flush, or that it took too long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FlushError {
-    /// These members did not acknowledge.
-    Silent(Vec<NodeId>),
-    /// The time was over first.
-    TimedOut,
-}
-
-impl fmt::Display for FlushError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FlushError::Silent(nodes) => {
-                write!(out, "these members did not acknowledge everything: {nodes:x?}")
-            }
-            FlushError::TimedOut => write!(out, "not every member acknowledged everything in time"),
-        }
-    }
 }
 
 /// What the handle and the link's thread share.
@@ -240,30 +219,25 @@ impl<L: Send + 'static> Bus<L> {
         self.link.resume();
     }
 
-    /// Waits until every member has everything published before.
-    pub fn flush(&self, deadline: Option<Instant>) -> Result<(), FlushError> {
+    /// Starts waiting until every member has everything published so far.
+    pub fn begin_flush(&self) -> Flush<'_, L> {
         let id = self.shared.flushes.begin(self.link.outbox());
         self.link.resume();
-        match self.shared.flushes.wait(id, deadline) {
-            None => Err(FlushError::TimedOut),
-            Some(silent) if silent.is_empty() => Ok(()),
-            Some(silent) => Err(FlushError::Silent(silent)),
-        }
+        Flush { bus: self, id }
     }
 
     /// What happened since the last call, waiting until `deadline` for the first. `None` once closed.
-    pub fn take_events(&self, deadline: Option<Instant>) -> Option<VecDeque<BusEvent>> {
+    pub fn take_events(&self, deadline: Instant) -> Option<VecDeque<BusEvent>> {
         let mut events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
         while events.is_empty() {
             if self.is_closed() {
                 return None;
             }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 break;
             }
-            let pause = left.unwrap_or(Duration::from_secs(1));
-            let waited = self.shared.event_told.wait_timeout(events, pause);
+            let waited = self.shared.event_told.wait_timeout(events, left);
             events = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Some(std::mem::take(&mut events))
@@ -286,6 +260,25 @@ impl<L: Send + 'static> Bus<L> {
         self.link.drop_application();
         self.shared.event_told.notify_all();
         drained
+    }
+}
+
+/// A flush that was begun; dropping it stops waiting.
+pub struct Flush<'a, L: Send + 'static> {
+    bus: &'a Bus<L>,
+    id: u64,
+}
+
+impl<L: Send + 'static> Flush<'_, L> {
+    /// Waits until `deadline`; returns the members that did not acknowledge, or `None` if it is not over.
+    pub fn wait(&self, deadline: Instant) -> Option<Vec<NodeId>> {
+        self.bus.shared.flushes.wait(self.id, deadline)
+    }
+}
+
+impl<L: Send + 'static> Drop for Flush<'_, L> {
+    fn drop(&mut self) {
+        self.bus.shared.flushes.end(self.id);
     }
 }
 

@@ -111,7 +111,7 @@ pub struct Engine {
 struct Deaf;
 
 impl Application for Deaf {
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _stream: StreamId) -> bool {
         false
     }
 
@@ -280,7 +280,7 @@ impl Engine {
     fn read_stream(&mut self, stream: StreamId, now: Time) -> bool {
         let bytes_max = self.message_bytes_max;
         let reader = self.readers.entry(stream).or_insert_with(|| FrameReader::new(bytes_max));
-        while self.application.has_room() {
+        while self.application.has_room(stream) {
             let Some(chunk) = self.session.read(stream) else {
                 return false;
             };

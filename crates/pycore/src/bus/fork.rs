@@ -22,6 +22,11 @@ impl Birth {
         Birth(FORKS.load(Ordering::Relaxed))
     }
 
+    /// How many forks lie between the first process and this one.
+    pub fn forks(self) -> u64 {
+        self.0
+    }
+
     pub fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }

@@ -1,6 +1,7 @@
 //! Publish and subscribe for Python.
 
 mod body;
+mod delivery;
 mod fork;
 mod message;
 mod node;

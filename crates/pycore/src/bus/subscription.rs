@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,10 @@ use pyo3::types::{PyList, PyString};
 use shoal_io::bus::{Batch, Consumer, Item};
 use shoal_wire::MessageView;
 
+use super::delivery::Calling;
 use super::fork::Birth;
 use super::message::Message;
-use super::node::Inner;
-use crate::convert::duration;
-
-/// How long to wait before looking whether the user wants to interrupt.
-const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+use super::node::{Inner, SIGNAL_CHECK, deadline};
 
 /// How long to wait before looking whether another thread is through.
 const TURN_CHECK: Duration = Duration::from_millis(1);
@@ -39,7 +37,9 @@ pub struct Subscription {
     ids: (Option<u64>, u64),
     pattern: String,
     reading: Mutex<Reading>,
-    closed: std::sync::atomic::AtomicBool,
+    closed: AtomicBool,
+    /// No callback is called any more.
+    stopped: AtomicBool,
     birth: Birth,
 }
 
@@ -57,13 +57,21 @@ impl Subscription {
             pattern,
             reading: Mutex::default(),
             closed: false.into(),
+            stopped: false.into(),
             birth: Birth::now(),
         }
+    }
+
+    fn unsubscribe(&self) {
+        self.inner.unsubscribe(self.ids);
+        self.consumer.close();
     }
 
     /// What was taken. Two threads that read one subscription take turns, and the one that waits for its
     /// turn leaves Python to others meanwhile.
     fn lock<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, Reading>> {
+        // In a child it may be locked for ever, by a thread that stayed behind.
+        self.birth.check()?;
         loop {
             match self.reading.try_lock() {
                 Ok(reading) => return Ok(reading),
@@ -103,7 +111,11 @@ impl Subscription {
             }
             match reading.items.pop_front() {
                 Some((Item::Batch(batch), _)) => reading.batch = Some((batch, 0)),
-                Some((Item::Local(message), _)) => return Ok(Some(message)),
+                Some((Item::Local(message), _)) => {
+                    if !message.get().has_expired() {
+                        return Ok(Some(message));
+                    }
+                }
                 None => return Ok(None),
             }
         }
@@ -111,7 +123,6 @@ impl Subscription {
 
     /// Takes more from the consumer. False if nothing came before `deadline`; an error once it is closed.
     fn refill(&self, py: Python<'_>, reading: &mut Reading, deadline: Option<Instant>) -> PyResult<bool> {
-        self.birth.check()?;
         loop {
             let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
             let taken = py.detach(|| self.consumer.take(Some(left.min(SIGNAL_CHECK))));
@@ -141,6 +152,17 @@ impl Subscription {
             if !self.refill(py, &mut reading, deadline)? {
                 return Ok(None);
             }
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if !self.birth.is_here() {
+            // In a forked child the link's thread is not there to be joined, should this be its last user.
+            std::mem::forget(self.inner.clone());
+        } else if !self.closed.swap(true, Ordering::SeqCst) {
+            self.unsubscribe();
         }
     }
 }
@@ -187,8 +209,7 @@ impl Subscription {
     /// The next message, or `None` if none came in time or the subscription is closed.
     #[pyo3(signature = (timeout_s = None))]
     fn receive(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<Py<Message>>> {
-        let deadline = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
-        match self.next_before(py, deadline.map(|span| Instant::now() + span)) {
+        match self.next_before(py, deadline(timeout_s)?) {
             Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
             other => other,
         }
@@ -223,8 +244,10 @@ impl Subscription {
         callback: &Bound<'_, PyAny>,
         failed: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let _calling = Calling::begin(&self.consumer);
         loop {
             match self.next_before(py, None) {
+                Ok(Some(_)) if self.stopped.load(Ordering::SeqCst) => return Ok(()),
                 Ok(Some(message)) => {
                     if let Err(error) = callback.call1((message.clone_ref(py),)) {
                         failed.call1((error.into_value(py), message))?;
@@ -244,11 +267,13 @@ impl Subscription {
 
     /// Ends the subscription; what has arrived can still be read.
     fn close(&self, py: Python<'_>) {
-        if self.birth.is_here() && !self.closed.swap(true, std::sync::atomic::Ordering::SeqCst) {
-            py.detach(|| {
-                self.inner.unsubscribe(self.ids);
-                self.consumer.close();
-            });
+        if self.birth.is_here() && !self.closed.swap(true, Ordering::SeqCst) {
+            py.detach(|| self.unsubscribe());
         }
+    }
+
+    /// Ends `dispatch` after the call that is under way, whatever has arrived.
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
     }
 }
