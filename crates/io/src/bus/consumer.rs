@@ -14,6 +14,9 @@ use shoal_node::Origin;
 const SPARES_MAX: usize = 4;
 /// A batch that grew larger than this is not kept.
 const SPARE_BYTES_MAX: usize = 4 << 20;
+/// A reader takes about so much at once. If it took everything, a queue that is full would stay so, to its
+/// senders, until the reader is through with all of it, and they would take a busy reader for a dead one.
+const TAKE_BYTES: usize = 256 << 10;
 /// What an entry costs beside its bytes.
 const ENTRY_BYTES: usize = 48;
 
@@ -214,7 +217,7 @@ impl<L> Consumer<L> {
         self.arrived.notify_all();
     }
 
-    /// Takes everything there is, waiting until `limit` for the first. `None` if it is closed and empty.
+    /// Takes what waited longest, waiting until `limit` for it. `None` if it is closed and empty.
     pub fn take(&self, limit: Option<Duration>) -> Option<Taken<L>> {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let mut state = self.lock();
@@ -233,15 +236,23 @@ impl<L> Consumer<L> {
         if state.items.is_empty() && state.closed {
             return None;
         }
-        if let Some(signal) = &mut state.signal
+        let was_full = state.bytes >= self.bytes_max;
+        let (mut items, mut taken) = (VecDeque::new(), 0);
+        while taken < TAKE_BYTES
+            && let Some((item, cost)) = state.items.pop_front()
+        {
+            items.push_back((item, cost));
+            taken += cost;
+        }
+        state.bytes -= taken;
+        state.lagging = false;
+        let made_room = was_full && state.bytes < self.bytes_max;
+        if state.items.is_empty()
+            && let Some(signal) = &mut state.signal
             && std::mem::take(&mut signal.raised)
         {
             let _ = signal.far.read(&mut [0; 8]);
         }
-        let made_room = state.bytes >= self.bytes_max;
-        state.bytes = 0;
-        state.lagging = false;
-        let items = std::mem::take(&mut state.items);
         drop(state);
         if made_room {
             self.arrived.notify_all();
@@ -337,6 +348,19 @@ mod tests {
             assert_eq!(locals(&consumer), kept);
             assert!(!consumer.holds_back());
         }
+    }
+
+    #[test]
+    fn a_reader_makes_room_little_by_little() {
+        let consumer = Consumer::new(4 * TAKE_BYTES, Overflow::Wait);
+        for number in 0..4 {
+            consumer.put_local(number, TAKE_BYTES);
+        }
+        assert!(consumer.holds_back());
+        assert!(consumer.take(None).unwrap().made_room);
+        assert!(!consumer.holds_back());
+        consumer.put_local(4, TAKE_BYTES);
+        assert_eq!([0; 4].map(|_| locals(&consumer)[0]), [1, 2, 3, 4]);
     }
 
     #[test]
