@@ -1,5 +1,5 @@
 # Every target sets up what it needs first; a second run starts in seconds.
-# Build products outlive a clone: a fresh clone on a machine that built before reuses them.
+# As in scripts/environment.
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/target
 SHELL := /bin/bash
 BIN := .venv/bin
@@ -37,7 +37,7 @@ fuzz: build  ## ten million random datagrams into the engines
 	cargo run --release -p shoal-norm --example fuzz -- 10000000
 
 docs: build  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 coverage: build  ## Python coverage of the unit and simulation tests
 	$(PYTEST) tests/unit tests/sim --cov --cov-report=term-missing:skip-covered

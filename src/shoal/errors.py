@@ -11,7 +11,8 @@ ShoalError
 ├── ClosedError (also ConnectionError)       the connection was closed here
 ├── FullError (also TimeoutError)            members take no more
 ├── FlushError                               not every member has everything
-└── NoReplyError (also TimeoutError)         nobody answered a request in time
+├── NoReplyError (also TimeoutError)         nobody answered a request in time
+└── ExperimentError                          a benchmark came to no valid result
 ```
 """
 
@@ -50,6 +51,10 @@ class FullError(ShoalError, TimeoutError):
 
 class NoReplyError(ShoalError, TimeoutError):
     """Nobody answered a request in time."""
+
+
+class ExperimentError(ShoalError):
+    """A benchmark did not come to a valid result: something was lost, wrong or late."""
 
 
 class FlushError(ShoalError):

@@ -3,8 +3,7 @@
 //! Topics are looked up first. Only if one of the subscriptions found has a filter are the filters
 //! asked, all of them at once: however many subscriptions share a filter, it is evaluated once.
 
-use std::collections::HashMap;
-
+use foldhash::{HashMap, HashMapExt};
 use shoal_selector::{CorrelationFilter, CorrelationIndex, Selector, SelectorIndex};
 use shoal_wire::{MessageView, TopicError, TopicPattern};
 

@@ -262,10 +262,7 @@ impl Session {
 
     /// Asks the ackers to confirm everything written so far; [`Event::WatermarkDone`] tells the outcome.
     pub fn request_watermark(&mut self, now: Time, object: ObjectId) -> Result<(), WriteError> {
-        let stream = self.sender.stream_mut(object).ok_or(WriteError::NoStream)?;
-        stream.push();
-        let end = stream.sent() + stream.waiting();
-        stream.acks.want(now, end);
+        self.sender.stream_mut(object).ok_or(WriteError::NoStream)?.want_acks(now);
         self.sender.wake(now);
         Ok(())
     }

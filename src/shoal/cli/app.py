@@ -3,7 +3,7 @@
 import typer
 
 import shoal
-from shoal.cli import bench, selector
+from shoal.cli import bench, demo, selector
 
 app = typer.Typer(
     name="shoal",
@@ -14,6 +14,7 @@ app = typer.Typer(
 )
 app.add_typer(bench.app, name="bench")
 app.add_typer(selector.app, name="selector")
+app.command("demo")(demo.demo)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,9 +1,10 @@
 //! What a bus does on its link's thread.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use foldhash::{HashMap, HashMapExt};
 use shoal_node::{Departure, Interest, MemberEvent, Membership, Origin, SubscriptionId, Switch};
 use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
 use shoal_wire::{Mark, MessageView, RecordKind, frame};

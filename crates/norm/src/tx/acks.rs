@@ -88,17 +88,22 @@ impl AckProcess {
         self.counting().map(|acker| acker.acked).min()
     }
 
-    /// The application wants to know when everybody has everything before `segment`.
-    pub fn want(&mut self, now: Time, segment: u64) {
+    /// The application wants to know when everybody has everything before `segment`, which may have to be
+    /// sent yet.
+    pub fn want(&mut self, segment: u64) {
         self.wanted = Some(segment);
         self.ackers.iter_mut().for_each(Acker::counts_again);
-        self.request(now, segment);
     }
 
-    /// Starts asking for `segment`, unless an acknowledgement is being waited for.
+    /// What the application wants to know about.
+    pub fn wanted(&self) -> Option<u64> {
+        self.wanted
+    }
+
+    /// Starts asking for `segment`, of which everything before must have been sent, unless an
+    /// acknowledgement is being waited for.
     pub fn request(&mut self, now: Time, segment: u64) {
-        let settled = self.requested.is_none_or(|asked| self.acked().is_none_or(|acked| acked >= asked));
-        if settled || self.wanted == Some(segment) {
+        if !self.is_waiting() {
             self.requested = Some(segment);
             self.next_request = now;
         }
@@ -106,7 +111,7 @@ impl AckProcess {
 
     /// Whether an acknowledgement is being waited for.
     pub fn is_waiting(&self) -> bool {
-        self.requested.is_some()
+        self.requested.is_some_and(|asked| self.counting().any(|acker| acker.acked < asked))
     }
 
     pub fn deadline(&self) -> Time {
@@ -188,7 +193,8 @@ mod tests {
     fn a_watermark_settles_when_the_last_node_has_it() {
         let mut acks = process(&[1, 2]);
         let mut asked = Vec::new();
-        acks.want(Time::ZERO, 10);
+        acks.want(10);
+        acks.request(Time::ZERO, 10);
         assert_eq!(acks.poll(Time::ZERO, STEP, &mut asked), Some(10));
         assert_eq!(asked, [1, 2]);
         acks.on_ack(1, 10);
@@ -205,7 +211,8 @@ mod tests {
     fn a_node_that_never_answers_is_named_and_stops_counting() {
         let mut acks = process(&[1, 2]);
         let mut asked = Vec::new();
-        acks.want(Time::ZERO, 10);
+        acks.want(10);
+        acks.request(Time::ZERO, 10);
         acks.on_ack(1, 10);
         let mut now = Time::ZERO;
         for _ in 0..4 {
@@ -223,7 +230,8 @@ mod tests {
         let mut acks = AckProcess::new(3, Duration::from_millis(500));
         acks.set_ackers(&[1], 0);
         let mut asked = Vec::new();
-        acks.want(Time::ZERO, 10);
+        acks.want(10);
+        acks.request(Time::ZERO, 10);
         let mut now = Time::ZERO;
         while now < Time::ZERO + Duration::from_millis(499) {
             acks.poll(now, STEP, &mut asked);

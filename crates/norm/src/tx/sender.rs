@@ -249,7 +249,7 @@ impl Sender {
             let segment = stream.segment_at(position.payload_id);
             if segment < stream.sent() {
                 stream.acks.on_ack(ack.header.source, segment + 1);
-                stream.on_acked(now);
+                stream.ask(now);
             }
         }
     }

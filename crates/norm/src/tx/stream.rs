@@ -233,11 +233,7 @@ impl TxStream {
     pub fn on_sent(&mut self, count: usize, now: Time, grtt: Duration, robust_factor: u32) {
         self.sent += count as u64;
         self.flush = FlushState::Announcing { at: now + 2 * grtt, left: robust_factor };
-        if let (Some(window), Some(acked)) = (self.window_segments, self.acks.acked())
-            && self.sent - acked >= (window / 8).max(1)
-        {
-            self.acks.request(now, self.sent);
-        }
+        self.ask(now);
     }
 
     /// The last segment was repaired. Whoever asked for it may know of it from nobody else, and lose it again.
@@ -245,12 +241,25 @@ impl TxStream {
         self.flush = FlushState::Announcing { at: now + 2 * grtt, left: robust_factor };
     }
 
-    /// The window learns of acknowledgements: ask for the next, if enough is unacknowledged.
-    pub fn on_acked(&mut self, now: Time) {
-        if let (Some(window), Some(acked)) = (self.window_segments, self.acks.acked())
-            && !self.acks.is_waiting()
-            && self.sent.saturating_sub(acked) >= (window / 8).max(1)
-        {
+    /// The application wants to know when everybody has everything written so far.
+    pub fn want_acks(&mut self, now: Time) {
+        self.push();
+        self.acks.want(self.head);
+        self.ask(now);
+    }
+
+    /// Asks for acknowledgement of what was sent, if the application waits for it, or if enough of the
+    /// window is unacknowledged. Never of what is still to be sent: nobody could acknowledge it, and the
+    /// window would never move again.
+    pub fn ask(&mut self, now: Time) {
+        let Some(acked) = self.acks.acked() else { return };
+        let unacked = self.sent.saturating_sub(acked);
+        let due = match self.window_segments {
+            Some(window) => unacked >= (window / 8).max(1),
+            None => false,
+        };
+        let wanted = self.acks.wanted().is_some_and(|wanted| acked < wanted);
+        if unacked > 0 && (due || wanted) {
             self.acks.request(now, self.sent);
         }
     }

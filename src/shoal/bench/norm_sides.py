@@ -1,0 +1,134 @@
+"""One side of a transfer by Shoal, libnorm or the bare kernel, for a process of its own (see `workers`)."""
+
+import resource
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from shoal import _core
+from shoal.bench.peers import libnorm
+from shoal.bench.peers.libnorm import transfer
+from shoal.bench.workers import Report, Role, run_role
+from shoal.errors import ExperimentError
+
+SENDER, RECEIVER = 1, 2
+MESSAGE_BYTES = 1 << 16
+#: The fastest of 2 to 16 MB with loss. Without, 2 MB are faster still: they stay in the processor's cache.
+WINDOW_BYTES = 8 << 20
+SOCKET_BUFFER_BYTES = 32 << 20
+PATIENCE_S = 10.0
+
+
+def _shoal_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "group": options["group"],
+        "port": options["port"],
+        "segment_bytes": options["segment_bytes"],
+        # One receiver has nobody to wait for before it asks for repair.
+        "backoff_factor": 0,
+        "sync": "start",
+        "receive_buffer_bytes": SOCKET_BUFFER_BYTES,
+        "window_bytes": options.get("window_bytes", WINDOW_BYTES),
+        "cache_bytes": 2 * options.get("window_bytes", WINDOW_BYTES),
+    }
+
+
+def send_by_shoal(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
+    """Send the bytes asked for, and wait until the receiver has acknowledged them."""
+    used = _Cpu()
+    sent = _core.norm_send_bulk(
+        SENDER,
+        options["bytes"],
+        MESSAGE_BYTES,
+        linger_s=PATIENCE_S,
+        progress=report,
+        ackers=[RECEIVER],
+        **_shoal_options(options),
+    )
+    return _checked(sent) | {"cpu_s": used.since_s()}
+
+
+def receive_by_shoal(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
+    """Receive until the stream ends, and compare every byte."""
+    used = _Cpu()
+    received = _core.norm_receive_bulk(
+        RECEIVER,
+        MESSAGE_BYTES,
+        patience_s=PATIENCE_S,
+        progress=report,
+        drop_received=options["loss_percent"] / 100,
+        **_shoal_options(options),
+    )
+    return _checked(received) | {"cpu_s": used.since_s()}
+
+
+def _checked(report: dict[str, Any]) -> dict[str, Any]:
+    if report["fault"] is not None:
+        raise ExperimentError(report["fault"])
+    return report
+
+
+def _libnorm(options: Mapping[str, Any], send: bool) -> Mapping[str, Any]:
+    wanted = transfer.TransferOptions(
+        group=options["group"],
+        port=options["port"],
+        total_bytes=options["bytes"],
+        segment_bytes=options["segment_bytes"],
+        loss_percent=options["loss_percent"],
+    )
+    try:
+        return asdict(transfer.send(wanted) if send else transfer.receive(wanted))
+    except libnorm.LibnormError as error:
+        raise ExperimentError(str(error)) from error
+
+
+def send_by_libnorm(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
+    """The same by libnorm, at its best settings (`peers.libnorm.transfer`)."""
+    return _libnorm(options, send=True)
+
+
+def receive_by_libnorm(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
+    """The same by libnorm; it compares every byte as well."""
+    return _libnorm(options, send=False)
+
+
+def send_by_kernel(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
+    """Send runs of datagrams with no protocol, for a while."""
+    count, seconds = _core.raw_send(
+        options["segment_bytes"], options["seconds"], group=options["group"], port=options["port"]
+    )
+    return {"bytes": count, "seconds": seconds}
+
+
+def receive_by_kernel(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
+    """Count what arrives of them."""
+    count, seconds = _core.raw_receive(group=options["group"], port=options["port"], patience_s=PATIENCE_S)
+    return {"bytes": count, "seconds": seconds}
+
+
+class _Cpu:
+    """Processor time since it was made: what the transfer took, without the interpreter's start."""
+
+    def __init__(self) -> None:
+        self._began_s = self._now_s()
+
+    def since_s(self) -> float:
+        return self._now_s() - self._began_s
+
+    @staticmethod
+    def _now_s() -> float:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return used.ru_utime + used.ru_stime
+
+
+ROLES: dict[str, Role] = {
+    "shoal send": send_by_shoal,
+    "shoal receive": receive_by_shoal,
+    "libnorm send": send_by_libnorm,
+    "libnorm receive": receive_by_libnorm,
+    "kernel send": send_by_kernel,
+    "kernel receive": receive_by_kernel,
+}
+
+if __name__ == "__main__":
+    run_role(ROLES)

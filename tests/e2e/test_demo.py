@@ -1,0 +1,51 @@
+"""The demo as a user runs it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def demo() -> "Iterator[subprocess.Popen[str]]":
+    """The demo in a session of its own, as a terminal would start it."""
+    command = [sys.executable, "-m", "shoal.cli", "demo", "--seed", "7"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def group_is_empty(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_both_parts_are_shown_and_verified_and_it_ends_by_itself(demo: "subprocess.Popen[str]") -> None:
+    began = time.monotonic()
+    shown, errors = demo.communicate(timeout=60)
+    assert demo.returncode == 0, shown + errors
+    assert "nothing lost, nothing twice, order kept (seed 7)" in shown
+    assert "Gbit/s, every byte compared" in shown
+    assert time.monotonic() - began < 20
+
+
+def test_ctrl_c_leaves_no_process_behind(demo: "subprocess.Popen[str]") -> None:
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if line.startswith("2."):
+            break
+    # What a terminal does: everybody in the foreground is interrupted.
+    os.killpg(demo.pid, signal.SIGINT)
+    _, errors = demo.communicate(timeout=20)
+    assert demo.returncode == 130
+    assert "Traceback" not in errors
+    assert group_is_empty(demo.pid)

@@ -1,0 +1,39 @@
+"""The programs that newcomers copy do what the text beside them says."""
+
+import re
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def programs(page: str) -> list[str]:
+    """The page's programs, on a domain of their own: nobody else on this machine is to hear them."""
+    domain = f"domain={secrets.token_hex(8)!r}"
+    text = (ROOT / page).read_text()
+    return [code.replace("shoal.connect()", f"shoal.connect({domain})") for code in FENCE.findall(text)]
+
+
+@pytest.mark.parametrize(
+    ("page", "lines"),
+    [
+        ("README.md", ["prices/ACME {'bid': 10.25}"]),
+        ("docs/tutorial/first-messages.md", [f"prices/ACME {{'bid': {bid}}}" for bid in range(100)]),
+    ],
+)
+def test_the_subscriber_prints_what_the_publisher_sends(page: str, lines: list[str]) -> None:
+    listen, publish = programs(page)[:2]
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", listen], stdout=subprocess.PIPE, text=True
+    ) as subscriber:
+        try:
+            subprocess.run([sys.executable, "-c", publish], check=True, timeout=30)
+            assert subscriber.stdout is not None
+            assert [subscriber.stdout.readline().rstrip() for _ in lines] == lines
+        finally:
+            subscriber.kill()
