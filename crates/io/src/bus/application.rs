@@ -10,7 +10,7 @@ use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
 use shoal_wire::{Mark, MessageView, RecordKind, frame};
 
 use super::consumer::{Batch, Consumer, Entry};
-use super::handle::{DISCOVERY, Shared};
+use super::handle::{DISCOVERY, GREETING, Shared};
 use crate::norm::Application;
 
 /// The stream that carries what nodes tell each other.
@@ -66,13 +66,22 @@ pub struct BusApplication<L> {
     records: VecDeque<(StreamId, Vec<u8>)>,
     heard: bool,
     membership_deadline: Time,
-    /// When a publisher that knows nobody stops sending; told once.
-    discovery_ends: Option<Time>,
+    /// When we looked around first.
+    began: Option<Time>,
+    /// Nobody is known, and whoever is there may not have answered yet.
+    greeting: bool,
+    /// Streams that wrote no more than this can still be joined at their start.
+    cache_bytes: usize,
     changed: bool,
 }
 
 impl<L: Send + 'static> BusApplication<L> {
-    pub fn new(shared: Arc<Shared<L>>, data_lanes: Vec<ObjectId>, seed: u64) -> BusApplication<L> {
+    pub fn new(
+        shared: Arc<Shared<L>>,
+        data_lanes: Vec<ObjectId>,
+        cache_bytes: usize,
+        seed: u64,
+    ) -> BusApplication<L> {
         BusApplication {
             shared,
             switch: Switch::new(seed),
@@ -84,7 +93,9 @@ impl<L: Send + 'static> BusApplication<L> {
             records: VecDeque::new(),
             heard: false,
             membership_deadline: Time::ZERO,
-            discovery_ends: None,
+            began: None,
+            greeting: true,
+            cache_bytes,
             changed: false,
         }
     }
@@ -143,7 +154,13 @@ impl<L: Send + 'static> BusApplication<L> {
     fn handle_records(&mut self, now: Time, session: &Session, membership: &mut Membership) {
         while let Some((stream, record)) = self.records.pop_front() {
             let lanes = &self.data_lanes;
-            let positions = || lanes.iter().map(|&lane| (lane, session.segments_sent(lane))).collect();
+            let position = |lane| {
+                // Whoever was here before us misses nothing of what we said before we knew each other.
+                let fresh = self.shared.is_discovering()
+                    && session.bytes_written(lane) <= self.cache_bytes as u64 / 2;
+                if fresh { 0 } else { session.segments_sent(lane) }
+            };
+            let positions = || lanes.iter().map(|&lane| (lane, position(lane))).collect();
             if let Err(error) =
                 membership.handle_record(now, stream.node, stream.instance, &record, positions)
             {
@@ -260,10 +277,12 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         while let Some(record) = membership.poll_record() {
             frame::write(&record, control);
         }
-        let discovery_ends = *self.discovery_ends.get_or_insert(now + DISCOVERY);
+        let began = *self.began.get_or_insert(now);
+        self.greeting &= now < began + GREETING && membership.members().next().is_none();
         self.membership_deadline = membership.poll_timeout();
-        if discovery_ends > now {
-            self.membership_deadline = self.membership_deadline.min(discovery_ends);
+        let next = if self.greeting { began + GREETING } else { began + DISCOVERY };
+        if next > now {
+            self.membership_deadline = self.membership_deadline.min(next);
         } else {
             self.changed |= shared.end_discovery();
         }
@@ -271,6 +290,14 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         if std::mem::take(&mut self.changed) {
             shared.interest_changed();
         }
+    }
+
+    fn speaks_to_the_last(&self) -> bool {
+        true
+    }
+
+    fn holds_writes(&self) -> bool {
+        self.greeting
     }
 
     fn has_audience(&self) -> bool {

@@ -16,7 +16,9 @@ use crate::norm::{Full, LaneOptions, LinkError, LinkOptions, NormLink, Outbox, S
 
 /// Events kept for an owner that does not take them.
 const EVENTS_MAX: usize = 10_000;
-/// A publisher that knows nobody yet sends all the same for so long, because somebody may be about to answer.
+/// What is published first waits so long for somebody to answer, so that those who are there miss nothing.
+pub const GREETING: Duration = Duration::from_millis(100);
+/// A new node sends whatever is published for so long, because somebody may be about to ask for it.
 pub const DISCOVERY: Duration = Duration::from_secs(2);
 
 /// A bus.
@@ -84,7 +86,12 @@ impl<L> Shared<L> {
         self.event_told.notify_all();
     }
 
-    /// From now on a publisher that knows nobody sends nothing. True if that is new.
+    /// Whether somebody may be there of whom we have not heard yet.
+    pub fn is_discovering(&self) -> bool {
+        self.discovering.load(Ordering::SeqCst)
+    }
+
+    /// From now on nothing is sent that nobody wants. True if that is new.
     pub fn end_discovery(&self) -> bool {
         self.discovering.swap(false, Ordering::SeqCst)
     }
@@ -130,7 +137,7 @@ impl<L: Send + 'static> Bus<L> {
         link.norm.sync = SyncPolicy::Ask;
         link.lanes = lanes(options.window_bytes, options.cache_bytes);
         let data_lanes = (1..link.lanes.len() as ObjectId).collect();
-        let application = BusApplication::new(shared.clone(), data_lanes, seed);
+        let application = BusApplication::new(shared.clone(), data_lanes, options.cache_bytes, seed);
         let link = NormLink::open(link, Box::new(application))?;
         // The thread may be waiting for it already.
         let _ = shared.outbox.set(link.outbox().clone());
@@ -157,17 +164,12 @@ impl<L: Send + 'static> Bus<L> {
         self.shared.interest_version.load(Ordering::SeqCst)
     }
 
-    /// Whether a message on this topic has to be sent: somebody wants it, or nobody is known yet, or it
+    /// Whether a message on this topic has to be sent: somebody wants it, or may be about to say so, or it
     /// is an answer, whose asker may have subscribed a moment ago.
     pub fn is_wanted(&self, topic: &[u8]) -> bool {
-        if topic.first() == Some(&b'_') {
-            return true;
-        }
-        let mut membership = self.shared.membership();
-        if membership.members().next().is_none() {
-            return self.shared.discovering.load(Ordering::SeqCst);
-        }
-        !membership.interested(topic).is_empty()
+        topic.first() == Some(&b'_')
+            || self.shared.is_discovering()
+            || !self.shared.membership().interested(topic).is_empty()
     }
 
     /// Members that want a topic.
@@ -249,7 +251,13 @@ impl<L: Send + 'static> Bus<L> {
 
     /// Leaves the domain, after waiting up to `linger` until everybody has everything.
     pub fn close(&self, linger: Duration) -> bool {
-        let drained = self.link.close(linger);
+        let deadline = Instant::now() + linger;
+        // Nothing more comes in, and what came is waited for until it is acknowledged.
+        self.link.outbox().close();
+        let acknowledged =
+            !linger.is_zero() && self.begin_flush().wait(deadline).is_some_and(|silent| silent.is_empty());
+        let drained = self.link.close(deadline.saturating_duration_since(Instant::now()));
+        let drained = if linger.is_zero() { drained } else { acknowledged };
         self.shared.closed.store(true, Ordering::SeqCst);
         self.shared.flushes.close();
         for change in self.shared.take_changes() {

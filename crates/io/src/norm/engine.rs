@@ -183,7 +183,7 @@ impl Engine {
             again: received || sent,
             deadline: self.session.poll_timeout().min(self.application.deadline()),
             want_write: self.unsent.to.is_some(),
-            blocked: self.lanes.iter().any(|lane| lane.waiting() > 0),
+            blocked: self.application.holds_writes() || self.lanes.iter().any(|lane| lane.waiting() > 0),
         }
     }
 
@@ -316,7 +316,8 @@ impl Engine {
 
     fn write(&mut self) {
         let now = self.clock.now();
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
+        let open = if self.application.holds_writes() { 1 } else { self.lanes.len() };
+        for (index, lane) in self.lanes[..open].iter_mut().enumerate() {
             loop {
                 if lane.at == lane.bytes.len() {
                     lane.at = 0;
@@ -337,7 +338,8 @@ impl Engine {
                     break;
                 }
             }
-            if self.ending && lane.waiting() == 0 {
+            let ends = self.ending && (index > 0 || !self.application.speaks_to_the_last());
+            if ends && lane.waiting() == 0 {
                 let _ = self.session.close_stream(now, lane.object);
             }
         }
