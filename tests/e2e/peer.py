@@ -49,12 +49,14 @@ class Peer:
         self.subscriptions[pattern] = self.bus.subscribe(pattern, callback, **options)
         return {}
 
-    def read(self, pattern: str) -> dict[str, Any]:
-        """Begin to read what was subscribed to without reading."""
+    def read(self, pattern: str, pause_s: float = 0.0) -> dict[str, Any]:
+        """Begin to read what was subscribed to without reading, with a pause after each message."""
 
         def drain() -> None:
             for message in self.subscriptions[pattern]:
                 self.audits[pattern].take(message)
+                if pause_s:
+                    time.sleep(pause_s)
 
         threading.Thread(target=drain, daemon=True).start()
         return {}

@@ -1,5 +1,6 @@
 """Programs in processes of their own, always bounded in time, and gone when their test is."""
 
+import contextlib
 import json
 import os
 import queue
@@ -112,6 +113,13 @@ class Program:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(10)
+        for reader in self._readers:
+            reader.join(5)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            # What was not read by a program that is gone cannot be written any more.
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 class Peer(Program):

@@ -10,7 +10,7 @@ use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
 use shoal_wire::{Mark, MessageView, RecordKind, frame};
 
 use super::consumer::{Batch, Consumer, Entry};
-use super::handle::{DISCOVERY, GREETING, Shared};
+use super::handle::{DISCOVERY, FRESH, GREETING, Shared};
 use crate::norm::Application;
 
 /// The stream that carries what nodes tell each other.
@@ -156,7 +156,7 @@ impl<L: Send + 'static> BusApplication<L> {
             let lanes = &self.data_lanes;
             let position = |lane| {
                 // Whoever was here before us misses nothing of what we said before we knew each other.
-                let fresh = self.shared.is_discovering()
+                let fresh = self.began.is_none_or(|began| now < began + FRESH)
                     && session.bytes_written(lane) <= self.cache_bytes as u64 / 2;
                 if fresh { 0 } else { session.segments_sent(lane) }
             };

@@ -18,6 +18,8 @@ use crate::norm::{Full, LaneOptions, LinkError, LinkOptions, NormLink, Outbox, S
 const EVENTS_MAX: usize = 10_000;
 /// What is published first waits so long for somebody to answer, so that those who are there miss nothing.
 pub const GREETING: Duration = Duration::from_millis(100);
+/// Who answers a new node within this time was there before it, and gets all that it said.
+pub const FRESH: Duration = Duration::from_millis(500);
 /// A new node sends whatever is published for so long, because somebody may be about to ask for it.
 pub const DISCOVERY: Duration = Duration::from_secs(2);
 
