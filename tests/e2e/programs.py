@@ -106,7 +106,7 @@ class Program:
             raise AssertionError(f"still there after {timeout_s} s; stderr: {self.errors}") from None
         for reader in self._readers:
             reader.join(5)
-        assert (code, self.errors) == (0, "")
+        assert (code, self.errors) == (0, ""), f"ended with {code}; stderr: {self.errors}"
 
     def kill(self) -> None:
         """End it at once, whatever it does."""

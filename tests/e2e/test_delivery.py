@@ -147,9 +147,7 @@ with shoal.connect(sys.argv[1]) as bus:
         ran = run_script(script, url, str(count), str(source))
         assert (ran.returncode, ran.stderr) == (0, "")
         for subscriber in subscribers:
-            whole(
-                subscriber.ask("wait_received", pattern="t/>", source=source, count=count), source, count
-            )
+            whole(subscriber.ask("wait_received", pattern="t/>", source=source, count=count), source, count)
 
 
 def test_a_late_joiner_gets_everything_from_its_welcome_on(start: StartPeers) -> None:

@@ -94,7 +94,9 @@ def test_a_reader_that_is_slow_but_reads_loses_nothing(start: StartPeers) -> Non
 
 
 def test_a_subscriber_that_does_not_read_is_left_behind_told_and_goes_on_in_order(start: StartPeers) -> None:
-    publisher, reader, sleeper = start(3, cache_bytes=1 << 20, window_bytes=1 << 19, receive_window_bytes=1 << 20)
+    publisher, reader, sleeper = start(
+        3, cache_bytes=1 << 20, window_bytes=1 << 19, receive_window_bytes=1 << 20
+    )
     reader.ask("subscribe", pattern="t/>")
     sleeper.ask("subscribe", pattern="t/>", read=False, queue_bytes_max=1 << 19)
     publisher.ask("wait_for_subscribers", topic="t/x", count=2)

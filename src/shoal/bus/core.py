@@ -86,5 +86,7 @@ def check_flushed(silent: list[int] | None, timeout_s: float | None) -> None:
 
 @atexit.register
 def _close_all() -> None:
+    _core.mark_exiting()
     for node in list(_open):
         node.shut_down(0.2)
+    _core.wait_for_waiting_threads(1.0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from shoal._core import Message, Subscription
+from shoal._core import Message, Subscription, is_abandoned
 from shoal.bus import events
 from shoal.bus.core import Node, check_flushed, filters
 from shoal.config import ConnectionConfig, parse_url
@@ -75,13 +75,8 @@ class Bus(Node):
         return subscription
 
     def _listen(self, subscription: Subscription, callback: Callable[[Message], object]) -> None:
-        def failed(error: BaseException, message: Message) -> None:
-            log.error("a callback failed on %s", message.topic, exc_info=error)
-
         name = f"shoal-{subscription.pattern}"
-        listener = threading.Thread(
-            target=subscription.dispatch, args=(callback, failed), name=name, daemon=True
-        )
+        listener = threading.Thread(target=_dispatch, args=(subscription, callback), name=name, daemon=True)
         with self._lock:
             self._listeners = [other for other in self._listeners if other[0].is_alive()]
             self._listeners.append((listener, subscription))
@@ -157,6 +152,18 @@ class Bus(Node):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _dispatch(subscription: Subscription, callback: Callable[[Message], object]) -> None:
+    """Call back with every message; in Python, because a thread may be ended here when the interpreter exits."""
+    subscription.mark_callback_thread()
+    for message in subscription:
+        try:
+            callback(message)
+        except BaseException as error:
+            if is_abandoned():
+                return
+            log.error("a callback failed on %s", message.topic, exc_info=error)
 
 
 class _Replies:

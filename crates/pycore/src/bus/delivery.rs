@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 use shoal_io::bus::Consumer;
 use shoal_io::norm::SendError;
 
+use super::exit::{check, detached};
 use super::message::Message;
 use super::node::SIGNAL_CHECK;
 use crate::errors;
@@ -32,20 +33,9 @@ fn address(consumer: &LocalConsumer) -> usize {
     Arc::as_ptr(consumer) as usize
 }
 
-/// Says that this thread runs the callback of a queue, until it is dropped.
-pub struct Calling;
-
-impl Calling {
-    pub fn begin(consumer: &LocalConsumer) -> Calling {
-        CALLING.set(address(consumer));
-        Calling
-    }
-}
-
-impl Drop for Calling {
-    fn drop(&mut self) {
-        CALLING.set(0);
-    }
+/// Says that this thread runs the callback of a queue, and does nothing else.
+pub fn mark_callback_thread(consumer: &LocalConsumer) {
+    CALLING.set(address(consumer));
 }
 
 /// What publishing does when nobody takes more.
@@ -125,9 +115,9 @@ fn wait(py: Python<'_>, consumer: &LocalConsumer, patience: Patience) -> PyResul
         }
         let slice = now + SIGNAL_CHECK.min(patience.patience);
         let until = patience.deadline.map_or(slice, |deadline| deadline.min(slice));
-        if py.detach(|| consumer.wait_for_room(until)) {
+        if detached(py, || consumer.wait_for_room(until)) {
             return Ok(true);
         }
-        py.check_signals()?;
+        check(py)?;
     }
 }

@@ -11,6 +11,7 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 #[pyfunction]
 pub fn mark_forked() {
     FORKS.fetch_add(1, Ordering::SeqCst);
+    super::exit::forget_waiting();
 }
 
 /// In which process a handle was made.

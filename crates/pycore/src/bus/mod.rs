@@ -2,6 +2,7 @@
 
 mod body;
 mod delivery;
+pub mod exit;
 mod fork;
 mod message;
 mod node;

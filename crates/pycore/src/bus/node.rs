@@ -17,6 +17,7 @@ use shoal_wire::{
 
 use super::body::{self, Encoded, encode_error};
 use super::delivery::{LocalConsumer, Patience, WhenFull, make_room};
+use super::exit::{check, detached};
 use super::fork::Birth;
 use super::message::Message;
 use super::properties;
@@ -182,11 +183,9 @@ impl Node {
         loop {
             let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
             let wait = Full::Wait(Some(left.min(SIGNAL_CHECK)));
-            match py.detach(|| bus.publish(class, parts, wait)) {
+            match detached(py, || bus.publish(class, parts, wait)) {
                 Ok(()) => return Ok(true),
-                Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => {
-                    py.check_signals()?
-                }
+                Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => check(py)?,
                 Err(error) => return Err(errors::send(error)),
             }
         }
@@ -247,7 +246,7 @@ impl Node {
                     window_bytes,
                     cache_bytes,
                 };
-                let bus = py.detach(|| Bus::open(options)).map_err(errors::link)?;
+                let bus = detached(py, || Bus::open(options)).map_err(errors::link)?;
                 (Some(bus), Arc::new(LocalSwitch::new(seed)))
             }
         };
@@ -395,7 +394,7 @@ impl Node {
             correlation: correlation.map(|filter| filter.get().inner().clone()),
         };
         let local = inner.local.subscribe(inner.node, interest.clone(), consumer.clone(), no_local);
-        let remote = py.detach(|| inner.bus.as_ref().map(|bus| bus.subscribe(interest, consumer.clone())));
+        let remote = detached(py, || inner.bus.as_ref().map(|bus| bus.subscribe(interest, consumer.clone())));
         Ok(Subscription::new(inner.clone(), consumer, (remote, local), pattern.to_owned()))
     }
 
@@ -414,14 +413,14 @@ impl Node {
         loop {
             let slice = Instant::now() + SIGNAL_CHECK;
             let until = Some(deadline.map_or(slice, |at| at.min(slice)));
-            let found = py.detach(|| match &inner.bus {
+            let found = detached(py, || match &inner.bus {
                 Some(bus) => bus.wait_interested(topic.as_bytes(), count, until),
                 None => inner.local.wait_interested(inner.node, topic.as_bytes(), count, until),
             });
             if found || deadline.is_some_and(|at| at <= Instant::now()) {
                 return Ok(found);
             }
-            py.check_signals()?;
+            check(py)?;
             inner.check_open()?;
         }
     }
@@ -429,7 +428,7 @@ impl Node {
     /// Members that subscribe to a topic.
     fn subscribers(&self, py: Python<'_>, topic: &str) -> PyResult<Vec<NodeId>> {
         let inner = self.inner()?;
-        Ok(py.detach(|| match &inner.bus {
+        Ok(detached(py, || match &inner.bus {
             Some(bus) => bus.interested(topic.as_bytes()),
             None => inner.local.interested(inner.node, topic.as_bytes()),
         }))
@@ -438,7 +437,7 @@ impl Node {
     #[getter]
     fn members(&self, py: Python<'_>) -> PyResult<Vec<NodeId>> {
         let inner = self.inner()?;
-        Ok(py.detach(|| inner.bus.as_ref().map_or_else(Vec::new, Bus::members)))
+        Ok(detached(py, || inner.bus.as_ref().map_or_else(Vec::new, Bus::members)))
     }
 
     /// Waits until every member has everything published before: the members that did not answer, or `None` if
@@ -452,13 +451,13 @@ impl Node {
         loop {
             let slice = Instant::now() + SIGNAL_CHECK;
             let until = deadline.map_or(slice, |at| at.min(slice));
-            if let Some(silent) = py.detach(|| flush.wait(until)) {
+            if let Some(silent) = detached(py, || flush.wait(until)) {
                 return Ok(Some(silent));
             }
             if deadline.is_some_and(|at| at <= Instant::now()) {
                 return Ok(None);
             }
-            py.check_signals()?;
+            check(py)?;
             inner.check_open()?;
         }
     }
@@ -476,7 +475,7 @@ impl Node {
         loop {
             let slice = Instant::now() + SIGNAL_CHECK;
             let until = deadline.map_or(slice, |at| at.min(slice));
-            let Some(events) = py.detach(|| bus.take_events(until)) else { return Ok(None) };
+            let Some(events) = detached(py, || bus.take_events(until)) else { return Ok(None) };
             if !events.is_empty() || deadline.is_some_and(|at| at <= Instant::now()) {
                 return events
                     .iter()
@@ -484,7 +483,7 @@ impl Node {
                     .collect::<PyResult<_>>()
                     .map(Some);
             }
-            py.check_signals()?;
+            check(py)?;
         }
     }
 
@@ -492,7 +491,7 @@ impl Node {
         let inner = self.inner()?;
         match &inner.bus {
             Some(bus) => {
-                let stats = py.detach(|| bus.stats());
+                let stats = detached(py, || bus.stats());
                 stats_to_python(py, &stats)
             }
             None => Ok(PyDict::new(py)),
@@ -521,7 +520,7 @@ impl Node {
             return Ok(true);
         };
         inner.closed.store(true, Ordering::SeqCst);
-        Ok(py.detach(|| {
+        Ok(detached(py, || {
             inner.local.unsubscribe_node(inner.node);
             inner.bus.as_ref().is_none_or(|bus| bus.close(linger))
         }))

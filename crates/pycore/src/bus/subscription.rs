@@ -12,7 +12,8 @@ use pyo3::types::{PyList, PyString};
 use shoal_io::bus::{Batch, Consumer, Item};
 use shoal_wire::MessageView;
 
-use super::delivery::Calling;
+use super::delivery;
+use super::exit::{check, detached};
 use super::fork::Birth;
 use super::message::Message;
 use super::node::{Inner, SIGNAL_CHECK, deadline};
@@ -38,7 +39,7 @@ pub struct Subscription {
     pattern: String,
     reading: Mutex<Reading>,
     closed: AtomicBool,
-    /// No callback is called any more.
+    /// It is not iterated over any more.
     stopped: AtomicBool,
     birth: Birth,
 }
@@ -76,9 +77,9 @@ impl Subscription {
             match self.reading.try_lock() {
                 Ok(reading) => return Ok(reading),
                 Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => py.detach(|| std::thread::sleep(TURN_CHECK)),
+                Err(TryLockError::WouldBlock) => detached(py, || std::thread::sleep(TURN_CHECK)),
             }
-            py.check_signals()?;
+            check(py)?;
         }
     }
 
@@ -123,9 +124,15 @@ impl Subscription {
 
     /// Takes more from the consumer. False if nothing came before `deadline`; an error once it is closed.
     fn refill(&self, py: Python<'_>, reading: &mut Reading, deadline: Option<Instant>) -> PyResult<bool> {
+        let mut left = Duration::ZERO;
         loop {
-            let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
-            let taken = py.detach(|| self.consumer.take(Some(left.min(SIGNAL_CHECK))));
+            let taken = if left.is_zero() {
+                // What is here, or never will be, is not waited for.
+                self.consumer.take(Some(left))
+            } else {
+                detached(py, || self.consumer.take(Some(left.min(SIGNAL_CHECK))))
+            };
+            left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
             let Some(taken) = taken else {
                 return Err(PyStopIteration::new_err(()));
             };
@@ -136,7 +143,7 @@ impl Subscription {
                 reading.items = taken.items;
                 return Ok(true);
             }
-            py.check_signals()?;
+            check(py)?;
             if deadline.is_some_and(|at| at <= Instant::now()) {
                 return Ok(false);
             }
@@ -200,6 +207,9 @@ impl Subscription {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Message>>> {
+        if self.stopped.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
         match self.next_before(py, None) {
             Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
             other => other,
@@ -237,27 +247,9 @@ impl Subscription {
         Ok(Some(messages))
     }
 
-    /// Calls `callback` with every message until the subscription is closed, and `failed` with what it raises.
-    fn dispatch(
-        &self,
-        py: Python<'_>,
-        callback: &Bound<'_, PyAny>,
-        failed: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let _calling = Calling::begin(&self.consumer);
-        loop {
-            match self.next_before(py, None) {
-                Ok(Some(_)) if self.stopped.load(Ordering::SeqCst) => return Ok(()),
-                Ok(Some(message)) => {
-                    if let Err(error) = callback.call1((message.clone_ref(py),)) {
-                        failed.call1((error.into_value(py), message))?;
-                    }
-                }
-                Ok(None) => {}
-                Err(error) if error.is_instance_of::<PyStopIteration>(py) => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
+    /// Says that this thread runs the callback of this subscription and does nothing else.
+    fn mark_callback_thread(&self) {
+        delivery::mark_callback_thread(&self.consumer);
     }
 
     /// A descriptor that can be read when there is something to receive.
@@ -268,11 +260,11 @@ impl Subscription {
     /// Ends the subscription; what has arrived can still be read.
     fn close(&self, py: Python<'_>) {
         if self.birth.is_here() && !self.closed.swap(true, Ordering::SeqCst) {
-            py.detach(|| self.unsubscribe());
+            detached(py, || self.unsubscribe());
         }
     }
 
-    /// Ends `dispatch` after the call that is under way, whatever has arrived.
+    /// Ends an iteration, whatever has arrived.
     fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
     }
