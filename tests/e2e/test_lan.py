@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -181,9 +179,7 @@ def test_a_link_that_loses_and_delays_packets_loses_no_message(
         assert relay.answer()["ready"]
         # Segmentation offload would put 64 KB through the relay at once, which no wire does.
         for host in (near, far):
-            subprocess.run(
-                [*host.prefix, "ethtool", "-K", "eth0", "tx", "off"], check=False, capture_output=True
-            )
+            host.ip("link", "set", "eth0", "gso_max_segs", "1")
         publisher, subscriber = (on(host, slow_after_s=5.0) for host in (near, far))
         meet([publisher], [subscriber])
         publisher.ask("publish", topic="t/x", count=count, sizes=[100, 1400, 5000])
@@ -202,4 +198,3 @@ def test_a_lab_that_crashed_is_swept_away_by_the_next(lan: LAN) -> None:
     lan(1)
     assert left not in os.listdir("/sys/class/net")
     assert f"{left}h1" not in os.listdir("/run/netns")
-    assert sys.platform == "linux"
