@@ -1,6 +1,6 @@
-"""A program with one connection that does what it is told: one JSON object per line in, one per line out.
+"""A program with one connection that does what it is told: JSON in, JSON out, line by line.
 
-`python peer.py URL OPTIONS`, with the options as JSON. Answers carry `"ok"`, or `"error"` with the exception's name.
+`python peer.py URL OPTIONS`, with the options as JSON. Answers carry `"ok"`, or `"error"` with its name.
 """
 
 import dataclasses
@@ -188,7 +188,8 @@ def main() -> None:
     try:
         peer = Peer(sys.argv[1], json.loads(sys.argv[2]))
     except Exception as error:
-        return answer(error=type(error).__name__, message=str(error))
+        answer(error=type(error).__name__, message=str(error))
+        return
     answer(ok=True, **peer.node())
     for line in sys.stdin:
         order = json.loads(line)

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 PATIENCE_S = 40.0
 
 
-class Failed(AssertionError):
+class Failure(AssertionError):  # noqa: N818
     """A program answered with an error; `name` is the exception's, `answer` all that it said."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Program:
         self.process.stdin.flush()
 
     def answer(self, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
-        """The next answer; `Failed` if it is an error."""
+        """The next answer; `Failure` if it is an error."""
         try:
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
@@ -83,7 +83,7 @@ class Program:
             raise AssertionError(f"ended with {self.process.returncode}; stderr: {self.errors}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise Failed(answer)
+            raise Failure(answer)
         return answer
 
     def ask(self, do: str, **order: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """A relay between two network interfaces that drops and delays packets.
 
-`python relay.py LEFT RIGHT LOSS DELAY_S SEED`: every Ethernet frame of one interface goes out at the other, unless
-it is dropped. Stands between two hosts of a lab in place of a cable. Prints one line when it is ready, and what it
-did when it is told to end.
+`python relay.py LEFT RIGHT LOSS DELAY_S SEED`: every Ethernet frame of one interface goes out at the other,
+unless it is dropped. Stands between two hosts of a lab in place of a cable. Prints one line when it is ready,
+and what it did when it is told to end.
 """
 
 import heapq

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from conftest import StartPeers
-from programs import Failed, Peer
+from programs import Failure, Peer
 from test_delivery import meet, whole
 
 #: What a connection may need beside what its bounds name: interpreter, thread stacks, allocator.
@@ -22,7 +22,7 @@ def test_a_flush_names_a_frozen_member_and_succeeds_once_it_goes_on(start: Start
     frozen.freeze()
     publisher.ask("publish", topic="t/x", count=100, sizes=[100])
     began = time.monotonic()
-    with pytest.raises(Failed, match=f"{frozen.node:08x}") as refusal:
+    with pytest.raises(Failure, match=f"{frozen.node:08x}") as refusal:
         publisher.ask("flush", timeout_s=20)
     assert refusal.value.name == "FlushError"
     assert refusal.value.answer["silent"] == [frozen.node]
@@ -38,7 +38,7 @@ def test_a_flush_that_has_no_time_says_so(start: StartPeers) -> None:
     meet([publisher], [frozen])
     frozen.freeze()
     publisher.ask("publish", topic="t/x", count=10, sizes=[100])
-    with pytest.raises(Failed, match=r"within 0\.1 s"):
+    with pytest.raises(Failure, match=r"within 0\.1 s"):
         publisher.ask("flush", timeout_s=0.1)
 
 
@@ -54,7 +54,7 @@ def test_publishing_waits_while_a_subscriber_does_not_read_and_memory_stays_flat
     after = [peer.ask("memory")["bytes"] for peer in (publisher, subscriber)]
     for grown in (later - earlier for earlier, later in zip(before, after, strict=True)):
         assert grown < bounds + SLACK_BYTES
-    with pytest.raises(Failed, match="did not end"):
+    with pytest.raises(Failure, match="did not end"):
         publisher.ask("wait_published", source=0, timeout_s=0.5)
     settled = [peer.ask("memory")["bytes"] for peer in (publisher, subscriber)]
     for earlier, later in zip(after, settled, strict=True):

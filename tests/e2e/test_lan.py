@@ -4,12 +4,13 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import lab as laboratory
 import pytest
 from lab import Host, Lab
-from programs import HERE, Failed, Peer, Program, run_script, unique_group
+from programs import HERE, Failure, Peer, Program, run_script, unique_group
 from test_delivery import meet, whole
 
 LAN = Callable[..., Lab]
@@ -155,7 +156,7 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are(lan: LAN, i
         [str(HERE / "peer.py"), f"norm://{unique_group()}?interface={interface}", "{}"], prefix=host.prefix
     )
     try:
-        with pytest.raises(Failed, match=r"lo \(127\.0\.0\.1.*eth0 \(10\.74\.0\.1") as refusal:
+        with pytest.raises(Failure, match=r"lo \(127\.0\.0\.1.*eth0 \(10\.74\.0\.1") as refusal:
             peer.answer()
         assert refusal.value.name == "LinkError"
         assert interface in str(refusal.value)
@@ -194,7 +195,9 @@ def test_a_link_that_loses_and_delays_packets_loses_no_message(
 def test_a_lab_that_crashed_is_swept_away_by_the_next(lan: LAN) -> None:
     ran = run_script("import os; from lab import Lab; lab = Lab(1); print(lab.name, flush=True); os._exit(1)")
     left = ran.stdout.strip()
-    assert left in os.listdir("/sys/class/net")
+    bridge, namespace = Path("/sys/class/net", left), Path("/run/netns", f"{left}h1")
+    assert bridge.exists()
+    assert namespace.exists()
     lan(1)
-    assert left not in os.listdir("/sys/class/net")
-    assert f"{left}h1" not in os.listdir("/run/netns")
+    assert not bridge.exists()
+    assert not namespace.exists()

@@ -1,4 +1,4 @@
-"""Messages that can be checked where they arrive: who sent each, its number, and content that follows from both.
+"""Messages that can be checked where they arrive: source, number, and content that follows from both.
 
 Shared by the tests and the programs they start; knows nothing of connections.
 """

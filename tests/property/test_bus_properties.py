@@ -1,5 +1,6 @@
 """Whatever is published arrives, and only where it was asked for: topics and bodies of any shape."""
 
+import contextlib
 import itertools
 import math
 from typing import Any
@@ -115,20 +116,17 @@ def test_any_topic_that_is_valid_is_delivered_under_its_own_name(bus: shoal.Bus,
 
 @given(text=st.text(max_size=20))
 def test_any_text_is_a_topic_or_refused(bus: shoal.Bus, text: str) -> None:
-    try:
-        with bus.subscribe(text):
-            pass
-    except (InvalidTopicError, UnicodeEncodeError):
+    refused = contextlib.suppress(InvalidTopicError, UnicodeEncodeError)
+    with refused, bus.subscribe(text):
         pass
-    try:
+    with refused:
         bus.publish(text, b"")
-    except (InvalidTopicError, UnicodeEncodeError):
-        pass
 
 
 def matches(pattern: list[str], rest: bool, topic: list[str]) -> bool:
     """What a pattern means, said as plainly as possible."""
-    if rest and len(topic) <= len(pattern) or not rest and len(topic) != len(pattern):
+    fits = len(topic) > len(pattern) if rest else len(topic) == len(pattern)
+    if not fits:
         return False
     return all(wanted in ("*", level) for wanted, level in zip(pattern, topic, strict=False))
 

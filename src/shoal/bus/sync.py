@@ -155,7 +155,7 @@ class Bus(Node):
 
 
 def _dispatch(subscription: Subscription, callback: Callable[[Message], object]) -> None:
-    """Call back with every message; in Python, because a thread may be ended here when the interpreter exits."""
+    """Call back with every message; in Python, where a thread may be ended when the interpreter exits."""
     subscription.mark_callback_thread()
     for message in subscription:
         try:

@@ -1,4 +1,4 @@
-"""The part of `shoal demo` with the public API: one publisher and three subscribers in their own processes."""
+"""The part of `shoal demo` with the public API: one publisher, three subscribers, a process for each."""
 
 import secrets
 import subprocess

@@ -48,7 +48,7 @@ def round_trip(bus: shoal.Bus, body: Any) -> Any:
         [1, "two", b"three", None, True, 4.5],
         {},
         {"bid": 10.25, "sizes": [1, 2, 3], "nested": {"deep": {"deeper": [{}, []]}}, "raw": b"\0\xff"},
-        {"": "an empty key", 1: "a number", -2.5: "another", b"\0": "bytes", True: "a flag", None: "nothing"},
+        {"": "an empty key", 1: "a number", -2.5: "another", b"\0": "bytes", None: "nothing"},
         [[[[[[1]]]]]],
     ],
 )
@@ -182,7 +182,7 @@ def test_a_numpy_scalar_is_the_number_it_stands_for(bus: shoal.Bus, scalar: Any,
     ids=["objects", "records"],
 )
 def test_an_array_of_anything_but_numbers_is_refused_with_its_type(bus: shoal.Bus, sent: Any) -> None:
-    with pytest.raises(TypeError, match="an array of .* cannot be a body"):
+    with pytest.raises(TypeError, match=r"an array of .* cannot be a body"):
         bus.publish("body", sent)
 
 

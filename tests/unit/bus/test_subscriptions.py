@@ -264,9 +264,10 @@ def test_a_publisher_that_waits_may_be_given_up(bus: shoal.Bus) -> None:
     bus.subscribe("a", queue_bytes_max=1000)
     keep = bus.subscribe("a", queue_bytes_max=1000)
     began = time.monotonic()
+    for _ in range(2):
+        bus.publish("a", bytes(500), timeout_s=0.1)
     with pytest.raises(FullError):
-        for _ in range(10):
-            bus.publish("a", bytes(500), timeout_s=0.1)
+        bus.publish("a", bytes(500), timeout_s=0.1)
     assert time.monotonic() - began < 2
     keep.close()
 
@@ -296,7 +297,7 @@ def test_a_subscription_may_drop_instead(bus: shoal.Bus, policy: Any, kept: list
 
 
 def test_an_unknown_policy_is_refused_with_those_there_are(bus: shoal.Bus) -> None:
-    with pytest.raises(ConfigError, match="block, drop_new or drop_old.*'?grow"):
+    with pytest.raises(ConfigError, match=r"block, drop_new or drop_old.*grow"):
         bus.subscribe("a", when_full="grow")  # type: ignore[arg-type]
 
 

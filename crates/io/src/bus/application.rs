@@ -10,7 +10,7 @@ use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
 use shoal_wire::{Mark, MessageView, RecordKind, frame};
 
 use super::consumer::{Batch, Consumer, Entry};
-use super::handle::{DISCOVERY, FRESH, GREETING, Shared};
+use super::handle::{DISCOVERY, GREETING, Shared};
 use crate::norm::Application;
 
 /// The stream that carries what nodes tell each other.
@@ -70,18 +70,11 @@ pub struct BusApplication<L> {
     began: Option<Time>,
     /// Nobody is known, and whoever is there may not have answered yet.
     greeting: bool,
-    /// Streams that wrote no more than this can still be joined at their start.
-    cache_bytes: usize,
     changed: bool,
 }
 
 impl<L: Send + 'static> BusApplication<L> {
-    pub fn new(
-        shared: Arc<Shared<L>>,
-        data_lanes: Vec<ObjectId>,
-        cache_bytes: usize,
-        seed: u64,
-    ) -> BusApplication<L> {
+    pub fn new(shared: Arc<Shared<L>>, data_lanes: Vec<ObjectId>, seed: u64) -> BusApplication<L> {
         BusApplication {
             shared,
             switch: Switch::new(seed),
@@ -95,7 +88,6 @@ impl<L: Send + 'static> BusApplication<L> {
             membership_deadline: Time::ZERO,
             began: None,
             greeting: true,
-            cache_bytes,
             changed: false,
         }
     }
@@ -152,13 +144,13 @@ impl<L: Send + 'static> BusApplication<L> {
     }
 
     fn handle_records(&mut self, now: Time, session: &Session, membership: &mut Membership) {
+        let discovering = self.shared.is_discovering();
         while let Some((stream, record)) = self.records.pop_front() {
             let lanes = &self.data_lanes;
-            let position = |lane| {
-                // Whoever was here before us misses nothing of what we said before we knew each other.
-                let fresh = self.began.is_none_or(|began| now < began + FRESH)
-                    && session.bytes_written(lane) <= self.cache_bytes as u64 / 2;
-                if fresh { 0 } else { session.segments_sent(lane) }
+            // Who is met while we are new was there before us, and may have everything we said.
+            let position = |lane| match discovering {
+                true => session.oldest_segment(lane),
+                false => session.segments_sent(lane),
             };
             let positions = || lanes.iter().map(|&lane| (lane, position(lane))).collect();
             if let Err(error) =
@@ -190,7 +182,11 @@ impl<L: Send + 'static> BusApplication<L> {
             }
         }
         if let Some(ackers) = membership.poll_ackers() {
-            session.set_ackers(&ackers);
+            if self.shared.is_discovering() {
+                session.set_ackers_from_oldest(&ackers);
+            } else {
+                session.set_ackers(&ackers);
+            }
             session.set_group_size(ackers.len() as u32 + 1);
         }
     }
@@ -292,16 +288,13 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         }
     }
 
-    fn speaks_to_the_last(&self) -> bool {
-        true
-    }
-
     fn holds_writes(&self) -> bool {
         self.greeting
     }
 
-    fn has_audience(&self) -> bool {
-        self.shared.membership().members().next().is_some()
+    fn has_audience(&self, session: &Session) -> bool {
+        let published = self.data_lanes.iter().any(|&lane| session.segments_sent(lane) > 0);
+        (published && self.shared.is_discovering()) || self.shared.membership().members().next().is_some()
     }
 
     fn deadline(&self) -> Time {

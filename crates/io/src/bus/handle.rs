@@ -18,8 +18,6 @@ use crate::norm::{Full, LaneOptions, LinkError, LinkOptions, NormLink, Outbox, S
 const EVENTS_MAX: usize = 10_000;
 /// What is published first waits so long for somebody to answer, so that those who are there miss nothing.
 pub const GREETING: Duration = Duration::from_millis(100);
-/// Who answers a new node within this time was there before it, and gets all that it said.
-pub const FRESH: Duration = Duration::from_millis(500);
 /// A new node sends whatever is published for so long, because somebody may be about to ask for it.
 pub const DISCOVERY: Duration = Duration::from_secs(2);
 
@@ -88,7 +86,7 @@ impl<L> Shared<L> {
         self.event_told.notify_all();
     }
 
-    /// Whether somebody may be there of whom we have not heard yet.
+    /// Whether we are so new that others may not have answered yet.
     pub fn is_discovering(&self) -> bool {
         self.discovering.load(Ordering::SeqCst)
     }
@@ -137,9 +135,11 @@ impl<L: Send + 'static> Bus<L> {
             closed: AtomicBool::new(false),
         });
         link.norm.sync = SyncPolicy::Ask;
+        // Until the last moment somebody may have to be welcomed.
+        link.end_streams = false;
         link.lanes = lanes(options.window_bytes, options.cache_bytes);
         let data_lanes = (1..link.lanes.len() as ObjectId).collect();
-        let application = BusApplication::new(shared.clone(), data_lanes, options.cache_bytes, seed);
+        let application = BusApplication::new(shared.clone(), data_lanes, seed);
         let link = NormLink::open(link, Box::new(application))?;
         // The thread may be waiting for it already.
         let _ = shared.outbox.set(link.outbox().clone());

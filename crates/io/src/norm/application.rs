@@ -23,19 +23,13 @@ pub trait Application: Send + 'static {
     /// Its turn to act: frames appended to `control` go out on the first lane, before anything else.
     fn serve(&mut self, _now: Time, _session: &mut Session, _control: &mut Vec<u8>) {}
 
-    /// Whether the first lane is its own, and stays open until the goodbye: who comes while others are
-    /// waited for must still be welcomed.
-    fn speaks_to_the_last(&self) -> bool {
-        false
-    }
-
     /// Whether lanes other than the first are not to be written to yet.
     fn holds_writes(&self) -> bool {
         false
     }
 
     /// Whether somebody may be there who has not everything yet, though everything was sent.
-    fn has_audience(&self) -> bool {
+    fn has_audience(&self, _session: &Session) -> bool {
         true
     }
 

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::udp::{ReceiveBuffers, Sockets, Which};
 
 /// Batches received before anything is sent, and runs sent before anything is received.
-const RECEIVES_A_TURN: usize = 4;
+const RECEIVES_A_TURN: usize = 2;
 const SENDS_A_TURN: usize = 16;
 
 /// Marks are at least so far apart.
@@ -338,8 +338,7 @@ impl Engine {
                     break;
                 }
             }
-            let ends = self.ending && (index > 0 || !self.application.speaks_to_the_last());
-            if ends && lane.waiting() == 0 {
+            if self.ending && lane.waiting() == 0 {
                 let _ = self.session.close_stream(now, lane.object);
             }
         }
@@ -406,7 +405,8 @@ impl Engine {
         self.unsent.to.is_none()
             && self.outbox.waiting() == 0
             && self.lanes.iter().all(|lane| lane.waiting() == 0)
-            && (self.session.is_quiet() || (self.session.is_sent() && !self.application.has_audience()))
+            && (self.session.is_quiet()
+                || (self.session.is_sent() && !self.application.has_audience(&self.session)))
     }
 
     /// How long to let small amounts gather, since the last run went out.

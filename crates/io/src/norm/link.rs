@@ -59,6 +59,8 @@ pub struct LinkOptions {
     pub lane_bytes_max: usize,
     /// The longest message to send or to take.
     pub message_bytes_max: usize,
+    /// Whether closing ends the streams; otherwise it only says goodbye.
+    pub end_streams: bool,
     /// Share of received datagrams to throw away, for tests of repair.
     pub drop_received: f64,
 }
@@ -74,6 +76,7 @@ impl LinkOptions {
             ackers: Vec::new(),
             lane_bytes_max: 1 << 20,
             message_bytes_max: 128 << 20,
+            end_streams: true,
             drop_received: 0.0,
         }
     }
@@ -116,6 +119,7 @@ struct Shared {
     /// Until when the thread sleeps, in the engine's nanoseconds.
     sleeps_until: AtomicU64,
     closing: Mutex<Option<Instant>>,
+    end_streams: bool,
 }
 
 impl Shared {
@@ -165,6 +169,7 @@ impl NormLink {
             state: AtomicU8::new(state::BUSY),
             sleeps_until: AtomicU64::new(0),
             closing: Mutex::new(None),
+            end_streams: options.end_streams,
         });
         let thread = {
             let shared = shared.clone();
@@ -296,7 +301,7 @@ fn run(shared: &Shared) {
         let gathering = waiting < RUN_BYTES && now < gather_until && closing.is_none();
         let next = engine.turn(gathering);
         if let Some(limit) = closing {
-            if engine.end_streams() {
+            if shared.end_streams && engine.end_streams() {
                 continue;
             }
             let over = Instant::now() >= limit;

@@ -236,6 +236,11 @@ impl Remote {
 
     fn handle_flush(&mut self, now: Time, position: Position, ackers: &[u8], shared: &mut Shared<'_>) {
         let listed = command::lists_node(ackers, shared.config.node);
+        // Whoever wants nothing old does not ask for what was sent before it came.
+        let known = self.objects.iter().any(|object| object.object == position.object);
+        if !known && !listed && shared.config.sync == SyncPolicy::Current {
+            return;
+        }
         let Ok(index) = self.find_or_add(position.object, Some(position), shared) else { return };
         let object = &mut self.objects[index];
         if listed {
@@ -560,12 +565,15 @@ impl Remote {
         out: &mut Vec<u8>,
         shared: &mut Shared<'_>,
     ) -> bool {
-        if self.nack.deadline() > now {
+        let missing = self.departed.is_none() && self.objects.iter().any(|object| self.is_missing(object));
+        // Without back-off nobody speaks for others, and what was lost since the last request need not wait
+        // until that is answered.
+        let fresh_only = missing && self.has_fresh_losses() && self.nack.deadline() > now;
+        if !fresh_only && self.nack.poll(now, missing, &self.timing, shared.random) == Due::Nothing {
             return false;
         }
-        let missing = self.departed.is_none() && self.objects.iter().any(|object| self.is_missing(object));
-        if self.nack.poll(now, missing, &self.timing, shared.random) == Due::Nothing {
-            return false;
+        if fresh_only {
+            return self.write_nack(now, sequence, true, requests, out, shared);
         }
         self.nack.on_asked(now, &self.timing);
         let cycle = self.nack.number();
@@ -581,10 +589,36 @@ impl Remote {
             shared.stats.nacks_suppressed += 1;
             return false;
         }
+        self.write_nack(now, sequence, false, requests, out, shared)
+    }
+
+    fn has_fresh_losses(&self) -> bool {
+        self.timing.backoff_factor == 0
+            && self.objects.iter().any(|object| match &object.body {
+                Body::Open(stream) => stream.has_fresh_losses(),
+                _ => false,
+            })
+    }
+
+    /// Asks for everything missing, or only for what was never asked for. False if that is nothing.
+    fn write_nack(
+        &mut self,
+        now: Time,
+        sequence: u16,
+        fresh_only: bool,
+        requests: &mut RepairWriter,
+        out: &mut Vec<u8>,
+        shared: &mut Shared<'_>,
+    ) -> bool {
         requests.reset(self.request_bytes_max());
         for object in &self.objects {
-            if !write_requests(object, requests) {
+            if !write_requests(object, fresh_only, requests) {
                 break;
+            }
+        }
+        for object in &mut self.objects {
+            if let Body::Open(stream) = &mut object.body {
+                stream.on_asked();
             }
         }
         if requests.content().is_empty() {
@@ -633,12 +667,15 @@ impl Remote {
         let acks =
             self.objects.iter().filter(|object| Self::is_ack_ready(object)).filter_map(|object| object.ack);
         let ack = acks.map(|(_, at)| at).min().unwrap_or(Time::NEVER);
+        if self.has_fresh_losses() && self.departed.is_none() {
+            return Time::ZERO;
+        }
         self.nack.deadline().min(self.answer_probe_at).min(ack)
     }
 }
 
 /// Asks for what is missing of one object. False if there was no room for all of it.
-fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
+fn write_requests(object: &RxObject, fresh_only: bool, requests: &mut RepairWriter) -> bool {
     if object.info == InfoState::Missing {
         let whole =
             RepairItem { fec_id: object.fec_id, object: object.object, payload_id: PayloadId::default() };
@@ -665,7 +702,9 @@ fn write_requests(object: &RxObject, requests: &mut RepairWriter) -> bool {
                 payload_id: stream.payload_id(segment),
             };
             let mut fits = true;
+            let least = if fresh_only { stream.asked_to() } else { 0 };
             stream.window().missing_runs(|from, to| {
+                let from = from.max(least).min(to);
                 fits = fits && write_run(from, to, stream.symbols(), &item, requests);
                 fits
             });

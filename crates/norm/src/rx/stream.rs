@@ -35,6 +35,10 @@ pub struct RxStream {
     gap: Option<(u64, u64)>,
     announced: bool,
     ended: bool,
+    /// Losses before this segment were asked for at least once.
+    asked_to: u64,
+    /// Losses were found since.
+    fresh_losses: bool,
 }
 
 impl RxStream {
@@ -79,6 +83,8 @@ impl RxStream {
             gap: None,
             announced: false,
             ended: false,
+            asked_to: first,
+            fresh_losses: false,
         })
     }
 
@@ -144,7 +150,9 @@ impl RxStream {
         let segment = self.segment_at(payload_id);
         let known = self.window.end();
         let inserted = self.window.insert(segment, header, data, memory_left);
-        stats.losses_detected += segment.saturating_sub(known).min(self.window.end() - known);
+        let losses = segment.saturating_sub(known).min(self.window.end() - known);
+        stats.losses_detected += losses;
+        self.fresh_losses |= losses > 0;
         match inserted {
             Insert::New => {
                 stats.segments_received += 1;
@@ -163,7 +171,25 @@ impl RxStream {
     /// The sender says that it has sent everything up to here. Returns how much of it was news.
     pub fn announce(&mut self, payload_id: PayloadId) -> u64 {
         let end = self.segment_at(payload_id) + 1;
-        self.window.extend(end)
+        let losses = self.window.extend(end);
+        self.fresh_losses |= losses > 0;
+        losses
+    }
+
+    /// Whether losses were found that nobody was asked for yet.
+    pub fn has_fresh_losses(&self) -> bool {
+        self.fresh_losses && self.window.has_missing()
+    }
+
+    /// Losses before this segment were asked for at least once.
+    pub fn asked_to(&self) -> u64 {
+        self.asked_to
+    }
+
+    /// Everything missing so far was asked for.
+    pub fn on_asked(&mut self) {
+        self.fresh_losses = false;
+        self.asked_to = self.window.end();
     }
 
     /// Everything up to here is present, or known to be lost.

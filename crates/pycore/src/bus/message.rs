@@ -150,7 +150,7 @@ impl Message {
         headers.set_item("JMSPriority", self.priority)?;
         let persistent = self.view()?.is_some_and(|view| view.is_persistent());
         headers.set_item("JMSDeliveryMode", if persistent { "PERSISTENT" } else { "NON_PERSISTENT" })?;
-        let timestamp_ms = (self.origin.timestamp_us > 0).then(|| self.origin.timestamp_us / 1000);
+        let timestamp_ms = (self.origin.timestamp_us > 0).then_some(self.origin.timestamp_us / 1000);
         headers.set_item("JMSTimestamp", timestamp_ms)?;
         headers.set_item("JMSMessageID", self.origin.message_id())?;
         headers.set_item("JMSCorrelationID", self.correlation_id(py)?)?;

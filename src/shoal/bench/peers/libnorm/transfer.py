@@ -33,11 +33,11 @@ class TransferOptions:
     #: Share of messages dropped by libnorm at the receiver.
     loss_percent: float = 0.0
     rate_gbit_s: float = 10.0
-    buffer_bytes: int = 8 << 20
+    buffer_bytes: int = 6 << 20
     socket_buffer_bytes: int = 4 << 20
     block_symbols: int = 64
     parity_symbols: int = 0
-    grtt_s: float = 0.0005
+    grtt_s: float = 0.0002
     backoff_factor: float = 0.0
     timeout_s: float = 60.0
 
