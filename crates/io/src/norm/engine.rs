@@ -114,7 +114,7 @@ pub struct Engine {
 struct Deaf;
 
 impl Application for Deaf {
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _stream: StreamId) -> bool {
         false
     }
 
@@ -186,7 +186,7 @@ impl Engine {
             again: received || sent,
             deadline: self.session.poll_timeout().min(self.application.deadline()),
             want_write: self.unsent.to.is_some(),
-            blocked: self.lanes.iter().any(|lane| lane.waiting() > 0),
+            blocked: self.application.holds_writes() || self.lanes.iter().any(|lane| lane.waiting() > 0),
         }
     }
 
@@ -283,7 +283,7 @@ impl Engine {
     fn read_stream(&mut self, stream: StreamId, now: Time) -> bool {
         let bytes_max = self.message_bytes_max;
         let reader = self.readers.entry(stream).or_insert_with(|| FrameReader::new(bytes_max));
-        while self.application.has_room() {
+        while self.application.has_room(stream) {
             let Some(chunk) = self.session.read(stream) else {
                 return false;
             };
@@ -323,7 +323,8 @@ impl Engine {
 
     fn write(&mut self) {
         let now = self.clock.now();
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
+        let open = if self.application.holds_writes() { 1 } else { self.lanes.len() };
+        for (index, lane) in self.lanes[..open].iter_mut().enumerate() {
             loop {
                 if lane.at == lane.bytes.len() {
                     lane.at = 0;
