@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 SEEDS ?= 10000
 
-.PHONY: help setup build demo test check bench sim docs fuzz coverage clean
+.PHONY: help setup build demo test check bench sim soak docs fuzz coverage clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ bench: build  ## the NORM benchmark beside libnorm, with and without loss
 
 sim: build  ## a long search for failing simulations: make sim SEEDS=10000
 	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS)
+
+soak: build  ## ten minutes of load while programs freeze, die and come back
+	$(BIN)/python tests/e2e/soak.py --seconds 600
 
 fuzz: build  ## ten million random datagrams into the engines
 	cargo run --release -p shoal-norm --example fuzz -- 10000000

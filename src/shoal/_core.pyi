@@ -66,12 +66,14 @@ class Subscription:
         """The next message; none if none came in time or the subscription is closed."""
     def receive_nowait(self, count_max: int = 1000) -> list[Message] | None:
         """Messages that are here already; none once closed and empty."""
-    def dispatch(
-        self, callback: Callable[[Message], object], failed: Callable[[BaseException, Message], object]
-    ) -> None:
-        """Call `callback` with every message until the subscription is closed."""
+    def mark_callback_thread(self) -> None:
+        """Say that this thread runs the callback of this subscription and does nothing else."""
+
     def fileno(self) -> int:
         """A descriptor that can be read when there is something to receive."""
+    def stop(self) -> None:
+        """End an iteration, whatever has arrived."""
+
     def close(self) -> None:
         """End the subscription; what has arrived can still be received."""
 
@@ -106,7 +108,7 @@ class Node:
         topic: str,
         body: Any = None,
         *,
-        properties: dict[str, Any] | None = None,
+        properties: Mapping[str, Any] | None = None,
         priority: int = 4,
         ttl_s: float | None = None,
         correlation_id: str | bytes | None = None,
@@ -142,6 +144,15 @@ class Node:
     def take_socket_error(self) -> str | None:
         """The last error a socket gave, once."""
     def shut_down(self, linger_s: float = 1.0) -> bool: ...
+
+def mark_exiting() -> None:
+    """Say that the interpreter exits, on this thread."""
+
+def is_abandoned() -> bool:
+    """Whether the interpreter exits, and this thread is not the one that does."""
+
+def wait_for_waiting_threads(timeout_s: float) -> bool:
+    """Wait until no other thread waits in a connection; false if the time was over first."""
 
 def mark_forked() -> None:
     """Called in every forked child."""

@@ -29,13 +29,12 @@ def group_is_empty(group: int) -> bool:
     return False
 
 
-def test_both_parts_are_shown_and_verified_and_it_ends_by_itself(demo: "subprocess.Popen[str]") -> None:
-    began = time.monotonic()
+def test_all_parts_are_shown_and_verified_and_it_ends_by_itself(demo: "subprocess.Popen[str]") -> None:
     shown, errors = demo.communicate(timeout=60)
     assert demo.returncode == 0, shown + errors
     assert "nothing lost, nothing twice, order kept (seed 7)" in shown
     assert "Gbit/s, every byte compared" in shown
-    assert time.monotonic() - began < 20
+    assert "3 programs: nothing lost, order kept" in " ".join(shown.split())
 
 
 def test_ctrl_c_leaves_no_process_behind(demo: "subprocess.Popen[str]") -> None:
@@ -48,4 +47,7 @@ def test_ctrl_c_leaves_no_process_behind(demo: "subprocess.Popen[str]") -> None:
     _, errors = demo.communicate(timeout=20)
     assert demo.returncode == 130
     assert "Traceback" not in errors
-    assert group_is_empty(demo.pid)
+    deadline = time.monotonic() + 10
+    while not group_is_empty(demo.pid):
+        assert time.monotonic() < deadline, "a process of the demo lives on"
+        time.sleep(0.02)

@@ -94,7 +94,7 @@ def test_libnorm_receives_what_shoal_sends(free_udp_port: int, loss_percent: flo
             link.send(body)
         assert read_frames(instance, COUNT, receivers=receivers) == {0: bodies}
         stats = link.stats()
-        assert (stats["repairs_sent"] > 0) == (loss_percent > 0)
+        assert stats["repairs_sent"] > 0 or loss_percent == 0
         assert link.close(5.0)
 
 
@@ -119,7 +119,7 @@ def test_shoal_receives_what_libnorm_sends(free_udp_port: int, loss_percent: flo
         sender = libnorm_sender(instance, free_udp_port, loss_percent=loss_percent, fec_id=fec_id)
         publish(sender.open_stream(info=b"quotes"), bodies)
         assert collect(link, COUNT, LIBNORM) == bodies
-        assert (link.stats()["nacks_sent"] > 0) == (loss_percent > 0)
+        assert link.stats()["nacks_sent"] > 0 or loss_percent == 0
         link.close(0.0)
 
 

@@ -13,7 +13,7 @@ use crate::stats::{Reject, Stats};
 use crate::time::Time;
 use crate::tx::objects::FileRead;
 use crate::tx::sender::Sender;
-use crate::tx::stream::StreamState;
+use crate::tx::stream::{StreamState, TxStream};
 use crate::wire::feedback::FeedbackHeader;
 use crate::wire::repair::RepairWriter;
 use crate::wire::{AckType, Command, Message, SenderHeader, parse};
@@ -195,6 +195,11 @@ impl Session {
         self.sender.stream(object).map_or(0, |stream| stream.sent())
     }
 
+    /// The oldest segment that can be repaired.
+    pub fn oldest_segment(&self, object: ObjectId) -> u64 {
+        self.sender.stream(object).map_or(0, |stream| stream.first())
+    }
+
     /// Bytes the stream took so far.
     pub fn bytes_written(&self, object: ObjectId) -> u64 {
         self.sender.stream(object).map_or(0, |stream| stream.bytes_written())
@@ -306,9 +311,15 @@ impl Session {
         self.config.nacking = nacking;
     }
 
-    /// Sets whose acknowledgements the window and watermarks wait for.
+    /// Sets whose acknowledgements the window and watermarks wait for. One that is new owes nothing that
+    /// was sent before.
     pub fn set_ackers(&mut self, nodes: &[NodeId]) {
-        self.sender.set_ackers(nodes);
+        self.sender.set_ackers(nodes, TxStream::sent);
+    }
+
+    /// As [`Session::set_ackers`], but one that is new owes everything that can still be repaired.
+    pub fn set_ackers_from_oldest(&mut self, nodes: &[NodeId]) {
+        self.sender.set_ackers(nodes, TxStream::first);
     }
 
     /// Sets the rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.

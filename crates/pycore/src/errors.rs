@@ -1,8 +1,11 @@
 //! The exceptions of `shoal.errors`, as Rust raises them.
 
+use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use shoal_io::norm::{LinkError, SendError};
 use shoal_wire::TopicError;
+
+use crate::bus::exit::is_abandoned;
 
 mod python {
     #![allow(missing_docs, reason = "they are documented where they are defined, in Python")]
@@ -20,9 +23,17 @@ pub fn config(message: String) -> PyErr {
     python::ConfigError::new_err(message)
 }
 
-/// The connection was closed.
+/// The connection was closed. A thread that goes on while the interpreter exits is ended by it, silently.
 pub fn closed() -> PyErr {
+    if is_abandoned() {
+        return PySystemExit::new_err(());
+    }
     python::ClosedError::new_err("the connection is closed")
+}
+
+/// Nobody takes more, and it cannot be waited for.
+pub fn full(message: &'static str) -> PyErr {
+    python::FullError::new_err(message)
 }
 
 /// A text is no topic.

@@ -17,6 +17,8 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::bus::exit::{is_abandoned, mark_exiting, wait_for_waiting_threads};
+    #[pymodule_export]
     use crate::bus::{Message, Node, Subscription, mark_forked};
     #[pymodule_export]
     use crate::fec::{CodingLoad, ReedSolomon};

@@ -94,7 +94,7 @@ def transfer(
     name: str, options: NormOptions, count: int, watch: Callable[[Worker, Worker], None] = lambda *_: None
 ) -> Transfer:
     """One transfer of `count` bytes between two processes; `watch` may follow them while they run."""
-    common = {
+    common: dict[str, Any] = {
         "group": GROUP,
         "port": free_port(),
         "bytes": count,
@@ -119,7 +119,7 @@ def transfer(
 
 def kernel_gbit_s(options: NormOptions) -> float:
     """How fast the kernel moves datagrams of this size with segmentation offload and no protocol."""
-    common = {
+    common: dict[str, Any] = {
         "group": GROUP,
         "port": free_port(),
         "segment_bytes": options.segment_bytes,

@@ -1,11 +1,11 @@
 """One side of a transfer by Shoal, libnorm or the bare kernel, for a process of its own (see `workers`)."""
 
-import resource
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from shoal import _core
+from shoal.bench.cpu import CpuClock
 from shoal.bench.peers import libnorm
 from shoal.bench.peers.libnorm import transfer
 from shoal.bench.workers import Report, Role, run_role
@@ -35,7 +35,7 @@ def _shoal_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def send_by_shoal(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     """Send the bytes asked for, and wait until the receiver has acknowledged them."""
-    used = _Cpu()
+    used = CpuClock()
     sent = _core.norm_send_bulk(
         SENDER,
         options["bytes"],
@@ -45,12 +45,12 @@ def send_by_shoal(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
         ackers=[RECEIVER],
         **_shoal_options(options),
     )
-    return _checked(sent) | {"cpu_s": used.since_s()}
+    return _checked(sent) | {"cpu_s": used.elapsed_s()}
 
 
 def receive_by_shoal(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     """Receive until the stream ends, and compare every byte."""
-    used = _Cpu()
+    used = CpuClock()
     received = _core.norm_receive_bulk(
         RECEIVER,
         MESSAGE_BYTES,
@@ -59,7 +59,7 @@ def receive_by_shoal(options: dict[str, Any], report: Report) -> Mapping[str, An
         drop_received=options["loss_percent"] / 100,
         **_shoal_options(options),
     )
-    return _checked(received) | {"cpu_s": used.since_s()}
+    return _checked(received) | {"cpu_s": used.elapsed_s()}
 
 
 def _checked(report: dict[str, Any]) -> dict[str, Any]:
@@ -104,21 +104,6 @@ def receive_by_kernel(options: dict[str, Any], _report: Report) -> Mapping[str, 
     """Count what arrives of them."""
     count, seconds = _core.raw_receive(group=options["group"], port=options["port"], patience_s=PATIENCE_S)
     return {"bytes": count, "seconds": seconds}
-
-
-class _Cpu:
-    """Processor time since it was made: what the transfer took, without the interpreter's start."""
-
-    def __init__(self) -> None:
-        self._began_s = self._now_s()
-
-    def since_s(self) -> float:
-        return self._now_s() - self._began_s
-
-    @staticmethod
-    def _now_s() -> float:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        return used.ru_utime + used.ru_stime
 
 
 ROLES: dict[str, Role] = {

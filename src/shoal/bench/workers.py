@@ -11,21 +11,25 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from shoal.errors import ExperimentError
+from shoal.errors import ExperimentError, ShoalError
 
 #: What a role is given: its options, and where to report progress.
 Report = Callable[[int], None]
 Role = Callable[[dict[str, Any], Report], Mapping[str, Any]]
 
 
+_told = threading.Event()
+
+
 class Worker:
     """One process of an experiment; leaving its context ends it."""
 
-    def __init__(self, module: str, role: str, **options: object) -> None:
+    def __init__(self, module: str, role: str, *, within: Sequence[str] = (), **options: object) -> None:
+        """Start it; `within` is a command that runs another, such as `ip netns exec NAME`."""
         self.role = role
         #: The last number the process reported.
         self.progress = 0
@@ -33,7 +37,7 @@ class Worker:
         self._ready = threading.Event()
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, role, json.dumps(options)],
+            [*within, sys.executable, "-m", module, role, json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -67,6 +71,12 @@ class Worker:
             self._fail(f"did not start within {timeout_s} s")
         if self._process.poll() not in (None, 0):
             self._fail("ended before it was ready")
+
+    def tell(self) -> None:
+        """Let the process go on that waits in `wait_told`."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the process to end, but not for longer; true if it has."""
@@ -107,7 +117,7 @@ def run_role(roles: Mapping[str, Role]) -> None:
     _say({"ready": True})
     try:
         result = role(options, lambda count: _say({"progress": count}))
-    except (ExperimentError, OSError, ValueError) as error:
+    except (ShoalError, OSError, ValueError) as error:
         sys.exit(f"{error}")
     _say({"result": result})
 
@@ -116,8 +126,14 @@ def _say(what: Mapping[str, object]) -> None:
     print(json.dumps(what), flush=True)
 
 
+def wait_told(timeout_s: float = 60.0) -> None:
+    """In a worker's process: wait for the parent's `Worker.tell`."""
+    if not _told.wait(timeout_s):
+        raise ExperimentError(f"was not told to go on within {timeout_s} s")
+
+
 def _end_with_parent() -> None:
     """Standard input is a pipe whose other end only the parent holds: it ends when the parent does."""
     while os.read(0, 1):
-        pass
+        _told.set()
     os._exit(1)

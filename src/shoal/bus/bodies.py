@@ -20,7 +20,7 @@ def encode(body: Any) -> tuple[int, bytes, Any] | None:
         sink = arrow.BufferOutputStream()
         with arrow.ipc.new_stream(sink, body.schema) as writer:
             writer.write(body)
-        return ARROW, b"", memoryview(sink.getvalue())
+        return ARROW, b"", memoryview(sink.getvalue()).cast("B")
     return None
 
 
@@ -41,6 +41,8 @@ def decode(kind: int, detail: bytes, content: bytes) -> Any:
 def _encode_array(numpy: Any, array: Any) -> tuple[int, bytes, Any]:
     if array.dtype.hasobject or array.dtype.fields is not None:
         raise TypeError(f"an array of {array.dtype} cannot be a body: use plain numbers, or Arrow data")
+    if isinstance(array, numpy.ma.MaskedArray):
+        raise TypeError("a masked array cannot be a body, its mask would be lost: fill it, or use Arrow data")
     order = b"F" if array.flags.f_contiguous and not array.flags.c_contiguous else b"C"
     content = numpy.ascontiguousarray(array) if order == b"C" else array.T
     dtype = array.dtype.str.encode()

@@ -35,7 +35,13 @@ class Node(_core.Node):
 def _options(config: ConnectionConfig) -> dict[str, Any]:
     seed = secrets.randbits(63)
     if config.scheme == "inproc":
-        return {"inproc": config.domain, "seed": seed, "when_full": config.when_full}
+        return {
+            "inproc": config.domain,
+            "seed": seed,
+            "when_full": config.when_full,
+            "message_bytes_max": config.message_bytes_max,
+            "patience_s": config.slow_after_s,
+        }
     return {
         "group": config.group_address(),
         "port": config.port,
@@ -44,7 +50,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "instance": secrets.randbits(16),
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,
-        "acker_patience_s": config.slow_after_s,
+        "patience_s": config.slow_after_s,
         "segment_bytes": config.segment_bytes,
         "window_bytes": config.window_bytes,
         "cache_bytes": config.cache_bytes,
@@ -80,5 +86,7 @@ def check_flushed(silent: list[int] | None, timeout_s: float | None) -> None:
 
 @atexit.register
 def _close_all() -> None:
+    _core.mark_exiting()
     for node in list(_open):
         node.shut_down(0.2)
+    _core.wait_for_waiting_threads(1.0)

@@ -3,12 +3,13 @@
 import itertools
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from shoal._core import Message, Subscription
+from shoal._core import Message, Subscription, is_abandoned
 from shoal.bus import events
 from shoal.bus.core import Node, check_flushed, filters
 from shoal.config import ConnectionConfig, parse_url
@@ -32,7 +33,7 @@ class Bus(Node):
     """A connection: publishes, subscribes, asks and answers. May be shared between threads."""
 
     _closed: bool
-    _listeners: list[threading.Thread]
+    _listeners: list[tuple[threading.Thread, Subscription]]
     _lock: threading.RLock
     _replies: "_Replies | None"
 
@@ -51,7 +52,7 @@ class Bus(Node):
         selector: str | Selector | None = None,
         correlation: str | CorrelationFilter | None = None,
         no_local: bool = False,
-        queue_bytes_max: int = 16 << 20,
+        queue_bytes_max: int = 4 << 20,
         when_full: Literal["block", "drop_new", "drop_old"] = "block",
     ) -> Subscription:
         """Receive what matches `pattern` from now on: `*` stands for one level, `>` for all that follow.
@@ -74,16 +75,11 @@ class Bus(Node):
         return subscription
 
     def _listen(self, subscription: Subscription, callback: Callable[[Message], object]) -> None:
-        def failed(error: BaseException, message: Message) -> None:
-            log.error("a callback failed on %s", message.topic, exc_info=error)
-
         name = f"shoal-{subscription.pattern}"
-        listener = threading.Thread(
-            target=subscription.dispatch, args=(callback, failed), name=name, daemon=True
-        )
+        listener = threading.Thread(target=_dispatch, args=(subscription, callback), name=name, daemon=True)
         with self._lock:
-            self._listeners = [other for other in self._listeners if other.is_alive()]
-            self._listeners.append(listener)
+            self._listeners = [other for other in self._listeners if other[0].is_alive()]
+            self._listeners.append((listener, subscription))
         listener.start()
 
     def request(
@@ -125,25 +121,28 @@ class Bus(Node):
     def events(self, timeout_s: float | None = None) -> Iterator[events.Event]:
         """What happens in the domain; ends after `timeout_s` of quiet, or with the connection."""
         while not self._closed:
-            taken = self.take_events(timeout_s if timeout_s is not None else 0.5)
-            if taken is None or (not taken and timeout_s is not None):
+            taken = self.take_events(timeout_s)
+            if not taken:
                 return
             yield from itertools.starmap(events.from_core, taken)
 
     def close(self, linger_s: float = 1.0) -> bool:
         """Leave the domain, after waiting up to `linger_s` until every member has everything.
 
-        Returns whether every member has. Closing again does nothing; closing inside a callback is allowed.
+        Callbacks get what arrived before, in the same time; after that none is called. Returns whether every
+        member has everything. Closing again does nothing; closing inside a callback is allowed.
         """
         with self._lock:
             if self._closed:
                 return True
             self._closed = True
             listeners = self._listeners
+        deadline = time.monotonic() + linger_s
         done = self.shut_down(linger_s)
-        for listener in listeners:
+        for listener, subscription in listeners:
             if listener is not threading.current_thread():
-                listener.join(timeout=max(linger_s, 1.0))
+                listener.join(timeout=max(deadline - time.monotonic(), 0.0))
+            subscription.stop()
         return done
 
     def __enter__(self) -> Self:
@@ -153,6 +152,18 @@ class Bus(Node):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _dispatch(subscription: Subscription, callback: Callable[[Message], object]) -> None:
+    """Call back with every message; in Python, where a thread may be ended when the interpreter exits."""
+    subscription.mark_callback_thread()
+    for message in subscription:
+        try:
+            callback(message)
+        except BaseException as error:
+            if is_abandoned():
+                return
+            log.error("a callback failed on %s", message.topic, exc_info=error)
 
 
 class _Replies:

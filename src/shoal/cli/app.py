@@ -3,7 +3,7 @@
 import typer
 
 import shoal
-from shoal.cli import bench, demo, selector
+from shoal.cli import bench, demo, pub, request, selector, sub
 
 app = typer.Typer(
     name="shoal",
@@ -15,6 +15,9 @@ app = typer.Typer(
 app.add_typer(bench.app, name="bench")
 app.add_typer(selector.app, name="selector")
 app.command("demo")(demo.demo)
+app.command("pub", epilog=pub.EPILOG)(pub.pub)
+app.command("sub", epilog=sub.EPILOG)(sub.sub)
+app.command("request", epilog=request.EPILOG)(request.request)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,13 +1,18 @@
 """`shoal bench`: measure Shoal, alone and beside its peers. One command per experiment of `shoal.bench`."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from shoal.bench import fec as fec_experiment
+from shoal.bench import lan as lan_experiment
+from shoal.bench import latency as latency_experiment
 from shoal.bench import norm as norm_experiment
 from shoal.bench import report
+from shoal.bench import throughput as throughput_experiment
+from shoal.bench.rounds import Follow
 from shoal.cli import bench_selectors
 from shoal.errors import ExperimentError
 
@@ -16,6 +21,7 @@ app = typer.Typer(help="Measure Shoal, alone and beside its peers.", no_args_is_
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
 ]
+Peers = Annotated[str, typer.Option(help="Contestants beside Shoal: zenoh, zmq, nats, or nothing.")]
 Rounds = Annotated[int, typer.Option(help="How often each contestant runs; medians are reported.")]
 
 
@@ -52,19 +58,79 @@ def norm(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    console = Console(stderr=True)
+
+    def run(follow: Follow) -> dict[str, Any]:
+        def follow_rate(number: int, contestant: str, gbit_s: float | None) -> None:
+            follow(number, contestant, "" if gbit_s is None else f"{gbit_s:.2f} Gbit/s")
+
+        return norm_experiment.run(options, follow_rate)
+
+    report.show(f"NORM, {segment}-byte segments, {loss:g} % loss", _followed(rounds, run), json)
+
+
+@app.command("throughput")
+def throughput(
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 64,
+    subscribers: Annotated[int, typer.Option(help="Subscribers, a process each; the slowest counts.")] = 1,
+    peers: Peers = "zenoh,zmq",
+    rounds: Rounds = 5,
+    seconds: Annotated[float, typer.Option(help="About how long each transfer takes.")] = 2.0,
+    count: Annotated[int | None, typer.Option(help="How many messages each transfer moves instead.")] = None,
+    json: Json = None,
+) -> None:
+    """Messages per second from one publisher to its subscribers, from Python, on loopback."""
     try:
-        with console.status("starting") as status:
+        options = throughput_experiment.ThroughputOptions(
+            size=size,
+            subscribers=subscribers,
+            peers=_names(peers),
+            rounds=rounds,
+            seconds=seconds,
+            count=count,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    result = _followed(rounds, lambda follow: throughput_experiment.run(options, follow))
+    report.show(f"{size}-byte messages to {subscribers}", result, json)
 
-            def follow(number: int, contestant: str, gbit_s: float | None) -> None:
-                at = f"round {number} of {rounds}" if number else "warming up"
-                speed = "" if gbit_s is None else f": {gbit_s:.2f} Gbit/s"
-                status.update(f"{at}, {contestant}{speed}")
 
-            result = norm_experiment.run(options, follow)
-    except ExperimentError as error:
-        raise _failed(error) from error
-    report.show(f"NORM, {segment}-byte segments, {loss:g} % loss", result, json)
+@app.command("latency")
+def latency(
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 64,
+    peers: Peers = "zmq",
+    rounds: Rounds = 5,
+    count: Annotated[int, typer.Option(help="Round trips in each round.")] = 10_000,
+    json: Json = None,
+) -> None:
+    """Round trips between two processes, from Python, on loopback."""
+    try:
+        options = latency_experiment.LatencyOptions(
+            size=size, peers=_names(peers), rounds=rounds, count=count
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    result = _followed(rounds, lambda follow: latency_experiment.run(options, follow))
+    report.show(f"{size}-byte messages, there and back", result, json)
+
+
+@app.command("lan")
+def lan(
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 1024,
+    rate: Annotated[int, typer.Option(help="Mbit/s of every cable.")] = 100,
+    subscribers: Annotated[int, typer.Option(help="Subscribers beside the measurement with one.")] = 8,
+    rounds: Rounds = 5,
+    seconds: Annotated[float, typer.Option(help="About how long each transfer takes.")] = 5.0,
+    json: Json = None,
+) -> None:
+    """Goodput to one and to many hosts on a switched LAN made of network namespaces (needs root)."""
+    try:
+        options = lan_experiment.LanOptions(
+            size=size, rate_mbit_s=rate, many=subscribers, rounds=rounds, seconds=seconds
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    result = _followed(rounds, lambda follow: lan_experiment.run(options, follow))
+    report.show(f"{size}-byte messages on a LAN of {rate} Mbit/s", result, json)
 
 
 @app.command("fec")
@@ -80,6 +146,25 @@ def fec(rounds: Rounds = 5, json: Json = None) -> None:
 
 
 app.command("selectors")(bench_selectors.selectors)
+
+
+def _followed(rounds: int, run: Callable[[Follow], dict[str, Any]]) -> dict[str, Any]:
+    """Run an experiment and say on standard error how far it is."""
+    console = Console(stderr=True)
+    try:
+        with console.status("starting") as status:
+
+            def follow(number: int, contestant: str, reached: str) -> None:
+                at = f"round {number} of {rounds}" if number else "warming up"
+                status.update(f"{at}, {contestant}{': ' if reached else ''}{reached}")
+                if reached and not console.is_terminal:
+                    console.print(f"{at}, {contestant}: {reached}", highlight=False)
+
+            return run(follow)
+    except ExperimentError as error:
+        raise _failed(error) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
 
 
 def _names(listed: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import ipaddress
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, urlsplit
@@ -45,9 +46,9 @@ class ConnectionConfig:
     #: Data in one datagram.
     segment_bytes: int = 1400
     #: Sent ahead of the slowest member, at the most.
-    window_bytes: int = 4 << 20
+    window_bytes: int = 1 << 20
     #: Kept for repair, per priority class.
-    cache_bytes: int = 16 << 20
+    cache_bytes: int = 4 << 20
     #: Buffered ahead of the reader, per sender and priority class.
     receive_window_bytes: int = 16 << 20
     #: What to ask the kernel for.
@@ -66,6 +67,7 @@ class ConnectionConfig:
             )
         if self.scheme not in _SCHEMES:
             raise ConfigError(f"unknown scheme {self.scheme!r}: use norm:// or inproc://name")
+        self._check_types()
         self._check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self._check("port", 1 <= self.port <= 65535, "from 1 to 65535")
         self._check("when_full", self.when_full in get_args(WhenFull), "block, drop or error")
@@ -82,6 +84,22 @@ class ConnectionConfig:
             self._check("rate_bytes_per_s", self.rate_bytes_per_s >= 1, "at least 1, or none")
         if self.group is not None:
             self._check_group(self.group)
+
+    def _check_types(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is None and "None" in str(field.type):
+                continue
+            if field.type is int:
+                fine = isinstance(value, int) and not isinstance(value, bool)
+                self._check(field.name, fine, "a whole number")
+            elif "float" in getattr(field.type, "__name__", str(field.type)):
+                fine = (
+                    isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+                )
+                self._check(field.name, fine, "a number")
+            else:
+                self._check(field.name, isinstance(value, str) and bool(value), "a text that is not empty")
 
     def _check(self, field: str, fine: bool, wanted: str) -> None:
         if not fine:
@@ -130,7 +148,8 @@ def _options_of(url: str) -> dict[str, Any]:
         raise ConfigError(f"{url!r} is not a URL: it must look like norm:// or inproc://name")
     options: dict[str, Any] = {"scheme": parts.scheme}
     if parts.scheme == "inproc":
-        options["domain"] = parts.netloc or DEFAULT_DOMAIN
+        if parts.netloc:
+            options["domain"] = parts.netloc
     elif parts.netloc:
         try:
             options["group"], port = parts.hostname, parts.port
@@ -141,6 +160,8 @@ def _options_of(url: str) -> dict[str, Any]:
     if parts.path not in ("", "/"):
         raise ConfigError(f"{url!r} has a path, {parts.path!r}, which means nothing here")
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
+        if name in options:
+            raise ConfigError(f"{name} appears twice in {url!r}: give it once")
         options[name] = _value_of(name, text)
     return options
 

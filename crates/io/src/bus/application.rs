@@ -10,7 +10,7 @@ use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
 use shoal_wire::{Mark, MessageView, RecordKind, frame};
 
 use super::consumer::{Batch, Consumer, Entry};
-use super::handle::{DISCOVERY, Shared};
+use super::handle::{DISCOVERY, GREETING, Shared};
 use crate::norm::Application;
 
 /// The stream that carries what nodes tell each other.
@@ -66,8 +66,10 @@ pub struct BusApplication<L> {
     records: VecDeque<(StreamId, Vec<u8>)>,
     heard: bool,
     membership_deadline: Time,
-    /// When a publisher that knows nobody stops sending; told once.
-    discovery_ends: Option<Time>,
+    /// When we looked around first.
+    began: Option<Time>,
+    /// Nobody is known, and whoever is there may not have answered yet.
+    greeting: bool,
     changed: bool,
 }
 
@@ -84,7 +86,8 @@ impl<L: Send + 'static> BusApplication<L> {
             records: VecDeque::new(),
             heard: false,
             membership_deadline: Time::ZERO,
-            discovery_ends: None,
+            began: None,
+            greeting: true,
             changed: false,
         }
     }
@@ -141,9 +144,15 @@ impl<L: Send + 'static> BusApplication<L> {
     }
 
     fn handle_records(&mut self, now: Time, session: &Session, membership: &mut Membership) {
+        let discovering = self.shared.is_discovering();
         while let Some((stream, record)) = self.records.pop_front() {
             let lanes = &self.data_lanes;
-            let positions = || lanes.iter().map(|&lane| (lane, session.segments_sent(lane))).collect();
+            // Who is met while we are new was there before us, and may have everything we said.
+            let position = |lane| match discovering {
+                true => session.oldest_segment(lane),
+                false => session.segments_sent(lane),
+            };
+            let positions = || lanes.iter().map(|&lane| (lane, position(lane))).collect();
             if let Err(error) =
                 membership.handle_record(now, stream.node, stream.instance, &record, positions)
             {
@@ -173,15 +182,21 @@ impl<L: Send + 'static> BusApplication<L> {
             }
         }
         if let Some(ackers) = membership.poll_ackers() {
-            session.set_ackers(&ackers);
+            if self.shared.is_discovering() {
+                session.set_ackers_from_oldest(&ackers);
+            } else {
+                session.set_ackers(&ackers);
+            }
             session.set_group_size(ackers.len() as u32 + 1);
         }
     }
 }
 
 impl<L: Send + 'static> Application for BusApplication<L> {
-    fn has_room(&self) -> bool {
-        !self.subscriptions.values().any(|subscription| subscription.consumer.holds_back())
+    fn has_room(&self, stream: StreamId) -> bool {
+        // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
+        stream.object == CONTROL
+            || !self.subscriptions.values().any(|subscription| subscription.consumer.holds_back())
     }
 
     fn frame(&mut self, _now: Time, stream: StreamId, record: &[u8]) {
@@ -207,6 +222,8 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         match event {
             Event::SenderHeard { .. } => self.heard = true,
             Event::SenderGone { node, instance, .. } => {
+                // What it said before it went would make it a member again.
+                self.records.retain(|(stream, _)| (stream.node, stream.instance) != (*node, *instance));
                 self.shared.membership().on_sender_gone(*node, *instance);
                 self.welcomed.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
                 self.notes.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
@@ -256,10 +273,12 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         while let Some(record) = membership.poll_record() {
             frame::write(&record, control);
         }
-        let discovery_ends = *self.discovery_ends.get_or_insert(now + DISCOVERY);
+        let began = *self.began.get_or_insert(now);
+        self.greeting &= now < began + GREETING && membership.members().next().is_none();
         self.membership_deadline = membership.poll_timeout();
-        if discovery_ends > now {
-            self.membership_deadline = self.membership_deadline.min(discovery_ends);
+        let next = if self.greeting { began + GREETING } else { began + DISCOVERY };
+        if next > now {
+            self.membership_deadline = self.membership_deadline.min(next);
         } else {
             self.changed |= shared.end_discovery();
         }
@@ -269,8 +288,13 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         }
     }
 
-    fn has_audience(&self) -> bool {
-        self.shared.membership().members().next().is_some()
+    fn holds_writes(&self) -> bool {
+        self.greeting
+    }
+
+    fn has_audience(&self, session: &Session) -> bool {
+        let published = self.data_lanes.iter().any(|&lane| session.segments_sent(lane) > 0);
+        (published && self.shared.is_discovering()) || self.shared.membership().members().next().is_some()
     }
 
     fn deadline(&self) -> Time {

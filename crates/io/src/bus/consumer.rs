@@ -14,6 +14,9 @@ use shoal_node::Origin;
 const SPARES_MAX: usize = 4;
 /// A batch that grew larger than this is not kept.
 const SPARE_BYTES_MAX: usize = 4 << 20;
+/// A reader takes about so much at once. If it took everything, a queue that is full would stay so, to its
+/// senders, until the reader is through with all of it, and they would take a busy reader for a dead one.
+const TAKE_BYTES: usize = 256 << 10;
 /// What an entry costs beside its bytes.
 const ENTRY_BYTES: usize = 48;
 
@@ -76,6 +79,10 @@ struct State<L> {
     bytes: usize,
     dropped: u64,
     closed: bool,
+    /// Threads that wait, for something or for room.
+    waiting: usize,
+    /// Nothing was taken for too long: what this process publishes is dropped instead of waiting.
+    lagging: bool,
     spares: Vec<Batch>,
     signal: Option<Signal>,
 }
@@ -114,6 +121,8 @@ impl<L> Consumer<L> {
             bytes: 0,
             dropped: 0,
             closed: false,
+            waiting: 0,
+            lagging: false,
             spares: Vec::new(),
             signal: None,
         };
@@ -151,23 +160,29 @@ impl<L> Consumer<L> {
         self.put(self.lock(), Item::Local(message), bytes + ENTRY_BYTES, 1);
     }
 
-    /// Puts a message of this process in once there is room, at the latest after `limit`. False if there
-    /// was none.
-    pub fn put_local_waiting(&self, message: L, bytes: usize, limit: Option<Duration>) -> bool {
-        let deadline = limit.map(|limit| Instant::now() + limit);
+    /// Waits until it no longer holds its senders back, at the latest until `deadline`. False if it still does.
+    pub fn wait_for_room(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
         while self.overflow == Overflow::Wait && state.bytes >= self.bytes_max && !state.closed {
-            let left = match deadline {
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                None => Duration::from_secs(1),
-            };
+            let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            state = self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wait(state, Some(left));
         }
-        self.put(state, Item::Local(message), bytes + ENTRY_BYTES, 1);
         true
+    }
+
+    /// Drops a message that was waited for in vain, and all that follow, until something is taken.
+    pub fn give_up(&self) {
+        let mut state = self.lock();
+        state.lagging = true;
+        state.dropped += 1;
+    }
+
+    /// Whether its reader was given up and has not come back.
+    pub fn is_given_up(&self) -> bool {
+        self.lock().lagging
     }
 
     fn put(&self, mut state: MutexGuard<'_, State<L>>, item: Item<L>, cost: usize, messages: u64) {
@@ -201,37 +216,58 @@ impl<L> Consumer<L> {
             // A full socket buffer says the same as the byte.
             let _ = signal.near.write(&[1]);
         }
+        let somebody_waits = state.waiting > 0;
         drop(state);
-        self.arrived.notify_all();
+        if somebody_waits {
+            self.arrived.notify_all();
+        }
     }
 
-    /// Takes everything there is, waiting until `limit` for the first. `None` if it is closed and empty.
+    fn wait<'a>(
+        &self,
+        mut state: MutexGuard<'a, State<L>>,
+        limit: Option<Duration>,
+    ) -> MutexGuard<'a, State<L>> {
+        state.waiting += 1;
+        let mut state = match limit {
+            None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => self.arrived.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0,
+        };
+        state.waiting -= 1;
+        state
+    }
+
+    /// Takes what waited longest, waiting until `limit` for it. `None` if it is closed and empty.
     pub fn take(&self, limit: Option<Duration>) -> Option<Taken<L>> {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let mut state = self.lock();
         while state.items.is_empty() && !state.closed {
-            state = match deadline {
-                None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
-                    self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            state = self.wait(state, left);
         }
         if state.items.is_empty() && state.closed {
             return None;
         }
-        if let Some(signal) = &mut state.signal
+        let was_full = state.bytes >= self.bytes_max;
+        let (mut items, mut taken) = (VecDeque::new(), 0);
+        while taken < TAKE_BYTES
+            && let Some((item, cost)) = state.items.pop_front()
+        {
+            items.push_back((item, cost));
+            taken += cost;
+        }
+        state.bytes -= taken;
+        state.lagging = false;
+        let made_room = was_full && state.bytes < self.bytes_max;
+        if state.items.is_empty()
+            && let Some(signal) = &mut state.signal
             && std::mem::take(&mut signal.raised)
         {
             let _ = signal.far.read(&mut [0; 8]);
         }
-        let made_room = state.bytes >= self.bytes_max;
-        state.bytes = 0;
-        let items = std::mem::take(&mut state.items);
         drop(state);
         if made_room {
             self.arrived.notify_all();
@@ -297,11 +333,23 @@ mod tests {
         let consumer = Consumer::new(100, Overflow::Wait);
         consumer.put_local(1, 60);
         assert!(consumer.holds_back());
-        assert!(!consumer.put_local_waiting(2, 60, Some(Duration::ZERO)));
+        assert!(!consumer.wait_for_room(Instant::now()));
         assert!(consumer.take(None).unwrap().made_room);
         assert!(!consumer.holds_back());
-        assert!(consumer.put_local_waiting(2, 60, Some(Duration::ZERO)));
+        assert!(consumer.wait_for_room(Instant::now()));
+        consumer.put_local(2, 60);
         assert_eq!(locals(&consumer), [2]);
+    }
+
+    #[test]
+    fn a_reader_that_was_given_up_counts_again_once_it_reads() {
+        let consumer = Consumer::new(100, Overflow::Wait);
+        consumer.put_local(1, 100);
+        consumer.give_up();
+        assert!(consumer.is_given_up());
+        assert_eq!(consumer.dropped(), 1);
+        assert_eq!(locals(&consumer), [1]);
+        assert!(!consumer.is_given_up());
     }
 
     #[test]
@@ -315,6 +363,19 @@ mod tests {
             assert_eq!(locals(&consumer), kept);
             assert!(!consumer.holds_back());
         }
+    }
+
+    #[test]
+    fn a_reader_makes_room_little_by_little() {
+        let consumer = Consumer::new(4 * TAKE_BYTES, Overflow::Wait);
+        for number in 0..4 {
+            consumer.put_local(number, TAKE_BYTES);
+        }
+        assert!(consumer.holds_back());
+        assert!(consumer.take(None).unwrap().made_room);
+        assert!(!consumer.holds_back());
+        consumer.put_local(4, TAKE_BYTES);
+        assert_eq!([0; 4].map(|_| locals(&consumer)[0]), [1, 2, 3, 4]);
     }
 
     #[test]

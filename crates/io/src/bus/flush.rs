@@ -56,24 +56,26 @@ impl Flushes {
         id
     }
 
-    /// Waits until `deadline`; returns who did not answer, or `None` if it is not over.
-    pub fn wait(&self, id: u64, deadline: Option<Instant>) -> Option<Vec<NodeId>> {
+    /// Waits until `deadline`; returns who did not answer, or `None` if it is not over: then wait again,
+    /// or [`Flushes::end`].
+    pub fn wait(&self, id: u64, deadline: Instant) -> Option<Vec<NodeId>> {
         let mut state = self.lock();
         loop {
             let at = state.waiters.iter().position(|waiter| waiter.id == id)?;
-            let finished = state.waiters[at].lanes.iter().all(|&step| step == Step::Done);
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if finished || state.closed || left.is_some_and(|left| left.is_zero()) {
-                let waiter = state.waiters.swap_remove(at);
-                return finished.then(|| waiter.silent.into_iter().collect());
+            if state.waiters[at].lanes.iter().all(|&step| step == Step::Done) {
+                return Some(state.waiters.swap_remove(at).silent.into_iter().collect());
             }
-            state = match left {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(left) => {
-                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if state.closed || left.is_zero() {
+                return None;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Stops waiting.
+    pub fn end(&self, id: u64) {
+        self.lock().waiters.retain(|waiter| waiter.id != id);
     }
 
     /// Asks for the watermarks whose time has come.

@@ -1,7 +1,6 @@
 //! The handle of a bus.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +16,9 @@ use crate::norm::{Full, LaneOptions, LinkError, LinkOptions, NormLink, Outbox, S
 
 /// Events kept for an owner that does not take them.
 const EVENTS_MAX: usize = 10_000;
-/// A publisher that knows nobody yet sends all the same for so long, because somebody may be about to answer.
+/// What is published first waits so long for somebody to answer, so that those who are there miss nothing.
+pub const GREETING: Duration = Duration::from_millis(100);
+/// A new node sends whatever is published for so long, because somebody may be about to ask for it.
 pub const DISCOVERY: Duration = Duration::from_secs(2);
 
 /// A bus.
@@ -35,26 +36,6 @@ pub struct BusOptions {
     pub window_bytes: usize,
     /// What is kept for repair, per lane.
     pub cache_bytes: usize,
-}
-
-/// Who did not answer a flush, or that it took too long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FlushError {
-    /// These members did not acknowledge.
-    Silent(Vec<NodeId>),
-    /// The time was over first.
-    TimedOut,
-}
-
-impl fmt::Display for FlushError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FlushError::Silent(nodes) => {
-                write!(out, "these members did not acknowledge everything: {nodes:x?}")
-            }
-            FlushError::TimedOut => write!(out, "not every member acknowledged everything in time"),
-        }
-    }
 }
 
 /// What the handle and the link's thread share.
@@ -105,7 +86,12 @@ impl<L> Shared<L> {
         self.event_told.notify_all();
     }
 
-    /// From now on a publisher that knows nobody sends nothing. True if that is new.
+    /// Whether we are so new that others may not have answered yet.
+    pub fn is_discovering(&self) -> bool {
+        self.discovering.load(Ordering::SeqCst)
+    }
+
+    /// From now on nothing is sent that nobody wants. True if that is new.
     pub fn end_discovery(&self) -> bool {
         self.discovering.swap(false, Ordering::SeqCst)
     }
@@ -149,6 +135,8 @@ impl<L: Send + 'static> Bus<L> {
             closed: AtomicBool::new(false),
         });
         link.norm.sync = SyncPolicy::Ask;
+        // Until the last moment somebody may have to be welcomed.
+        link.end_streams = false;
         link.lanes = lanes(options.window_bytes, options.cache_bytes);
         let data_lanes = (1..link.lanes.len() as ObjectId).collect();
         let application = BusApplication::new(shared.clone(), data_lanes, seed);
@@ -178,17 +166,12 @@ impl<L: Send + 'static> Bus<L> {
         self.shared.interest_version.load(Ordering::SeqCst)
     }
 
-    /// Whether a message on this topic has to be sent: somebody wants it, or nobody is known yet, or it
+    /// Whether a message on this topic has to be sent: somebody wants it, or may be about to say so, or it
     /// is an answer, whose asker may have subscribed a moment ago.
     pub fn is_wanted(&self, topic: &[u8]) -> bool {
-        if topic.first() == Some(&b'_') {
-            return true;
-        }
-        let mut membership = self.shared.membership();
-        if membership.members().next().is_none() {
-            return self.shared.discovering.load(Ordering::SeqCst);
-        }
-        !membership.interested(topic).is_empty()
+        topic.first() == Some(&b'_')
+            || self.shared.is_discovering()
+            || !self.shared.membership().interested(topic).is_empty()
     }
 
     /// Members that want a topic.
@@ -240,30 +223,25 @@ impl<L: Send + 'static> Bus<L> {
         self.link.resume();
     }
 
-    /// Waits until every member has everything published before.
-    pub fn flush(&self, deadline: Option<Instant>) -> Result<(), FlushError> {
+    /// Starts waiting until every member has everything published so far.
+    pub fn begin_flush(&self) -> Flush<'_, L> {
         let id = self.shared.flushes.begin(self.link.outbox());
         self.link.resume();
-        match self.shared.flushes.wait(id, deadline) {
-            None => Err(FlushError::TimedOut),
-            Some(silent) if silent.is_empty() => Ok(()),
-            Some(silent) => Err(FlushError::Silent(silent)),
-        }
+        Flush { bus: self, id }
     }
 
     /// What happened since the last call, waiting until `deadline` for the first. `None` once closed.
-    pub fn take_events(&self, deadline: Option<Instant>) -> Option<VecDeque<BusEvent>> {
+    pub fn take_events(&self, deadline: Instant) -> Option<VecDeque<BusEvent>> {
         let mut events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
         while events.is_empty() {
             if self.is_closed() {
                 return None;
             }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 break;
             }
-            let pause = left.unwrap_or(Duration::from_secs(1));
-            let waited = self.shared.event_told.wait_timeout(events, pause);
+            let waited = self.shared.event_told.wait_timeout(events, left);
             events = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Some(std::mem::take(&mut events))
@@ -275,7 +253,13 @@ impl<L: Send + 'static> Bus<L> {
 
     /// Leaves the domain, after waiting up to `linger` until everybody has everything.
     pub fn close(&self, linger: Duration) -> bool {
-        let drained = self.link.close(linger);
+        let deadline = Instant::now() + linger;
+        // Nothing more comes in, and what came is waited for until it is acknowledged.
+        self.link.outbox().close();
+        let acknowledged =
+            !linger.is_zero() && self.begin_flush().wait(deadline).is_some_and(|silent| silent.is_empty());
+        let drained = self.link.close(deadline.saturating_duration_since(Instant::now()));
+        let drained = if linger.is_zero() { drained } else { acknowledged };
         self.shared.closed.store(true, Ordering::SeqCst);
         self.shared.flushes.close();
         for change in self.shared.take_changes() {
@@ -286,6 +270,25 @@ impl<L: Send + 'static> Bus<L> {
         self.link.drop_application();
         self.shared.event_told.notify_all();
         drained
+    }
+}
+
+/// A flush that was begun; dropping it stops waiting.
+pub struct Flush<'a, L: Send + 'static> {
+    bus: &'a Bus<L>,
+    id: u64,
+}
+
+impl<L: Send + 'static> Flush<'_, L> {
+    /// Waits until `deadline`; returns the members that did not acknowledge, or `None` if it is not over.
+    pub fn wait(&self, deadline: Instant) -> Option<Vec<NodeId>> {
+        self.bus.shared.flushes.wait(self.id, deadline)
+    }
+}
+
+impl<L: Send + 'static> Drop for Flush<'_, L> {
+    fn drop(&mut self) {
+        self.bus.shared.flushes.end(self.id);
     }
 }
 

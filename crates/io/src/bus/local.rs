@@ -81,6 +81,21 @@ impl<L> LocalSwitch<L> {
         self.count.store(state.subscriptions.len(), Ordering::Release);
     }
 
+    /// Ends every subscription of a node.
+    pub fn unsubscribe_node(&self, node: NodeId) {
+        let mut state = self.lock();
+        let State { switch, subscriptions } = &mut *state;
+        subscriptions.retain(|&id, subscription| {
+            let others = subscription.node != node;
+            if !others {
+                switch.remove(id);
+                subscription.consumer.close();
+            }
+            others
+        });
+        self.count.store(state.subscriptions.len(), Ordering::Release);
+    }
+
     /// The consumers that want a message.
     pub fn wanting(&self, view: &MessageView<'_>, origin: &Origin, found: &mut Vec<Arc<Consumer<L>>>) {
         found.clear();

@@ -12,5 +12,5 @@ mod local;
 
 pub use application::BusEvent;
 pub use consumer::{Batch, Consumer, Entry, Item, Overflow, Taken};
-pub use handle::{Bus, BusOptions, FlushError};
+pub use handle::{Bus, BusOptions, Flush};
 pub use local::{Domains, LocalSwitch};

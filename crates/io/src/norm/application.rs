@@ -4,9 +4,9 @@ use shoal_norm::{Event, Session, StreamId, Time};
 
 /// Takes what a link receives, and may speak for itself. Called on the link's thread, so it must never wait.
 pub trait Application: Send + 'static {
-    /// Whether it takes more. If not, the link stops reading, its window fills, and its senders wait;
-    /// [`super::NormLink::resume`] makes it read on.
-    fn has_room(&self) -> bool;
+    /// Whether it takes more of a stream. If not, the link stops reading it, its window fills, and its sender
+    /// waits; [`super::NormLink::resume`] makes it read on.
+    fn has_room(&self, stream: StreamId) -> bool;
 
     /// A message of a stream.
     fn frame(&mut self, now: Time, stream: StreamId, frame: &[u8]);
@@ -23,8 +23,13 @@ pub trait Application: Send + 'static {
     /// Its turn to act: frames appended to `control` go out on the first lane, before anything else.
     fn serve(&mut self, _now: Time, _session: &mut Session, _control: &mut Vec<u8>) {}
 
+    /// Whether lanes other than the first are not to be written to yet.
+    fn holds_writes(&self) -> bool {
+        false
+    }
+
     /// Whether somebody may be there who has not everything yet, though everything was sent.
-    fn has_audience(&self) -> bool {
+    fn has_audience(&self, _session: &Session) -> bool {
         true
     }
 

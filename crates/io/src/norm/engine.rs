@@ -20,6 +20,8 @@ use crate::udp::{ReceiveBuffers, Sockets, Which};
 const RECEIVES_A_TURN: usize = 2;
 const SENDS_A_TURN: usize = 16;
 
+/// A run of datagrams is worth a system call from so many bytes on.
+pub const RUN_BYTES: usize = 60_000;
 /// Marks are at least so far apart.
 const MARK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -90,6 +92,7 @@ pub struct Engine {
     pub clock: Clock,
     /// The last error a socket gave, until somebody asks.
     pub socket_error: Option<String>,
+    /// When data went out last.
     pub last_sent: Time,
     outbox: Arc<Outbox>,
     sockets: Arc<Sockets>,
@@ -114,7 +117,7 @@ pub struct Engine {
 struct Deaf;
 
 impl Application for Deaf {
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _stream: StreamId) -> bool {
         false
     }
 
@@ -187,7 +190,7 @@ impl Engine {
             again: received || sent,
             deadline: self.session.poll_timeout().min(self.application.deadline()),
             want_write: self.unsent.to.is_some(),
-            blocked: self.lanes.iter().any(|lane| lane.waiting() > 0),
+            blocked: self.application.holds_writes() || self.lanes.iter().any(|lane| lane.waiting() > 0),
         }
     }
 
@@ -285,7 +288,7 @@ impl Engine {
     fn read_stream(&mut self, stream: StreamId, now: Time) -> bool {
         let bytes_max = self.message_bytes_max;
         let reader = self.readers.entry(stream).or_insert_with(|| FrameReader::new(bytes_max));
-        while self.application.has_room() {
+        while self.application.has_room(stream) {
             let Some(chunk) = self.session.read(stream) else {
                 return false;
             };
@@ -308,12 +311,16 @@ impl Engine {
 
     /// Moves what waits into the streams and onto the network. True if there may be more.
     pub fn write_and_transmit(&mut self, hold_writes: bool) -> bool {
+        if !hold_writes {
+            self.write();
+        }
         for _ in 0..SENDS_A_TURN {
-            if !hold_writes {
-                self.write();
-            }
             if !self.transmit() {
                 return false;
+            }
+            // What came meanwhile goes along if it fills a run; otherwise it may gather until the next turn.
+            if !hold_writes && self.outbox.waiting() >= RUN_BYTES {
+                self.write();
             }
         }
         true
@@ -321,7 +328,8 @@ impl Engine {
 
     fn write(&mut self) {
         let now = self.clock.now();
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
+        let open = if self.application.holds_writes() { 1 } else { self.lanes.len() };
+        for (index, lane) in self.lanes[..open].iter_mut().enumerate() {
             loop {
                 if lane.at == lane.bytes.len() {
                     lane.at = 0;
@@ -363,6 +371,7 @@ impl Engine {
             }
         }
         self.files.serve(&mut self.session);
+        let segments = self.session.stats().segments_sent;
         let Some(out) = self.session.poll_transmit(now) else {
             return false;
         };
@@ -385,7 +394,9 @@ impl Engine {
             self.unsent.bytes.extend_from_slice(&out.bytes[sent..]);
             return false;
         }
-        self.last_sent = now;
+        if self.session.stats().segments_sent > segments {
+            self.last_sent = now;
+        }
         true
     }
 
@@ -410,12 +421,8 @@ impl Engine {
         self.unsent.to.is_none()
             && self.outbox.waiting() == 0
             && self.lanes.iter().all(|lane| lane.waiting() == 0)
-            && (self.session.is_quiet() || (self.session.is_sent() && !self.application.has_audience()))
-    }
-
-    /// How long to let small amounts gather, since the last run went out.
-    pub fn gather_until(&self, gather: Duration) -> Time {
-        self.last_sent + gather
+            && (self.session.is_quiet()
+                || (self.session.is_sent() && !self.application.has_audience(&self.session)))
     }
 
     /// Bytes that wait to be written to streams.

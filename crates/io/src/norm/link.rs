@@ -11,15 +11,17 @@ use std::time::{Duration, Instant};
 use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, StreamOptions, Time, WriteError};
 
 use super::Application;
-use super::engine::{Engine, Lane};
+use super::engine::{Engine, Lane, RUN_BYTES};
 use super::outbox::{Full, Outbox, SendError};
 use crate::files::Files;
 use crate::udp::{LinkAddress, SocketOptions, Sockets, Waker, Which};
 
-/// A run of datagrams is worth a system call from so many bytes on.
-const RUN_BYTES: usize = 60_000;
-/// While a stream flows, smaller amounts wait so long for company.
-const GATHER: Duration = Duration::from_micros(100);
+/// While a stream flows, less than a run waits so long for company.
+const GATHER: Duration = Duration::from_micros(50);
+/// A publisher that comes so soon after the last data went out is likely to come again at once.
+const RAPID: Duration = Duration::from_micros(20);
+/// How long to wait for a full socket before looking at the time again.
+const SOCKET_PATIENCE: Duration = Duration::from_millis(2);
 /// How long the goodbye may take.
 const GOODBYE: Duration = Duration::from_millis(20);
 /// The thread wakes at least so often, should a wake-up ever be missed.
@@ -63,6 +65,8 @@ pub struct LinkOptions {
     pub message_bytes_max: usize,
     /// Where received files go; without it their chunks go to the application.
     pub files_directory: Option<PathBuf>,
+    /// Whether closing ends the streams; otherwise it only says goodbye.
+    pub end_streams: bool,
     /// Share of received datagrams to throw away, for tests of repair.
     pub drop_received: f64,
 }
@@ -79,6 +83,7 @@ impl LinkOptions {
             lane_bytes_max: 1 << 20,
             message_bytes_max: 128 << 20,
             files_directory: None,
+            end_streams: true,
             drop_received: 0.0,
         }
     }
@@ -121,6 +126,7 @@ struct Shared {
     /// Until when the thread sleeps, in the engine's nanoseconds.
     sleeps_until: AtomicU64,
     closing: Mutex<Option<Instant>>,
+    end_streams: bool,
 }
 
 impl Shared {
@@ -171,6 +177,7 @@ impl NormLink {
             state: AtomicU8::new(state::BUSY),
             sleeps_until: AtomicU64::new(0),
             closing: Mutex::new(None),
+            end_streams: options.end_streams,
         });
         let thread = {
             let shared = shared.clone();
@@ -194,7 +201,7 @@ impl NormLink {
     /// more is likely to follow and one thread gathers better than two.
     fn send_now(&self) {
         if let Ok(mut engine) = self.shared.engine.try_lock()
-            && engine.clock.now() >= engine.gather_until(GATHER)
+            && engine.clock.now() >= engine.last_sent + RAPID
         {
             let more = engine.write_and_transmit(false);
             let deadline = engine.session.poll_timeout().as_nanos();
@@ -319,14 +326,14 @@ fn run(shared: &Shared) {
     loop {
         shared.state.store(state::BUSY, Ordering::SeqCst);
         let mut engine = shared.engine();
-        let gather_until = engine.gather_until(GATHER);
+        let gather_until = engine.last_sent + GATHER;
         let now = engine.clock.now();
         let closing = shared.closing();
         let waiting = engine.waiting();
         let gathering = waiting < RUN_BYTES && now < gather_until && closing.is_none();
         let next = engine.turn(gathering);
         if let Some(limit) = closing {
-            if engine.end_streams() {
+            if shared.end_streams && engine.end_streams() {
                 continue;
             }
             let over = Instant::now() >= limit;
@@ -348,6 +355,10 @@ fn run(shared: &Shared) {
         drop(engine);
 
         let mut deadline = next.deadline.min(now + SLEEP_MAX);
+        if next.want_write {
+            // Whatever is due has to wait for the socket.
+            deadline = deadline.max(now + SOCKET_PATIENCE);
+        }
         if closing.is_some() {
             deadline = deadline.min(now + Duration::from_millis(1));
         }

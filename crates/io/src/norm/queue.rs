@@ -83,7 +83,7 @@ impl Queue {
 pub struct QueueInbox(Arc<Queue>);
 
 impl Application for QueueInbox {
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _stream: StreamId) -> bool {
         self.0.lock().bytes < self.0.bytes_max
     }
 

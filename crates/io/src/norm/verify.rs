@@ -57,7 +57,7 @@ impl VerifyInbox {
 }
 
 impl Application for VerifyInbox {
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _stream: StreamId) -> bool {
         true
     }
 

@@ -190,11 +190,11 @@ impl Sender {
         self.objects.want_ack(object, &self.ackers, now)
     }
 
-    /// Whose acknowledgements count from now on.
-    pub fn set_ackers(&mut self, nodes: &[NodeId]) {
+    /// Whose acknowledgements count from now on, and from which segment on those of a new one do.
+    pub fn set_ackers(&mut self, nodes: &[NodeId], from: impl Fn(&TxStream) -> u64) {
         self.ackers = nodes.to_vec();
         for stream in &mut self.streams {
-            let from = stream.sent();
+            let from = from(stream);
             stream.acks.set_ackers(nodes, from);
         }
     }

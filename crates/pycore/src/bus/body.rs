@@ -6,7 +6,7 @@
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use shoal_wire::{BodyKind, DecodeError, EncodeError, Scalar, ValueBuilder, ValueWriter, read_value};
 
 const BODIES: &str = "shoal.bus.bodies";
@@ -53,8 +53,10 @@ pub fn encode<'a>(body: &'a Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
         BodyKind::Map
     } else if body.is_instance_of::<PyList>() || body.is_instance_of::<PyTuple>() {
         BodyKind::List
-    } else if body.is_instance_of::<PyInt>() || body.is_instance_of::<PyFloat>() {
+    } else if body.is_instance_of::<PyInt>() || body.is_instance_of::<PyFloat>() || is_array_scalar(body)? {
         BodyKind::Value
+    } else if dict_of(body)?.is_some() {
+        BodyKind::Map
     } else {
         return encode_other(body);
     };
@@ -79,11 +81,30 @@ fn encode_other<'a>(body: &Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
     match buffer(body) {
         Ok(bytes) => Ok(Encoded { kind: BodyKind::Bytes, bytes: Bytes::Owned(bytes), detail: Vec::new() }),
         Err(_) => Err(PyTypeError::new_err(format!(
-            "a body cannot be a {}: it can be bytes, str, a number, bool, None, a list, a mapping with str keys, \
+            "a body cannot be a {}: it can be bytes, str, a number, bool, None, a list, a mapping, \
              a numpy array or Arrow data",
             body.get_type().name()?
         ))),
     }
+}
+
+/// A mapping as a `dict`; `None` if it is no mapping.
+pub fn dict_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    if let Ok(dict) = value.cast::<PyDict>() {
+        return Ok(Some(dict.clone()));
+    }
+    if value.cast::<PyMapping>().is_err() {
+        return Ok(None);
+    }
+    let dict = value.py().get_type::<PyDict>().call1((value,))?;
+    Ok(Some(dict.cast_into::<PyDict>()?))
+}
+
+/// Whether it is a single value of numpy's, which stands for a plain one.
+fn is_array_scalar(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(value.get_type().module()? == "numpy"
+        && value.hasattr("item")?
+        && !value.hasattr("__array_finalize__")?)
 }
 
 fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
@@ -92,13 +113,7 @@ fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 
 fn write_value(value: &Bound<'_, PyAny>, writer: &mut ValueWriter<'_>) -> PyResult<()> {
     if let Ok(mapping) = value.cast::<PyDict>() {
-        writer.begin_map(mapping.len()).map_err(encode_error)?;
-        for (key, value) in mapping {
-            write_value(&key, writer)?;
-            write_value(&value, writer)?;
-        }
-        writer.end();
-        return Ok(());
+        return write_map(mapping, writer);
     }
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
         writer.begin_list(value.len()?).map_err(encode_error)?;
@@ -108,7 +123,25 @@ fn write_value(value: &Bound<'_, PyAny>, writer: &mut ValueWriter<'_>) -> PyResu
         writer.end();
         return Ok(());
     }
+    let plain = value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyInt>()
+        || value.is_instance_of::<PyFloat>()
+        || value.is_instance_of::<PyBytes>();
+    // The slow question last: it asks the type's abstract base classes.
+    if !plain && let Some(mapping) = dict_of(value)? {
+        return write_map(&mapping, writer);
+    }
     with_scalar(value, |scalar| writer.scalar(scalar).map_err(encode_error))
+}
+
+fn write_map(mapping: &Bound<'_, PyDict>, writer: &mut ValueWriter<'_>) -> PyResult<()> {
+    writer.begin_map(mapping.len()).map_err(encode_error)?;
+    for (key, value) in mapping {
+        with_scalar(&key, |key| writer.scalar(key).map_err(encode_error))?;
+        write_value(&value, writer)?;
+    }
+    writer.end();
+    Ok(())
 }
 
 /// Calls `take` with a single Python value.
@@ -136,6 +169,12 @@ pub fn with_scalar<R>(value: &Bound<'_, PyAny>, take: impl FnOnce(Scalar<'_>) ->
     }
     if value.is_none() {
         return take(Scalar::Null);
+    }
+    if is_array_scalar(value)? {
+        let plain = value.call_method0("item")?;
+        if !is_array_scalar(&plain)? {
+            return with_scalar(&plain, take);
+        }
     }
     Err(PyTypeError::new_err(format!(
         "a {} cannot be part of a message: use str, bytes, bool, int, float, None, lists and mappings",

@@ -11,6 +11,7 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 #[pyfunction]
 pub fn mark_forked() {
     FORKS.fetch_add(1, Ordering::SeqCst);
+    super::exit::forget_waiting();
 }
 
 /// In which process a handle was made.
@@ -20,6 +21,11 @@ pub struct Birth(u64);
 impl Birth {
     pub fn now() -> Birth {
         Birth(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// How many forks lie between the first process and this one.
+    pub fn forks(self) -> u64 {
+        self.0
     }
 
     pub fn is_here(self) -> bool {

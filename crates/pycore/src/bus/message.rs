@@ -1,7 +1,9 @@
 //! A message as Python sees it.
 
+use std::time::{Duration, Instant};
+
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyString};
 use shoal_node::Origin;
 use shoal_wire::{BodyKind, DecodeError, HeaderFields, MessageView};
 
@@ -25,6 +27,8 @@ pub struct Message {
     origin: Origin,
     /// The body as it was published, if that was in this process.
     original: Option<Py<PyAny>>,
+    /// When it is too late to deliver it, if it comes from this process.
+    expires: Option<Instant>,
 }
 
 impl Message {
@@ -49,6 +53,7 @@ impl Message {
             redelivered: view.is_redelivered(),
             origin,
             original: None,
+            expires: None,
         }
     }
 
@@ -60,9 +65,13 @@ impl Message {
         original: &Bound<'_, PyAny>,
         topic: Py<PyString>,
         origin: Origin,
+        ttl: Option<Duration>,
     ) -> PyResult<Message> {
-        let immutable =
-            matches!(encoded.kind, BodyKind::Bytes | BodyKind::Text | BodyKind::Empty | BodyKind::Value);
+        let immutable = original.is_none()
+            || original.is_instance_of::<PyBytes>()
+            || original.is_instance_of::<PyString>()
+            || original.is_instance_of::<PyInt>()
+            || original.is_instance_of::<PyFloat>();
         let view = MessageView::parse(head).map_err(decode_error)?;
         let plain = head.len() == 4 + view.name_bytes().len();
         let body = match original.cast::<PyBytes>() {
@@ -80,7 +89,13 @@ impl Message {
             origin,
             // What could be changed by its publisher is shared only in its encoded form.
             original: immutable.then(|| original.clone().unbind()),
+            expires: ttl.and_then(|ttl| Instant::now().checked_add(ttl)),
         })
+    }
+
+    /// Whether it outlived its time while it waited in this process.
+    pub fn has_expired(&self) -> bool {
+        self.expires.is_some_and(|expires| expires <= Instant::now())
     }
 
     fn view(&self) -> PyResult<Option<MessageView<'_>>> {

@@ -1,6 +1,8 @@
 //! Publish and subscribe for Python.
 
 mod body;
+mod delivery;
+pub mod exit;
 mod fork;
 mod message;
 mod node;

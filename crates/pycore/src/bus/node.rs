@@ -1,12 +1,13 @@
 //! The node inside a Python process.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, FlushError, LocalSwitch, Overflow};
+use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, LocalSwitch, Overflow};
 use shoal_io::norm::{Full, SendError};
 use shoal_node::{Departure, Interest, Origin};
 use shoal_norm::NodeId;
@@ -15,6 +16,8 @@ use shoal_wire::{
 };
 
 use super::body::{self, Encoded, encode_error};
+use super::delivery::{LocalConsumer, Patience, WhenFull, make_room};
+use super::exit::{check, detached};
 use super::fork::Birth;
 use super::message::Message;
 use super::properties;
@@ -28,21 +31,25 @@ use crate::selector::{CorrelationFilter, Selector};
 static DOMAINS: Domains<Py<Message>> = Domains::new();
 
 /// How long to wait before looking whether the user wants to interrupt.
-const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+pub const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
 /// What kind of event, which node it is about, and its details.
 type EventTuple<'py> = (&'static str, NodeId, Bound<'py, PyDict>);
-type LocalConsumer = Arc<Consumer<Py<Message>>>;
-
 /// What a node shares with its subscriptions.
 pub struct Inner {
     node: NodeId,
     bus: Option<Bus<Py<Message>>>,
     local: Arc<LocalSwitch<Py<Message>>>,
     birth: Birth,
+    closed: AtomicBool,
 }
 
 impl Inner {
+    /// Refuses to work once it is closed.
+    fn check_open(&self) -> PyResult<()> {
+        if self.closed.load(Ordering::SeqCst) { Err(errors::closed()) } else { Ok(()) }
+    }
+
     pub fn resume(&self) {
         if let Some(bus) = &self.bus {
             bus.resume();
@@ -64,6 +71,11 @@ pub struct Node {
     topics: Mutex<TopicCache>,
     scratch: Mutex<Scratch>,
     full: WhenFull,
+    /// How long a reader in this process may make no progress.
+    patience: Duration,
+    message_bytes_max: usize,
+    /// Messages delivered in this process.
+    delivered: AtomicU64,
 }
 
 #[derive(Default)]
@@ -71,14 +83,6 @@ struct Scratch {
     head: Vec<u8>,
     properties: PropertiesWriter,
     consumers: Vec<LocalConsumer>,
-}
-
-/// What publishing does when nobody takes more.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum WhenFull {
-    Block,
-    Drop,
-    Error,
 }
 
 fn overflow(name: &str) -> PyResult<Overflow> {
@@ -92,8 +96,8 @@ fn overflow(name: &str) -> PyResult<Overflow> {
 
 /// Header fields a publisher may give.
 struct Extras<'a> {
-    properties: Option<&'a Bound<'a, PyDict>>,
-    ttl_s: Option<f64>,
+    properties: Option<&'a Bound<'a, PyAny>>,
+    ttl: Option<Duration>,
     correlation_id: Option<&'a [u8]>,
     reply_to: Option<&'a str>,
     message_type: Option<&'a str>,
@@ -102,7 +106,7 @@ struct Extras<'a> {
 impl Extras<'_> {
     fn is_empty(&self) -> bool {
         self.properties.is_none()
-            && self.ttl_s.is_none()
+            && self.ttl.is_none()
             && self.correlation_id.is_none()
             && self.reply_to.is_none()
             && self.message_type.is_none()
@@ -122,7 +126,6 @@ fn write_head(
     } else {
         scratch.properties.clear();
     }
-    let ttl = extras.ttl_s.map(|seconds| duration("ttl_s", seconds)).transpose()?;
     let reply_to = extras
         .reply_to
         .map(|name| Topic::new(name).map(Destination::topic))
@@ -132,7 +135,7 @@ fn write_head(
         priority,
         properties: scratch.properties.properties(),
         fields: HeaderFields {
-            ttl_us: ttl.map(|span| span.as_micros() as u64),
+            ttl_us: extras.ttl.map(|span| span.as_micros() as u64),
             correlation_id: extras.correlation_id,
             reply_to,
             message_type: extras.message_type,
@@ -146,6 +149,13 @@ fn write_head(
 }
 
 impl Node {
+    /// What a connection can do only while it is open.
+    fn open(&self) -> PyResult<&Arc<Inner>> {
+        let inner = self.inner()?;
+        inner.check_open()?;
+        Ok(inner)
+    }
+
     fn inner(&self) -> PyResult<&Arc<Inner>> {
         let inner = self.inner.as_ref().ok_or_else(errors::closed)?;
         inner.birth.check()?;
@@ -158,7 +168,7 @@ impl Node {
         bus: &Bus<Py<Message>>,
         class: shoal_wire::PriorityClass,
         parts: &[&[u8]],
-        timeout: Option<Duration>,
+        deadline: Option<Instant>,
     ) -> PyResult<bool> {
         match bus.publish(class, parts, Full::Refuse) {
             Ok(()) => return Ok(true),
@@ -170,44 +180,15 @@ impl Node {
             WhenFull::Error => return Err(errors::send(SendError::Full)),
             WhenFull::Block => {}
         }
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
             let wait = Full::Wait(Some(left.min(SIGNAL_CHECK)));
-            match py.detach(|| bus.publish(class, parts, wait)) {
+            match detached(py, || bus.publish(class, parts, wait)) {
                 Ok(()) => return Ok(true),
-                Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => {
-                    py.check_signals()?
-                }
+                Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => check(py)?,
                 Err(error) => return Err(errors::send(error)),
             }
         }
-    }
-
-    fn deliver_here(
-        &self,
-        py: Python<'_>,
-        inner: &Inner,
-        message: Message,
-        bytes: usize,
-        consumers: &[LocalConsumer],
-    ) -> PyResult<()> {
-        let message = Py::new(py, message)?;
-        for consumer in consumers {
-            // Waiting for a subscriber of the same process is for those that have nothing but the process.
-            if inner.bus.is_none() && self.full == WhenFull::Block && consumer.holds_back() {
-                loop {
-                    let copy = message.clone_ref(py);
-                    if py.detach(|| consumer.put_local_waiting(copy, bytes, Some(SIGNAL_CHECK))) {
-                        break;
-                    }
-                    py.check_signals()?;
-                }
-            } else {
-                consumer.put_local(message.clone_ref(py), bytes);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -216,9 +197,9 @@ impl Node {
     /// A node on a NORM link, or with `inproc` a name, in this process alone.
     #[new]
     #[pyo3(signature = (
-        node, *, inproc = None, group = "239.192.74.1", port = 7447, interface = "auto", seed = 0,
-        heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 4 << 20,
-        cache_bytes = 16 << 20, when_full = "block", **options
+        node, *, inproc = None, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
+        heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
+        cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, patience_s = 0.5, **options
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -235,6 +216,8 @@ impl Node {
         window_bytes: usize,
         cache_bytes: usize,
         when_full: &str,
+        message_bytes_max: usize,
+        patience_s: f64,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Node> {
         let full = match when_full {
@@ -246,10 +229,15 @@ impl Node {
                 return Err(errors::config(wanted));
             }
         };
+        let patience = duration("patience_s", patience_s)?;
+        let birth = Birth::now();
         let (bus, local) = match inproc {
-            Some(name) => (None, DOMAINS.open(name, seed)),
+            // A child does not share the domains of its parent, whose readers it does not have.
+            Some(name) => (None, DOMAINS.open(&format!("{}:{name}", birth.forks()), seed)),
             None => {
-                let link = link_options(address(group, port, interface)?, node, seed, options, py)?;
+                let mut link = link_options(address(group, port, interface)?, node, seed, options, py)?;
+                link.message_bytes_max = message_bytes_max;
+                link.norm.acker_patience = patience;
                 let options = BusOptions {
                     link,
                     heartbeat: duration("heartbeat_s", heartbeat_s)?,
@@ -258,12 +246,20 @@ impl Node {
                     window_bytes,
                     cache_bytes,
                 };
-                let bus = py.detach(|| Bus::open(options)).map_err(errors::link)?;
+                let bus = detached(py, || Bus::open(options)).map_err(errors::link)?;
                 (Some(bus), Arc::new(LocalSwitch::new(seed)))
             }
         };
-        let inner = Inner { node, bus, local, birth: Birth::now() };
-        Ok(Node { inner: Some(Arc::new(inner)), topics: Mutex::default(), scratch: Mutex::default(), full })
+        let inner = Inner { node, bus, local, birth, closed: false.into() };
+        Ok(Node {
+            inner: Some(Arc::new(inner)),
+            topics: Mutex::default(),
+            scratch: Mutex::default(),
+            full,
+            patience,
+            message_bytes_max,
+            delivered: AtomicU64::new(0),
+        })
     }
 
     #[getter]
@@ -282,23 +278,25 @@ impl Node {
         py: Python<'_>,
         topic: &Bound<'_, PyString>,
         body: Option<&Bound<'_, PyAny>>,
-        properties: Option<&Bound<'_, PyDict>>,
-        priority: u8,
+        properties: Option<&Bound<'_, PyAny>>,
+        priority: i64,
         ttl_s: Option<f64>,
         correlation_id: Option<&Bound<'_, PyAny>>,
         reply_to: Option<&str>,
         r#type: Option<&str>,
         timeout_s: Option<f64>,
     ) -> PyResult<bool> {
-        let inner = self.inner()?;
-        let priority = Priority::new(priority).map_err(encode_error)?;
+        let inner = self.open()?;
+        let priority = priority_of(priority)?;
+        let until = deadline(timeout_s)?;
+        let ttl = ttl_s.map(|seconds| duration("ttl_s", seconds)).transpose()?;
         let none = py.None().into_bound(py);
         let body = body.unwrap_or(&none);
         let encoded = body::encode(body)?;
         let correlation = correlation_id.map(correlation_bytes).transpose()?;
         let extras = Extras {
             properties,
-            ttl_s,
+            ttl,
             correlation_id: correlation.as_deref(),
             reply_to,
             message_type: r#type,
@@ -334,22 +332,38 @@ impl Node {
         if here {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             origin.timestamp_us = now.as_micros() as u64;
+            origin.number = Some(self.delivered.fetch_add(1, Ordering::Relaxed));
             let view = MessageView::parse(&scratch.head).map_err(|error| errors::unreadable(&error))?;
             inner.local.wanting(&view, &origin, &mut scratch.consumers);
         }
         // From here on another thread may publish: this one may have to wait.
         drop(topics);
         let content = encoded.bytes.as_slice();
+        let bytes = scratch.head.len() + content.len();
+        if bytes > self.message_bytes_max {
+            return Err(errors::send(SendError::TooLong(bytes, self.message_bytes_max)));
+        }
         let mut sent = true;
+        // Room is made here before anything is sent, so that what is refused reached nobody.
         if !scratch.consumers.is_empty() {
-            let message = Message::local(py, &scratch.head, &encoded, body, topic.clone().unbind(), origin)?;
-            let bytes = scratch.head.len() + content.len();
-            self.deliver_here(py, inner, message, bytes, &scratch.consumers)?;
-            scratch.consumers.clear();
+            let patience = Patience {
+                when_full: self.full,
+                deadline: until,
+                patience: self.patience,
+                on_network: inner.bus.is_some(),
+            };
+            sent = make_room(py, &mut scratch.consumers, patience)?;
         }
         if let (Some(bus), true) = (&inner.bus, wanted) {
-            let timeout = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
-            sent = self.send(py, bus, priority.class(), &[&scratch.head, content], timeout)?;
+            sent &= self.send(py, bus, priority.class(), &[&scratch.head, content], until)?;
+        }
+        if !scratch.consumers.is_empty() {
+            let topic = topic.clone().unbind();
+            let message = Message::local(py, &scratch.head, &encoded, body, topic, origin, ttl)?;
+            let message = Py::new(py, message)?;
+            for consumer in scratch.consumers.drain(..) {
+                consumer.put_local(message.clone_ref(py), bytes);
+            }
         }
         *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = scratch;
         Ok(sent)
@@ -357,7 +371,7 @@ impl Node {
 
     /// Delivers what matches a pattern, and passes its filters, to a subscription from now on.
     #[pyo3(signature = (
-        pattern, *, selector = None, correlation = None, no_local = false, queue_bytes_max = 16 << 20,
+        pattern, *, selector = None, correlation = None, no_local = false, queue_bytes_max = 4 << 20,
         when_full = "block"
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -371,7 +385,7 @@ impl Node {
         queue_bytes_max: usize,
         when_full: &str,
     ) -> PyResult<Subscription> {
-        let inner = self.inner()?;
+        let inner = self.open()?;
         let parsed = TopicPattern::new(pattern).map_err(errors::topic)?;
         let consumer = Arc::new(Consumer::new(queue_bytes_max, overflow(when_full)?));
         let interest = Interest {
@@ -380,7 +394,7 @@ impl Node {
             correlation: correlation.map(|filter| filter.get().inner().clone()),
         };
         let local = inner.local.subscribe(inner.node, interest.clone(), consumer.clone(), no_local);
-        let remote = py.detach(|| inner.bus.as_ref().map(|bus| bus.subscribe(interest, consumer.clone())));
+        let remote = detached(py, || inner.bus.as_ref().map(|bus| bus.subscribe(interest, consumer.clone())));
         Ok(Subscription::new(inner.clone(), consumer, (remote, local), pattern.to_owned()))
     }
 
@@ -393,28 +407,28 @@ impl Node {
         count: usize,
         timeout_s: Option<f64>,
     ) -> PyResult<bool> {
-        let inner = self.inner()?;
+        let inner = self.open()?;
         Topic::new(topic).map_err(errors::topic)?;
         let deadline = deadline(timeout_s)?;
         loop {
             let slice = Instant::now() + SIGNAL_CHECK;
             let until = Some(deadline.map_or(slice, |at| at.min(slice)));
-            let found = py.detach(|| match &inner.bus {
+            let found = detached(py, || match &inner.bus {
                 Some(bus) => bus.wait_interested(topic.as_bytes(), count, until),
                 None => inner.local.wait_interested(inner.node, topic.as_bytes(), count, until),
             });
             if found || deadline.is_some_and(|at| at <= Instant::now()) {
                 return Ok(found);
             }
-            py.check_signals()?;
-            self.inner()?;
+            check(py)?;
+            inner.check_open()?;
         }
     }
 
     /// Members that subscribe to a topic.
     fn subscribers(&self, py: Python<'_>, topic: &str) -> PyResult<Vec<NodeId>> {
         let inner = self.inner()?;
-        Ok(py.detach(|| match &inner.bus {
+        Ok(detached(py, || match &inner.bus {
             Some(bus) => bus.interested(topic.as_bytes()),
             None => inner.local.interested(inner.node, topic.as_bytes()),
         }))
@@ -423,28 +437,28 @@ impl Node {
     #[getter]
     fn members(&self, py: Python<'_>) -> PyResult<Vec<NodeId>> {
         let inner = self.inner()?;
-        Ok(py.detach(|| inner.bus.as_ref().map_or_else(Vec::new, Bus::members)))
+        Ok(detached(py, || inner.bus.as_ref().map_or_else(Vec::new, Bus::members)))
     }
 
     /// Waits until every member has everything published before: the members that did not answer, or `None` if
     /// the time was over first.
     #[pyo3(signature = (timeout_s = None))]
     fn flush_nodes(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<Vec<NodeId>>> {
-        let inner = self.inner()?;
-        let Some(bus) = &inner.bus else { return Ok(Some(Vec::new())) };
+        let inner = self.open()?;
         let deadline = deadline(timeout_s)?;
+        let Some(bus) = &inner.bus else { return Ok(Some(Vec::new())) };
+        let flush = bus.begin_flush();
         loop {
             let slice = Instant::now() + SIGNAL_CHECK;
-            let until = Some(deadline.map_or(slice, |at| at.min(slice)));
-            match py.detach(|| bus.flush(until)) {
-                Ok(()) => return Ok(Some(Vec::new())),
-                Err(FlushError::Silent(nodes)) => return Ok(Some(nodes)),
-                Err(FlushError::TimedOut) if deadline.is_some_and(|at| at <= Instant::now()) => {
-                    return Ok(None);
-                }
-                Err(FlushError::TimedOut) => py.check_signals()?,
+            let until = deadline.map_or(slice, |at| at.min(slice));
+            if let Some(silent) = detached(py, || flush.wait(until)) {
+                return Ok(Some(silent));
             }
-            self.inner()?;
+            if deadline.is_some_and(|at| at <= Instant::now()) {
+                return Ok(None);
+            }
+            check(py)?;
+            inner.check_open()?;
         }
     }
 
@@ -458,11 +472,18 @@ impl Node {
         let inner = self.inner()?;
         let deadline = deadline(timeout_s)?;
         let Some(bus) = &inner.bus else { return Ok(None) };
-        match py.detach(|| bus.take_events(deadline)) {
-            Some(events) => {
-                events.iter().map(|event| event_to_python(py, event)).collect::<PyResult<_>>().map(Some)
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let until = deadline.map_or(slice, |at| at.min(slice));
+            let Some(events) = detached(py, || bus.take_events(until)) else { return Ok(None) };
+            if !events.is_empty() || deadline.is_some_and(|at| at <= Instant::now()) {
+                return events
+                    .iter()
+                    .map(|event| event_to_python(py, event))
+                    .collect::<PyResult<_>>()
+                    .map(Some);
             }
-            None => Ok(None),
+            check(py)?;
         }
     }
 
@@ -470,7 +491,7 @@ impl Node {
         let inner = self.inner()?;
         match &inner.bus {
             Some(bus) => {
-                let stats = py.detach(|| bus.stats());
+                let stats = detached(py, || bus.stats());
                 stats_to_python(py, &stats)
             }
             None => Ok(PyDict::new(py)),
@@ -498,7 +519,11 @@ impl Node {
         let Some(inner) = self.inner.as_ref().filter(|inner| inner.birth.is_here()) else {
             return Ok(true);
         };
-        Ok(py.detach(|| inner.bus.as_ref().is_none_or(|bus| bus.close(linger))))
+        inner.closed.store(true, Ordering::SeqCst);
+        Ok(detached(py, || {
+            inner.local.unsubscribe_node(inner.node);
+            inner.bus.as_ref().is_none_or(|bus| bus.close(linger))
+        }))
     }
 }
 
@@ -513,8 +538,15 @@ impl Drop for Node {
     }
 }
 
-fn deadline(timeout_s: Option<f64>) -> PyResult<Option<Instant>> {
-    Ok(timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?.map(|span| Instant::now() + span))
+pub fn deadline(timeout_s: Option<f64>) -> PyResult<Option<Instant>> {
+    let span = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
+    // Later than any clock goes is never.
+    Ok(span.and_then(|span| Instant::now().checked_add(span)))
+}
+
+fn priority_of(priority: i64) -> PyResult<Priority> {
+    let valid = u8::try_from(priority).ok().and_then(|priority| Priority::new(priority).ok());
+    valid.ok_or_else(|| PyValueError::new_err(format!("priority is {priority}, and must be 0 to 9")))
 }
 
 fn correlation_bytes(id: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {

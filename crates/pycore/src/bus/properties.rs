@@ -1,23 +1,29 @@
 //! A message's properties from a Python mapping.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyString;
 use shoal_wire::PropertiesWriter;
 
-use super::body::{encode_error, with_scalar};
+use super::body::{dict_of, encode_error, with_scalar};
 
 /// Writes every entry of `mapping`.
-pub fn write(mapping: &Bound<'_, PyDict>, writer: &mut PropertiesWriter) -> PyResult<()> {
+pub fn write(properties: &Bound<'_, PyAny>, writer: &mut PropertiesWriter) -> PyResult<()> {
+    let mapping = dict_of(properties)?
+        .ok_or_else(|| PyTypeError::new_err(format!("properties must be a mapping, not {properties:?}")))?;
     writer.clear();
-    for (name, value) in mapping {
+    for (name, value) in &mapping {
         let name = name
             .cast::<PyString>()
             .map_err(|_| PyTypeError::new_err(format!("a property's name must be str, not {name:?}")))?;
         let name = name.to_str()?;
         with_scalar(&value, |scalar| writer.push(name, scalar).map_err(encode_error)).map_err(|error| {
             let py = mapping.py();
-            let explained = PyTypeError::new_err(format!("the property {name:?}: {}", error.value(py)));
+            let explained = format!("the property {name:?}: {}", error.value(py));
+            let explained = match error.is_instance_of::<PyTypeError>(py) {
+                true => PyTypeError::new_err(explained),
+                false => PyValueError::new_err(explained),
+            };
             explained.set_cause(py, Some(error));
             explained
         })?;

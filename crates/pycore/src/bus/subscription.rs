@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,11 @@ use pyo3::types::{PyList, PyString};
 use shoal_io::bus::{Batch, Consumer, Item};
 use shoal_wire::MessageView;
 
+use super::delivery;
+use super::exit::{check, detached};
 use super::fork::Birth;
 use super::message::Message;
-use super::node::Inner;
-use crate::convert::duration;
-
-/// How long to wait before looking whether the user wants to interrupt.
-const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+use super::node::{Inner, SIGNAL_CHECK, deadline};
 
 /// How long to wait before looking whether another thread is through.
 const TURN_CHECK: Duration = Duration::from_millis(1);
@@ -39,7 +38,9 @@ pub struct Subscription {
     ids: (Option<u64>, u64),
     pattern: String,
     reading: Mutex<Reading>,
-    closed: std::sync::atomic::AtomicBool,
+    closed: AtomicBool,
+    /// It is not iterated over any more.
+    stopped: AtomicBool,
     birth: Birth,
 }
 
@@ -57,20 +58,28 @@ impl Subscription {
             pattern,
             reading: Mutex::default(),
             closed: false.into(),
+            stopped: false.into(),
             birth: Birth::now(),
         }
+    }
+
+    fn unsubscribe(&self) {
+        self.inner.unsubscribe(self.ids);
+        self.consumer.close();
     }
 
     /// What was taken. Two threads that read one subscription take turns, and the one that waits for its
     /// turn leaves Python to others meanwhile.
     fn lock<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, Reading>> {
+        // In a child it may be locked for ever, by a thread that stayed behind.
+        self.birth.check()?;
         loop {
             match self.reading.try_lock() {
                 Ok(reading) => return Ok(reading),
                 Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => py.detach(|| std::thread::sleep(TURN_CHECK)),
+                Err(TryLockError::WouldBlock) => detached(py, || std::thread::sleep(TURN_CHECK)),
             }
-            py.check_signals()?;
+            check(py)?;
         }
     }
 
@@ -103,7 +112,11 @@ impl Subscription {
             }
             match reading.items.pop_front() {
                 Some((Item::Batch(batch), _)) => reading.batch = Some((batch, 0)),
-                Some((Item::Local(message), _)) => return Ok(Some(message)),
+                Some((Item::Local(message), _)) => {
+                    if !message.get().has_expired() {
+                        return Ok(Some(message));
+                    }
+                }
                 None => return Ok(None),
             }
         }
@@ -111,10 +124,15 @@ impl Subscription {
 
     /// Takes more from the consumer. False if nothing came before `deadline`; an error once it is closed.
     fn refill(&self, py: Python<'_>, reading: &mut Reading, deadline: Option<Instant>) -> PyResult<bool> {
-        self.birth.check()?;
+        let mut left = Duration::ZERO;
         loop {
-            let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
-            let taken = py.detach(|| self.consumer.take(Some(left.min(SIGNAL_CHECK))));
+            let taken = if left.is_zero() {
+                // What is here, or never will be, is not waited for.
+                self.consumer.take(Some(left))
+            } else {
+                detached(py, || self.consumer.take(Some(left.min(SIGNAL_CHECK))))
+            };
+            left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
             let Some(taken) = taken else {
                 return Err(PyStopIteration::new_err(()));
             };
@@ -125,7 +143,7 @@ impl Subscription {
                 reading.items = taken.items;
                 return Ok(true);
             }
-            py.check_signals()?;
+            check(py)?;
             if deadline.is_some_and(|at| at <= Instant::now()) {
                 return Ok(false);
             }
@@ -141,6 +159,17 @@ impl Subscription {
             if !self.refill(py, &mut reading, deadline)? {
                 return Ok(None);
             }
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if !self.birth.is_here() {
+            // In a forked child the link's thread is not there to be joined, should this be its last user.
+            std::mem::forget(self.inner.clone());
+        } else if !self.closed.swap(true, Ordering::SeqCst) {
+            self.unsubscribe();
         }
     }
 }
@@ -178,6 +207,9 @@ impl Subscription {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Message>>> {
+        if self.stopped.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
         match self.next_before(py, None) {
             Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
             other => other,
@@ -187,8 +219,7 @@ impl Subscription {
     /// The next message, or `None` if none came in time or the subscription is closed.
     #[pyo3(signature = (timeout_s = None))]
     fn receive(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<Py<Message>>> {
-        let deadline = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
-        match self.next_before(py, deadline.map(|span| Instant::now() + span)) {
+        match self.next_before(py, deadline(timeout_s)?) {
             Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
             other => other,
         }
@@ -216,25 +247,9 @@ impl Subscription {
         Ok(Some(messages))
     }
 
-    /// Calls `callback` with every message until the subscription is closed, and `failed` with what it raises.
-    fn dispatch(
-        &self,
-        py: Python<'_>,
-        callback: &Bound<'_, PyAny>,
-        failed: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        loop {
-            match self.next_before(py, None) {
-                Ok(Some(message)) => {
-                    if let Err(error) = callback.call1((message.clone_ref(py),)) {
-                        failed.call1((error.into_value(py), message))?;
-                    }
-                }
-                Ok(None) => {}
-                Err(error) if error.is_instance_of::<PyStopIteration>(py) => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
+    /// Says that this thread runs the callback of this subscription and does nothing else.
+    fn mark_callback_thread(&self) {
+        delivery::mark_callback_thread(&self.consumer);
     }
 
     /// A descriptor that can be read when there is something to receive.
@@ -244,11 +259,13 @@ impl Subscription {
 
     /// Ends the subscription; what has arrived can still be read.
     fn close(&self, py: Python<'_>) {
-        if self.birth.is_here() && !self.closed.swap(true, std::sync::atomic::Ordering::SeqCst) {
-            py.detach(|| {
-                self.inner.unsubscribe(self.ids);
-                self.consumer.close();
-            });
+        if self.birth.is_here() && !self.closed.swap(true, Ordering::SeqCst) {
+            detached(py, || self.unsubscribe());
         }
+    }
+
+    /// Ends an iteration, whatever has arrived.
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
     }
 }

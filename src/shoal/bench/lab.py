@@ -1,0 +1,129 @@
+"""A LAN in one machine: hosts are network namespaces on a bridge, each behind a cable of a chosen rate.
+
+Needs root and `iproute2`. Names carry the process id of the owner, so several can run at once, and what a
+crashed owner left behind is taken down by the next.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from shoal.errors import ExperimentError
+
+#: Begins every name, before the owner's process id.
+PREFIX = "shl"
+HOSTS_MAX = 64
+#: A cable takes a burst, and holds what comes in so long.
+BURST, QUEUE_TIME = "64kb", "50ms"
+
+
+class Lab:
+    """So many hosts on one switch, for as long as its context lasts."""
+
+    def __init__(self, hosts: int, *, rate_mbit_s: int = 100) -> None:
+        if not 1 <= hosts <= HOSTS_MAX:
+            raise ValueError(f"hosts must be from 1 to {HOSTS_MAX}, not {hosts}")
+        self._owner = f"{PREFIX}{os.getpid()}"
+        self._hosts = hosts
+        self._rate_mbit_s = rate_mbit_s
+
+    def __enter__(self) -> Self:
+        check_possible()
+        remove_abandoned()
+        try:
+            self._make()
+        except BaseException:
+            remove(self._owner)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        remove(self._owner)
+
+    def within(self, host: int) -> Sequence[str]:
+        """The command that runs another on a host; hosts count from 0."""
+        return ("ip", "netns", "exec", self._name(host))
+
+    def address(self, host: int) -> str:
+        """A host's IPv4 address."""
+        return f"10.74.0.{host + 1}"
+
+    def _name(self, host: int) -> str:
+        return f"{self._owner}h{host}"
+
+    def _make(self) -> None:
+        _ip(f"link add {self._owner} type bridge mcast_snooping 0")
+        _ip(f"link set {self._owner} up")
+        for host in range(self._hosts):
+            self._plug_in(host, self._name(host), f"{self._owner}v{host}")
+
+    def _plug_in(self, host: int, name: str, cable: str) -> None:
+        _ip(f"netns add {name}")
+        _ip(f"link add {cable} type veth peer name eth0 netns {name}")
+        _ip(f"link set {cable} master {self._owner} up")
+        _ip(f"-n {name} addr add {self.address(host)}/24 dev eth0")
+        _ip(f"-n {name} link set eth0 up")
+        _ip(f"-n {name} link set lo up")
+        _ip(f"-n {name} route add 224.0.0.0/4 dev eth0")
+        shape = f"root tbf rate {self._rate_mbit_s}mbit burst {BURST} latency {QUEUE_TIME}"
+        _run(["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", *shape.split()])
+        _run(["tc", "qdisc", "add", "dev", cable, *shape.split()])
+
+
+def check_possible() -> None:
+    """Refuse where no lab can be made, and say what is missing."""
+    if os.geteuid() != 0:
+        raise ExperimentError("making network namespaces needs root: run it with sudo")
+    for program in ("ip", "tc"):
+        if shutil.which(program) is None:
+            raise ExperimentError(f"the program {program!r} is missing: install the package iproute2")
+
+
+def remove_abandoned() -> None:
+    """Take down the labs of owners that are gone."""
+    for owner in sorted(_owners()):
+        if not Path(f"/proc/{owner.removeprefix(PREFIX)}").exists():
+            remove(owner)
+
+
+def remove(owner: str) -> None:
+    """Take down all that an owner made, or as much as it got to."""
+    for name in _namespaces():
+        if re.fullmatch(rf"{owner}h\d+", name):
+            _run(["ip", "netns", "del", name], check=False)
+    # A cable outlives its namespace for a moment, or for good if the owner died between two steps.
+    for name in _links():
+        if re.fullmatch(rf"{owner}(v\d+)?", name):
+            _run(["ip", "link", "del", name], check=False)
+
+
+def _owners() -> set[str]:
+    names = [*_namespaces(), *_links()]
+    return {found[0] for name in names if (found := re.match(rf"{PREFIX}\d+", name))}
+
+
+def _namespaces() -> list[str]:
+    return [line.split()[0] for line in _run(["ip", "netns", "list"]).splitlines() if line.strip()]
+
+
+def _links() -> list[str]:
+    listed = _run(["ip", "-oneline", "link", "show"]).splitlines()
+    return [line.split(": ")[1].partition("@")[0] for line in listed]
+
+
+def _ip(command: str) -> None:
+    _run(["ip", *command.split()])
+
+
+def _run(command: Sequence[str], *, check: bool = True) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise ExperimentError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

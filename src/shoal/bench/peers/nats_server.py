@@ -1,0 +1,43 @@
+"""The program nats-server, on loopback; its processor time counts as its clients'."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+#: The server drops a client that has more than this waiting, so it is more than a transfer moves.
+SERVER_CONFIG = """
+listen: "127.0.0.1:{port}"
+max_pending: 4GB
+max_payload: 8MB
+write_deadline: "60s"
+"""
+
+
+def is_installed() -> bool:
+    """Whether there is a server to start."""
+    return shutil.which("nats-server") is not None
+
+
+@contextlib.contextmanager
+def server(port: int) -> Iterator[Callable[[], float]]:
+    """A server for the duration; gives a function that tells its processor time in seconds."""
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory, "nats.conf")
+        config.write_text(SERVER_CONFIG.format(port=port))
+        process = subprocess.Popen(
+            ["nats-server", "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            yield lambda: _cpu_s(process.pid)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

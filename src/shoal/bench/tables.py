@@ -1,0 +1,90 @@
+"""The tables of the page on performance, as Markdown: `python -m shoal.bench.tables throughput`.
+
+Each runs the experiments behind it anew; nothing in them is typed by hand.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from shoal.bench import lan, latency, throughput
+
+#: Size and subscribers of each row.
+ROWS = ((64, 1), (1024, 1), (16_384, 1), (64, 4), (1024, 4), (16_384, 4), (1_000_000, 1))
+
+
+def throughput_lines(rounds: int, seconds: float) -> Iterable[str]:
+    """A row for each size and number of subscribers."""
+    contestants = ("shoal", "zenoh", "zmq")
+    yield from _head("bytes", "to", *(f"{name} msg/s" for name in contestants), "ratio", *contestants)
+    for size, subscribers in ROWS:
+        options = throughput.ThroughputOptions(
+            size=size, subscribers=subscribers, rounds=rounds, seconds=seconds
+        )
+        result = throughput.run(options, _tell)
+        rates = (f"{result[name]['msg_s']:,.0f}" for name in contestants)
+        costs = (f"{result[name]['cpu_s_per_million']:.2f}" for name in contestants)
+        yield _row(f"{size:,}", subscribers, *rates, f"{result['ratio_to_best_peer']:.2f}", *costs)
+
+
+def latency_lines(rounds: int, _seconds: float) -> Iterable[str]:
+    """A row for each contestant."""
+    contestants = ("shoal", "zmq", "zenoh")
+    result = latency.run(latency.LatencyOptions(peers=contestants[1:], rounds=rounds), _tell)
+    yield from _head("", "p50 µs", "p99 µs", "p99.9 µs", "p50 ÷ ours", "p99 ÷ ours")
+    for name in contestants:
+        times = (f"{result[name][part]:.0f}" for part in latency.PERCENTILES)
+        ratios = (f"{result[name].get(part, 1):.2f}" for part in ("ratio_p50", "ratio_p99"))
+        yield _row(name, *times, *ratios)
+
+
+def lan_lines(rounds: int, seconds: float) -> Iterable[str]:
+    """A row for one subscriber, and one for many."""
+    options = lan.LanOptions(rounds=rounds, seconds=seconds)
+    result = lan.run(options, _tell)
+    yield from _head("to", "Mbit/s", "of the Ethernet payload", "repairs", "CPU s per million")
+    for width in (1, options.many):
+        figures: dict[str, Any] = result[f"to_{width}"]
+        yield _row(
+            width,
+            f"{figures['goodput_mbit_s']:.1f}",
+            f"{figures['share_of_ethernet_payload']:.3f}",
+            f"{figures['repairs_share']:.2%}",
+            f"{figures['cpu_s_per_million']:.1f}",
+        )
+
+
+TABLES: dict[str, Callable[[int, float], Iterable[str]]] = {
+    "throughput": throughput_lines,
+    "latency": latency_lines,
+    "lan": lan_lines,
+}
+
+
+def _tell(number: int, contestant: str, reached: str) -> None:
+    if reached:
+        print(f"round {number}, {contestant}: {reached}", file=sys.stderr)
+
+
+def _head(*names: str) -> Sequence[str]:
+    return _row(*names), _row(*("---" for _ in names))
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main() -> None:
+    """Run one table's experiments and print it."""
+    parser = argparse.ArgumentParser(prog="python -m shoal.bench.tables", description=__doc__)
+    parser.add_argument("table", choices=TABLES)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="about how long each transfer takes")
+    given = parser.parse_args()
+    for line in TABLES[given.table](given.rounds, given.seconds):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

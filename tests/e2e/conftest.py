@@ -1,0 +1,38 @@
+"""What the tests with real processes share."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from programs import Peer, loopback_url
+
+StartPeers = Callable[..., list[Peer]]
+
+
+@pytest.fixture
+def peers() -> Iterator[list[Peer]]:
+    """Every program of a test: killed at its end, whatever happened."""
+    started: list[Peer] = []
+    yield started
+    for peer in started:
+        peer.kill()
+
+
+@pytest.fixture
+def url() -> str:
+    """A domain on the loopback interface that no other test uses."""
+    return loopback_url()
+
+
+@pytest.fixture
+def start(peers: list[Peer], url: str) -> StartPeers:
+    """`start(3, heartbeat_s=0.2)`: so many programs, connected to the test's domain."""
+
+    def start(count: int = 1, *, at: str = url, **options: Any) -> list[Peer]:
+        new = [Peer(at, **options) for _ in range(count)]
+        peers.extend(new)
+        for peer in new:
+            peer.connected()
+        return new
+
+    return start

@@ -1,0 +1,154 @@
+"""A soak: publishers and subscribers under steady load while others freeze, die and come back.
+
+`python tests/e2e/soak.py --seconds 600 [--seed N]`. What must hold to the end: everybody who stays gets
+every message of every publisher and priority class, in order and once; nobody who stays grows, in memory,
+threads or descriptors; requests are answered.
+"""
+
+import argparse
+import random
+import time
+from pathlib import Path
+
+from programs import Failure, Peer, loopback_url
+
+#: Bytes a program may grow by once it is warm.
+GROWTH_BYTES_MAX = 24 << 20
+CLASSES = (1, 4, 8)
+
+
+class Soak:
+    """The programs of one run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.url = loopback_url()
+        self.all: list[Peer] = []
+        self.publishers = [self.start() for _ in range(2)]
+        self.subscribers = [self.start() for _ in range(2)]
+        self.published = dict.fromkeys(self.sources(), 0)
+        self.asked = 0
+        for subscriber in self.subscribers:
+            subscriber.ask("subscribe", pattern="soak/>")
+        self.subscribers[0].ask("subscribe", pattern="ask", reply=True)
+        for publisher in self.publishers:
+            publisher.ask("wait_for_subscribers", topic="soak/0", count=2)
+
+    def sources(self) -> list[int]:
+        """One for every publisher and priority class."""
+        return [10 * number + priority for number in range(2) for priority in CLASSES]
+
+    def start(self) -> Peer:
+        """One more program."""
+        peer = Peer(self.url, heartbeat_s=0.5)
+        self.all.append(peer)
+        return peer.connected()
+
+    def publish(self) -> None:
+        """A burst of every publisher in every class."""
+        for number, publisher in enumerate(self.publishers):
+            for priority in CLASSES:
+                source = 10 * number + priority
+                count = self.random.randrange(50, 400)
+                sizes = [self.random.choice((20, 200, 1400, 3000, 50_000)) for _ in range(7)]
+                publisher.ask(
+                    "publish",
+                    topic=f"soak/{number}",
+                    count=count,
+                    sizes=sizes,
+                    source=source,
+                    start=self.published[source],
+                    priority=priority,
+                )
+                self.published[source] += count
+
+    def disturb(self) -> None:
+        """Somebody comes, subscribes, and freezes, dies or leaves."""
+        visitor = self.start()
+        visitor.ask("subscribe", pattern="soak/>", read=self.random.random() < 0.5)
+        self.publish()
+        match self.random.randrange(3):
+            case 0:
+                visitor.freeze()
+                self.publish()
+                visitor.kill()
+            case 1:
+                visitor.kill()
+            case 2:
+                visitor.ask("close")
+                visitor.finish()
+        self.all.remove(visitor)
+        visitor.kill()
+
+    def request(self) -> None:
+        """A question and its answer."""
+        self.asked += 1
+        answer = self.publishers[1].ask("request", topic="ask", body=self.asked, timeout_s=10)
+        assert answer["body"]["asked"] == self.asked
+
+    def check(self) -> None:
+        """Everything published so far is where it belongs."""
+        stayed = {peer.node for peer in (*self.publishers, *self.subscribers)}
+        for publisher in self.publishers:
+            try:
+                publisher.ask("flush", timeout_s=30)
+            except Failure as failure:
+                # Who was killed a moment ago may be named, and nobody else.
+                silent = set(failure.answer["silent"])
+                if not silent or silent & stayed:
+                    raise
+        for subscriber in self.subscribers:
+            for source, count in self.published.items():
+                answer = subscriber.ask("wait_received", pattern="soak/>", source=source, count=count)
+                tally = answer["received"][str(source)]
+                assert tally["next"] == tally["count"] == count, (source, tally)
+                assert tally["faults"] == [], (source, tally)
+
+    def sizes(self) -> list[tuple[int, int, int]]:
+        """Memory, threads and descriptors of all who stay."""
+        found = []
+        for peer in (*self.publishers, *self.subscribers):
+            folder = Path(f"/proc/{peer.process.pid}")
+            threads, descriptors = (len(list((folder / name).iterdir())) for name in ("task", "fd"))
+            found.append((peer.ask("memory")["bytes"], threads, descriptors))
+        return found
+
+    def close(self) -> None:
+        """End all programs."""
+        for peer in self.all:
+            peer.kill()
+
+
+def run(seconds: float, seed: int) -> str:
+    """Soak for so long; returns what was done."""
+    soak = Soak(seed)
+    began, warm, rounds = time.monotonic(), None, 0
+    try:
+        while time.monotonic() - began < seconds:
+            soak.publish()
+            soak.request()
+            if rounds % 3 == 2:
+                soak.disturb()
+            if rounds % 5 == 4:
+                soak.check()
+            rounds += 1
+            if warm is None and time.monotonic() - began > min(seconds / 3, 60):
+                soak.check()
+                warm = soak.sizes()
+        soak.check()
+        for before, after in zip(warm or [], soak.sizes(), strict=True):
+            assert after[0] - before[0] < GROWTH_BYTES_MAX, (before, after)
+            assert after[1:] == before[1:], (before, after)
+    finally:
+        soak.close()
+    messages = sum(soak.published.values())
+    return f"{rounds} rounds, {messages} messages to each of {len(soak.subscribers)} subscribers, none lost"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    chosen = parser.parse_args()
+    print(f"seed {chosen.seed}", flush=True)
+    print(run(chosen.seconds, chosen.seed))

@@ -1,0 +1,43 @@
+"""The benchmarks of publish and subscribe as a user runs them, with few messages."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from shoal.bench.peers import nats_server
+
+PEERS = [
+    "zenoh",
+    "zmq",
+    pytest.param("nats", marks=pytest.mark.skipif(not nats_server.is_installed(), reason="no nats-server")),
+]
+
+
+def bench(*options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "shoal.cli", "bench", *options, "--rounds", "1", "--json", "-"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("size", ["64", "20000"])
+def test_throughput_compares_with_a_peer(peer: str, size: str) -> None:
+    done = bench("throughput", "--size", size, "--subscribers", "2", "--peers", peer, "--count", "2000")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    ours, theirs = result["shoal"], result[peer]
+    assert ours["msg_s"] == max(result[name]["msg_s"] for name in ("shoal_loop", "shoal_callback"))
+    assert ours["gbit_s"] == pytest.approx(ours["msg_s"] * int(size) * 8 / 1e9)
+    assert ours["cpu_s_per_million"] > 0
+    assert result["ratio_to_best_peer"] == pytest.approx(ours["msg_s"] / theirs["msg_s"])
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_latency_compares_with_a_peer(peer: str) -> None:
+    done = bench("latency", "--peers", peer, "--count", "200")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    for contestant in (result["shoal"], result[peer]):
+        assert 0 < contestant["p50_us"] <= contestant["p99_us"] <= contestant["p999_us"]
+    assert result[peer]["ratio_p50"] == pytest.approx(result[peer]["p50_us"] / result["shoal"]["p50_us"])

@@ -1,0 +1,203 @@
+"""Hosts of their own: a switch, cables that are cut, hosts that freeze and die, links that lose packets."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lab as laboratory
+import pytest
+from lab import Host, Lab
+from programs import HERE, Failure, Peer, Program, run_script, unique_group
+from test_delivery import meet, whole
+
+LAN = Callable[..., Lab]
+OnHost = Callable[..., Peer]
+
+
+@pytest.fixture
+def lan() -> Iterator[LAN]:
+    """`lan(3, rate="100mbit")`: a lab that is gone after the test."""
+    problem = laboratory.problem()
+    if problem is not None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(problem)
+        pytest.skip(problem)
+    labs: list[Lab] = []
+
+    def build(hosts: int, rate: str | None = None) -> Lab:
+        labs.append(Lab(hosts, rate))
+        return labs[-1]
+
+    yield build
+    for made in labs:
+        made.close()
+
+
+@pytest.fixture
+def on(peers: list[Peer]) -> OnHost:
+    """`on(host)`: a program on that host, connected; the interface is left to Shoal unless given."""
+    group = unique_group()
+
+    def start(host: Host, query: str = "", at: str = group, **options: Any) -> Peer:
+        peer = Peer(f"norm://{at}{query}", prefix=host.prefix, **options)
+        peers.append(peer)
+        return peer.connected()
+
+    return start
+
+
+def test_two_hosts_get_everything_from_a_third(lan: LAN, on: OnHost) -> None:
+    publisher, *subscribers = [on(host) for host in lan(3).hosts]
+    meet([publisher], subscribers)
+    publisher.ask("publish", topic="t/x", count=5000, sizes=[64, 1000, 30_000])
+    publisher.ask("flush", timeout_s=20)
+    for subscriber in subscribers:
+        whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=5000), 0, 5000)
+
+
+def test_eight_hosts_get_everything_on_a_slow_network(lan: LAN, on: OnHost) -> None:
+    publisher, *subscribers = [on(host) for host in lan(9, rate="100mbit").hosts]
+    meet([publisher], subscribers)
+    began = time.monotonic()
+    publisher.ask("publish", topic="t/x", count=15_000, sizes=[1000])
+    publisher.ask("flush", timeout_s=30)
+    took = time.monotonic() - began
+    for subscriber in subscribers:
+        whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=15_000), 0, 15_000)
+    # Once over the wire takes 1.2 s; eight times, ten.
+    assert took < 6
+    for peer in (publisher, *subscribers):
+        assert not [e for e in peer.ask("told")["events"] if e["event"] in ("MessagesLost", "MemberSlow")]
+
+
+def test_a_frozen_host_a_killed_host_and_the_rest_goes_on(lan: LAN, on: OnHost) -> None:
+    hosts = lan(3, rate="100mbit").hosts
+    publisher, awake = on(hosts[0]), on(hosts[1])
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        victim = on(hosts[2], heartbeat_s=0.2, missed_heartbeats_max=3)
+        meet([publisher], [awake, victim])
+        victim.signal(number)
+        did = publisher.ask("publish", topic="t/x", count=3000, sizes=[2000], source=number)
+        assert did["longest_s"] < 5
+        whole(awake.ask("wait_received", pattern="t/>", source=number, count=3000), number, 3000)
+        left = publisher.ask("wait_event", event="MemberLeft", node=victim.node, timeout_s=20)
+        assert left["failed"] is True
+        victim.kill()
+
+
+def test_a_cable_that_is_cut_and_mended(lan: LAN, on: OnHost) -> None:
+    hosts = lan(3).hosts
+    publisher, whole_time, cut_off = (on(host, heartbeat_s=0.2, missed_heartbeats_max=3) for host in hosts)
+    meet([publisher], [whole_time, cut_off])
+    publisher.ask("publish", topic="t/x", count=100, sizes=[1000])
+    cut_off.ask("wait_received", pattern="t/>", source=0, count=100)
+    hosts[2].cut()
+    publisher.ask("publish", topic="t/x", count=1000, sizes=[1000], start=100)
+    whole(whole_time.ask("wait_received", pattern="t/>", source=0, count=1100), 0, 1100)
+    assert publisher.ask("wait_event", event="MemberLeft", node=cut_off.node, timeout_s=20)["failed"]
+    hosts[2].mend()
+    publisher.ask("wait_for_subscribers", topic="t/x", count=2, timeout_s=20)
+    publisher.ask("publish", topic="t/x", count=100, sizes=[1000], start=1100)
+    tally = cut_off.ask("wait_next", pattern="t/>", source=0, number=1200)["received"]["0"]
+    assert not [fault for fault in tally["faults"] if "missing" not in fault]
+    assert tally["count"] + tally["skipped"] == 1200
+    whole(whole_time.ask("wait_received", pattern="t/>", source=0, count=1200), 0, 1200)
+
+
+def test_a_cable_that_is_cut_for_a_moment_costs_nothing(lan: LAN, on: OnHost) -> None:
+    hosts = lan(2).hosts
+    publisher, subscriber = (on(host) for host in hosts)
+    meet([publisher], [subscriber])
+    publisher.ask("publish_aside", source=0, topic="t/x", count=2000, sizes=[1000], every_s=0.0005)
+    time.sleep(0.3)
+    hosts[1].cut()
+    time.sleep(0.2)
+    hosts[1].mend()
+    publisher.ask("wait_published", source=0)
+    whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=2000), 0, 2000)
+
+
+@pytest.mark.parametrize("query", ["", "?interface=eth0", "?interface=10.74.0.{number}"])
+def test_the_interface_is_found_by_itself_by_name_and_by_address(lan: LAN, on: OnHost, query: str) -> None:
+    hosts = lan(2).hosts
+    one, two = (on(host, query.format(number=number)) for number, host in enumerate(hosts, 1))
+    assert one.ask("node")["link"][0] == "eth0"
+    meet([one], [two])
+    one.ask("publish", topic="t/x", count=10, sizes=[100])
+    whole(two.ask("wait_received", pattern="t/>", source=0, count=10), 0, 10)
+
+
+def test_a_host_with_nothing_but_loopback_uses_that(lan: LAN, on: OnHost) -> None:
+    (host,) = lan(1).hosts
+    host.ip("link", "set", "eth0", "down")
+    one, two = on(host), on(host)
+    assert one.ask("node")["link"][0] == "lo"
+    meet([one], [two])
+    one.ask("publish", topic="t/x", count=10, sizes=[100])
+    whole(two.ask("wait_received", pattern="t/>", source=0, count=10), 0, 10)
+
+
+def test_a_group_of_ipv6_works_as_well(lan: LAN, on: OnHost) -> None:
+    group = unique_group(ipv6=True)
+    publisher, *subscribers = [on(host, at=group) for host in lan(3).hosts]
+    meet([publisher], subscribers)
+    publisher.ask("publish", topic="t/x", count=2000, sizes=[64, 5000])
+    for subscriber in subscribers:
+        whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=2000), 0, 2000)
+
+
+@pytest.mark.parametrize("interface", ["wlan7", "10.9.9.9"])
+def test_an_interface_that_is_not_there_is_named_with_those_that_are(lan: LAN, interface: str) -> None:
+    (host,) = lan(1).hosts
+    peer = Program(
+        [str(HERE / "peer.py"), f"norm://{unique_group()}?interface={interface}", "{}"], prefix=host.prefix
+    )
+    try:
+        with pytest.raises(Failure, match=r"lo \(127\.0\.0\.1.*eth0 \(10\.74\.0\.1") as refusal:
+            peer.answer()
+        assert refusal.value.name == "LinkError"
+        assert interface in str(refusal.value)
+    finally:
+        peer.kill()
+
+
+@pytest.mark.parametrize(("loss", "delay_s", "count"), [(0.05, 0.002, 2000), (0.2, 0.005, 1000)])
+def test_a_link_that_loses_and_delays_packets_loses_no_message(
+    lan: LAN, on: OnHost, loss: float, delay_s: float, count: int
+) -> None:
+    seed = 20_240_715
+    print(f"seed {seed}")
+    built = lan(2)
+    near, far = built.hosts
+    # The cable between the switch and the far host is replaced by the relay.
+    laboratory.run("ip", "link", "set", far.port, "nomaster")
+    laboratory.run("ip", "link", "set", near.port, "nomaster")
+    relay = Program([str(HERE / "relay.py"), near.port, far.port, str(loss), str(delay_s), str(seed)])
+    try:
+        assert relay.answer()["ready"]
+        # Segmentation offload would put 64 KB through the relay at once, which no wire does.
+        for host in (near, far):
+            host.ip("link", "set", "eth0", "gso_max_segs", "1")
+        publisher, subscriber = (on(host, slow_after_s=5.0) for host in (near, far))
+        meet([publisher], [subscriber])
+        publisher.ask("publish", topic="t/x", count=count, sizes=[100, 1400, 5000])
+        whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=count), 0, count)
+        relay.signal(signal.SIGTERM)
+        counts = relay.answer()
+        assert counts["dropped"] > 0.5 * loss * counts["seen"] > 0
+    finally:
+        relay.kill()
+
+
+def test_a_lab_that_crashed_is_swept_away_by_the_next(lan: LAN) -> None:
+    ran = run_script("import os; from lab import Lab; lab = Lab(1); print(lab.name, flush=True); os._exit(1)")
+    left = ran.stdout.strip()
+    bridge, namespace = Path("/sys/class/net", left), Path("/run/netns", f"{left}h1")
+    assert bridge.exists()
+    assert namespace.exists()
+    lan(1)
+    assert not bridge.exists()
+    assert not namespace.exists()

@@ -1,0 +1,140 @@
+"""URLs and keywords become one checked configuration; errors name the field, the value, and what would do."""
+
+import dataclasses
+
+import pytest
+
+from shoal.config import ConnectionConfig, parse_url
+from shoal.errors import ConfigError
+
+
+def test_nothing_means_the_default_domain_on_norm() -> None:
+    config = parse_url(None)
+    assert (config.scheme, config.domain, config.group_address(), config.port) == (
+        "norm",
+        "default",
+        "239.192.74.1",
+        7474,
+    )
+    assert config.interface == "auto"
+
+
+def test_a_url_names_group_port_and_options() -> None:
+    config = parse_url(
+        "norm://239.1.2.3:9000?interface=eth1&heartbeat_s=0.5&window_bytes=131072&when_full=drop"
+    )
+    assert (config.group_address(), config.port, config.interface) == ("239.1.2.3", 9000, "eth1")
+    assert (config.heartbeat_s, config.window_bytes, config.when_full) == (0.5, 131072, "drop")
+
+
+def test_a_group_may_be_ipv6() -> None:
+    config = parse_url("norm://[ff15::74:1]:9000")
+    assert (config.group_address(), config.port) == ("ff15::74:1", 9000)
+
+
+def test_inproc_takes_its_name_from_the_url_and_keeps_its_case() -> None:
+    assert parse_url("inproc://Prices").domain == "Prices"
+
+
+def test_inproc_without_a_name_takes_the_domain_given_beside_it() -> None:
+    assert parse_url("inproc://").domain == "default"
+    assert parse_url("inproc://", domain="desk").domain == "desk"
+
+
+def test_an_option_may_be_given_twice_if_both_agree() -> None:
+    assert parse_url("norm://?interface=lo", interface="lo").interface == "lo"
+
+
+def test_every_domain_has_a_group_of_its_own_and_always_the_same() -> None:
+    groups = {parse_url(None, domain=f"desk-{number}").group_address() for number in range(100)}
+    assert len(groups) >= 99
+    assert "239.192.74.1" not in groups
+    assert parse_url(None, domain="desk").group_address() == parse_url(None, domain="desk").group_address()
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        parse_url(None).port = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("url", "names"),
+    [
+        ("prices", ["'prices'", "norm://", "inproc://name"]),
+        ("", []),
+        ("ftp://x", ["'ftp'", "norm://"]),
+        ("tcp://localhost:1", ["tcp://", "not available yet", "norm://"]),
+        ("norm://239.1.2.3:70000", ["70000", "0-65535"]),
+        ("norm://239.1.2.3:0", ["port", "0", "1 to 65535"]),
+        ("norm://10.0.0.1:7474", ["group", "'10.0.0.1'", "224.0.0.0/4"]),
+        ("norm://myhost:7474", ["group", "'myhost'", "239.192.74.1"]),
+        ("norm://239.1.2.3/desk", ["'/desk'"]),
+        ("norm://?colour=blue", ["'colour'", "heartbeat_s", "interface"]),
+        ("norm://?scheme=inproc", ["scheme"]),
+        ("norm://?port=many", ["port", "'many'", "number"]),
+        ("norm://?heartbeat_s=-1", ["heartbeat_s", "-1", "more than 0"]),
+        ("norm://?heartbeat_s=nan", ["heartbeat_s", "nan"]),
+        ("norm://?heartbeat_s=inf", ["heartbeat_s", "inf"]),
+        ("norm://?when_full=wait", ["when_full", "'wait'", "block, drop or error"]),
+        ("norm://?segment_bytes=10", ["segment_bytes", "10", "64 to 65000"]),
+        ("norm://?window_bytes=1", ["window_bytes", "1", "65536"]),
+        ("norm://?window_bytes=33554432", ["window_bytes", "33554432", "cache_bytes"]),
+        ("norm://?message_bytes_max=0", ["message_bytes_max", "0"]),
+        ("norm://?backoff_factor=16", ["backoff_factor", "16", "0 to 15"]),
+        ("norm://?domain=", ["domain", "''"]),
+        ("norm://?rate_bytes_per_s=0", ["rate_bytes_per_s", "0"]),
+    ],
+)
+def test_a_wrong_url_is_refused_with_what_is_wrong_in_it(url: str, names: list[str]) -> None:
+    if not url:
+        assert parse_url(url) == parse_url(None)
+        return
+    with pytest.raises(ConfigError) as refusal:
+        parse_url(url)
+    for name in names:
+        assert name in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"colour": "blue"}, ["'colour'", "interface"]),
+        ({"port": "7474"}, ["port", "'7474'"]),
+        ({"port": 7474.5}, ["port", "7474.5"]),
+        ({"heartbeat_s": "often"}, ["heartbeat_s", "'often'"]),
+        ({"heartbeat_s": None}, ["heartbeat_s", "None"]),
+        ({"interface": 5}, ["interface", "5"]),
+        ({"interface": ""}, ["interface", "''"]),
+        ({"group": 5}, ["group", "5"]),
+        ({"domain": None}, ["domain", "None"]),
+        ({"missed_heartbeats_max": 0}, ["missed_heartbeats_max", "0"]),
+        ({"slow_after_s": 0}, ["slow_after_s", "0"]),
+        ({"window_bytes": True}, ["window_bytes", "True"]),
+    ],
+)
+def test_a_wrong_keyword_is_refused_with_what_is_wrong_in_it(
+    options: dict[str, object], names: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        parse_url(None, **options)
+    for name in names:
+        assert name in str(refusal.value)
+
+
+def test_a_keyword_may_not_contradict_the_url() -> None:
+    with pytest.raises(ConfigError, match=r"interface is 'lo' in the URL and 'eth0' as an argument"):
+        parse_url("norm://?interface=lo", interface="eth0")
+
+
+def test_an_option_that_appears_twice_in_the_url_is_refused() -> None:
+    with pytest.raises(ConfigError, match="port"):
+        parse_url("norm://?port=1&port=2")
+    with pytest.raises(ConfigError, match="port"):
+        parse_url("norm://239.1.2.3:9000?port=9001")
+
+
+def test_a_configuration_is_checked_however_it_is_made() -> None:
+    with pytest.raises(ConfigError, match="port"):
+        ConnectionConfig(port=0)
+    with pytest.raises(ValueError, match="port"):
+        ConnectionConfig(port=70_000)
