@@ -188,7 +188,7 @@ impl Sender {
         let mut budget: u64 = self.streams.iter().map(|stream| stream.cache().slots() as u64).sum();
         for request in RepairRequests::new(nack.requests) {
             match request {
-                Ok(range) => self.request_repair(now, &range, &mut budget, stats),
+                Ok(range) => self.request_repair(now, nack.header.source, &range, &mut budget, stats),
                 Err(reason) => stats.reject(reason),
             }
         }
@@ -199,7 +199,14 @@ impl Sender {
         }
     }
 
-    fn request_repair(&mut self, now: Time, range: &RepairRange, budget: &mut u64, stats: &mut Stats) {
+    fn request_repair(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        range: &RepairRange,
+        budget: &mut u64,
+        stats: &mut Stats,
+    ) {
         let (first, last) = (range.first, range.last);
         let hold_off = self.grtt.advertised();
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.object == first.object) else {
@@ -230,6 +237,7 @@ impl Sender {
             return;
         };
         stream.squelch |= from < stream.first();
+        stream.acks.on_request(node, from.min(stream.sent()));
         for segment in from.max(stream.first())..to.min(stream.sent()) {
             if *budget == 0 {
                 break;
