@@ -52,7 +52,7 @@ class Bus(Node):
         selector: str | Selector | None = None,
         correlation: str | CorrelationFilter | None = None,
         no_local: bool = False,
-        queue_bytes_max: int = 16 << 20,
+        queue_bytes_max: int = 4 << 20,
         when_full: Literal["block", "drop_new", "drop_old"] = "block",
     ) -> Subscription:
         """Receive what matches `pattern` from now on: `*` stands for one level, `>` for all that follow.

@@ -46,9 +46,9 @@ class ConnectionConfig:
     #: Data in one datagram.
     segment_bytes: int = 1400
     #: Sent ahead of the slowest member, at the most.
-    window_bytes: int = 4 << 20
+    window_bytes: int = 1 << 20
     #: Kept for repair, per priority class.
-    cache_bytes: int = 16 << 20
+    cache_bytes: int = 4 << 20
     #: Buffered ahead of the reader, per sender and priority class.
     receive_window_bytes: int = 16 << 20
     #: What to ask the kernel for.

@@ -79,6 +79,8 @@ struct State<L> {
     bytes: usize,
     dropped: u64,
     closed: bool,
+    /// Threads that wait, for something or for room.
+    waiting: usize,
     /// Nothing was taken for too long: what this process publishes is dropped instead of waiting.
     lagging: bool,
     spares: Vec<Batch>,
@@ -119,6 +121,7 @@ impl<L> Consumer<L> {
             bytes: 0,
             dropped: 0,
             closed: false,
+            waiting: 0,
             lagging: false,
             spares: Vec::new(),
             signal: None,
@@ -165,7 +168,7 @@ impl<L> Consumer<L> {
             if left.is_zero() {
                 return false;
             }
-            state = self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wait(state, Some(left));
         }
         true
     }
@@ -213,8 +216,25 @@ impl<L> Consumer<L> {
             // A full socket buffer says the same as the byte.
             let _ = signal.near.write(&[1]);
         }
+        let somebody_waits = state.waiting > 0;
         drop(state);
-        self.arrived.notify_all();
+        if somebody_waits {
+            self.arrived.notify_all();
+        }
+    }
+
+    fn wait<'a>(
+        &self,
+        mut state: MutexGuard<'a, State<L>>,
+        limit: Option<Duration>,
+    ) -> MutexGuard<'a, State<L>> {
+        state.waiting += 1;
+        let mut state = match limit {
+            None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => self.arrived.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0,
+        };
+        state.waiting -= 1;
+        state
     }
 
     /// Takes what waited longest, waiting until `limit` for it. `None` if it is closed and empty.
@@ -222,16 +242,11 @@ impl<L> Consumer<L> {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let mut state = self.lock();
         while state.items.is_empty() && !state.closed {
-            state = match deadline {
-                None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
-                    self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            state = self.wait(state, left);
         }
         if state.items.is_empty() && state.closed {
             return None;

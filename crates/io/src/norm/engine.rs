@@ -19,6 +19,8 @@ use crate::udp::{ReceiveBuffers, Sockets, Which};
 const RECEIVES_A_TURN: usize = 2;
 const SENDS_A_TURN: usize = 16;
 
+/// A run of datagrams is worth a system call from so many bytes on.
+pub const RUN_BYTES: usize = 60_000;
 /// Marks are at least so far apart.
 const MARK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -89,6 +91,7 @@ pub struct Engine {
     pub clock: Clock,
     /// The last error a socket gave, until somebody asks.
     pub socket_error: Option<String>,
+    /// When data went out last.
     pub last_sent: Time,
     outbox: Arc<Outbox>,
     sockets: Arc<Sockets>,
@@ -303,12 +306,16 @@ impl Engine {
 
     /// Moves what waits into the streams and onto the network. True if there may be more.
     pub fn write_and_transmit(&mut self, hold_writes: bool) -> bool {
+        if !hold_writes {
+            self.write();
+        }
         for _ in 0..SENDS_A_TURN {
-            if !hold_writes {
-                self.write();
-            }
             if !self.transmit() {
                 return false;
+            }
+            // What came meanwhile goes along if it fills a run; otherwise it may gather until the next turn.
+            if !hold_writes && self.outbox.waiting() >= RUN_BYTES {
+                self.write();
             }
         }
         true
@@ -358,6 +365,7 @@ impl Engine {
                 Err(error) => self.fail(&error),
             }
         }
+        let segments = self.session.stats().segments_sent;
         let Some(out) = self.session.poll_transmit(now) else {
             return false;
         };
@@ -380,7 +388,9 @@ impl Engine {
             self.unsent.bytes.extend_from_slice(&out.bytes[sent..]);
             return false;
         }
-        self.last_sent = now;
+        if self.session.stats().segments_sent > segments {
+            self.last_sent = now;
+        }
         true
     }
 
@@ -407,11 +417,6 @@ impl Engine {
             && self.lanes.iter().all(|lane| lane.waiting() == 0)
             && (self.session.is_quiet()
                 || (self.session.is_sent() && !self.application.has_audience(&self.session)))
-    }
-
-    /// How long to let small amounts gather, since the last run went out.
-    pub fn gather_until(&self, gather: Duration) -> Time {
-        self.last_sent + gather
     }
 
     /// Bytes that wait to be written to streams.

@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 use shoal_norm::{Config, ConfigError, NodeId, Session, Stats, StreamOptions, Time, WriteError};
 
 use super::Application;
-use super::engine::{Engine, Lane};
+use super::engine::{Engine, Lane, RUN_BYTES};
 use super::outbox::{Full, Outbox, SendError};
 use crate::udp::{LinkAddress, SocketOptions, Sockets, Waker, Which};
 
-/// A run of datagrams is worth a system call from so many bytes on.
-const RUN_BYTES: usize = 60_000;
-/// While a stream flows, smaller amounts wait so long for company.
-const GATHER: Duration = Duration::from_micros(100);
+/// While a stream flows, less than a run waits so long for company.
+const GATHER: Duration = Duration::from_micros(50);
+/// A publisher that comes so soon after the last data went out is likely to come again at once.
+const RAPID: Duration = Duration::from_micros(20);
+/// How long to wait for a full socket before looking at the time again.
+const SOCKET_PATIENCE: Duration = Duration::from_millis(2);
 /// How long the goodbye may take.
 const GOODBYE: Duration = Duration::from_millis(20);
 /// The thread wakes at least so often, should a wake-up ever be missed.
@@ -193,7 +195,7 @@ impl NormLink {
     /// more is likely to follow and one thread gathers better than two.
     fn send_now(&self) {
         if let Ok(mut engine) = self.shared.engine.try_lock()
-            && engine.clock.now() >= engine.gather_until(GATHER)
+            && engine.clock.now() >= engine.last_sent + RAPID
         {
             let more = engine.write_and_transmit(false);
             let deadline = engine.session.poll_timeout().as_nanos();
@@ -294,7 +296,7 @@ fn run(shared: &Shared) {
     loop {
         shared.state.store(state::BUSY, Ordering::SeqCst);
         let mut engine = shared.engine();
-        let gather_until = engine.gather_until(GATHER);
+        let gather_until = engine.last_sent + GATHER;
         let now = engine.clock.now();
         let closing = shared.closing();
         let waiting = engine.waiting();
@@ -323,6 +325,10 @@ fn run(shared: &Shared) {
         drop(engine);
 
         let mut deadline = next.deadline.min(now + SLEEP_MAX);
+        if next.want_write {
+            // Whatever is due has to wait for the socket.
+            deadline = deadline.max(now + SOCKET_PATIENCE);
+        }
         if closing.is_some() {
             deadline = deadline.min(now + Duration::from_millis(1));
         }

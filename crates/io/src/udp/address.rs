@@ -36,7 +36,8 @@ impl Default for SocketOptions {
         Self {
             ttl: 1,
             receive_buffer_bytes: 8 << 20,
-            send_buffer_bytes: 4 << 20,
+            // More than a cable's queue holds would be dropped there instead of waiting here.
+            send_buffer_bytes: 256 << 10,
             loopback: true,
             dscp: 0,
             offload: true,

@@ -197,9 +197,9 @@ impl Node {
     /// A node on a NORM link, or with `inproc` a name, in this process alone.
     #[new]
     #[pyo3(signature = (
-        node, *, inproc = None, group = "239.192.74.1", port = 7447, interface = "auto", seed = 0,
-        heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 4 << 20,
-        cache_bytes = 16 << 20, when_full = "block", message_bytes_max = 128 << 20, patience_s = 0.5, **options
+        node, *, inproc = None, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
+        heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
+        cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, patience_s = 0.5, **options
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -371,7 +371,7 @@ impl Node {
 
     /// Delivers what matches a pattern, and passes its filters, to a subscription from now on.
     #[pyo3(signature = (
-        pattern, *, selector = None, correlation = None, no_local = false, queue_bytes_max = 16 << 20,
+        pattern, *, selector = None, correlation = None, no_local = false, queue_bytes_max = 4 << 20,
         when_full = "block"
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
