@@ -50,7 +50,7 @@ class ConnectionConfig:
     #: Kept for repair, per priority class.
     cache_bytes: int = 4 << 20
     #: Buffered ahead of the reader, per sender and priority class.
-    receive_window_bytes: int = 16 << 20
+    receive_window_bytes: int = 4 << 20
     #: What to ask the kernel for.
     receive_buffer_bytes: int = 8 << 20
     #: The rate to send at; none is as fast as members take it.

@@ -20,6 +20,8 @@ struct Acker {
     unanswered: u32,
     /// When the first of them was sent.
     asked_at: Time,
+    /// It asked for repair from here on: it got so far, though it could not acknowledge yet.
+    reached: u64,
     silent: bool,
     /// Its silence was told.
     told: bool,
@@ -27,7 +29,7 @@ struct Acker {
 
 impl Acker {
     fn new(node: NodeId, acked: u64) -> Acker {
-        Acker { node, acked, unanswered: 0, asked_at: Time::ZERO, silent: false, told: false }
+        Acker { node, acked, unanswered: 0, asked_at: Time::ZERO, reached: 0, silent: false, told: false }
     }
 
     fn counts_again(&mut self) {
@@ -152,6 +154,16 @@ impl AckProcess {
         }
     }
 
+    /// `node` asks for repair from `segment` on. If that is farther than before it gets on, however slowly.
+    pub fn on_request(&mut self, node: NodeId, segment: u64) {
+        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node)
+            && segment > acker.reached
+        {
+            acker.reached = segment;
+            acker.unanswered = 0;
+        }
+    }
+
     /// What is settled now; call until `None`.
     pub fn poll_outcome(&mut self) -> Option<AckOutcome> {
         if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.silent && !acker.told) {
@@ -242,6 +254,24 @@ mod tests {
         assert_eq!(acks.poll_outcome(), Some(AckOutcome::Silent(1)));
         acks.on_ack(1, 5);
         assert_eq!(acks.acked(), Some(5), "it counts again once it gets on");
+    }
+
+    #[test]
+    fn a_node_that_asks_for_ever_later_segments_counts_and_one_that_repeats_itself_does_not() {
+        let ask_for = |segment_at: fn(u64) -> u64| {
+            let mut acks = process(&[1]);
+            acks.want(1000);
+            acks.request(Time::ZERO, 1000);
+            let mut now = Time::ZERO;
+            for round in 1..100 {
+                acks.poll(now, STEP, &mut Vec::new());
+                acks.on_request(1, segment_at(round));
+                now += STEP;
+            }
+            acks.poll_outcome()
+        };
+        assert_eq!(ask_for(|round| round), None);
+        assert_eq!(ask_for(|_| 7), Some(AckOutcome::Silent(1)));
     }
 
     #[test]

@@ -247,7 +247,9 @@ impl Sender {
         let mut tally = ErasureTally::default();
         for request in RepairRequests::new(nack.requests) {
             match request {
-                Ok(range) => self.request_repair(now, &range, &mut budget, &mut tally, stats),
+                Ok(range) => {
+                    self.request_repair(now, nack.header.source, &range, &mut budget, &mut tally, stats)
+                }
                 Err(reason) => stats.reject(reason),
             }
         }
@@ -273,6 +275,7 @@ impl Sender {
     fn request_repair(
         &mut self,
         now: Time,
+        node: NodeId,
         range: &RepairRange,
         budget: &mut u64,
         tally: &mut ErasureTally,
@@ -289,7 +292,7 @@ impl Sender {
             for step in 0..=count.min(self.config.send_objects_max + INVALID_OBJECTS_MAX) {
                 let item = RepairItem { object: first.object.wrapping_add(step as u16), ..first };
                 let one = RepairRange { flags: range.flags, first: item, last: item };
-                self.request_repair(now, &one, budget, tally, stats);
+                self.request_repair(now, node, &one, budget, tally, stats);
             }
             return;
         }
@@ -336,6 +339,7 @@ impl Sender {
             return;
         };
         stream.squelch |= from < stream.first() && from < to;
+        stream.acks.on_request(node, from.min(stream.sent()));
         for segment in from.max(stream.first())..to.min(stream.sent()) {
             if *budget == 0 {
                 break;
