@@ -52,9 +52,10 @@ def pub(
         properties = dict(map(property_from_text, property_ or ()))
         bodies = _lines(json_body) if stdin else _repeated(body, json_body, count)
         with connect(url, domain, interface) as bus:
-            published = _publish(bus, topic, bodies, interval, wait, properties, priority, ttl)
+            heard = bus.wait_for_subscribers(topic, 1, wait)
+            published = _publish(bus, topic, bodies, interval, properties, priority, ttl)
             bus.flush()
-            if not bus.subscribers(topic):
+            if not heard and not bus.subscribers(topic):
                 typer.echo(f"shoal pub: published {published}, and nobody subscribes to {topic}", err=True)
 
 
@@ -63,12 +64,10 @@ def _publish(
     topic: str,
     bodies: Iterator[Any],
     interval_s: float,
-    wait_s: float,
     properties: dict[str, Any],
     priority: int,
     ttl_s: float | None,
 ) -> int:
-    bus.wait_for_subscribers(topic, 1, wait_s)
     number = 0
     for number, body in enumerate(bodies, 1):
         if number > 1 and interval_s:
