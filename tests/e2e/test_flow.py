@@ -83,9 +83,6 @@ def test_publishing_drops_or_fails_at_once_when_asked_to(start: StartPeers, poli
     assert not [fault for fault in tally["faults"] if "missing" not in fault]
 
 
-@pytest.mark.xfail(
-    reason="a watermark is acknowledged when all of it is read, not as it is read", strict=False
-)
 def test_a_reader_that_is_slow_but_reads_loses_nothing(start: StartPeers) -> None:
     publisher, subscriber = start(2)
     subscriber.ask("subscribe", pattern="t/>", read=False, queue_bytes_max=1 << 20)
