@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -135,8 +136,16 @@ class Peer(Program):
         return self
 
     def freeze(self) -> None:
-        """Stop all its threads."""
+        """Stop all its threads, and return when they are."""
         self.signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 10
+        while any(state != "T" for state in self._thread_states()):
+            assert time.monotonic() < deadline, "a thread does not stop"
+            time.sleep(0.001)
+
+    def _thread_states(self) -> list[str]:
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks]
 
     def thaw(self) -> None:
         """Let them go on."""

@@ -129,8 +129,9 @@ class Bus(Node):
     def close(self, linger_s: float = 1.0) -> bool:
         """Leave the domain, after waiting up to `linger_s` until every member has everything.
 
-        Callbacks get what arrived before, in the same time; after that none is called. Returns whether every
-        member has everything. Closing again does nothing; closing inside a callback is allowed.
+        A callback that is under way is waited for, in the same time, and may still publish; none is called
+        any more. Returns whether every member has everything. Closing again does nothing; closing inside a
+        callback is allowed.
         """
         with self._lock:
             if self._closed:
@@ -138,12 +139,14 @@ class Bus(Node):
             self._closed = True
             listeners = self._listeners
         deadline = time.monotonic() + linger_s
-        done = self.shut_down(linger_s)
-        for listener, subscription in listeners:
-            if listener is not threading.current_thread():
-                listener.join(timeout=max(deadline - time.monotonic(), 0.0))
+        for _, subscription in listeners:
             subscription.stop()
-        return done
+        for listener, _ in listeners:
+            # Half of the time is left for what they published.
+            patience_s = deadline - linger_s / 2 - time.monotonic()
+            if listener is not threading.current_thread() and patience_s > 0:
+                listener.join(patience_s)
+        return self.shut_down(max(deadline - time.monotonic(), 0.0))
 
     def __enter__(self) -> Self:
         return self

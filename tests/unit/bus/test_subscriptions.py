@@ -238,6 +238,27 @@ def test_a_closed_connection_calls_no_callback_any_more(domain: str) -> None:
     assert len(calls) == count
 
 
+def test_closing_waits_for_the_callback_under_way_which_may_still_publish(
+    domain: str, other: shoal.Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    began = threading.Event()
+
+    def callback(message: shoal.Message) -> None:
+        began.set()
+        time.sleep(0.1)
+        bus.publish("answer", message.body)
+
+    with other.subscribe("answer") as answers:
+        bus = shoal.connect(domain)
+        bus.subscribe("a", callback)
+        for number in range(100):
+            other.publish("a", number)
+        assert began.wait(5)
+        bus.close()
+        assert [message.body for message in answers.receive_nowait() or []] == [0]
+    assert caplog.records == []
+
+
 # --- more than anybody reads ---
 
 

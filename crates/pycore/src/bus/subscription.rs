@@ -211,6 +211,7 @@ impl Subscription {
             return Ok(None);
         }
         match self.next_before(py, None) {
+            Ok(_) if self.stopped.load(Ordering::SeqCst) => Ok(None),
             Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
             other => other,
         }
@@ -267,5 +268,8 @@ impl Subscription {
     /// Ends an iteration, whatever has arrived.
     fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
+        if self.birth.is_here() {
+            self.consumer.close();
+        }
     }
 }
