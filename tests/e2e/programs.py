@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 PATIENCE_S = 40.0
 
 
-class Failure(AssertionError):  # noqa: N818
+class Failure(AssertionError):  # noqa: N818 - reads as what it is in pytest's report
     """A program answered with an error; `name` is the exception's, `answer` all that it said."""
 
     def __init__(self, answer: dict[str, Any]) -> None:

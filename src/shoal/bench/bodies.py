@@ -34,6 +34,7 @@ class Outline:
             and body[-END_BYTES:] == self._tail
         )
 
+    # Equal without being the same, so it must not be a key; mypy knows only methods here.
     __hash__ = None  # type: ignore[assignment]
 
 

@@ -1,6 +1,6 @@
 //! A second, independent reading of section 3.8: a tree that prints itself as selector text and evaluates
 //! itself in the plainest way. It shares no code with the crate, and it is the oracle of the property tests.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use proptest::prelude::*;
 use shoal_selector::Value;
