@@ -139,7 +139,7 @@ impl<L: Send + 'static> Bus<L> {
         link.end_streams = false;
         link.lanes = lanes(options.window_bytes, options.cache_bytes);
         let data_lanes = (1..link.lanes.len() as ObjectId).collect();
-        let application = BusApplication::new(shared.clone(), data_lanes, seed);
+        let application = BusApplication::new(shared.clone(), data_lanes, seed, link.message_bytes_max);
         let link = NormLink::open(link, Box::new(application))?;
         // The thread may be waiting for it already.
         let _ = shared.outbox.set(link.outbox().clone());
