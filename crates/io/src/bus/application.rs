@@ -11,10 +11,8 @@ use shoal_wire::{Mark, MessageView, RecordKind, frame};
 
 use super::consumer::{Batch, Consumer, Entry};
 use super::handle::{DISCOVERY, GREETING, Shared};
+use super::lanes::CONTROL;
 use crate::norm::Application;
-
-/// The stream that carries what nodes tell each other.
-pub const CONTROL: ObjectId = 0;
 
 /// What a bus tells its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +40,28 @@ pub enum Change<L> {
 struct Subscription<L> {
     consumer: Arc<Consumer<L>>,
     staged: Batch,
+    /// What may be staged before its queue has to be looked at.
+    room: usize,
+}
+
+impl<L> Subscription<L> {
+    fn new(consumer: Arc<Consumer<L>>) -> Subscription<L> {
+        Subscription { room: consumer.room(), consumer, staged: Batch::default() }
+    }
+
+    /// Whether its queue, with what is staged for it, takes no more.
+    fn is_full(&self) -> bool {
+        self.staged.cost() >= self.consumer.room()
+    }
+
+    /// The same, at the price of a comparison as long as there is room.
+    fn is_full_now(&mut self) -> bool {
+        if self.staged.cost() < self.room {
+            return false;
+        }
+        self.room = self.consumer.room();
+        self.staged.cost() >= self.room
+    }
 }
 
 /// What is known of a stream beside its messages.
@@ -59,6 +79,8 @@ pub struct BusApplication<L> {
     /// Subscriptions with something staged.
     staged: Vec<SubscriptionId>,
     notes: HashMap<StreamId, StreamNotes>,
+    /// Streams that brought more than a subscription has room for, and which subscriptions.
+    parked: HashMap<StreamId, Vec<SubscriptionId>>,
     /// Streams that a welcome told where to join.
     welcomed: HashSet<StreamId>,
     data_lanes: Vec<ObjectId>,
@@ -81,6 +103,7 @@ impl<L: Send + 'static> BusApplication<L> {
             subscriptions: HashMap::new(),
             staged: Vec::new(),
             notes: HashMap::new(),
+            parked: HashMap::new(),
             welcomed: HashSet::new(),
             data_lanes,
             records: VecDeque::new(),
@@ -120,7 +143,17 @@ impl<L: Send + 'static> BusApplication<L> {
             let start = batch.bytes.len();
             batch.bytes.extend_from_slice(record);
             batch.entries.push(Entry { start, end: batch.bytes.len(), origin });
+            if subscription.is_full_now() {
+                let waits_for = self.parked.entry(stream).or_default();
+                if !waits_for.contains(&id) {
+                    waits_for.push(id);
+                }
+            }
         }
+    }
+
+    fn is_any_full(&self, ids: &[SubscriptionId]) -> bool {
+        ids.iter().any(|id| self.subscriptions.get(id).is_some_and(Subscription::is_full))
     }
 
     fn apply_changes(&mut self, now: Time, membership: &mut Membership) {
@@ -129,7 +162,7 @@ impl<L: Send + 'static> BusApplication<L> {
                 Change::Subscribe(id, interest, consumer) => {
                     membership.subscribe(now, interest.pattern.as_str());
                     self.switch.insert(id, *interest);
-                    self.subscriptions.insert(id, Subscription { consumer, staged: Batch::default() });
+                    self.subscriptions.insert(id, Subscription::new(consumer));
                 }
                 Change::Unsubscribe(id) => {
                     if let Some(interest) = self.switch.remove(id) {
@@ -194,9 +227,7 @@ impl<L: Send + 'static> BusApplication<L> {
 
 impl<L: Send + 'static> Application for BusApplication<L> {
     fn has_room(&self, stream: StreamId) -> bool {
-        // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
-        stream.object == CONTROL
-            || !self.subscriptions.values().any(|subscription| subscription.consumer.holds_back())
+        self.parked.get(&stream).is_none_or(|waits_for| !self.is_any_full(waits_for))
     }
 
     fn frame(&mut self, _now: Time, stream: StreamId, record: &[u8]) {
@@ -227,6 +258,7 @@ impl<L: Send + 'static> Application for BusApplication<L> {
                 self.shared.membership().on_sender_gone(*node, *instance);
                 self.welcomed.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
                 self.notes.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
+                self.parked.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
                 self.membership_deadline = Time::ZERO;
             }
             Event::StreamHeard { stream } if stream.object == CONTROL => {
@@ -251,7 +283,13 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         for id in self.staged.drain(..) {
             if let Some(subscription) = self.subscriptions.get_mut(&id) {
                 subscription.consumer.put_batch(&mut subscription.staged);
+                subscription.room = 0;
             }
+        }
+        if !self.parked.is_empty() {
+            let mut parked = std::mem::take(&mut self.parked);
+            parked.retain(|_, waits_for| self.is_any_full(waits_for));
+            self.parked = parked;
         }
     }
 
@@ -309,3 +347,6 @@ impl<L> Drop for BusApplication<L> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn cost(&self) -> usize {
+    /// What it counts as in a queue.
+    pub fn cost(&self) -> usize {
         self.bytes.len() + self.entries.len() * ENTRY_BYTES
     }
 
@@ -139,6 +140,15 @@ impl<L> Consumer<L> {
             let state = self.lock();
             state.bytes >= self.bytes_max && !state.closed
         }
+    }
+
+    /// How much may be put in before it makes its senders wait.
+    pub fn room(&self) -> usize {
+        let state = self.lock();
+        if self.overflow != Overflow::Wait || state.closed {
+            return usize::MAX;
+        }
+        self.bytes_max.saturating_sub(state.bytes)
     }
 
     /// Messages dropped because the queue was full.

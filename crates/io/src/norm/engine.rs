@@ -187,7 +187,7 @@ impl Engine {
         let sent = self.write_and_transmit(hold_writes);
         self.deliver();
         Next {
-            again: received || sent,
+            again: received || sent || self.can_read_on(),
             deadline: self.session.poll_timeout().min(self.application.deadline()),
             want_write: self.unsent.to.is_some(),
             blocked: self.application.holds_writes() || self.lanes.iter().any(|lane| lane.waiting() > 0),
@@ -271,6 +271,11 @@ impl Engine {
         if told {
             self.application.batch_done();
         }
+    }
+
+    /// Whether a stream waits though there is room for it, because its reader was faster than we were.
+    fn can_read_on(&self) -> bool {
+        self.readable.iter().any(|&stream| self.application.has_room(stream))
     }
 
     fn read_streams(&mut self) -> bool {

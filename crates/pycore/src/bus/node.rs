@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, LocalSwitch, Overflow};
+use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, Lane, LocalSwitch, Overflow};
 use shoal_io::norm::{Full, SendError};
 use shoal_node::{Departure, Interest, Origin};
 use shoal_norm::NodeId;
@@ -166,11 +166,11 @@ impl Node {
         &self,
         py: Python<'_>,
         bus: &Bus<Py<Message>>,
-        class: shoal_wire::PriorityClass,
+        lane: Lane,
         parts: &[&[u8]],
         deadline: Option<Instant>,
     ) -> PyResult<bool> {
-        match bus.publish(class, parts, Full::Refuse) {
+        match bus.publish(lane, parts, Full::Refuse) {
             Ok(()) => return Ok(true),
             Err(SendError::Full) => {}
             Err(error) => return Err(errors::send(error)),
@@ -183,7 +183,7 @@ impl Node {
         loop {
             let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
             let wait = Full::Wait(Some(left.min(SIGNAL_CHECK)));
-            match detached(py, || bus.publish(class, parts, wait)) {
+            match detached(py, || bus.publish(lane, parts, wait)) {
                 Ok(()) => return Ok(true),
                 Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => check(py)?,
                 Err(error) => return Err(errors::send(error)),
@@ -317,6 +317,7 @@ impl Node {
             }
             None => false,
         };
+        let lane = Lane::of(known.topic.as_topic().as_str().as_bytes(), priority.class());
         let here = !inner.local.is_empty();
         if !wanted && !here {
             return Ok(true);
@@ -355,7 +356,7 @@ impl Node {
             sent = make_room(py, &mut scratch.consumers, patience)?;
         }
         if let (Some(bus), true) = (&inner.bus, wanted) {
-            sent &= self.send(py, bus, priority.class(), &[&scratch.head, content], until)?;
+            sent &= self.send(py, bus, lane, &[&scratch.head, content], until)?;
         }
         if !scratch.consumers.is_empty() {
             let topic = topic.clone().unbind();
