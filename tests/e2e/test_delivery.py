@@ -247,3 +247,18 @@ def test_programs_come_and_go_politely(start: StartPeers) -> None:
     assert left["failed"] is False
     for peer in (staying, leaving):
         peer.finish()
+
+
+def test_domains_that_share_a_group_do_not_hear_each_other(start: StartPeers) -> None:
+    (publisher, here), (elsewhere,) = start(2, domain="desk"), start(1, domain="floor")
+    for subscriber in (here, elsewhere):
+        subscriber.ask("subscribe", pattern=">")
+    publisher.ask("wait_for_subscribers", topic="t/x", count=1)
+    publisher.ask("publish", topic="t/x", count=100, sizes=[100])
+    publisher.ask("flush", timeout_s=10)
+    whole(here.ask("wait_received", pattern=">", source=0, count=100), 0, 100)
+    assert elsewhere.ask("received", pattern=">")["received"] == {}
+    for peer in (publisher, here):
+        joined = [event["node"] for event in peer.ask("told")["events"] if event["event"] == "MemberJoined"]
+        assert elsewhere.node not in joined
+    assert elsewhere.ask("told")["events"] == []

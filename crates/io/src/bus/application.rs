@@ -69,6 +69,8 @@ impl<L> Subscription<L> {
 struct StreamNotes {
     timestamp_us: u64,
     number: Option<u64>,
+    /// The version of its subscriptions that its sender had announced.
+    version: u64,
 }
 
 /// The application.
@@ -88,6 +90,8 @@ pub struct BusApplication<L> {
     records: VecDeque<(StreamId, Vec<u8>)>,
     heard: bool,
     membership_deadline: Time,
+    /// The version of our subscriptions that is announced.
+    version: u64,
     /// When we looked around first.
     began: Option<Time>,
     /// Nobody is known, and whoever is there may not have answered yet.
@@ -109,6 +113,7 @@ impl<L: Send + 'static> BusApplication<L> {
             records: VecDeque::new(),
             heard: false,
             membership_deadline: Time::ZERO,
+            version: 0,
             began: None,
             greeting: true,
             changed: false,
@@ -149,6 +154,19 @@ impl<L: Send + 'static> BusApplication<L> {
                     waits_for.push(id);
                 }
             }
+        }
+    }
+
+    fn mark(&mut self, now: Time, stream: StreamId, mark: Mark) {
+        let Mark { timestamp_us, number, version } = mark;
+        let known = self.notes.insert(stream, StreamNotes { timestamp_us, number: Some(number), version });
+        // Told before anybody reads what follows, and perhaps answers it: what its sender subscribed to before
+        // may not have been heard yet.
+        if known.is_none_or(|known| known.version != version)
+            && self.shared.membership().on_version(now, stream.node, stream.instance, version)
+        {
+            self.shared.interest_changed();
+            self.membership_deadline = Time::ZERO;
         }
     }
 
@@ -207,10 +225,13 @@ impl<L: Send + 'static> BusApplication<L> {
                         }
                     }
                 }
+                MemberEvent::InterestUnknown(_) => {}
                 MemberEvent::Joined(node) => self.shared.tell(BusEvent::Joined(node)),
                 MemberEvent::Gone(node, departure) => self.shared.tell(BusEvent::Gone(node, departure)),
                 MemberEvent::Subscriptions(node, added, removed) => {
-                    self.shared.tell(BusEvent::Subscriptions(node, added, removed));
+                    if !added.is_empty() || !removed.is_empty() {
+                        self.shared.tell(BusEvent::Subscriptions(node, added, removed));
+                    }
                 }
             }
         }
@@ -230,7 +251,7 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         self.parked.get(&stream).is_none_or(|waits_for| !self.is_any_full(waits_for))
     }
 
-    fn frame(&mut self, _now: Time, stream: StreamId, record: &[u8]) {
+    fn frame(&mut self, now: Time, stream: StreamId, record: &[u8]) {
         if stream.object == CONTROL {
             self.records.push_back((stream, record.to_vec()));
             return;
@@ -238,10 +259,7 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         match RecordKind::of(record) {
             Ok(RecordKind::Message) => self.message(stream, record),
             Ok(RecordKind::Mark) => match Mark::read(record) {
-                Ok(mark) => {
-                    let notes = StreamNotes { timestamp_us: mark.timestamp_us, number: Some(mark.number) };
-                    self.notes.insert(stream, notes);
-                }
+                Ok(mark) => self.mark(now, stream, mark),
                 Err(error) => self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
             },
             Ok(_) => {}
@@ -267,6 +285,10 @@ impl<L: Send + 'static> Application for BusApplication<L> {
             Event::Gap { stream, segments, .. } => {
                 self.notes.remove(stream);
                 self.shared.tell(BusEvent::Lost(stream.node, stream.object, *segments));
+            }
+            Event::CommandReceived { node, instance, content } => {
+                let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
+                self.records.push_back((stream, content.clone()));
             }
             Event::AckerSilent { node, .. } => self.shared.tell(BusEvent::Slow(*node)),
             Event::WatermarkDone(watermark) => self.shared.flushes.on_watermark(watermark),
@@ -306,11 +328,16 @@ impl<L: Send + 'static> Application for BusApplication<L> {
             membership.on_sender_heard(now);
         }
         self.handle_records(now, session, &mut membership);
-        membership.handle_timeout(now);
+        membership.handle_timeout(now, |node, instance| session.last_heard(node, instance));
         self.handle_members(now, session, &mut membership);
         while let Some(record) = membership.poll_record() {
             frame::write(&record, control);
         }
+        if let Some(heartbeat) = membership.poll_heartbeat() {
+            // It fits into a segment, and nothing else is said this way.
+            let _ = session.send_command(now, &heartbeat, 1);
+        }
+        self.version = membership.version();
         let began = *self.began.get_or_insert(now);
         self.greeting &= now < began + GREETING && membership.members().next().is_none();
         self.membership_deadline = membership.poll_timeout();
@@ -324,6 +351,10 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         if std::mem::take(&mut self.changed) {
             shared.interest_changed();
         }
+    }
+
+    fn announced_version(&self) -> u64 {
+        self.version
     }
 
     fn holds_writes(&self) -> bool {

@@ -25,6 +25,8 @@ pub const DISCOVERY: Duration = Duration::from_secs(2);
 /// A bus.
 #[derive(Clone, Debug)]
 pub struct BusOptions {
+    /// Its domain; nodes of others may share the group, and are ignored.
+    pub domain: u64,
     /// Its link. Lanes and sync policy are the bus's own business and are overwritten.
     pub link: LinkOptions,
     /// How often to say that we are here (TI).
@@ -131,6 +133,7 @@ impl<L: Send + 'static> Bus<L> {
         let mut link = options.link;
         let (node, seed) = (link.norm.node, link.norm.seed);
         let membership = Membership::new(MembershipConfig {
+            domain: options.domain,
             node,
             instance: link.norm.instance,
             heartbeat: options.heartbeat,
@@ -174,9 +177,7 @@ impl<L: Send + 'static> Bus<L> {
     /// Whether a message on this topic has to be sent: somebody wants it, or may be about to say so, or it
     /// is an answer, whose asker may have subscribed a moment ago.
     pub fn is_wanted(&self, topic: &[u8]) -> bool {
-        is_reserved(topic)
-            || self.shared.is_discovering()
-            || !self.shared.membership().interested(topic).is_empty()
+        is_reserved(topic) || self.shared.is_discovering() || self.shared.membership().is_wanted(topic)
     }
 
     /// Members that want a topic.

@@ -66,6 +66,8 @@ impl Lane {
 pub fn lane_options(window_bytes: usize, cache_bytes: usize) -> Vec<LaneOptions> {
     let mut lanes = vec![LaneOptions::default()];
     lanes[0].stream.cache_bytes = CONTROL_CACHE_BYTES;
+    // Heartbeats and repeated announcements tell of what was lost.
+    lanes[0].stream.quiet = true;
     for lane in Lane::ALL {
         let mut options = LaneOptions { marks: true, ..Default::default() };
         options.stream.precedence = lane.precedence();

@@ -197,7 +197,7 @@ impl Node {
     /// A node on a NORM link, or with `inproc` a name, in this process alone.
     #[new]
     #[pyo3(signature = (
-        node, *, inproc = None, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
+        node, *, inproc = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
         heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
         cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, patience_s = 0.5, **options
     ))]
@@ -206,6 +206,7 @@ impl Node {
         py: Python<'_>,
         node: NodeId,
         inproc: Option<&str>,
+        domain: u64,
         group: &str,
         port: u16,
         interface: &str,
@@ -239,6 +240,7 @@ impl Node {
                 link.message_bytes_max = message_bytes_max;
                 link.norm.acker_patience = patience;
                 let options = BusOptions {
+                    domain,
                     link,
                     heartbeat: duration("heartbeat_s", heartbeat_s)?,
                     missed_heartbeats_max,

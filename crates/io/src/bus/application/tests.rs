@@ -22,6 +22,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let membership = Membership::new(MembershipConfig {
+            domain: 0,
             node: 1,
             instance: 1,
             heartbeat: Duration::from_secs(4),
