@@ -33,8 +33,8 @@ def connect(url: str | None = None, **options: Any) -> "Bus":
 class Bus(Node):
     """A connection: publishes, subscribes, asks and answers. May be shared between threads.
 
-    One that nobody refers to any more is closed, without lingering and with a `ResourceWarning`. A callback
-    that refers to its own connection keeps it, so such a connection has to be closed.
+    One that nobody refers to any more, nor to one of its subscriptions, is closed without lingering; its
+    callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it: close it then.
     """
 
     _closed: bool
@@ -169,9 +169,11 @@ class Bus(Node):
 
 def _abandon(listeners: list[tuple[threading.Thread, Subscription]], name: str) -> None:
     """Nobody has the connection any more: end its callbacks, whose threads would keep it open."""
-    warnings.warn(f"unclosed {name}: close it, or use it in a with statement", ResourceWarning, stacklevel=2)
-    for _, subscription in listeners:
+    called = [subscription for listener, subscription in listeners if listener.is_alive()]
+    for subscription in called:
         subscription.close()
+    if called:
+        warnings.warn(f"unclosed {name} with callbacks: close it", ResourceWarning, stacklevel=2)
 
 
 def _dispatch(subscription: Subscription, callback: Callable[[Message], object]) -> None:
