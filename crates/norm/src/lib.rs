@@ -39,7 +39,7 @@ pub use config::{
     StreamOptions, SyncPolicy, Watermark,
 };
 pub use event::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId};
-pub use rx::Chunk;
+pub use rx::{Chunk, Take};
 pub use session::{Destination, Session, Source, Transmit, WriteError};
 pub use stats::{Reject, Stats};
 pub use time::Time;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::config::{Config, ConfigError, FeedbackMode, Join, NackingMode, StreamOptions};
 use crate::event::{CloseReason, Event, StreamId};
-use crate::rx::Chunk;
 use crate::rx::remote::{Remote, Shared};
+use crate::rx::{Chunk, Take};
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
 use crate::tx::objects::FileRead;
@@ -415,19 +415,32 @@ impl Session {
 
     /// Takes one datagram. Whatever it holds, the worst that happens is that it is counted.
     pub fn handle_datagram(&mut self, now: Time, from: Source, datagram: &[u8]) {
+        self.handle_datagram_with(now, from, datagram, &mut |_, _| false);
+    }
+
+    /// As [`Session::handle_datagram`], but bytes of a stream whose reader has everything before them are
+    /// offered to `take` where they are. What it takes is read, and is not kept.
+    pub fn handle_datagram_with(&mut self, now: Time, from: Source, datagram: &[u8], take: &mut Take<'_>) {
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
         self.datagram_bytes = datagram.len();
-        if let Err(reason) = parse(datagram).and_then(|message| self.handle_message(now, from, &message)) {
+        let handled = parse(datagram).and_then(|message| self.handle_message(now, from, &message, take));
+        if let Err(reason) = handled {
             self.stats.reject(reason);
         }
     }
 
-    fn handle_message(&mut self, now: Time, from: Source, message: &Message<'_>) -> Result<(), Reject> {
+    fn handle_message(
+        &mut self,
+        now: Time,
+        from: Source,
+        message: &Message<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<(), Reject> {
         match message {
             Message::Data(data) => {
                 let Some(remote) = self.hear(now, from, &data.header.sender, true)? else { return Ok(()) };
-                self.remotes[remote].handle_data(now, data, shared!(self))
+                self.remotes[remote].handle_data(now, data, take, shared!(self))
             }
             Message::Info(info) => {
                 let Some(remote) = self.hear(now, from, &info.header.sender, true)? else { return Ok(()) };

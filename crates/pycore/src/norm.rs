@@ -114,7 +114,7 @@ impl NormLink {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<NormLink> {
         let options = link_options(address(group, port, interface)?, node, seed, options, py)?;
-        let (queue, inbox) = Queue::new(QUEUE_BYTES_MAX);
+        let (queue, inbox) = Queue::new(QUEUE_BYTES_MAX, options.message_bytes_max);
         let link = py.detach(|| Link::open(options, Box::new(inbox))).map_err(errors::link)?;
         Ok(NormLink { link, queue })
     }

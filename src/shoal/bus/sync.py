@@ -34,7 +34,7 @@ class Bus(Node):
     """A connection: publishes, subscribes, asks and answers. May be shared between threads.
 
     One that nobody refers to any more, nor to one of its subscriptions, is closed without lingering; its
-    callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it: close it then.
+    callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
     """
 
     _closed: bool

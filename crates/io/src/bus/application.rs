@@ -2,17 +2,16 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
-use foldhash::{HashMap, HashMapExt};
-use shoal_node::{Departure, Interest, MemberEvent, Membership, Origin, SubscriptionId, Switch};
-use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
-use shoal_wire::{Mark, MessageView, RecordKind, frame};
+use shoal_node::{Departure, Interest, MemberEvent, Membership, SubscriptionId};
+use shoal_norm::{Chunk, Event, Join, NodeId, ObjectId, Session, StreamId, Time};
+use shoal_wire::frame;
 
-use super::consumer::{Batch, Consumer, Entry};
+use super::consumer::Consumer;
 use super::handle::{DISCOVERY, GREETING, Shared};
+use super::inbox::Inbox;
 use super::lanes::CONTROL;
-use crate::norm::Application;
+use crate::norm::{Application, Frames, Taken};
 
 /// What a bus tells its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,55 +36,14 @@ pub enum Change<L> {
     Unsubscribe(SubscriptionId),
 }
 
-struct Subscription<L> {
-    consumer: Arc<Consumer<L>>,
-    staged: Batch,
-    /// What may be staged before its queue has to be looked at.
-    room: usize,
-}
-
-impl<L> Subscription<L> {
-    fn new(consumer: Arc<Consumer<L>>) -> Subscription<L> {
-        Subscription { room: consumer.room(), consumer, staged: Batch::default() }
-    }
-
-    /// Whether its queue, with what is staged for it, takes no more.
-    fn is_full(&self) -> bool {
-        self.staged.cost() >= self.consumer.room()
-    }
-
-    /// The same, at the price of a comparison as long as there is room.
-    fn is_full_now(&mut self) -> bool {
-        if self.staged.cost() < self.room {
-            return false;
-        }
-        self.room = self.consumer.room();
-        self.staged.cost() >= self.room
-    }
-}
-
-/// What is known of a stream beside its messages.
-#[derive(Copy, Clone, Default)]
-struct StreamNotes {
-    timestamp_us: u64,
-    number: Option<u64>,
-    /// The version of its subscriptions that its sender had announced.
-    version: u64,
-}
-
 /// The application.
 pub struct BusApplication<L> {
     shared: Arc<Shared<L>>,
-    switch: Switch,
-    subscriptions: HashMap<SubscriptionId, Subscription<L>>,
-    /// Subscriptions with something staged.
-    staged: Vec<SubscriptionId>,
-    notes: HashMap<StreamId, StreamNotes>,
-    /// Streams that brought more than a subscription has room for, and which subscriptions.
-    parked: HashMap<StreamId, Vec<SubscriptionId>>,
+    inbox: Inbox<L>,
     /// Streams that a welcome told where to join.
     welcomed: HashSet<StreamId>,
     data_lanes: Vec<ObjectId>,
+    control: Frames,
     /// Control records that came since the last turn.
     records: VecDeque<(StreamId, Vec<u8>)>,
     heard: bool,
@@ -100,14 +58,16 @@ pub struct BusApplication<L> {
 }
 
 impl<L: Send + 'static> BusApplication<L> {
-    pub fn new(shared: Arc<Shared<L>>, data_lanes: Vec<ObjectId>, seed: u64) -> BusApplication<L> {
+    pub fn new(
+        shared: Arc<Shared<L>>,
+        data_lanes: Vec<ObjectId>,
+        seed: u64,
+        message_bytes_max: usize,
+    ) -> BusApplication<L> {
         BusApplication {
             shared,
-            switch: Switch::new(seed),
-            subscriptions: HashMap::new(),
-            staged: Vec::new(),
-            notes: HashMap::new(),
-            parked: HashMap::new(),
+            inbox: Inbox::new(seed, message_bytes_max),
+            control: Frames::new(message_bytes_max),
             welcomed: HashSet::new(),
             data_lanes,
             records: VecDeque::new(),
@@ -120,74 +80,16 @@ impl<L: Send + 'static> BusApplication<L> {
         }
     }
 
-    fn message(&mut self, stream: StreamId, record: &[u8]) {
-        let notes = self.notes.entry(stream).or_default();
-        let number = notes.number;
-        if let Some(number) = &mut notes.number {
-            *number += 1;
-        }
-        let origin = Origin {
-            node: stream.node,
-            instance: stream.instance,
-            stream: stream.object,
-            number,
-            timestamp_us: notes.timestamp_us,
-        };
-        let view = match MessageView::parse(record) {
-            Ok(view) => view,
-            Err(error) => return self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
-        };
-        let Ok(wanted) = self.switch.route(&view, &origin) else { return };
-        for &id in wanted {
-            let Some(subscription) = self.subscriptions.get_mut(&id) else { continue };
-            let batch = &mut subscription.staged;
-            if batch.entries.is_empty() {
-                self.staged.push(id);
-                batch.arrived = Some(Instant::now());
-            }
-            let start = batch.bytes.len();
-            batch.bytes.extend_from_slice(record);
-            batch.entries.push(Entry { start, end: batch.bytes.len(), origin });
-            if subscription.is_full_now() {
-                let waits_for = self.parked.entry(stream).or_default();
-                if !waits_for.contains(&id) {
-                    waits_for.push(id);
-                }
-            }
-        }
-    }
-
-    fn mark(&mut self, now: Time, stream: StreamId, mark: Mark) {
-        let Mark { timestamp_us, number, version } = mark;
-        let known = self.notes.insert(stream, StreamNotes { timestamp_us, number: Some(number), version });
-        // Told before anybody reads what follows, and perhaps answers it: what its sender subscribed to before
-        // may not have been heard yet.
-        if known.is_none_or(|known| known.version != version)
-            && self.shared.membership().on_version(now, stream.node, stream.instance, version)
-        {
-            self.shared.interest_changed();
-            self.membership_deadline = Time::ZERO;
-        }
-    }
-
-    fn is_any_full(&self, ids: &[SubscriptionId]) -> bool {
-        ids.iter().any(|id| self.subscriptions.get(id).is_some_and(Subscription::is_full))
-    }
-
     fn apply_changes(&mut self, now: Time, membership: &mut Membership) {
         for change in self.shared.take_changes() {
             match change {
                 Change::Subscribe(id, interest, consumer) => {
                     membership.subscribe(now, interest.pattern.as_str());
-                    self.switch.insert(id, *interest);
-                    self.subscriptions.insert(id, Subscription::new(consumer));
+                    self.inbox.subscribe(id, *interest, consumer);
                 }
                 Change::Unsubscribe(id) => {
-                    if let Some(interest) = self.switch.remove(id) {
+                    if let Some(interest) = self.inbox.unsubscribe(id) {
                         membership.unsubscribe(now, interest.pattern.as_str());
-                    }
-                    if let Some(subscription) = self.subscriptions.remove(&id) {
-                        subscription.consumer.close();
                     }
                 }
             }
@@ -247,27 +149,34 @@ impl<L: Send + 'static> BusApplication<L> {
 }
 
 impl<L: Send + 'static> Application for BusApplication<L> {
-    fn has_room(&self, stream: StreamId) -> bool {
-        self.parked.get(&stream).is_none_or(|waits_for| !self.is_any_full(waits_for))
-    }
-
-    fn frame(&mut self, now: Time, stream: StreamId, record: &[u8]) {
-        if stream.object == CONTROL {
-            self.records.push_back((stream, record.to_vec()));
-            return;
+    fn take(&mut self, now: Time, stream: StreamId, chunk: Chunk<'_>) -> Taken {
+        let shared = &self.shared;
+        let unreadable = |why| shared.tell(BusEvent::Unreadable(stream.node, why));
+        if stream.object != CONTROL {
+            let deadline = &mut self.membership_deadline;
+            // Told before anybody reads what follows, and perhaps answers it: what its sender subscribed to before
+            // may not have been heard yet.
+            let announced = |version| {
+                if shared.membership().on_version(now, stream.node, stream.instance, version) {
+                    shared.interest_changed();
+                    *deadline = Time::ZERO;
+                }
+            };
+            return self.inbox.take(stream, chunk, unreadable, announced);
         }
-        match RecordKind::of(record) {
-            Ok(RecordKind::Message) => self.message(stream, record),
-            Ok(RecordKind::Mark) => match Mark::read(record) {
-                Ok(mark) => self.mark(now, stream, mark),
-                Err(error) => self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
-            },
-            Ok(_) => {}
-            Err(error) => self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
+        // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
+        let records = &mut self.records;
+        match self.control.read(stream, chunk, |record| records.push_back((stream, record.to_vec()))) {
+            Ok(()) => Taken::All,
+            Err(error) => {
+                unreadable(error.to_string());
+                Taken::Broken
+            }
         }
     }
 
     fn event(&mut self, now: Time, session: &mut Session, event: &Event) {
+        self.control.on_event(event);
         match event {
             Event::SenderHeard { .. } => self.heard = true,
             Event::SenderGone { node, instance, .. } => {
@@ -275,15 +184,14 @@ impl<L: Send + 'static> Application for BusApplication<L> {
                 self.records.retain(|(stream, _)| (stream.node, stream.instance) != (*node, *instance));
                 self.shared.membership().on_sender_gone(*node, *instance);
                 self.welcomed.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
-                self.notes.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
-                self.parked.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
+                self.inbox.forget(*node, *instance);
                 self.membership_deadline = Time::ZERO;
             }
             Event::StreamHeard { stream } if stream.object == CONTROL => {
                 session.join(now, *stream, Join::Here)
             }
             Event::Gap { stream, segments, .. } => {
-                self.notes.remove(stream);
+                self.inbox.on_gap(*stream);
                 self.shared.tell(BusEvent::Lost(stream.node, stream.object, *segments));
             }
             Event::CommandReceived { node, instance, content } => {
@@ -296,23 +204,8 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         }
     }
 
-    fn broken(&mut self, stream: StreamId, why: &str) {
-        self.notes.remove(&stream);
-        self.shared.tell(BusEvent::Unreadable(stream.node, why.to_owned()));
-    }
-
     fn batch_done(&mut self) {
-        for id in self.staged.drain(..) {
-            if let Some(subscription) = self.subscriptions.get_mut(&id) {
-                subscription.consumer.put_batch(&mut subscription.staged);
-                subscription.room = 0;
-            }
-        }
-        if !self.parked.is_empty() {
-            let mut parked = std::mem::take(&mut self.parked);
-            parked.retain(|_, waits_for| self.is_any_full(waits_for));
-            self.parked = parked;
-        }
+        self.inbox.hand_over();
     }
 
     fn serve(&mut self, now: Time, session: &mut Session, control: &mut Vec<u8>) {
@@ -370,14 +263,3 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         self.membership_deadline
     }
 }
-
-impl<L> Drop for BusApplication<L> {
-    fn drop(&mut self) {
-        for subscription in self.subscriptions.values() {
-            subscription.consumer.close();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

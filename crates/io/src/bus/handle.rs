@@ -51,7 +51,7 @@ pub struct Shared<L> {
     /// Counts changes of who wants what.
     interest_version: AtomicU64,
     pub flushes: Flushes,
-    pub outbox: OnceLock<Arc<Outbox>>,
+    outbox: OnceLock<Arc<Outbox>>,
     discovering: AtomicBool,
     closed: AtomicBool,
 }
@@ -85,7 +85,7 @@ impl<L> Shared<L> {
         self.has_changes.load(Ordering::SeqCst)
     }
 
-    pub fn change(&self, change: Change<L>) {
+    fn change(&self, change: Change<L>) {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
         self.has_changes.store(true, Ordering::SeqCst);
     }
@@ -147,7 +147,7 @@ impl<L: Send + 'static> Bus<L> {
         link.end_streams = false;
         link.lanes = lane_options(options.window_bytes, options.cache_bytes);
         let data_lanes = (1..link.lanes.len() as ObjectId).collect();
-        let application = BusApplication::new(shared.clone(), data_lanes, seed);
+        let application = BusApplication::new(shared.clone(), data_lanes, seed, link.message_bytes_max);
         let link = NormLink::open(link, Box::new(application))?;
         // The thread may be waiting for it already.
         let _ = shared.outbox.set(link.outbox().clone());

@@ -8,6 +8,7 @@ mod application;
 mod consumer;
 mod flush;
 mod handle;
+mod inbox;
 mod lanes;
 mod local;
 

@@ -165,7 +165,6 @@ impl NormLink {
             outbox.clone(),
             sockets.clone(),
             application,
-            options.message_bytes_max,
             options.drop_received,
         );
         engine.files = Files::new(options.files_directory.clone());

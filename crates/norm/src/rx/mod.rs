@@ -9,4 +9,4 @@ pub mod requests;
 pub mod stream;
 pub mod window;
 
-pub use stream::Chunk;
+pub use stream::{Chunk, Take};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::nack::{Due, GroupTiming, NackCycle};
 use super::objects::RxObjects;
 use super::requests;
-use super::stream::RxStream;
+use super::stream::{RxStream, Take};
 use crate::backoff;
 use crate::config::{Config, FecId, FeedbackMode, Join, NackingMode, SyncPolicy};
 use crate::congestion::receiver::ReceiverCongestion;
@@ -171,7 +171,13 @@ impl Remote {
 
     // --- input ---
 
-    pub fn handle_data(&mut self, now: Time, data: &Data<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
+    pub fn handle_data(
+        &mut self,
+        now: Time,
+        data: &Data<'_>,
+        take: &mut Take<'_>,
+        shared: &mut Shared<'_>,
+    ) -> Result<(), Reject> {
         if !data.header.flags.has(Flags::STREAM) {
             self.forget_wanted(data.header.object);
             let handled = self.objects.handle_data(now, data, shared);
@@ -215,7 +221,7 @@ impl Remote {
         let Body::Open(stream) = &mut self.streams[index].body else { return Ok(()) };
         let repair = data.header.flags.has(Flags::REPAIR);
         let received =
-            stream.receive(data.payload_id, data.payload, repair, shared.memory_left, shared.stats);
+            stream.receive(data.payload_id, data.payload, repair, take, shared.memory_left, shared.stats);
         self.after_progress(now, index, shared);
         received.map(|_| ())
     }
@@ -494,7 +500,14 @@ impl Remote {
         self.open(index, &header, Some(fti), payload_id, at, shared)?;
         if let Body::Open(stream) = &mut self.streams[index].body {
             // What was heard may lie before where we join, and then counts as a duplicate.
-            stream.receive(payload_id, &symbol, false, shared.memory_left, shared.stats)?;
+            stream.receive(
+                payload_id,
+                &symbol,
+                false,
+                &mut |_, _| false,
+                shared.memory_left,
+                shared.stats,
+            )?;
         }
         self.after_progress(now, index, shared);
         Ok(())

@@ -161,6 +161,18 @@ impl Window {
         (segment.wrapping_sub(self.origin) as usize) & (self.entries.len() - 1)
     }
 
+    /// Whether nothing waits for the reader and nothing is missing.
+    pub fn is_caught_up(&self) -> bool {
+        self.first == self.end
+    }
+
+    /// The reader had the next segment without its being kept. Only when caught up, and with a unit of 1.
+    pub fn pass(&mut self) {
+        self.end += 1;
+        (self.first, self.complete) = (self.end, self.end);
+        (self.origin, self.base) = (self.end, self.end);
+    }
+
     /// Notes that everything before `end` was sent. Returns how many missing segments that revealed.
     pub fn extend(&mut self, end: u64) -> u64 {
         let revealed = end.saturating_sub(self.end);

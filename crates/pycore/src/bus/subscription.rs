@@ -103,7 +103,7 @@ impl Subscription {
                             topic
                         }
                     };
-                    let message = Message::from_record(py, record, &view, topic, entry.origin);
+                    let message = Message::from_record(py, record, &view, topic, batch.origin(entry));
                     return Ok(Some(Py::new(py, message)?));
                 }
                 if let Some((batch, _)) = reading.batch.take() {
@@ -175,10 +175,10 @@ impl Drop for Subscription {
 }
 
 /// Whether a message outlived its time while it waited here.
-fn has_expired(view: &MessageView<'_>, arrived: Option<Instant>) -> bool {
+fn has_expired(view: &MessageView<'_>, arrived: Instant) -> bool {
     let Ok(fields) = view.fields() else { return false };
     let Some(ttl) = fields.ttl_us else { return false };
-    arrived.is_some_and(|arrived| arrived.elapsed() >= Duration::from_micros(ttl))
+    arrived.elapsed() >= Duration::from_micros(ttl)
 }
 
 #[pymethods]
