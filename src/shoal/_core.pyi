@@ -85,6 +85,7 @@ class Node:
         node: int,
         *,
         inproc: str | None = None,
+        domain: int = 0,
         group: str = ...,
         port: int = ...,
         interface: str = "auto",

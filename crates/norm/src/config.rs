@@ -305,11 +305,20 @@ pub struct StreamOptions {
     pub info: Vec<u8>,
     /// Bytes sent but not yet acknowledged by every listed acker; `None` sends without waiting.
     pub window_bytes: Option<usize>,
+    /// Little is written to it, and its owner notices by itself if something is lost for long: its last segment
+    /// is announced a few times only, and writing to it is no reason to measure round-trip times.
+    pub quiet: bool,
 }
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
-        StreamOptions { cache_bytes: 16 << 20, precedence: 0, info: Vec::new(), window_bytes: None }
+        StreamOptions {
+            cache_bytes: 16 << 20,
+            precedence: 0,
+            info: Vec::new(),
+            window_bytes: None,
+            quiet: false,
+        }
     }
 }
 

@@ -180,6 +180,11 @@ impl Session {
         self.remotes.iter().rfind(|remote| remote.node == node).map(Remote::grtt)
     }
 
+    /// When anything was heard of a sender last.
+    pub fn last_heard(&self, node: NodeId, instance: u16) -> Option<Time> {
+        self.index.get(&(node, instance)).map(|&index| self.remotes[index].last_heard)
+    }
+
     /// Whether `write` would take something now.
     pub fn has_room(&self, object: ObjectId) -> bool {
         self.sender.stream(object).is_some_and(|stream| stream.has_room())
@@ -238,15 +243,21 @@ impl Session {
         starts_message: bool,
     ) -> Result<usize, WriteError> {
         let stream = self.sender.stream_mut(object).filter(|stream| stream.state() == StreamState::Open);
-        let taken = stream.ok_or(WriteError::NoStream)?.write(data, starts_message);
-        self.sender.wake(now);
+        let stream = stream.ok_or(WriteError::NoStream)?;
+        let (taken, quiet) = (stream.write(data, starts_message), stream.quiet);
+        if !quiet {
+            self.sender.wake(now);
+        }
         Ok(taken)
     }
 
     /// Makes everything written sendable now, though its last segment is not full.
     pub fn flush(&mut self, now: Time, object: ObjectId) -> Result<(), WriteError> {
-        self.sender.stream_mut(object).ok_or(WriteError::NoStream)?.push();
-        self.sender.wake(now);
+        let stream = self.sender.stream_mut(object).ok_or(WriteError::NoStream)?;
+        stream.push();
+        if !stream.quiet {
+            self.sender.wake(now);
+        }
         Ok(())
     }
 
@@ -346,7 +357,10 @@ impl Session {
     /// must fit into a segment. False if the last command is still being repeated.
     pub fn send_command(&mut self, now: Time, content: &[u8], times: u32) -> Result<bool, WriteError> {
         self.check_info(content)?;
-        self.sender.wake(now);
+        // Repetitions are timed by the round trip; what is said once needs none.
+        if times > 1 {
+            self.sender.wake(now);
+        }
         Ok(self.sender.questions.say(now, content, times))
     }
 

@@ -71,6 +71,7 @@ pub fn link_options(
         window_bytes: take(&options, "window_bytes", None)?,
         info: take(&options, "info", Vec::new())?,
         precedence: 0,
+        quiet: false,
     };
     let drop_received = take(&options, "drop_received", 0.0)?;
     let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;

@@ -43,6 +43,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
             "patience_s": config.slow_after_s,
         }
     return {
+        "domain": config.domain_number(),
         "group": config.group_address(),
         "port": config.port,
         "interface": config.interface,

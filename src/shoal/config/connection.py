@@ -19,6 +19,8 @@ DEFAULT_DOMAIN = "default"
 WhenFull = Literal["block", "drop", "error"]
 _SCHEMES = ("norm", "inproc")
 _LATER_SCHEMES = ("udp", "tcp", "tls", "locate")
+#: What a connection without a network can be told.
+_INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "message_bytes_max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,8 @@ class ConnectionConfig:
             )
         if self.scheme not in _SCHEMES:
             raise ConfigError(f"unknown scheme {self.scheme!r}: use norm:// or inproc://name")
+        if self.scheme == "inproc":
+            self._check_inproc()
         self._check_types()
         self._check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self._check("port", 1 <= self.port <= 65535, "from 1 to 65535")
@@ -85,6 +89,14 @@ class ConnectionConfig:
             self._check("rate_bytes_per_s", self.rate_bytes_per_s >= 1, "at least 1, or none")
         if self.group is not None:
             self._check_group(self.group)
+
+    def _check_inproc(self) -> None:
+        for field in dataclasses.fields(self):
+            if field.name not in _INPROC_FIELDS and getattr(self, field.name) != field.default:
+                raise ConfigError(
+                    f"{field.name} means nothing on inproc://, which has no network: leave it out "
+                    f"(what counts there is {', '.join(_INPROC_FIELDS[1:])})"
+                )
 
     def _check_types(self) -> None:
         for field in dataclasses.fields(self):
@@ -124,6 +136,10 @@ class ConnectionConfig:
         # Organisation-local scope; the default's own address is left out.
         number = int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[:4], "big") % 65_000
         return f"239.192.{76 + number // 500}.{1 + number % 250}"
+
+    def domain_number(self) -> int:
+        """What tells the domain's nodes from those of another one that happens to have the same group."""
+        return int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[4:12], "big")
 
 
 #: Types of fields that take whole numbers.

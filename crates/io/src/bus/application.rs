@@ -10,10 +10,8 @@ use shoal_wire::frame;
 use super::consumer::Consumer;
 use super::handle::{DISCOVERY, GREETING, Shared};
 use super::inbox::Inbox;
+use super::lanes::CONTROL;
 use crate::norm::{Application, Frames, Taken};
-
-/// The stream that carries what nodes tell each other.
-pub const CONTROL: ObjectId = 0;
 
 /// What a bus tells its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +48,8 @@ pub struct BusApplication<L> {
     records: VecDeque<(StreamId, Vec<u8>)>,
     heard: bool,
     membership_deadline: Time,
+    /// The version of our subscriptions that is announced.
+    version: u64,
     /// When we looked around first.
     began: Option<Time>,
     /// Nobody is known, and whoever is there may not have answered yet.
@@ -73,6 +73,7 @@ impl<L: Send + 'static> BusApplication<L> {
             records: VecDeque::new(),
             heard: false,
             membership_deadline: Time::ZERO,
+            version: 0,
             began: None,
             greeting: true,
             changed: false,
@@ -126,10 +127,13 @@ impl<L: Send + 'static> BusApplication<L> {
                         }
                     }
                 }
+                MemberEvent::InterestUnknown(_) => {}
                 MemberEvent::Joined(node) => self.shared.tell(BusEvent::Joined(node)),
                 MemberEvent::Gone(node, departure) => self.shared.tell(BusEvent::Gone(node, departure)),
                 MemberEvent::Subscriptions(node, added, removed) => {
-                    self.shared.tell(BusEvent::Subscriptions(node, added, removed));
+                    if !added.is_empty() || !removed.is_empty() {
+                        self.shared.tell(BusEvent::Subscriptions(node, added, removed));
+                    }
                 }
             }
         }
@@ -145,11 +149,20 @@ impl<L: Send + 'static> BusApplication<L> {
 }
 
 impl<L: Send + 'static> Application for BusApplication<L> {
-    fn take(&mut self, _now: Time, stream: StreamId, chunk: Chunk<'_>) -> Taken {
+    fn take(&mut self, now: Time, stream: StreamId, chunk: Chunk<'_>) -> Taken {
         let shared = &self.shared;
         let unreadable = |why| shared.tell(BusEvent::Unreadable(stream.node, why));
         if stream.object != CONTROL {
-            return self.inbox.take(stream, chunk, unreadable);
+            let deadline = &mut self.membership_deadline;
+            // Told before anybody reads what follows, and perhaps answers it: what its sender subscribed to before
+            // may not have been heard yet.
+            let announced = |version| {
+                if shared.membership().on_version(now, stream.node, stream.instance, version) {
+                    shared.interest_changed();
+                    *deadline = Time::ZERO;
+                }
+            };
+            return self.inbox.take(stream, chunk, unreadable, announced);
         }
         // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
         let records = &mut self.records;
@@ -181,6 +194,10 @@ impl<L: Send + 'static> Application for BusApplication<L> {
                 self.inbox.on_gap(*stream);
                 self.shared.tell(BusEvent::Lost(stream.node, stream.object, *segments));
             }
+            Event::CommandReceived { node, instance, content } => {
+                let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
+                self.records.push_back((stream, content.clone()));
+            }
             Event::AckerSilent { node, .. } => self.shared.tell(BusEvent::Slow(*node)),
             Event::WatermarkDone(watermark) => self.shared.flushes.on_watermark(watermark),
             _ => {}
@@ -204,11 +221,16 @@ impl<L: Send + 'static> Application for BusApplication<L> {
             membership.on_sender_heard(now);
         }
         self.handle_records(now, session, &mut membership);
-        membership.handle_timeout(now);
+        membership.handle_timeout(now, |node, instance| session.last_heard(node, instance));
         self.handle_members(now, session, &mut membership);
         while let Some(record) = membership.poll_record() {
             frame::write(&record, control);
         }
+        if let Some(heartbeat) = membership.poll_heartbeat() {
+            // It fits into a segment, and nothing else is said this way.
+            let _ = session.send_command(now, &heartbeat, 1);
+        }
+        self.version = membership.version();
         let began = *self.began.get_or_insert(now);
         self.greeting &= now < began + GREETING && membership.members().next().is_none();
         self.membership_deadline = membership.poll_timeout();
@@ -222,6 +244,10 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         if std::mem::take(&mut self.changed) {
             shared.interest_changed();
         }
+    }
+
+    fn announced_version(&self) -> u64 {
+        self.version
     }
 
     fn holds_writes(&self) -> bool {

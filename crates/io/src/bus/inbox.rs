@@ -3,6 +3,9 @@
 //! Each stream's messages are put together in a buffer of their own. Whoever wants one is given its place
 //! there, and a share of the buffer when it is full or nothing more has come: a message is copied once, however
 //! many subscriptions get it.
+//!
+//! A stream that filled a queue is *parked*: nothing more is taken of it until every queue it filled has room.
+//! Other streams go on.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +38,8 @@ struct Stream {
     timestamp_us: u64,
     /// The next message's number.
     number: Option<u64>,
+    /// The version of its subscriptions that its sender had announced.
+    version: u64,
 }
 
 /// The inbox of a bus.
@@ -47,8 +52,8 @@ pub struct Inbox<L> {
     /// Subscriptions with something staged.
     staged: Vec<SubscriptionId>,
     lent: Vec<Arc<Vec<u8>>>,
-    /// A queue was full when it was looked at last.
-    full: bool,
+    /// Streams that filled a queue, and the subscriptions whose queues those are.
+    parked: HashMap<StreamId, Vec<SubscriptionId>>,
     message_bytes_max: usize,
 }
 
@@ -61,7 +66,7 @@ impl<L> Inbox<L> {
             current: None,
             staged: Vec::new(),
             lent: Vec::new(),
-            full: false,
+            parked: HashMap::new(),
             message_bytes_max,
         }
     }
@@ -80,9 +85,16 @@ impl<L> Inbox<L> {
         self.switch.remove(id)
     }
 
-    /// Takes a stream's next bytes, unless a queue is full; calls `unreadable` with what is wrong with them.
-    pub fn take(&mut self, id: StreamId, chunk: Chunk<'_>, mut unreadable: impl FnMut(String)) -> Taken {
-        if self.is_full() {
+    /// Takes a stream's next bytes, unless it is parked; calls `unreadable` with what is wrong with them, and
+    /// `announced` with the version of its subscriptions that their sender announced, when that is another one.
+    pub fn take(
+        &mut self,
+        id: StreamId,
+        chunk: Chunk<'_>,
+        mut unreadable: impl FnMut(String),
+        mut announced: impl FnMut(u64),
+    ) -> Taken {
+        if self.is_parked(id) {
             return Taken::Nothing;
         }
         if self.current != Some(id) {
@@ -94,8 +106,9 @@ impl<L> Inbox<L> {
             reader: FrameReader::new(*message_bytes_max),
             timestamp_us: 0,
             number: None,
+            version: 0,
         });
-        let Stream { reader, timestamp_us, number } = stream;
+        let Stream { reader, timestamp_us, number, version } = stream;
         if chunk.fresh {
             reader.reset();
         }
@@ -131,7 +144,12 @@ impl<L> Inbox<L> {
             }
             Ok(RecordKind::Mark) => {
                 match Mark::read(record) {
-                    Ok(mark) => (*timestamp_us, *number) = (mark.timestamp_us, Some(mark.number)),
+                    Ok(mark) => {
+                        (*timestamp_us, *number) = (mark.timestamp_us, Some(mark.number));
+                        if mark.version != std::mem::replace(version, mark.version) {
+                            announced(mark.version);
+                        }
+                    }
                     Err(error) => unreadable(error.to_string()),
                 }
                 false
@@ -155,10 +173,18 @@ impl<L> Inbox<L> {
         Taken::All
     }
 
-    /// Whether a queue makes its senders wait. It is asked again only after one was full.
-    fn is_full(&mut self) -> bool {
-        self.full = self.full && self.subscriptions.values().any(|found| found.consumer.holds_back());
-        self.full
+    /// Whether a stream has to wait for a queue it filled.
+    fn is_parked(&mut self, stream: StreamId) -> bool {
+        if self.parked.is_empty() {
+            return false;
+        }
+        let Some(filled) = self.parked.get(&stream) else { return false };
+        let holds_back = |id| self.subscriptions.get(id).is_some_and(|found| found.consumer.holds_back());
+        let parked = filled.iter().any(holds_back);
+        if !parked {
+            self.parked.remove(&stream);
+        }
+        parked
     }
 
     /// Puts what is staged into the queues.
@@ -182,7 +208,9 @@ impl<L> Inbox<L> {
         for subscription in self.staged.drain(..) {
             if let Some(Subscription { consumer, staged }) = self.subscriptions.get_mut(&subscription) {
                 let entries = std::mem::replace(staged, consumer.spare_entries());
-                self.full |= consumer.put_batch(Batch { bytes: bytes.clone(), entries, stream: id, arrived });
+                if consumer.put_batch(Batch { bytes: bytes.clone(), entries, stream: id, arrived }) {
+                    self.parked.entry(id).or_default().push(subscription);
+                }
             }
         }
     }
@@ -198,6 +226,7 @@ impl<L> Inbox<L> {
     pub fn forget(&mut self, node: NodeId, instance: u16) {
         self.hand_over();
         self.streams.retain(|stream, _| (stream.node, stream.instance) != (node, instance));
+        self.parked.retain(|stream, _| (stream.node, stream.instance) != (node, instance));
     }
 }
 
@@ -229,3 +258,6 @@ fn spare(lent: &mut Vec<Arc<Vec<u8>>>) -> Vec<u8> {
     free.and_then(|at| Arc::into_inner(lent.remove(at)))
         .unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES + SHARED_BYTES_MIN))
 }
+
+#[cfg(test)]
+mod tests;

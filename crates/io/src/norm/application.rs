@@ -28,6 +28,11 @@ pub trait Application: Send + 'static {
     /// Its turn to act: frames appended to `control` go out on the first lane, before anything else.
     fn serve(&mut self, _now: Time, _session: &mut Session, _control: &mut Vec<u8>) {}
 
+    /// What [`shoal_wire::Mark`]s say of it: how often it changed what it asks others for.
+    fn announced_version(&self) -> u64 {
+        0
+    }
+
     /// Whether lanes other than the first are not to be written to yet.
     fn holds_writes(&self) -> bool {
         false

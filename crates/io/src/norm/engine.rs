@@ -41,6 +41,7 @@ pub struct Lane {
     head_at: usize,
     marks: bool,
     marked_at: Time,
+    marked_version: u64,
     /// Messages written so far.
     messages: u64,
 }
@@ -57,19 +58,23 @@ impl Lane {
             head_at: 0,
             marks,
             marked_at: Time::ZERO,
+            marked_version: 0,
             messages: 0,
         }
     }
 
     /// Says when the messages that follow are sent, unless that was said a moment ago.
-    fn mark(&mut self, now: Time) {
-        if !self.marks || (self.messages > 0 && now.since(self.marked_at) < MARK_INTERVAL) {
+    fn mark(&mut self, now: Time, version: u64) {
+        let said =
+            self.messages > 0 && now.since(self.marked_at) < MARK_INTERVAL && version == self.marked_version;
+        if !self.marks || said {
             return;
         }
-        self.marked_at = now;
+        (self.marked_at, self.marked_version) = (now, version);
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut record = Vec::with_capacity(32);
-        Mark { timestamp_us: timestamp.as_micros() as u64, number: self.messages }.write(&mut record);
+        Mark { timestamp_us: timestamp.as_micros() as u64, number: self.messages, version }
+            .write(&mut record);
         frame::write(&record, &mut self.head);
     }
 
@@ -337,7 +342,7 @@ impl Engine {
                     lane.at = 0;
                     lane.bytes.clear();
                     if self.outbox.exchange(index, &mut lane.bytes) {
-                        lane.mark(now);
+                        lane.mark(now, self.application.announced_version());
                     } else if lane.waiting() == 0 {
                         if std::mem::take(&mut lane.unflushed) {
                             let _ = self.session.flush(now, lane.object);

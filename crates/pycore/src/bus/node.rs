@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, LocalSwitch, Overflow};
+use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, Lane, LocalSwitch, Overflow};
 use shoal_io::norm::{Full, SendError};
 use shoal_node::{Departure, Interest, Origin};
 use shoal_norm::NodeId;
@@ -166,11 +166,11 @@ impl Node {
         &self,
         py: Python<'_>,
         bus: &Bus<Py<Message>>,
-        class: shoal_wire::PriorityClass,
+        lane: Lane,
         parts: &[&[u8]],
         deadline: Option<Instant>,
     ) -> PyResult<bool> {
-        match bus.publish(class, parts, Full::Refuse) {
+        match bus.publish(lane, parts, Full::Refuse) {
             Ok(()) => return Ok(true),
             Err(SendError::Full) => {}
             Err(error) => return Err(errors::send(error)),
@@ -183,7 +183,7 @@ impl Node {
         loop {
             let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
             let wait = Full::Wait(Some(left.min(SIGNAL_CHECK)));
-            match detached(py, || bus.publish(class, parts, wait)) {
+            match detached(py, || bus.publish(lane, parts, wait)) {
                 Ok(()) => return Ok(true),
                 Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => check(py)?,
                 Err(error) => return Err(errors::send(error)),
@@ -197,7 +197,7 @@ impl Node {
     /// A node on a NORM link, or with `inproc` a name, in this process alone.
     #[new]
     #[pyo3(signature = (
-        node, *, inproc = None, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
+        node, *, inproc = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
         heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
         cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, patience_s = 0.5, **options
     ))]
@@ -206,6 +206,7 @@ impl Node {
         py: Python<'_>,
         node: NodeId,
         inproc: Option<&str>,
+        domain: u64,
         group: &str,
         port: u16,
         interface: &str,
@@ -239,6 +240,7 @@ impl Node {
                 link.message_bytes_max = message_bytes_max;
                 link.norm.acker_patience = patience;
                 let options = BusOptions {
+                    domain,
                     link,
                     heartbeat: duration("heartbeat_s", heartbeat_s)?,
                     missed_heartbeats_max,
@@ -317,6 +319,7 @@ impl Node {
             }
             None => false,
         };
+        let lane = Lane::of(known.topic.as_topic().as_str().as_bytes(), priority.class());
         let here = !inner.local.is_empty();
         if !wanted && !here {
             return Ok(true);
@@ -355,7 +358,7 @@ impl Node {
             sent = make_room(py, &mut scratch.consumers, patience)?;
         }
         if let (Some(bus), true) = (&inner.bus, wanted) {
-            sent &= self.send(py, bus, priority.class(), &[&scratch.head, content], until)?;
+            sent &= self.send(py, bus, lane, &[&scratch.head, content], until)?;
         }
         if !scratch.consumers.is_empty() {
             let topic = topic.clone().unbind();
