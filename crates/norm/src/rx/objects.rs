@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::object::RxObject;
-use super::remote::Shared;
+use super::shared::Shared;
 use crate::config::{NackingMode, SyncPolicy};
 use crate::event::{AbortReason, Event, StreamId};
 use crate::serial;

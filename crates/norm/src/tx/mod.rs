@@ -2,7 +2,9 @@
 
 pub mod acks;
 pub mod cache;
+pub mod commands;
 pub mod object;
+pub mod object_runs;
 pub mod objects;
 pub mod order;
 pub mod parity;

@@ -81,6 +81,18 @@ pub enum Message<'a> {
     Report,
 }
 
+impl Message<'_> {
+    /// What a sender's message says first; `None` for what receivers say.
+    pub fn sender_header(&self) -> Option<&SenderHeader> {
+        match self {
+            Message::Info(info) => Some(&info.header.sender),
+            Message::Data(data) => Some(&data.header.sender),
+            Message::Command(header, _) => Some(header),
+            Message::Nack(_) | Message::Ack(_) | Message::Report => None,
+        }
+    }
+}
+
 /// Parses one datagram.
 pub fn parse(bytes: &[u8]) -> Result<Message<'_>, Reject> {
     let common = parse_common(bytes)?;
