@@ -1,8 +1,10 @@
 //! What a session can be told. Checked once, when the session is made.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::{self, Authenticator};
 pub use crate::wire::FecId;
 use crate::wire::{Data, SEGMENT_HEADER_BYTES};
 use crate::{NodeId, ObjectId};
@@ -153,6 +155,9 @@ pub struct Config {
     pub object_idle_after: Duration,
     /// A sender silent for so long may be forgotten to make room for another.
     pub sender_idle_after: Duration,
+
+    /// Seals every message we send, and says which of those that come to believe; `None` believes all.
+    pub auth: Option<Arc<dyn Authenticator>>,
 }
 
 impl Config {
@@ -197,7 +202,13 @@ impl Config {
             object_bytes_max: 128 << 20,
             object_idle_after: Duration::from_secs(60),
             sender_idle_after: Duration::from_secs(60),
+            auth: None,
         }
+    }
+
+    /// Bytes before the payload of a NORM_DATA message.
+    pub(crate) fn data_header_bytes(&self) -> usize {
+        Data::header_bytes(self.fec_id, true) + auth::extension_bytes(&self.auth)
     }
 
     /// Says what is wrong, if anything is.
@@ -207,10 +218,7 @@ impl Config {
             (self.node != 0 && self.node != u32::MAX, "node", "neither 0 nor 4294967295"),
             (self.segment_bytes >= 16, "segment_bytes", "at least 16"),
             (
-                usize::from(self.segment_bytes)
-                    + SEGMENT_HEADER_BYTES
-                    + Data::header_bytes(self.fec_id, true)
-                    <= 65_507,
+                self.data_header_bytes() + SEGMENT_HEADER_BYTES + usize::from(self.segment_bytes) <= 65_507,
                 "segment_bytes",
                 "so small that a datagram stays within 65507 bytes",
             ),
@@ -262,6 +270,11 @@ impl Config {
                 "from 1 to 16384, a quarter of the numbers objects have",
             ),
             (self.senders_max >= 1, "senders_max", "at least 1"),
+            (
+                auth::fits(&self.auth),
+                "auth",
+                "with content two bytes longer than a multiple of four, at most 510",
+            ),
             (
                 self.receive_window_bytes <= self.receive_bytes_max,
                 "receive_window_bytes",

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod auth;
 mod backoff;
 pub mod config;
 mod congestion;
@@ -36,6 +37,7 @@ mod tx;
 pub mod wire;
 mod write_error;
 
+pub use auth::{AUTH_CONTENT_BYTES_MAX, AuthLabel, Authenticator};
 pub use config::{
     Config, ConfigError, CongestionControl, FecId, FeedbackMode, Join, NackingMode, RepairPolicy,
     StreamOptions, SyncPolicy, Watermark,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::auth;
 use crate::config::{Config, ConfigError, FeedbackMode, Join, NackingMode, StreamOptions};
 use crate::datagram::{Destination, Source, Transmit};
 use crate::event::{Event, StreamId};
@@ -330,11 +331,15 @@ impl Session {
     pub fn handle_datagram(&mut self, now: Time, from: Source, datagram: &[u8]) {
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        let handled =
-            parse(datagram).and_then(|message| self.handle_message(now, from, &message, datagram.len()));
-        if let Err(reason) = handled {
+        if let Err(reason) = self.take_datagram(now, from, datagram) {
             self.stats.reject(reason);
         }
+    }
+
+    fn take_datagram(&mut self, now: Time, from: Source, datagram: &[u8]) -> Result<(), Reject> {
+        let message = parse(datagram)?;
+        auth::verify(&self.config.auth, datagram, &message)?;
+        self.handle_message(now, from, &message, datagram.len())
     }
 
     fn handle_message(
@@ -433,11 +438,15 @@ impl Session {
     /// The next datagrams to send, if any may go now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
         if let Some(to) = self.poll_feedback(now) {
+            auth::reserve(&mut self.feedback, auth::extension_bytes(&self.config.auth));
+            let datagram_bytes = self.feedback.len();
+            auth::seal(&self.config.auth, &mut self.feedback, datagram_bytes);
             self.stats.datagrams_sent += 1;
             self.stats.bytes_sent += self.feedback.len() as u64;
-            return Some(Transmit { to, bytes: &self.feedback, datagram_bytes: self.feedback.len() });
+            return Some(Transmit { to, bytes: &self.feedback, datagram_bytes });
         }
         let (bytes, datagram_bytes) = self.sender.poll_transmit(now, &mut self.stats)?;
+        auth::seal(&self.config.auth, bytes, datagram_bytes);
         Some(Transmit { to: Destination::Group, bytes, datagram_bytes })
     }
 

@@ -6,9 +6,9 @@ use super::limiter::RateLimiter;
 use super::nack_driven::NackDriven;
 use crate::config::{Config, CongestionControl};
 use crate::time::Time;
+use crate::wire::SEGMENT_HEADER_BYTES;
 use crate::wire::command::CcNode;
 use crate::wire::feedback::FeedbackHeader;
-use crate::wire::{Data, SEGMENT_HEADER_BYTES};
 
 /// Where NACK-driven control begins if no bound is given.
 const NACK_DRIVEN_START: f64 = 12.5e6;
@@ -27,9 +27,8 @@ pub enum RateControl {
 impl RateControl {
     pub fn new(config: &Config) -> RateControl {
         let rate_max = config.rate_bytes_per_s;
-        let packet_bytes = Data::header_bytes(config.fec_id, true)
-            + SEGMENT_HEADER_BYTES
-            + usize::from(config.segment_bytes);
+        let packet_bytes =
+            config.data_header_bytes() + SEGMENT_HEADER_BYTES + usize::from(config.segment_bytes);
         match config.congestion {
             CongestionControl::Fixed => RateControl::Fixed(rate_max),
             CongestionControl::NackDriven => {

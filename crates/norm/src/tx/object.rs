@@ -8,6 +8,7 @@ use shoal_fec::{ReedSolomon, Symbol};
 
 use super::acks::AckProcess;
 use super::parity::ParityQueue;
+use crate::auth;
 use crate::event::ObjectKind;
 use crate::layout::Layout;
 use crate::time::Time;
@@ -54,6 +55,9 @@ pub struct TxObject {
     content: Content,
     /// The next segment to be sent for the first time.
     next: u64,
+    /// Bytes before the payload of its messages, and how many of them are EXT_AUTH.
+    header_bytes: usize,
+    auth_bytes: usize,
     auto_parity: usize,
     /// Blocks whose unasked parity went out, and how much of the next one's.
     parity_blocks: u64,
@@ -100,6 +104,8 @@ impl TxObject {
                 Err(_) => Content::File(LoadedBlocks::default()),
             },
             next: 0,
+            header_bytes: config.data_header_bytes(),
+            auth_bytes: auth::extension_bytes(&config.auth),
             auto_parity: config.auto_parity.into(),
             parity_blocks: 0,
             parity_row: 0,
@@ -323,12 +329,12 @@ impl TxObject {
 
     /// Bytes of a full datagram.
     pub fn datagram_bytes_max(&self) -> usize {
-        crate::wire::Data::header_bytes(self.fec_id, true) + self.segment_bytes()
+        self.header_bytes + self.segment_bytes()
     }
 
     /// Bytes of the datagram of a segment.
     pub fn datagram_bytes(&self, step: &Step) -> usize {
-        let header = crate::wire::Data::header_bytes(self.fec_id, true);
+        let header = self.header_bytes;
         match step {
             Step::Segment(segment) => {
                 let range = self.layout.segment_bytes(*segment);
@@ -365,6 +371,7 @@ impl TxObject {
         place.write(self.fec_id, scratch);
         self.fti.write(self.fec_id, scratch);
         finish_header(scratch);
+        auth::reserve(scratch, self.auth_bytes);
         sender.sequence = sender.sequence.wrapping_add(1);
     }
 
@@ -382,7 +389,7 @@ impl TxObject {
     ) {
         let start = out.len();
         let symbols = self.layout.symbols(block);
-        let datagram_bytes = crate::wire::Data::header_bytes(self.fec_id, true) + self.segment_bytes();
+        let datagram_bytes = self.header_bytes + self.segment_bytes();
         for row in rows {
             let at = out.len();
             self.begin(self.layout.place(block, symbols + *row as u64), repair, sender, scratch);

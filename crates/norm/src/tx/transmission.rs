@@ -13,6 +13,7 @@ use super::object_runs::RunLimit;
 use super::repair::RepairGate;
 use super::sender::Sender;
 use super::stream::TxStream;
+use crate::auth;
 use crate::config::Watermark;
 use crate::event::Event;
 use crate::stats::Stats;
@@ -28,11 +29,11 @@ enum Plan {
 
 impl Sender {
     /// The next datagrams to the group: bytes side by side, and how long each is (the last may be shorter).
-    pub fn poll_transmit(&mut self, now: Time, stats: &mut Stats) -> Option<(&[u8], usize)> {
+    pub fn poll_transmit(&mut self, now: Time, stats: &mut Stats) -> Option<(&mut [u8], usize)> {
         self.header.grtt = self.grtt.quantized();
         let plan = self.plan(now, stats)?;
         let (bytes, datagram_bytes) = match plan {
-            Plan::Scratch { datagram_bytes } => (&self.scratch[..], datagram_bytes),
+            Plan::Scratch { datagram_bytes } => (&mut self.scratch[..], datagram_bytes),
             Plan::Run { stream, first, count } => {
                 self.streams[stream].cache_mut().stamp_run(first, count, &mut self.header)
             }
@@ -45,15 +46,15 @@ impl Sender {
     fn plan(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
         if self.plan_command(now) {
             stats.commands_sent += 1;
-            self.header.sequence = self.header.sequence.wrapping_add(1);
+            let plan = self.plan_message();
             self.pacer.sent(now, self.scratch.len());
-            return Some(Plan::Scratch { datagram_bytes: self.scratch.len() });
+            return Some(plan);
         }
         if self.pacer.ready_at() <= now {
             if self.plan_info() {
-                self.header.sequence = self.header.sequence.wrapping_add(1);
+                let plan = self.plan_message();
                 self.pacer.sent(now, self.scratch.len());
-                return Some(Plan::Scratch { datagram_bytes: self.scratch.len() });
+                return Some(plan);
             }
             let data_waits = self.next_data().is_some() || self.objects.has_output();
             if !(self.repairs_had_turn && data_waits)
@@ -77,10 +78,16 @@ impl Sender {
         }
         if self.plan_announcement(now) {
             stats.commands_sent += 1;
-            self.header.sequence = self.header.sequence.wrapping_add(1);
-            return Some(Plan::Scratch { datagram_bytes: self.scratch.len() });
+            return Some(self.plan_message());
         }
         None
+    }
+
+    /// Sends what is in `scratch`: one message that is no data.
+    fn plan_message(&mut self) -> Plan {
+        auth::reserve(&mut self.scratch, auth::extension_bytes(&self.config.auth));
+        self.header.sequence = self.header.sequence.wrapping_add(1);
+        Plan::Scratch { datagram_bytes: self.scratch.len() }
     }
 
     fn plan_info(&mut self) -> bool {

@@ -91,6 +91,17 @@ impl Message<'_> {
             Message::Nack(_) | Message::Ack(_) | Message::Report => None,
         }
     }
+
+    /// Where its header extensions start.
+    pub fn extensions_at(&self) -> usize {
+        match self {
+            Message::Info(_) => object::OBJECT_HEADER_BYTES,
+            Message::Data(data) => object::OBJECT_HEADER_BYTES + data.header.fec_id.payload_id_bytes(),
+            Message::Command(_, command) => command.extensions_at(),
+            Message::Nack(_) | Message::Ack(_) => feedback::FEEDBACK_HEADER_BYTES,
+            Message::Report => COMMON_HEADER_BYTES,
+        }
+    }
 }
 
 /// Parses one datagram.
