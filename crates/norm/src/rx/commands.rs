@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::entry::{Body, InfoState, StreamEntry};
+use super::entry::{Body, InfoState};
 use super::remote::{Probe, Remote};
 use super::requests;
 use super::shared::Shared;
@@ -135,12 +135,18 @@ impl Remote {
         for range in RepairRequests::new(content).flatten() {
             let erasures = tally.add(&range);
             self.objects.overhear(&range, cycle, erasures);
-            let found = self.streams.iter_mut().find(|object| object.object == range.first.object);
-            let Some(StreamEntry { body: Body::Open(stream), .. }) = found else { continue };
-            if stream.fec_id() != range.first.fec_id {
-                continue;
+            let count = range.last.object.wrapping_sub(range.first.object);
+            for entry in &mut self.streams {
+                if entry.object.wrapping_sub(range.first.object) > count {
+                    continue;
+                }
+                entry.asked.overhear(range.flags, cycle, false);
+                if let Body::Open(stream) = &mut entry.body
+                    && stream.fec_id() == range.first.fec_id
+                {
+                    requests::overhear(stream, &range, cycle, erasures);
+                }
             }
-            requests::overhear(stream, &range, cycle, erasures);
         }
     }
 

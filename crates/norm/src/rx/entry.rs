@@ -1,5 +1,6 @@
 //! One stream of a remote sender, from the first that is known of it until it was read to its end.
 
+use super::asked::Asked;
 use super::requests;
 use super::stream::RxStream;
 use crate::ObjectId;
@@ -50,6 +51,8 @@ pub struct StreamEntry {
     pub body: Body,
     /// A watermark to acknowledge, and from when on.
     pub ack: Option<(Position, Time)>,
+    /// What others asked for.
+    pub asked: Asked,
 }
 
 impl StreamEntry {
@@ -62,6 +65,18 @@ impl StreamEntry {
                 Body::Open(stream) => stream.window().has_missing(),
                 Body::Unjoined(_) | Body::Closed => false,
             }
+    }
+
+    /// Whether something of it is missing that nobody else asked for in this cycle.
+    pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
+        let info = self.info == InfoState::Missing && nacking != NackingMode::None;
+        (info && !self.asked.for_info(cycle))
+            || nacking == NackingMode::Full
+                && match &self.body {
+                    Body::Open(stream) => stream.window().needs_asking(cycle),
+                    Body::Wanted(_) => !self.asked.for_object(cycle),
+                    Body::Unjoined(_) | Body::Closed => false,
+                }
     }
 
     /// Whether a watermark that is to be acknowledged was reached.

@@ -1,6 +1,6 @@
 //! The feedback a receiver owes one sender: acknowledgements, repair requests, answers to probes.
 
-use super::entry::{Body, InfoState, StreamEntry};
+use super::entry::{Body, StreamEntry};
 use super::nack::Due;
 use super::remote::Remote;
 use super::shared::Shared;
@@ -88,14 +88,7 @@ impl Remote {
         }
         self.nack.on_asked(now, &self.timing);
         let cycle = self.nack.number();
-        let of_streams = self.streams.iter().filter(|object| object.is_missing(nacking)).any(|object| {
-            object.info == InfoState::Missing
-                || match &object.body {
-                    Body::Open(stream) => stream.window().needs_asking(cycle),
-                    Body::Wanted(_) => true,
-                    Body::Unjoined(_) | Body::Closed => false,
-                }
-        });
+        let of_streams = self.streams.iter().any(|object| object.needs_asking(nacking, cycle));
         if !of_streams && !self.objects.needs_asking(nacking, cycle) {
             shared.stats.nacks_suppressed += 1;
             return false;

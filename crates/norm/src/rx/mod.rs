@@ -1,5 +1,6 @@
 //! The receiving half of a session: one [`remote::Remote`] for each sender that was heard.
 
+pub mod asked;
 pub mod commands;
 pub mod entry;
 pub mod feedback;

@@ -18,8 +18,8 @@ use crate::time::Time;
 use crate::wire::repair::{RepairRange, RepairWriter};
 use crate::wire::{Data, FecId, Flags, Fti, PayloadId, RepairFlags, RepairItem};
 
-/// The most runs of blocks remembered as asked for by others.
-const ASKED_RUNS_MAX: usize = 32;
+/// The most runs of segments remembered as asked for by others.
+const ASKED_RUNS_MAX: usize = 64;
 
 /// A block that misses something.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub struct RxObject {
     checked: u64,
     newest_block: u64,
     parity_lag: u64,
-    /// Runs of blocks that others asked for, and in which cycle.
+    /// Runs of segments that others asked for, and in which cycle.
     asked: Vec<Range<u64>>,
     asked_in: u16,
     /// Bytes taken from the session's memory.
@@ -372,9 +372,12 @@ impl RxObject {
 
     /// Whether anything is lost that nobody else asked for in this cycle.
     pub fn needs_asking(&self, cycle: u16) -> bool {
+        let asked = if self.asked_in == cycle { &self.asked[..] } else { &[] };
         let mut from = 0;
         while let Some(block) = self.first_missing(from) {
-            if self.asked_in != cycle || !self.asked.iter().any(|run| run.contains(&block)) {
+            let start = self.layout.block_segments(block).start;
+            let is_asked = |at: u64| asked.iter().any(|run| run.contains(&(start + at)));
+            if !self.lost(block).all(is_asked) {
                 return true;
             }
             from = block + 1;
@@ -444,16 +447,21 @@ impl RxObject {
             (self.layout.block_at(range.first.payload_id), self.layout.block_at(range.last.payload_id));
         if range.flags.has(RepairFlags::OBJECT) {
             self.asked.push(0..u64::MAX);
-        } else if let (true, (Some(first), Some(last))) = (range.flags.has(RepairFlags::BLOCK), blocks) {
-            self.asked.push(first..last + 1);
-        } else if let (true, (Some(first), Some(last))) = (range.flags.has(RepairFlags::SEGMENT), blocks)
-            && first == last
-        {
-            let (from, to) = (range.first.payload_id.symbol, range.last.payload_id.symbol);
-            let by_name = self.lost(first).all(|at| (from..=to).contains(&(at as u16)));
+            return;
+        }
+        let (Some(first), Some(last)) = blocks else { return };
+        let (start, end) = (self.layout.block_segments(first).start, self.layout.block_segments(last).end);
+        if range.flags.has(RepairFlags::BLOCK) {
+            self.asked.push(start..end);
+        } else if range.flags.has(RepairFlags::SEGMENT) && first == last {
             let held = self.parity.as_ref().map_or(0, |parity| parity.count(first));
-            if by_name || (self.has_parity() && self.lost(first).count() <= held + erasures) {
-                self.asked.push(first..first + 1);
+            let (from, to) = (range.first.payload_id.symbol, range.last.payload_id.symbol);
+            // Symbols asked for by name may be ones we have; parity serves everybody.
+            let by_parity = u64::from(from) >= self.layout.symbols(first) && self.has_parity();
+            if by_parity && self.lost(first).count() <= held + erasures {
+                self.asked.push(start..end);
+            } else if !by_parity {
+                self.asked.push(start + u64::from(from)..end.min(start + u64::from(to) + 1));
             }
         }
     }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::asked::Asked;
 use super::object::RxObject;
 use super::shared::Shared;
 use crate::config::{NackingMode, SyncPolicy};
@@ -45,6 +46,8 @@ struct Slot {
     body: Body,
     /// A watermark to acknowledge, and from when on.
     ack: Option<(Position, Time)>,
+    /// What others asked for.
+    asked: Asked,
 }
 
 /// The objects of one sender.
@@ -96,7 +99,12 @@ impl RxObjects {
 
     /// The slot of an object, made if it is newer than all. `None` if it is before the first one.
     fn find_or_add(&mut self, object: ObjectId, now: Time, shared: &mut Shared<'_>) -> Option<usize> {
-        let wanted = || Slot { info: InfoState::None, body: Body::Wanted { since: now }, ack: None };
+        let wanted = || Slot {
+            info: InfoState::None,
+            body: Body::Wanted { since: now },
+            ack: None,
+            asked: Asked::default(),
+        };
         let slots_max = shared.config.objects_per_sender_max;
         if !self.synced {
             self.synced = true;
@@ -399,12 +407,14 @@ impl RxObjects {
     /// Whether anything is missing that nobody else asked for in this cycle.
     pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
         self.slots.iter().any(|slot| {
-            slot.is_missing(nacking)
-                && match &slot.body {
-                    Body::Open(open) => slot.info == InfoState::Missing || open.needs_asking(cycle),
-                    Body::Wanted { .. } => true,
-                    Body::Closed => false,
-                }
+            let info = slot.info == InfoState::Missing && nacking != NackingMode::None;
+            (info && !slot.asked.for_info(cycle))
+                || nacking == NackingMode::Full
+                    && match &slot.body {
+                        Body::Open(open) => open.needs_asking(cycle),
+                        Body::Wanted { .. } => !slot.asked.for_object(cycle),
+                        Body::Closed => false,
+                    }
         })
     }
 
@@ -448,11 +458,20 @@ impl RxObjects {
 
     /// Another receiver asked for something: it asked for us too.
     pub fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize) {
-        if let Some(index) = self.find(range.first.object)
-            && let Body::Open(open) = &mut self.slots[index].body
-            && open.fec_id() == range.first.fec_id
-        {
-            open.overhear(range, cycle, erasures);
+        let (first, last) = (range.first.object, range.last.object);
+        if !self.synced || serial::before(last, self.first) {
+            return;
+        }
+        let start = if serial::before(first, self.first) { self.first } else { first };
+        let indexes =
+            usize::from(start.wrapping_sub(self.first))..=usize::from(last.wrapping_sub(self.first));
+        for slot in self.slots.iter_mut().take(indexes.end() + 1).skip(*indexes.start()) {
+            slot.asked.overhear(range.flags, cycle, true);
+            if let Body::Open(open) = &mut slot.body
+                && open.fec_id() == range.first.fec_id
+            {
+                open.overhear(range, cycle, erasures);
+            }
         }
     }
 

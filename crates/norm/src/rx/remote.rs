@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::asked::Asked;
 use super::entry::{Body, Heard, InfoState, StreamEntry};
 use super::nack::{GroupTiming, NackCycle};
 use super::objects::RxObjects;
@@ -248,6 +249,7 @@ impl Remote {
             fec_id: FecId::ReedSolomon8,
             body: Body::Wanted(position),
             ack: None,
+            asked: Asked::default(),
         });
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! One stream being received: its window, where it was joined, what was lost, and the reader's place.
 
+use std::ops::Range;
+
 use shoal_fec::Symbol;
 
 use super::parity::ParityStore;
@@ -113,6 +115,12 @@ impl RxStream {
 
     pub fn fti(&self) -> Fti {
         self.fti
+    }
+
+    /// The segments of a segment's block.
+    pub fn block_of(&self, segment: u64) -> Range<u64> {
+        let start = segment / self.symbols * self.symbols;
+        start..start + self.symbols
     }
 
     pub fn window(&self) -> &Window {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::sender::Sender;
 use crate::time::Time;
 use crate::wire::command::{self, Position};
-use crate::wire::{RepairFlags, RepairItem};
 
 /// A sender with nothing to send counts as active for so many probe intervals.
 const ACTIVE_INTERVALS: u32 = 5;
@@ -80,34 +79,6 @@ impl Sender {
         command::write_squelch(&self.header, position, &self.invalid_objects, &mut self.scratch);
         self.invalid_objects.clear();
         self.squelch_at = now + 2 * grtt;
-        true
-    }
-
-    /// Tells the group what was asked for by unicast, at most once in a round-trip time.
-    fn plan_repair_advertisement(&mut self, now: Time, grtt: Duration) -> bool {
-        if !self.advertise || now < self.advertise_at {
-            return false;
-        }
-        self.advertise = false;
-        self.advertise_at = now + grtt;
-        self.requests.reset(self.config.segment_bytes.into());
-        for stream in &mut self.streams {
-            let mut segment = stream.first();
-            while segment < stream.sent() && !stream.repairs.is_empty() {
-                if stream.repairs.is_pending(segment) {
-                    let Position { fec_id, object, payload_id } = stream.position(segment);
-                    let item = RepairItem { fec_id, object, payload_id };
-                    if !self.requests.push(RepairFlags::SEGMENT, item, item) {
-                        break;
-                    }
-                }
-                segment += 1;
-            }
-        }
-        if self.requests.content().is_empty() {
-            return false;
-        }
-        command::write_repair_advertisement(&self.header, self.requests.content(), &mut self.scratch);
         true
     }
 

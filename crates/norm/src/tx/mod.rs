@@ -1,6 +1,7 @@
 //! The sending half of a session.
 
 pub mod acks;
+pub mod advertisement;
 pub mod cache;
 pub mod commands;
 pub mod object;

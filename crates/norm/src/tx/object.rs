@@ -163,6 +163,23 @@ impl TxObject {
         !self.repairs.is_empty() || !self.parity.is_empty()
     }
 
+    /// The segments asked for again, in order.
+    pub fn repairs_pending(&self) -> impl Iterator<Item = u64> + '_ {
+        self.repairs.iter().flat_map(|(block, bits)| {
+            let start = self.layout.block_segments(*block).start;
+            let symbols = 0..self.layout.symbols(*block);
+            let wanted = symbols.filter(|at| bits[(at / 64) as usize] & 1 << (at % 64) != 0);
+            wanted.map(move |at| start + at)
+        })
+    }
+
+    /// Whether every segment of it was asked for again, and its information.
+    pub fn is_asked_for_whole(&self) -> bool {
+        (self.info.is_empty() || self.info_pending)
+            && self.repairs.len() as u64 == self.layout.blocks()
+            && self.repairs_pending().count() as u64 == self.layout.segments()
+    }
+
     /// The place of a segment, as commands name it.
     pub fn position(&self, segment: u64) -> Position {
         Position { fec_id: self.fec_id, object: self.id, payload_id: self.layout.place_of(segment) }

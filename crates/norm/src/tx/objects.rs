@@ -186,6 +186,12 @@ impl TxObjects {
         self.repairing && self.cache.iter().any(TxObject::has_repairs)
     }
 
+    /// Objects of which something was asked for and is not repaired yet.
+    pub fn with_requests(&self) -> impl Iterator<Item = &TxObject> {
+        let sent = self.cache.iter().take(self.sent + 1);
+        sent.filter(|object| object.has_repairs() || object.info_pending)
+    }
+
     /// Somebody asked for something of an object. False if it is not here.
     pub fn request(
         &mut self,
