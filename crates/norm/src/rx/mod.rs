@@ -7,12 +7,14 @@ pub mod feedback;
 pub mod missing;
 pub mod nack;
 pub mod object;
+pub mod object_requests;
 pub mod objects;
 pub mod parity;
 pub mod remote;
 pub mod remotes;
 pub mod requests;
 pub mod shared;
+pub mod slot;
 pub mod stream;
 pub mod window;
 

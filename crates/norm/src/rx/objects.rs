@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::asked::Asked;
+use super::entry::InfoState;
 use super::object::RxObject;
 use super::shared::Shared;
+use super::slot::{Body, Slot};
 use crate::config::{NackingMode, SyncPolicy};
 use crate::event::{AbortReason, Event, StreamId};
 use crate::serial;
@@ -20,35 +21,6 @@ use crate::wire::object::ObjectHeader;
 use crate::wire::repair::{RepairRange, RepairWriter};
 use crate::wire::{Data, FecId, Flags, Fti, Info, PayloadId, RepairFlags, RepairItem};
 use crate::{NodeId, ObjectId};
-
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum InfoState {
-    /// None was promised.
-    None,
-    Missing,
-    Have,
-}
-
-#[derive(Debug)]
-enum Body {
-    /// Nothing of it came since then.
-    Wanted {
-        since: Time,
-    },
-    Open(Box<RxObject>),
-    /// It is complete, given up, or a stream.
-    Closed,
-}
-
-#[derive(Debug)]
-struct Slot {
-    info: InfoState,
-    body: Body,
-    /// A watermark to acknowledge, and from when on.
-    ack: Option<(Position, Time)>,
-    /// What others asked for.
-    asked: Asked,
-}
 
 /// The objects of one sender.
 #[derive(Debug)]
@@ -99,12 +71,7 @@ impl RxObjects {
 
     /// The slot of an object, made if it is newer than all. `None` if it is before the first one.
     fn find_or_add(&mut self, object: ObjectId, now: Time, shared: &mut Shared<'_>) -> Option<usize> {
-        let wanted = || Slot {
-            info: InfoState::None,
-            body: Body::Wanted { since: now },
-            ack: None,
-            asked: Asked::default(),
-        };
+        let wanted = || Slot::wanted(now);
         let slots_max = shared.config.objects_per_sender_max;
         if !self.synced {
             self.synced = true;
@@ -406,16 +373,7 @@ impl RxObjects {
 
     /// Whether anything is missing that nobody else asked for in this cycle.
     pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
-        self.slots.iter().any(|slot| {
-            let info = slot.info == InfoState::Missing && nacking != NackingMode::None;
-            (info && !slot.asked.for_info(cycle))
-                || nacking == NackingMode::Full
-                    && match &slot.body {
-                        Body::Open(open) => open.needs_asking(cycle),
-                        Body::Wanted { .. } => !slot.asked.for_object(cycle),
-                        Body::Closed => false,
-                    }
-        })
+        self.slots.iter().any(|slot| slot.needs_asking(nacking, cycle))
     }
 
     /// Asks for what is missing. False if there was no room for all of it.
@@ -481,22 +439,5 @@ impl RxObjects {
             Body::Open(open) => Some(open.segment_bytes()),
             _ => None,
         })
-    }
-}
-
-impl Slot {
-    fn is_missing(&self, nacking: NackingMode) -> bool {
-        match nacking {
-            NackingMode::None => false,
-            NackingMode::InfoOnly => self.info == InfoState::Missing,
-            NackingMode::Full => {
-                self.info == InfoState::Missing
-                    || match &self.body {
-                        Body::Wanted { .. } => true,
-                        Body::Open(open) => open.has_missing(),
-                        Body::Closed => false,
-                    }
-            }
-        }
     }
 }

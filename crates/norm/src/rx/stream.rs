@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use shoal_fec::Symbol;
 
+use super::object::PARITY_LAG_MAX;
 use super::parity::ParityStore;
 use super::window::{Insert, Window};
 use crate::event::{CloseReason, Event, GapReason, StreamId};
@@ -13,8 +14,6 @@ use crate::wire::{FecId, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// Parity may take this part of what a window may.
 const PARITY_SHARE: usize = 4;
-/// The most blocks a sender is believed to send in turn.
-const PARITY_LAG_MAX: u64 = 64;
 
 /// Bytes of a stream that can be read now.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ pub mod advertisement;
 pub mod cache;
 pub mod commands;
 pub mod object;
+pub mod object_order;
 pub mod object_runs;
 pub mod objects;
 pub mod order;

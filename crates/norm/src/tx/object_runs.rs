@@ -2,7 +2,8 @@
 
 use shoal_fec::ReedSolomon;
 
-use super::object::{Step, TxObject};
+use super::object::TxObject;
+use super::object_order::Step;
 use super::objects::TxObjects;
 use crate::stats::Stats;
 use crate::time::Time;

@@ -218,7 +218,7 @@ impl TxObjects {
         } else if let (true, (Some(first), Some(last))) = (flags.has(RepairFlags::SEGMENT), blocks) {
             let symbols = layout.symbols(last);
             let (from, to) = (range.first.payload_id.symbol, range.last.payload_id.symbol);
-            if u64::from(to) >= symbols && first == last && layout.block_segments(last).end <= object.sent() {
+            if u64::from(to) >= symbols && first == last && object.was_block_sent(last) {
                 let row = |symbol: u16| u64::from(symbol).saturating_sub(symbols) as u16;
                 let wanted = row(from)..row(to) + 1;
                 let erasures = tally.add((object.id, first), wanted.len() as u16);
@@ -230,11 +230,14 @@ impl TxObjects {
         } else {
             return true;
         };
-        for segment in segments.start..segments.end.min(object.sent()) {
+        for segment in segments.start..segments.end.min(object.reach()) {
             if *budget == 0 {
                 break;
             }
             *budget -= 1;
+            if !object.was_sent(segment) {
+                continue;
+            }
             stats.repairs_requested += u64::from(object.request(segment, now, hold_off));
         }
         true

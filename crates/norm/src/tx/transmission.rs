@@ -125,7 +125,7 @@ impl Sender {
             }
             return plan;
         };
-        let datagram_bytes = if self.streams[index].repairs.is_empty() {
+        let datagram_bytes = if self.streams[index].repairs_by_parity() {
             self.write_parity_repairs(index, now, stats)
         } else {
             self.write_repairs(index, now, stats)
@@ -263,13 +263,14 @@ impl Sender {
         while count < count_max
             && let Some((block, row)) = stream.order.parity_due(stream.sent())
         {
-            let rows = stream.order.parity_left(row).min(count_max - count);
+            let rows = stream.order.parity_left(stream.sent()).min(count_max - count);
             self.rows.clear();
             self.rows.extend(row..row + rows);
             if let Some(code) = &self.code {
                 stream.cache().write_parity(code, block, &self.rows, &mut self.scratch);
             }
-            stream.order.parity_sent(rows);
+            let sent = stream.sent();
+            stream.order.parity_sent(rows, sent);
             count += rows;
         }
         for datagram in self.scratch.chunks_mut(datagram_bytes) {
