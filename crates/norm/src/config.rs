@@ -84,6 +84,9 @@ pub struct Config {
 
     /// The rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.
     pub rate_bytes_per_s: Option<f64>,
+    /// The least rate control may choose, whatever receivers report; 0 lets one receiver slow the group down to a
+    /// segment per round-trip time.
+    pub rate_min_bytes_per_s: f64,
     /// What decides the rate.
     pub congestion: CongestionControl,
     /// The most bytes handed out in one run of equal datagrams.
@@ -100,8 +103,9 @@ pub struct Config {
     pub parity_symbols: u16,
     /// How many of them follow each block unasked; the others answer requests for repair.
     pub auto_parity: u16,
-    /// Blocks whose segments are sent in turn, so that a burst of loss takes a little of each; 1 sends
-    /// block after block. Segments are only mixed while so many whole blocks wait to be sent.
+    /// Blocks whose segments and unasked parity are sent in turn, so that a burst of loss takes a little of each; 1
+    /// sends block after block. Streams are only mixed while so many whole blocks wait to be sent, objects only
+    /// where they have parity.
     pub interleave_blocks: u16,
     /// When to repair.
     pub repair: RepairPolicy,
@@ -168,6 +172,7 @@ impl Config {
             instance,
             seed,
             rate_bytes_per_s: None,
+            rate_min_bytes_per_s: 0.0,
             congestion: CongestionControl::Fixed,
             burst_bytes_max: 65_000,
             burst_segments_max: 64,
@@ -252,6 +257,12 @@ impl Config {
                 self.rate_bytes_per_s.is_none_or(|rate| rate.is_finite() && rate >= 1.0),
                 "rate_bytes_per_s",
                 "at least 1, or none",
+            ),
+            (
+                self.rate_min_bytes_per_s >= 0.0
+                    && self.rate_min_bytes_per_s <= self.rate_bytes_per_s.unwrap_or(f64::MAX),
+                "rate_min_bytes_per_s",
+                "from 0 to rate_bytes_per_s",
             ),
             (self.backoff_factor <= 15, "backoff_factor", "at most 15"),
             (!self.grtt_min.is_zero(), "grtt_min", "more than zero"),

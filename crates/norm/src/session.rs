@@ -94,6 +94,11 @@ impl Session {
         self.sender.pacer.rate_bytes_per_s()
     }
 
+    /// The receiver whose reports hold our rate down, where NORM-CC decides it.
+    pub fn limiting_receiver(&self) -> Option<NodeId> {
+        self.sender.limiting_receiver()
+    }
+
     /// Bytes of receive buffers in use.
     pub fn receive_bytes(&self) -> usize {
         self.config.receive_bytes_max - self.memory_left

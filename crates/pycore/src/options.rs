@@ -27,6 +27,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "instance" => config.instance = number(field, value)?,
         "seed" => config.seed = number(field, value)?,
         "rate_bytes_per_s" => config.rate_bytes_per_s = number(field, value)?,
+        "rate_min_bytes_per_s" => config.rate_min_bytes_per_s = number(field, value)?,
         "burst_bytes_max" => config.burst_bytes_max = number(field, value)?,
         "burst_segments_max" => config.burst_segments_max = number(field, value)?,
         "segment_bytes" => config.segment_bytes = number(field, value)?,

@@ -11,12 +11,15 @@ use crate::wire::Nack;
 use crate::wire::feedback::{self, FeedbackHeader};
 use crate::wire::repair::RepairWriter;
 
+/// A probe that was held for more round-trip times than this is not answered: what our clock is wrong by, in so
+/// long a time, would pass for a part of the round trip.
+const PROBE_HELD_GRTTS_MAX: u32 = 100;
+
 impl Remote {
     fn feedback_header(&self, now: Time, sequence: u16, node: NodeId) -> FeedbackHeader {
-        let probe_response = match self.probe {
-            Some(probe) => probe.sent_at + now.since(probe.received_at),
-            None => Time::ZERO,
-        };
+        let held = self.probe.map(|probe| (probe, now.since(probe.received_at)));
+        let fresh = held.filter(|(_, held)| *held <= PROBE_HELD_GRTTS_MAX * self.timing.grtt);
+        let probe_response = fresh.map_or(Time::ZERO, |(probe, held)| probe.sent_at + held);
         FeedbackHeader {
             sequence,
             source: node,

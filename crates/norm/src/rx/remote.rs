@@ -20,6 +20,9 @@ use crate::wire::object::ObjectHeader;
 use crate::wire::{Data, Flags, Fti, Info, PayloadId, SenderHeader};
 use crate::{NodeId, ObjectId};
 
+/// A sender is established after so many messages.
+const ESTABLISHED_AFTER: u32 = 4;
+
 /// A probe that is to be answered.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Probe {
@@ -37,6 +40,8 @@ pub struct Remote {
     pub previous: Option<u16>,
     pub address: SocketAddr,
     pub last_heard: Time,
+    /// Messages heard, up to [`ESTABLISHED_AFTER`].
+    heard: u32,
     /// It said goodbye or started again; what is here may still be read.
     pub departed: Option<CloseReason>,
     pub(super) timing: GroupTiming,
@@ -62,6 +67,7 @@ impl Remote {
             previous: None,
             address,
             last_heard: now,
+            heard: 0,
             departed: None,
             timing: GroupTiming { grtt: Duration::ZERO, backoff_factor: 0, group_size: 0.0 },
             quantized: (255, 255, 255),
@@ -82,6 +88,7 @@ impl Remote {
     /// Takes note of what every message of a sender says.
     pub fn hear(&mut self, header: &SenderHeader, address: SocketAddr, now: Time, bytes: usize) {
         self.last_heard = now;
+        self.heard = ESTABLISHED_AFTER.min(self.heard + 1);
         self.address = address;
         self.congestion.on_message(now, header.sequence, bytes, self.timing.grtt);
         let quantized = (header.grtt, header.backoff, header.group_size);
@@ -93,6 +100,11 @@ impl Remote {
                 group_size: quantize::unquantize_group_size(header.group_size),
             };
         }
+    }
+
+    /// Whether it said enough to be more than somebody's passing message.
+    pub fn is_established(&self) -> bool {
+        self.heard >= ESTABLISHED_AFTER
     }
 
     fn stream_id(&self, object: ObjectId) -> StreamId {

@@ -1,6 +1,7 @@
 //! The senders this receiver listens to, found by node and instance.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::remote::Remote;
 use super::shared::Shared;
@@ -11,6 +12,11 @@ use crate::stats::Reject;
 use crate::time::Time;
 use crate::wire::SenderHeader;
 
+/// A sender of which hardly anything was heard may be forgotten after so short a silence.
+const STRANGER_IDLE_AFTER: Duration = Duration::from_secs(1);
+/// Nodes remembered of those that found no room.
+const KNOCKS: usize = 256;
+
 /// The senders.
 #[derive(Debug, Default)]
 pub struct Remotes {
@@ -18,6 +24,8 @@ pub struct Remotes {
     index: HashMap<(NodeId, u16), usize>,
     /// Some departed and may be forgotten once read.
     departing: bool,
+    /// Nodes that found no room, each in the place its id gives it.
+    knocks: Vec<NodeId>,
 }
 
 impl Remotes {
@@ -63,7 +71,9 @@ impl Remotes {
         {
             return Err(Reject::StaleInstance);
         }
-        if self.list.len() >= shared.config.senders_max && !self.forget_idle(now, shared) {
+        if self.list.len() >= shared.config.senders_max
+            && !(self.knocked_before(header.source) && self.forget_idle(now, shared))
+        {
             return Err(Reject::TooManySenders);
         }
         let mut remote = Remote::new(header, from.address, now);
@@ -78,11 +88,24 @@ impl Remotes {
         Ok(self.list.last_mut())
     }
 
-    /// Makes room by forgetting the sender that was silent longest, if it was silent long enough.
+    /// Whether a node that finds no room found none a short time ago too. Ids made up one after the other do not
+    /// come back, so they take nobody's place, and do not keep an honest newcomer out.
+    fn knocked_before(&mut self, node: NodeId) -> bool {
+        self.knocks.resize(KNOCKS, 0);
+        let place = node.wrapping_mul(0x9e37_79b1) >> (u32::BITS - KNOCKS.ilog2());
+        std::mem::replace(&mut self.knocks[place as usize], node) == node
+    }
+
+    /// Makes room by forgetting the sender that was silent longest, of those that were silent long enough.
     fn forget_idle(&mut self, now: Time, shared: &mut Shared<'_>) -> bool {
-        let oldest = (0..self.list.len()).min_by_key(|&index| self.list[index].last_heard);
-        let idle =
-            oldest.filter(|&index| now.since(self.list[index].last_heard) >= shared.config.sender_idle_after);
+        let is_idle = |remote: &Remote| {
+            let long = shared.config.sender_idle_after;
+            let enough = if remote.is_established() { long } else { long.min(STRANGER_IDLE_AFTER) };
+            now.since(remote.last_heard) >= enough
+        };
+        let idle = (0..self.list.len())
+            .filter(|&index| is_idle(&self.list[index]))
+            .min_by_key(|&index| self.list[index].last_heard);
         if let Some(index) = idle {
             self.forget(index, CloseReason::Idle, shared);
         }
