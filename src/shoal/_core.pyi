@@ -321,6 +321,7 @@ class Simulation:
         loss: float,
         burst_begins: float,
         burst_ends: float,
+        run_loss: float,
         duplication: float,
         reordering: float,
         delay_s: float,

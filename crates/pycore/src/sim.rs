@@ -83,7 +83,8 @@ impl Simulation {
     }
 
     #[pyo3(signature = (
-        source, target, *, loss, burst_begins, burst_ends, duplication, reordering, delay_s, jitter_s, cut
+        source, target, *, loss, burst_begins, burst_ends, run_loss, duplication, reordering, delay_s, jitter_s,
+        cut
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn set_link(
@@ -93,6 +94,7 @@ impl Simulation {
         loss: f64,
         burst_begins: f64,
         burst_ends: f64,
+        run_loss: f64,
         duplication: f64,
         reordering: f64,
         delay_s: f64,
@@ -103,6 +105,7 @@ impl Simulation {
             loss,
             burst_begins,
             burst_ends,
+            run_loss,
             duplication,
             reordering,
             delay: duration("delay_s", delay_s)?,
