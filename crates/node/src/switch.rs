@@ -40,16 +40,26 @@ impl Interest {
 /// turned out to look like. It takes about as long as one of these messages.
 const TUNING_INTERVAL: u32 = 64;
 
+/// A subscription as the topics know it: whether it gets a message is decided without looking further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// Which subscription.
+    pub id: SubscriptionId,
+    /// Its selector, by the index's name for it.
+    filter: Option<FilterId>,
+    /// Whether it wants only some correlation ids.
+    is_correlated: bool,
+}
+
 #[derive(Debug)]
 struct Subscription {
     interest: Interest,
-    /// Its selector, by the index's name for it.
-    filter: Option<FilterId>,
+    target: Target,
 }
 
 /// The switch.
 pub struct Switch {
-    topics: TopicIndex<SubscriptionId>,
+    topics: TopicIndex<Target>,
     subscriptions: HashMap<SubscriptionId, Subscription>,
     selectors: SelectorIndex,
     correlations: CorrelationIndex,
@@ -57,7 +67,7 @@ pub struct Switch {
     with_correlation: usize,
     /// Messages whose filters were asked all at once, since a filter was last filed anew.
     untuned: u32,
-    found: Vec<SubscriptionId>,
+    found: Vec<Target>,
 }
 
 impl Switch {
@@ -82,20 +92,21 @@ impl Switch {
 
     /// Adds a subscription.
     pub fn insert(&mut self, id: SubscriptionId, interest: Interest) {
-        self.topics.insert(&interest.pattern, id);
         self.filtered += usize::from(interest.is_filtered());
         let filter = interest.selector.as_ref().map(|selector| self.selectors.add(selector, id));
         if let Some(filter) = &interest.correlation {
             self.correlations.add(filter, id);
             self.with_correlation += 1;
         }
-        self.subscriptions.insert(id, Subscription { interest, filter });
+        let target = Target { id, filter, is_correlated: interest.correlation.is_some() };
+        self.topics.insert(&interest.pattern, target);
+        self.subscriptions.insert(id, Subscription { interest, target });
     }
 
     /// Takes a subscription away, and returns what it wanted.
     pub fn remove(&mut self, id: SubscriptionId) -> Option<Interest> {
-        let Subscription { interest, .. } = self.subscriptions.remove(&id)?;
-        self.topics.remove(&interest.pattern, id);
+        let Subscription { interest, target } = self.subscriptions.remove(&id)?;
+        self.topics.remove(&interest.pattern, target);
         self.filtered -= usize::from(interest.is_filtered());
         if let Some(selector) = &interest.selector {
             self.selectors.remove(selector, id);
@@ -108,17 +119,13 @@ impl Switch {
     }
 
     /// The subscriptions to a topic, whatever they filter.
-    pub fn subscribed(&mut self, topic: &[u8]) -> &[SubscriptionId] {
+    pub fn subscribed(&mut self, topic: &[u8]) -> &[Target] {
         self.topics.matching(topic).unwrap_or(&[])
     }
 
     /// The subscriptions that get a message.
     #[inline]
-    pub fn route(
-        &mut self,
-        view: &MessageView<'_>,
-        origin: &Origin,
-    ) -> Result<&[SubscriptionId], TopicError> {
+    pub fn route(&mut self, view: &MessageView<'_>, origin: &Origin) -> Result<&[Target], TopicError> {
         let subscribed = self.topics.matching(view.name_bytes())?;
         if self.filtered == 0 {
             return Ok(subscribed);
@@ -128,12 +135,11 @@ impl Switch {
         let correlated = correlation_id.map_or(&[][..], |id| self.correlations.matches(id));
         let mut verdicts = self.selectors.ask(&attributes, subscribed.len());
         self.found.clear();
-        for id in subscribed {
-            let Some(Subscription { interest, filter }) = self.subscriptions.get(id) else { continue };
-            if filter.is_none_or(|filter| verdicts.accepts(filter))
-                && (interest.correlation.is_none() || correlated.binary_search(id).is_ok())
+        for target in subscribed {
+            if target.filter.is_none_or(|filter| verdicts.accepts(filter))
+                && (!target.is_correlated || correlated.binary_search(&target.id).is_ok())
             {
-                self.found.push(*id);
+                self.found.push(*target);
             }
         }
         self.untuned += u32::from(verdicts.are_looked_up());
@@ -177,7 +183,7 @@ mod tests {
 
     fn routed(switch: &mut Switch, record: &[u8]) -> Vec<SubscriptionId> {
         let view = MessageView::parse(record).unwrap();
-        switch.route(&view, &Origin::default()).unwrap().to_vec()
+        switch.route(&view, &Origin::default()).unwrap().iter().map(|target| target.id).collect()
     }
 
     #[test]

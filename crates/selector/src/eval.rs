@@ -86,12 +86,13 @@ fn equality_holds(equal: bool, op: ComparisonOp) -> bool {
 
 impl Condition {
     /// Whether the condition is true of the message; false and unknown are the same here.
+    #[inline]
     pub fn holds<A: Attributes + ?Sized>(&self, message: &A) -> bool {
         match self {
             Self::Constant(value) => *value,
             Self::Leaf(leaf) => leaf.truth(message) == Truth::True,
-            Self::All(parts) => parts.iter().all(|part| part.holds(message)),
-            Self::Any(parts) => parts.iter().any(|part| part.holds(message)),
+            Self::All(parts) => all_hold(parts, message),
+            Self::Any(parts) => any_holds(parts, message),
         }
     }
 
@@ -104,6 +105,15 @@ impl Condition {
             Self::Any(parts) => parts.iter().fold(Truth::False, |sum, part| sum.or(part.truth(message))),
         }
     }
+}
+
+// Apart from `holds`, which then does not call itself and can be inlined: most selectors are one predicate.
+fn all_hold<A: Attributes + ?Sized>(parts: &[Condition], message: &A) -> bool {
+    parts.iter().all(|part| part.holds(message))
+}
+
+fn any_holds<A: Attributes + ?Sized>(parts: &[Condition], message: &A) -> bool {
+    parts.iter().any(|part| part.holds(message))
 }
 
 impl Leaf {
