@@ -86,6 +86,7 @@ fn value_of(scalar: Scalar<'_>) -> Value<'_> {
 }
 
 impl Attributes for MessageAttributes<'_> {
+    #[inline]
     fn get(&self, name: &str) -> Value<'_> {
         // Only names of header fields begin so, and those of properties that are not theirs.
         if name.starts_with("JMS") && shoal_selector::HEADER_NAMES.contains(&name) {

@@ -57,6 +57,11 @@ pub(crate) fn read_scalar<'a>(
     cursor: &mut Cursor<'a>,
     what: &'static str,
 ) -> Result<Scalar<'a>, DecodeError> {
+    // Short texts apart: they are most of what selectors ask for, and most of what keys are.
+    if let [marker @ 0xa0..=0xbf, rest @ ..] = cursor.rest() {
+        *cursor = Cursor::new(rest);
+        return string(cursor, usize::from(marker & 0x1f));
+    }
     match read_token(cursor)? {
         Token::Scalar(scalar) => Ok(scalar),
         Token::List(_) | Token::Map(_) => Err(DecodeError::NotSingle { what }),
