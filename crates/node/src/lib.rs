@@ -11,5 +11,5 @@ mod topic_index;
 pub use attributes::{MessageAttributes, Origin};
 pub use match_cache::{MATCH_CACHE_IDS_MAX, MATCH_CACHE_TOPICS_MAX};
 pub use membership::{Departure, MemberEvent, Membership, MembershipConfig};
-pub use switch::{Interest, SubscriptionId, Switch};
+pub use switch::{Interest, SubscriptionId, Switch, Target};
 pub use topic_index::TopicIndex;

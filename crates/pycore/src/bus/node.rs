@@ -1,5 +1,6 @@
 //! The node inside a Python process.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -552,13 +553,14 @@ fn priority_of(priority: i64) -> PyResult<Priority> {
     valid.ok_or_else(|| PyValueError::new_err(format!("priority is {priority}, and must be 0 to 9")))
 }
 
-fn correlation_bytes(id: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    match id.extract::<String>() {
-        Ok(text) => Ok(text.into_bytes()),
-        Err(_) => id
-            .extract::<Vec<u8>>()
-            .map_err(|_| PyValueError::new_err(format!("correlation_id must be str or bytes, not {id:?}"))),
+fn correlation_bytes<'a>(id: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
+    if let Ok(text) = id.cast::<PyString>() {
+        return Ok(Cow::Borrowed(text.to_str()?.as_bytes()));
     }
+    let bytes = id.extract::<Vec<u8>>();
+    bytes
+        .map(Cow::Owned)
+        .map_err(|_| PyValueError::new_err(format!("correlation_id must be str or bytes, not {id:?}")))
 }
 
 fn event_to_python<'py>(py: Python<'py>, event: &BusEvent) -> PyResult<EventTuple<'py>> {
