@@ -98,6 +98,8 @@ fn overflow(name: &str) -> PyResult<Overflow> {
 struct Extras<'a> {
     properties: Option<&'a Bound<'a, PyAny>>,
     ttl: Option<Duration>,
+    /// By the link's clock; only with a time to live.
+    published_us: Option<u64>,
     correlation_id: Option<&'a [u8]>,
     reply_to: Option<&'a str>,
     message_type: Option<&'a str>,
@@ -136,6 +138,7 @@ fn write_head(
         properties: scratch.properties.properties(),
         fields: HeaderFields {
             ttl_us: extras.ttl.map(|span| span.as_micros() as u64),
+            published_us: extras.published_us,
             correlation_id: extras.correlation_id,
             reply_to,
             message_type: extras.message_type,
@@ -199,7 +202,8 @@ impl Node {
     #[pyo3(signature = (
         node, *, inproc = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
         heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
-        cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, patience_s = 0.5, **options
+        cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, assembly_bytes_max = 256 << 20,
+        patience_s = 0.5, **options
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -218,6 +222,7 @@ impl Node {
         cache_bytes: usize,
         when_full: &str,
         message_bytes_max: usize,
+        assembly_bytes_max: usize,
         patience_s: f64,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Node> {
@@ -247,6 +252,7 @@ impl Node {
                     members_max,
                     window_bytes,
                     cache_bytes,
+                    assembly_bytes_max,
                 };
                 let bus = detached(py, || Bus::open(options)).map_err(errors::link)?;
                 (Some(bus), Arc::new(LocalSwitch::new(seed)))
@@ -299,6 +305,7 @@ impl Node {
         let extras = Extras {
             properties,
             ttl,
+            published_us: ttl.and(inner.bus.as_ref()).map(|bus| bus.link().clock_us()),
             correlation_id: correlation.as_deref(),
             reply_to,
             message_type: r#type,

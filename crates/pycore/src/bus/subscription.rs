@@ -91,7 +91,7 @@ impl Subscription {
                     *at += 1;
                     let record = batch.record(entry);
                     let Ok(view) = MessageView::parse(record) else { continue };
-                    if has_expired(&view, batch.arrived) {
+                    if has_expired(&view, batch.arrived, batch.age(entry)) {
                         continue;
                     }
                     let topic = match &reading.topic {
@@ -174,11 +174,11 @@ impl Drop for Subscription {
     }
 }
 
-/// Whether a message outlived its time while it waited here.
-fn has_expired(view: &MessageView<'_>, arrived: Instant) -> bool {
+/// Whether a message outlived its time: the age at which it arrived, and how long it waited here.
+fn has_expired(view: &MessageView<'_>, arrived: Instant, age: Duration) -> bool {
     let Ok(fields) = view.fields() else { return false };
     let Some(ttl) = fields.ttl_us else { return false };
-    arrived.elapsed() >= Duration::from_micros(ttl)
+    age + arrived.elapsed() >= Duration::from_micros(ttl)
 }
 
 #[pymethods]
