@@ -200,6 +200,11 @@ impl Config {
         }
     }
 
+    /// Bytes of a datagram with stream data that are not the data.
+    pub fn header_bytes(&self) -> usize {
+        Data::header_bytes(self.fec_id, true) + SEGMENT_HEADER_BYTES
+    }
+
     /// Says what is wrong, if anything is.
     pub fn check(&self) -> Result<(), ConfigError> {
         let symbols_max = self.fec_id.symbols_max();
@@ -207,10 +212,7 @@ impl Config {
             (self.node != 0 && self.node != u32::MAX, "node", "neither 0 nor 4294967295"),
             (self.segment_bytes >= 16, "segment_bytes", "at least 16"),
             (
-                usize::from(self.segment_bytes)
-                    + SEGMENT_HEADER_BYTES
-                    + Data::header_bytes(self.fec_id, true)
-                    <= 65_507,
+                usize::from(self.segment_bytes) + self.header_bytes() <= 65_507,
                 "segment_bytes",
                 "so small that a datagram stays within 65507 bytes",
             ),

@@ -78,7 +78,9 @@ pub fn link_options(
     let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
     let ackers = take(&options, "ackers", Vec::new())?;
     let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
+    let fit_segments = take(&options, "fit_segments", false)?;
     let mut link = LinkOptions::new(address, options::config(node, seed, &options)?);
+    link.fit_segments = fit_segments;
     link.lanes = (0..lanes)
         .map(|lane| LaneOptions {
             stream: StreamOptions { precedence: lane as u8, ..stream.clone() },

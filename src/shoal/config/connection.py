@@ -45,8 +45,8 @@ class ConnectionConfig:
     missed_heartbeats_max: int = 5
     #: A member that gets nowhere for so long no longer holds publishers back.
     slow_after_s: float = 0.5
-    #: Data in one datagram.
-    segment_bytes: int = 1400
+    #: Data in one datagram; none is as much as a packet of the interface takes, and not more than 8 KB.
+    segment_bytes: int | None = None
     #: Sent ahead of the slowest member, at the most.
     window_bytes: int = 1 << 20
     #: Kept for repair, per priority class.
@@ -81,7 +81,8 @@ class ConnectionConfig:
         for field in ("heartbeat_s", "slow_after_s"):
             self._check(field, getattr(self, field) > 0, "more than 0")
         self._check("missed_heartbeats_max", self.missed_heartbeats_max >= 1, "at least 1")
-        self._check("segment_bytes", 64 <= self.segment_bytes <= 65_000, "from 64 to 65000")
+        if self.segment_bytes is not None:
+            self._check("segment_bytes", 64 <= self.segment_bytes <= 65_000, "from 64 to 65000, or none")
         self._check("backoff_factor", 0 <= self.backoff_factor <= 15, "from 0 to 15")
         for field in ("window_bytes", "cache_bytes", "receive_window_bytes", "receive_buffer_bytes"):
             self._check(field, getattr(self, field) >= 65_536, "at least 65536")
@@ -110,7 +111,7 @@ class ConnectionConfig:
             value = getattr(self, field.name)
             if value is None and "None" in str(field.type):
                 continue
-            if field.type is int:
+            if field.type in _WHOLE:
                 fine = isinstance(value, int) and not isinstance(value, bool)
                 self._check(field.name, fine, "a whole number")
             elif "float" in getattr(field.type, "__name__", str(field.type)):
@@ -149,6 +150,8 @@ class ConnectionConfig:
         return int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[4:12], "big")
 
 
+#: Types of fields that take whole numbers.
+_WHOLE = (int, int | None)
 _FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}
 
 
@@ -196,7 +199,7 @@ def _value_of(name: str, text: str) -> Any:
         raise ConfigError(f"unknown option {name!r} in the URL: the options are {', '.join(sorted(_FIELDS))}")
     if field.type is str or name in ("group", "when_full"):
         return text
-    kind = int if field.type is int else float
+    kind = int if field.type in _WHOLE else float
     try:
         return kind(text)
     except ValueError:

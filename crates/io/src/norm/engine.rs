@@ -21,6 +21,9 @@ const RUNS_RECEIVED: usize = 4;
 const RECEIVES_A_TURN: usize = 8;
 const SENDS_A_TURN: usize = 16;
 
+/// What an application is offered at once, though its window holds more: it may have room for no more than that.
+const READ_BYTES: usize = 64 << 10;
+
 /// A run of datagrams is worth a system call from so many bytes on.
 pub const RUN_BYTES: usize = 60_000;
 /// Marks are at least so far apart.
@@ -308,8 +311,8 @@ impl Engine {
     /// Reads a stream as far as the application takes it. True if there may be more.
     fn read_stream(&mut self, stream: StreamId, now: Time) -> bool {
         while let Some(chunk) = self.session.read(stream) {
-            let used = chunk.bytes.len();
-            let taken = self.application.take(now, stream, chunk);
+            let used = chunk.bytes.len().min(READ_BYTES);
+            let taken = self.application.take(now, stream, Chunk { bytes: &chunk.bytes[..used], ..chunk });
             if taken == Taken::Nothing {
                 return true;
             }
