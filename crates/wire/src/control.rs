@@ -143,6 +143,8 @@ pub struct Mark {
     pub number: u64,
     /// The version of its subscriptions that the sender had announced by then.
     pub version: u64,
+    /// Microseconds by a clock of the sender's that never jumps.
+    pub clock_us: u64,
 }
 
 impl Mark {
@@ -152,6 +154,7 @@ impl Mark {
         write_varint(out, self.timestamp_us);
         write_varint(out, self.number);
         write_varint(out, self.version);
+        write_varint(out, self.clock_us);
     }
 
     /// Reads the record.
@@ -161,6 +164,7 @@ impl Mark {
             timestamp_us: cursor.varint("timestamp")?,
             number: cursor.varint("message number")?,
             version: cursor.varint("announced version")?,
+            clock_us: cursor.varint("sender's clock")?,
         })
     }
 }
@@ -203,7 +207,7 @@ mod tests {
         assert_eq!(Welcome::read(&out), Ok(welcome));
 
         out.clear();
-        let mark = Mark { timestamp_us: 1_700_000_000_000_000, number: 12, version: 3 };
+        let mark = Mark { timestamp_us: 1_700_000_000_000_000, number: 12, version: 3, clock_us: 1_000_000 };
         mark.write(&mut out);
         assert_eq!(Mark::read(&out), Ok(mark));
     }

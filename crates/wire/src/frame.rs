@@ -67,6 +67,9 @@ pub fn frame_bytes(bytes: &[u8]) -> usize {
     }
 }
 
+/// Memory that one large frame took is not kept for the next.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+
 /// Finds frames in a stream that comes in pieces, and keeps those that are wanted, one after the other, for
 /// whoever takes them. Each byte is copied once at the most: a frame in one piece is seen where it lies before
 /// that, and one that is cut is put together where it would be kept.
@@ -87,6 +90,9 @@ impl FrameReader {
     /// Forgets a frame that was cut: what comes next starts with a new one.
     pub fn reset(&mut self) {
         self.bytes.truncate(self.open);
+        if self.bytes.capacity() > SPARE_BYTES_MAX {
+            self.bytes.shrink_to(SPARE_BYTES_MAX);
+        }
     }
 
     /// Bytes of a frame whose end has not come yet.
@@ -182,7 +188,7 @@ impl FrameReader {
             if each(&self.bytes[content..], content) {
                 self.open = self.bytes.len();
             } else {
-                self.bytes.truncate(self.open);
+                self.reset();
             }
         }
         Ok(&rest[wanted..])

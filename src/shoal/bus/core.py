@@ -59,6 +59,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "receive_buffer_bytes": config.receive_buffer_bytes,
         "rate_bytes_per_s": config.rate_bytes_per_s,
         "message_bytes_max": config.message_bytes_max,
+        "assembly_bytes_max": config.assembly_bytes_max,
         "backoff_factor": config.backoff_factor,
         "when_full": config.when_full,
     }

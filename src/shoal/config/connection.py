@@ -59,6 +59,9 @@ class ConnectionConfig:
     rate_bytes_per_s: float | None = None
     #: The longest message.
     message_bytes_max: int = 128 << 20
+    #: Parts of messages whose end has not come yet, of all senders together; beyond it messages are lost, and
+    #: `Unreadable` tells of it.
+    assembly_bytes_max: int = 256 << 20
     #: Back-off factor K of NORM's repair requests: 0 suits few members, 4 many.
     backoff_factor: int = 1
 
@@ -85,6 +88,11 @@ class ConnectionConfig:
             self._check(field, getattr(self, field) >= 65_536, "at least 65536")
         self._check("window_bytes", self.window_bytes <= self.cache_bytes, "at most cache_bytes")
         self._check("message_bytes_max", 1 <= self.message_bytes_max < 1 << 28, f"from 1 to {(1 << 28) - 1}")
+        self._check(
+            "assembly_bytes_max",
+            self.assembly_bytes_max >= self.message_bytes_max,
+            "at least message_bytes_max",
+        )
         if self.rate_bytes_per_s is not None:
             self._check("rate_bytes_per_s", self.rate_bytes_per_s >= 1, "at least 1, or none")
         if self.group is not None:

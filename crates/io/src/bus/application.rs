@@ -9,7 +9,7 @@ use shoal_wire::frame;
 
 use super::consumer::Consumer;
 use super::handle::{DISCOVERY, GREETING, Shared};
-use super::inbox::Inbox;
+use super::inbox::{Inbox, InboxBounds};
 use super::lanes::CONTROL;
 use crate::norm::{Application, Frames, Taken};
 
@@ -62,12 +62,12 @@ impl<L: Send + 'static> BusApplication<L> {
         shared: Arc<Shared<L>>,
         data_lanes: Vec<ObjectId>,
         seed: u64,
-        message_bytes_max: usize,
+        bounds: InboxBounds,
     ) -> BusApplication<L> {
         BusApplication {
             shared,
-            inbox: Inbox::new(seed, message_bytes_max),
-            control: Frames::new(message_bytes_max),
+            inbox: Inbox::new(seed, bounds),
+            control: Frames::new(bounds.message_bytes_max),
             welcomed: HashSet::new(),
             data_lanes,
             records: VecDeque::new(),
@@ -162,7 +162,7 @@ impl<L: Send + 'static> Application for BusApplication<L> {
                     *deadline = Time::ZERO;
                 }
             };
-            return self.inbox.take(stream, chunk, unreadable, announced);
+            return self.inbox.take(now, stream, chunk, unreadable, announced);
         }
         // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
         let records = &mut self.records;

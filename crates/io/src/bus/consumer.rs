@@ -55,6 +55,8 @@ pub struct Batch {
     pub stream: StreamId,
     /// When they arrived.
     pub arrived: Instant,
+    /// How old those with a time to live were by then: where each starts, and its age.
+    pub ages: Option<Arc<Vec<(u32, Duration)>>>,
 }
 
 impl Batch {
@@ -66,6 +68,13 @@ impl Batch {
     /// The record of an entry.
     pub fn record(&self, entry: &Entry) -> &[u8] {
         &self.bytes[entry.start as usize..][..entry.length as usize]
+    }
+
+    /// How old it was when it arrived, as far as known: what it waited at its sender, above all.
+    pub fn age(&self, entry: &Entry) -> Duration {
+        let Some(ages) = &self.ages else { return Duration::ZERO };
+        let found = ages.binary_search_by_key(&entry.start, |(start, _)| *start);
+        found.map_or(Duration::ZERO, |at| ages[at].1)
     }
 
     /// Who sent it, when, as which.

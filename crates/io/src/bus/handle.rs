@@ -12,6 +12,7 @@ use shoal_wire::is_reserved;
 use super::application::{BusApplication, BusEvent, Change};
 use super::consumer::Consumer;
 use super::flush::Flushes;
+use super::inbox::InboxBounds;
 use super::lanes::{Lane, lane_options};
 use crate::norm::{Full, LinkError, LinkOptions, NormLink, Outbox, SendError};
 
@@ -39,6 +40,8 @@ pub struct BusOptions {
     pub window_bytes: usize,
     /// What is kept for repair, per lane.
     pub cache_bytes: usize,
+    /// Parts of messages whose end has not come yet, of all senders together.
+    pub assembly_bytes_max: usize,
 }
 
 /// What the handle and the link's thread share.
@@ -147,7 +150,11 @@ impl<L: Send + 'static> Bus<L> {
         link.end_streams = false;
         link.lanes = lane_options(options.window_bytes, options.cache_bytes);
         let data_lanes = (1..link.lanes.len() as ObjectId).collect();
-        let application = BusApplication::new(shared.clone(), data_lanes, seed, link.message_bytes_max);
+        let bounds = InboxBounds {
+            message_bytes_max: link.message_bytes_max,
+            assembly_bytes_max: options.assembly_bytes_max,
+        };
+        let application = BusApplication::new(shared.clone(), data_lanes, seed, bounds);
         let link = NormLink::open(link, Box::new(application))?;
         // The thread may be waiting for it already.
         let _ = shared.outbox.set(link.outbox().clone());

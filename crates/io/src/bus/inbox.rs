@@ -8,11 +8,11 @@
 //! Other streams go on.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt};
-use shoal_node::{Interest, Origin, SubscriptionId, Switch};
-use shoal_norm::{Chunk, NodeId, StreamId};
+use shoal_node::{ClockOffset, Interest, Origin, SubscriptionId, Switch};
+use shoal_norm::{Chunk, NodeId, StreamId, Time};
 use shoal_wire::frame::FrameReader;
 use shoal_wire::{Mark, MessageView, RecordKind};
 
@@ -40,6 +40,8 @@ struct Stream {
     number: Option<u64>,
     /// The version of its subscriptions that its sender had announced.
     version: u64,
+    /// Its sender's clock, once a mark showed it.
+    clock: Option<ClockOffset>,
 }
 
 /// The inbox of a bus.
@@ -54,11 +56,24 @@ pub struct Inbox<L> {
     lent: Vec<Arc<Vec<u8>>>,
     /// Streams that filled a queue, and the subscriptions whose queues those are.
     parked: HashMap<StreamId, Vec<SubscriptionId>>,
-    message_bytes_max: usize,
+    /// How old messages with a time to live are, by their place in the buffer that is being filled.
+    ages: Vec<(u32, Duration)>,
+    /// Bytes of messages whose end has not come yet, in all streams.
+    assembling: usize,
+    bounds: InboxBounds,
+}
+
+/// How much an inbox holds.
+#[derive(Copy, Clone, Debug)]
+pub struct InboxBounds {
+    /// The longest message.
+    pub message_bytes_max: usize,
+    /// Parts of messages whose end has not come yet, of all streams together.
+    pub assembly_bytes_max: usize,
 }
 
 impl<L> Inbox<L> {
-    pub fn new(seed: u64, message_bytes_max: usize) -> Inbox<L> {
+    pub fn new(seed: u64, bounds: InboxBounds) -> Inbox<L> {
         Inbox {
             switch: Switch::new(seed),
             subscriptions: HashMap::new(),
@@ -67,7 +82,9 @@ impl<L> Inbox<L> {
             staged: Vec::new(),
             lent: Vec::new(),
             parked: HashMap::new(),
-            message_bytes_max,
+            ages: Vec::new(),
+            assembling: 0,
+            bounds,
         }
     }
 
@@ -89,6 +106,7 @@ impl<L> Inbox<L> {
     /// `announced` with the version of its subscriptions that their sender announced, when that is another one.
     pub fn take(
         &mut self,
+        now: Time,
         id: StreamId,
         chunk: Chunk<'_>,
         mut unreadable: impl FnMut(String),
@@ -101,14 +119,16 @@ impl<L> Inbox<L> {
             self.hand_over();
             self.current = Some(id);
         }
-        let Inbox { switch, subscriptions, streams, staged, message_bytes_max, .. } = self;
+        let Inbox { switch, subscriptions, streams, staged, ages, bounds, .. } = self;
         let stream = streams.entry(id).or_insert_with(|| Stream {
-            reader: FrameReader::new(*message_bytes_max),
+            reader: FrameReader::new(bounds.message_bytes_max),
             timestamp_us: 0,
             number: None,
             version: 0,
+            clock: None,
         });
-        let Stream { reader, timestamp_us, number, version } = stream;
+        let Stream { reader, timestamp_us, number, version, clock } = stream;
+        let carried = reader.carried();
         if chunk.fresh {
             reader.reset();
         }
@@ -126,6 +146,11 @@ impl<L> Inbox<L> {
                 match MessageView::parse(record) {
                     Ok(view) => {
                         let Ok(wanted) = switch.route(&view, &origin) else { return false };
+                        match clock.and_then(|clock| age_and_ttl(&view, clock, now)) {
+                            Some((age, ttl)) if age >= ttl => return false,
+                            Some((age, _)) if !wanted.is_empty() => ages.push((at as u32, age)),
+                            _ => {}
+                        }
                         for subscription in wanted {
                             stage(
                                 subscriptions,
@@ -146,6 +171,8 @@ impl<L> Inbox<L> {
                 match Mark::read(record) {
                     Ok(mark) => {
                         (*timestamp_us, *number) = (mark.timestamp_us, Some(mark.number));
+                        let first = || ClockOffset::new(now, mark.clock_us);
+                        clock.get_or_insert_with(first).observe(now, mark.clock_us);
                         if mark.version != std::mem::replace(version, mark.version) {
                             announced(mark.version);
                         }
@@ -160,13 +187,19 @@ impl<L> Inbox<L> {
                 false
             }
         };
-        let read = reader.read(chunk.bytes, &mut each);
-        if let Err(error) = read {
+        let read = reader.read(chunk.bytes, &mut each).map_err(|error| error.to_string());
+        let assembling = self.assembling - carried;
+        let bound = bounds.assembly_bytes_max;
+        let fits = assembling + reader.carried() <= bound;
+        let read = read.and_then(|()| if fits { Ok(()) } else { Err(no_room_to_assemble(bound)) });
+        if let Err(why) = read {
             reader.reset();
             (*timestamp_us, *number) = (0, None);
-            unreadable(error.to_string());
+            self.assembling = assembling;
+            unreadable(why);
             return Taken::Broken;
         }
+        self.assembling = assembling + reader.carried();
         if reader.kept() >= BUFFER_BYTES {
             self.hand_over();
         }
@@ -205,10 +238,12 @@ impl<L> Inbox<L> {
             bytes
         };
         let arrived = Instant::now();
+        let ages = (!self.ages.is_empty()).then(|| Arc::new(std::mem::take(&mut self.ages)));
         for subscription in self.staged.drain(..) {
             if let Some(Subscription { consumer, staged }) = self.subscriptions.get_mut(&subscription) {
                 let entries = std::mem::replace(staged, consumer.spare_entries());
-                if consumer.put_batch(Batch { bytes: bytes.clone(), entries, stream: id, arrived }) {
+                let (bytes, ages) = (bytes.clone(), ages.clone());
+                if consumer.put_batch(Batch { bytes, entries, stream: id, arrived, ages }) {
                     self.parked.entry(id).or_default().push(subscription);
                 }
             }
@@ -225,7 +260,13 @@ impl<L> Inbox<L> {
     /// Nothing more will come of a node's run.
     pub fn forget(&mut self, node: NodeId, instance: u16) {
         self.hand_over();
-        self.streams.retain(|stream, _| (stream.node, stream.instance) != (node, instance));
+        self.streams.retain(|stream, found| {
+            let others = (stream.node, stream.instance) != (node, instance);
+            if !others {
+                self.assembling -= found.reader.carried();
+            }
+            others
+        });
         self.parked.retain(|stream, _| (stream.node, stream.instance) != (node, instance));
     }
 }
@@ -249,6 +290,19 @@ fn stage<L>(
         staged.push(id);
     }
     subscription.staged.push(entry);
+}
+
+/// How old a message with a time to live is, and how old it may become.
+fn age_and_ttl(view: &MessageView<'_>, clock: ClockOffset, now: Time) -> Option<(Duration, Duration)> {
+    let fields = view.fields().ok()?;
+    Some((clock.age(now, fields.published_us?), Duration::from_micros(fields.ttl_us?)))
+}
+
+fn no_room_to_assemble(bound: usize) -> String {
+    format!(
+        "a message was lost because parts of too many large ones came at once: \
+         assembly_bytes_max is {bound} bytes"
+    )
 }
 
 /// A buffer that everybody is through with, the last one first, because it is the most likely to be in the

@@ -76,8 +76,13 @@ impl Lane {
         (self.marked_at, self.marked_version) = (now, version);
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut record = Vec::with_capacity(32);
-        Mark { timestamp_us: timestamp.as_micros() as u64, number: self.messages, version }
-            .write(&mut record);
+        let mark = Mark {
+            timestamp_us: timestamp.as_micros() as u64,
+            number: self.messages,
+            version,
+            clock_us: now.as_nanos() / 1000,
+        };
+        mark.write(&mut record);
         frame::write(&record, &mut self.head);
     }
 

@@ -13,6 +13,7 @@ use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, StreamOp
 use super::Application;
 use super::engine::{Engine, Lane, RUN_BYTES};
 use super::outbox::{Full, Outbox, SendError};
+use crate::clock::Clock;
 use crate::files::Files;
 use crate::interfaces::{ETHERNET_MTU, InterfaceInfo};
 use crate::udp::{LinkAddress, RUN_BYTES_MAX, SocketOptions, Sockets, Waker, Which};
@@ -149,6 +150,7 @@ impl Shared {
 
 /// A NORM link. Dropping it closes it without lingering.
 pub struct NormLink {
+    clock: Clock,
     shared: Arc<Shared>,
     waker: Waker,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -180,7 +182,7 @@ impl NormLink {
             options.drop_received,
         );
         engine.files = Files::new(options.files_directory.clone());
-        let waker = sockets.waker();
+        let (waker, clock) = (sockets.waker(), engine.clock);
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             outbox,
@@ -194,7 +196,7 @@ impl NormLink {
             let shared = shared.clone();
             std::thread::Builder::new().name("shoal-norm".into()).spawn(move || run(&shared))?
         };
-        Ok(NormLink { shared, waker, thread: Mutex::new(Some(thread)) })
+        Ok(NormLink { clock, shared, waker, thread: Mutex::new(Some(thread)) })
     }
 
     /// Sends a message made of `parts` on a lane.
@@ -243,6 +245,11 @@ impl NormLink {
         drop(engine);
         self.waker.wake();
         result
+    }
+
+    /// Microseconds by the clock that [`shoal_wire::Mark`]s show.
+    pub fn clock_us(&self) -> u64 {
+        self.clock.now().as_nanos() / 1000
     }
 
     /// What waits to be sent.

@@ -146,7 +146,7 @@ impl Subscription {
                     return Ok(());
                 }
                 *at += 1;
-                if ttl.is_some_and(|ttl| batch.arrived.elapsed() >= ttl) {
+                if ttl.is_some_and(|ttl| batch.age(entry) + batch.arrived.elapsed() >= ttl) {
                     continue;
                 }
                 let topic = match &reading.topic {
