@@ -133,10 +133,9 @@ def burst_loss(simulation: Simulation) -> None:
 def lost_runs(simulation: Simulation) -> None:
     """Everything a sender hands over at once is lost at once, now and then; parity brings it back unasked."""
     simulation.set_link(Link(run_loss=0.01, delay_s=0.0005))
-    parity: NodeOptions = {"parity_symbols": 16, "auto_parity": 10, "interleave_blocks": 16}
-    sender, receivers = transfer(
-        simulation, receivers=2, messages=3_000, size=1_000, rate_bytes_per_s=1e8, **parity
-    )
+    options: NodeOptions = {"parity_symbols": 16, "auto_parity": 10, "interleave_blocks": 16}
+    options["rate_bytes_per_s"] = 1e8
+    sender, receivers = transfer(simulation, receivers=2, messages=3_000, size=1_000, **options)
     check_all(simulation.history(), complete(*_ids(receivers)), nacks_bounded(per_repair=2.0))
     recovered = sum(receiver.stats["segments_recovered"] for receiver in receivers)
     assert sender.stats["repairs_sent"] <= max(recovered, 60), f"seed {simulation.seed}: parity did not help"
