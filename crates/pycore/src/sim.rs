@@ -188,6 +188,10 @@ impl Simulation {
         .map_err(write_error)
     }
 
+    fn flush(&mut self, node: NodeId, stream: ObjectId) -> PyResult<()> {
+        self.act(node, |node, _| node.flush(stream))?.map_err(write_error)
+    }
+
     fn close_stream(&mut self, node: NodeId, stream: ObjectId) -> PyResult<()> {
         self.act(node, |node, _| node.close_stream(stream))?.map_err(write_error)
     }

@@ -84,14 +84,16 @@ impl Remote {
             |object: ObjectId| invalid.chunks_exact(2).any(|entry| entry == object.to_be_bytes());
         let node_instance = (self.node, self.instance);
         self.objects.squelch(position, is_invalid, shared);
+        // There is nothing of it, or nothing yet: if it begins, it is heard of again.
+        self.streams.retain(|object| {
+            let refused = is_invalid(object.object) || serial::before(object.object, position.object);
+            !(refused && matches!(object.body, Body::Wanted(_)))
+        });
         for object in &mut self.streams {
             let refused = is_invalid(object.object);
             match &mut object.body {
-                Body::Wanted(_) if refused || serial::before(object.object, position.object) => {
-                    object.body = Body::Closed;
-                    object.info = InfoState::Have;
-                }
-                Body::Open(stream) if refused => {
+                // An old refusal may be overtaken by the beginning of what it refused.
+                Body::Open(stream) if refused && !self.overtaken => {
                     *shared.memory_left += stream.memory();
                     let (node, instance) = node_instance;
                     let stream = StreamId { node, instance, object: object.object };

@@ -20,6 +20,8 @@ use crate::wire::object::ObjectHeader;
 use crate::wire::{Data, Flags, Fti, Info, PayloadId, SenderHeader};
 use crate::{NodeId, ObjectId};
 
+/// A message that lags behind by more is not late: we were away.
+const OVERTAKEN_BY_MAX: u16 = 1024;
 /// A sender is established after so many messages.
 const ESTABLISHED_AFTER: u32 = 4;
 
@@ -42,6 +44,9 @@ pub struct Remote {
     pub last_heard: Time,
     /// Messages heard, up to [`ESTABLISHED_AFTER`].
     heard: u32,
+    /// The newest message's number, and whether the one in hand is older.
+    newest_sequence: u16,
+    pub(super) overtaken: bool,
     /// It said goodbye or started again; what is here may still be read.
     pub departed: Option<CloseReason>,
     pub(super) timing: GroupTiming,
@@ -68,6 +73,8 @@ impl Remote {
             address,
             last_heard: now,
             heard: 0,
+            newest_sequence: header.sequence,
+            overtaken: false,
             departed: None,
             timing: GroupTiming { grtt: Duration::ZERO, backoff_factor: 0, group_size: 0.0 },
             quantized: (255, 255, 255),
@@ -89,6 +96,10 @@ impl Remote {
     pub fn hear(&mut self, header: &SenderHeader, address: SocketAddr, now: Time, bytes: usize) {
         self.last_heard = now;
         self.heard = ESTABLISHED_AFTER.min(self.heard + 1);
+        self.overtaken = (1..OVERTAKEN_BY_MAX).contains(&self.newest_sequence.wrapping_sub(header.sequence));
+        if !self.overtaken {
+            self.newest_sequence = header.sequence;
+        }
         self.address = address;
         self.nack.on_heard(now);
         self.congestion.on_message(now, header.sequence, bytes, self.timing.grtt);

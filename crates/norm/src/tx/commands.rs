@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::sender::Sender;
+use crate::ObjectId;
 use crate::time::Time;
 use crate::wire::command::{self, Position};
 
@@ -60,6 +61,11 @@ impl Sender {
 
     /// Refuses what can no longer be repaired, at most once in two round-trip times.
     fn plan_squelch(&mut self, now: Time, grtt: Duration) -> bool {
+        // A stream that had sent nothing when it was asked for may have begun since.
+        let streams = &self.streams;
+        let began =
+            |object: ObjectId| streams.iter().any(|stream| stream.object == object && stream.sent() > 0);
+        self.invalid_objects.retain(|object| !began(*object));
         let refused = self.streams.iter().position(|stream| stream.squelch);
         if now < self.squelch_at || (refused.is_none() && self.invalid_objects.is_empty()) {
             return false;
