@@ -74,6 +74,7 @@ pub fn link_options(
     };
     let drop_received = take(&options, "drop_received", 0.0)?;
     let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;
+    let listen_port: Option<u16> = take(&options, "listen_port", None)?;
     let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
     let ackers = take(&options, "ackers", Vec::new())?;
     let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
@@ -86,6 +87,7 @@ pub fn link_options(
         .collect();
     link.drop_received = drop_received;
     link.sockets.receive_buffer_bytes = receive_buffer_bytes;
+    link.sockets.listen_port = listen_port;
     link.ackers = ackers;
     link.files_directory = files_directory;
     link.message_bytes_max = message_bytes_max;

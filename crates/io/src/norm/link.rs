@@ -161,7 +161,7 @@ impl NormLink {
         let mut engine = Engine::new(
             session,
             lanes,
-            options.address.group,
+            sockets.destination(),
             outbox.clone(),
             sockets.clone(),
             application,
