@@ -92,6 +92,8 @@ impl Sender {
         let grtt = self.grtt.advertised();
         self.objects.check_room(now, self.repair_hold());
         for stream in &mut self.streams {
+            let owed = self.pacer.time_for(stream.repairs.pending() * usize::from(self.config.segment_bytes));
+            stream.acks.set_owed(owed);
             if let Some(watermark) = stream.acks.poll(now, 2 * grtt, &mut self.asked) {
                 let position = stream.position(watermark.saturating_sub(1));
                 command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
@@ -214,6 +216,8 @@ impl Sender {
         if !self.gate.is_open(now) {
             return None;
         }
+        self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
+        self.pacer.set_rate(self.control.rate());
         let Some(index) = self.streams.iter().position(TxStream::has_repairs) else {
             let plan = self.plan_object_repairs(now, stats);
             if plan.is_none() && !self.objects.has_repairs() {
@@ -255,7 +259,7 @@ impl Sender {
         }
         self.objects.on_sent(now, self.grtt.advertised());
         self.last_data_at = now;
-        self.control.on_sent(now, self.grtt.advertised());
+        self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
         self.pacer.set_rate(self.control.rate());
         self.pacer.sent(now, self.scratch.len());
         Some(Plan::Scratch { datagram_bytes })
@@ -325,7 +329,7 @@ impl Sender {
     fn plan_data(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
         let index = self.next_data()?;
         self.last_data_at = now;
-        self.control.on_sent(now, self.grtt.advertised());
+        self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
         self.pacer.set_rate(self.control.rate());
         let stream = &mut self.streams[index];
         let (first, sendable) = (stream.sent(), stream.sendable());
