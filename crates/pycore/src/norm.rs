@@ -184,6 +184,12 @@ impl NormLink {
         stats_to_python(py, &stats)
     }
 
+    /// Bytes per second the session may send at; `None` is without limit.
+    #[getter]
+    fn rate_bytes_per_s(&self, py: Python<'_>) -> Option<f64> {
+        py.detach(|| self.link.command(|session, _| session.rate_bytes_per_s()))
+    }
+
     #[getter]
     fn grtt_s(&self, py: Python<'_>) -> f64 {
         py.detach(|| self.link.grtt()).as_secs_f64()
