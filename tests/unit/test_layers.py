@@ -9,7 +9,12 @@ import shoal
 SOURCE = Path(shoal.__file__).parent
 LEAVES = ("registry", "gateway", "spark", "bench", "cli")
 #: Measure the engine itself, below the public API.
-ENGINE_EXPERIMENTS = {"bench/fec.py", "bench/norm_sides.py", "bench/selectors.py"}
+ENGINE_EXPERIMENTS = {
+    "bench/fec.py",
+    "bench/norm_sides.py",
+    "bench/selectors.py",
+    "bench/sharing_sides.py",
+}
 
 
 def modules(*packages: str) -> Iterator[Path]:

@@ -42,6 +42,11 @@ impl Pacer {
         }
     }
 
+    /// How long so many bytes take.
+    pub fn time_for(&self, bytes: usize) -> Duration {
+        self.rate_bytes_per_s.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate))
+    }
+
     /// Takes note of what was sent.
     pub fn sent(&mut self, now: Time, bytes: usize) {
         if let Some(rate) = self.rate_bytes_per_s {

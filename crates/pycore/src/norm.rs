@@ -75,6 +75,7 @@ pub fn link_options(
     };
     let drop_received = take(&options, "drop_received", 0.0)?;
     let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;
+    let listen_port: Option<u16> = take(&options, "listen_port", None)?;
     let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
     let ackers = take(&options, "ackers", Vec::new())?;
     let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
@@ -89,6 +90,7 @@ pub fn link_options(
         .collect();
     link.drop_received = drop_received;
     link.sockets.receive_buffer_bytes = receive_buffer_bytes;
+    link.sockets.listen_port = listen_port;
     link.ackers = ackers;
     link.files_directory = files_directory;
     link.message_bytes_max = message_bytes_max;
@@ -183,6 +185,12 @@ impl NormLink {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = py.detach(|| self.link.stats());
         stats_to_python(py, &stats)
+    }
+
+    /// Bytes per second the session may send at; `None` is without limit.
+    #[getter]
+    fn rate_bytes_per_s(&self, py: Python<'_>) -> Option<f64> {
+        py.detach(|| self.link.command(|session, _| session.rate_bytes_per_s()))
     }
 
     #[getter]

@@ -129,3 +129,14 @@ fn nack_driven_control_slows_down_to_what_a_receiver_can_take() {
     assert!(rate_of(&simulation, 1) < start / 3.0);
     assert!(steady > 0.5 * BOTTLENECK_BYTES_PER_S, "{steady} bytes/s");
 }
+
+#[test]
+fn norm_cc_keeps_a_queue_that_is_all_of_the_round_trip_from_swinging() {
+    let mut simulation = network(5, 1, 1, |config| config.congestion = CongestionControl::NormCc);
+    let near = Conditions { delay: Duration::from_micros(100), ..Default::default() };
+    simulation.set_conditions(near).unwrap();
+    goodput(&mut simulation, 1, 2, 5);
+    let steady = goodput(&mut simulation, 1, 2, 20)[0];
+    println!("{steady} bytes/s");
+    assert!(steady > 0.88 * BOTTLENECK_BYTES_PER_S, "{steady} bytes/s");
+}

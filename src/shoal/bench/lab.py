@@ -20,16 +20,19 @@ PREFIX = "shl"
 HOSTS_MAX = 64
 #: A cable takes a burst, and holds what comes in so long.
 BURST, QUEUE_TIME = "64kb", "50ms"
+#: A router's burst: a few packets.
+ROUTER_BURST = "5kb"
 
 
 class Lab:
     """So many hosts on one switch, for as long as its context lasts."""
 
-    def __init__(self, hosts: int, *, rate_mbit_s: int = 100) -> None:
+    def __init__(self, hosts: int, *, rate_mbit_s: int | None = 100) -> None:
         if not 1 <= hosts <= HOSTS_MAX:
             raise ValueError(f"hosts must be from 1 to {HOSTS_MAX}, not {hosts}")
         self._owner = f"{PREFIX}{os.getpid()}"
         self._hosts = hosts
+        #: Of every cable; none leaves them as fast as they are.
         self._rate_mbit_s = rate_mbit_s
 
     def __enter__(self) -> Self:
@@ -55,6 +58,18 @@ class Lab:
         """A host's IPv4 address."""
         return f"10.74.0.{host + 1}"
 
+    def narrow(self, host: int, *, rate_mbit_s: float, queue_s: float) -> None:
+        """Make what goes to a host pass a router: so fast, and with so much room to wait.
+
+        It takes packets one by one, also when a sender hands them over in runs: a burst as short as this
+        makes the kernel cut them.
+        """
+        shape = f"root tbf rate {rate_mbit_s}mbit burst {ROUTER_BURST} latency {queue_s * 1000}ms"
+        _run(["tc", "qdisc", "replace", "dev", self._cable(host), *shape.split()])
+
+    def _cable(self, host: int) -> str:
+        return f"{self._owner}v{host}"
+
     def _name(self, host: int) -> str:
         return f"{self._owner}h{host}"
 
@@ -62,7 +77,7 @@ class Lab:
         _ip(f"link add {self._owner} type bridge mcast_snooping 0")
         _ip(f"link set {self._owner} up")
         for host in range(self._hosts):
-            self._plug_in(host, self._name(host), f"{self._owner}v{host}")
+            self._plug_in(host, self._name(host), self._cable(host))
 
     def _plug_in(self, host: int, name: str, cable: str) -> None:
         _ip(f"netns add {name}")
@@ -72,6 +87,8 @@ class Lab:
         _ip(f"-n {name} link set eth0 up")
         _ip(f"-n {name} link set lo up")
         _ip(f"-n {name} route add 224.0.0.0/4 dev eth0")
+        if self._rate_mbit_s is None:
+            return
         shape = f"root tbf rate {self._rate_mbit_s}mbit burst {BURST} latency {QUEUE_TIME}"
         _run(["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", *shape.split()])
         _run(["tc", "qdisc", "add", "dev", cable, *shape.split()])

@@ -23,6 +23,7 @@ def _shoal_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "group": options["group"],
         "port": options["port"],
+        "interface": options.get("interface", "lo"),
         "segment_bytes": options["segment_bytes"],
         # One receiver has nobody to wait for before it asks for repair.
         "backoff_factor": 0,

@@ -4,6 +4,7 @@ A worker is a module run with the name of a role and its options as JSON. It ans
 is ready, how far it is, and its result. It ends when the process that started it does, whatever the reason.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -35,6 +36,7 @@ class Worker:
         self.progress = 0
         self._result: Mapping[str, Any] | None = None
         self._ready = threading.Event()
+        self._progressed = threading.Event()
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
             [*within, sys.executable, "-m", module, role, json.dumps(options)],
@@ -58,7 +60,9 @@ class Worker:
         self._reader.join()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
-                stream.close()
+                # What was told to a process that is gone cannot be told.
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
 
     @property
     def pid(self) -> int:
@@ -72,11 +76,22 @@ class Worker:
         if self._process.poll() not in (None, 0):
             self._fail("ended before it was ready")
 
+    def wait_progress(self, timeout_s: float = 20.0) -> None:
+        """Wait until the process has reported progress for the first time."""
+        if not self._progressed.wait(timeout_s):
+            self._fail(f"reported nothing within {timeout_s} s")
+        if not self.progress:
+            self.result(timeout_s)
+
     def tell(self) -> None:
         """Let the process go on that waits in `wait_told`."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self._process.wait()
+            self._fail(f"ended too early, with status {self._process.returncode}")
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the process to end, but not for longer; true if it has."""
@@ -105,7 +120,10 @@ class Worker:
             self.progress = said.get("progress", self.progress)
             self._result = said.get("result", self._result)
             self._ready.set()
+            if self.progress:
+                self._progressed.set()
         self._ready.set()
+        self._progressed.set()
 
 
 def run_role(roles: Mapping[str, Role]) -> None:
@@ -130,6 +148,11 @@ def wait_told(timeout_s: float = 60.0) -> None:
     """In a worker's process: wait for the parent's `Worker.tell`."""
     if not _told.wait(timeout_s):
         raise ExperimentError(f"was not told to go on within {timeout_s} s")
+
+
+def is_told() -> bool:
+    """In a worker's process: whether the parent has used `Worker.tell`."""
+    return _told.is_set()
 
 
 def _end_with_parent() -> None:

@@ -12,6 +12,7 @@ from shoal.bench import lan as lan_experiment
 from shoal.bench import latency as latency_experiment
 from shoal.bench import norm as norm_experiment
 from shoal.bench import report
+from shoal.bench import sharing as sharing_experiment
 from shoal.bench import throughput as throughput_experiment
 from shoal.bench.rounds import Follow
 from shoal.cli import bench_selectors
@@ -148,6 +149,35 @@ def jms(
         raise typer.BadParameter(str(error)) from error
     result = _followed(rounds, lambda follow: jms_experiment.run(options, follow))
     report.show(f"{size}-byte messages with headers and properties", result, json)
+
+
+@app.command("sharing")
+def sharing(
+    rate: Annotated[float, typer.Option(help="Mbit/s of the bottleneck.")] = 30.0,
+    queue: Annotated[float, typer.Option(help="Milliseconds a packet waits in its full queue.")] = 50.0,
+    contests: Annotated[
+        str, typer.Option(help=f"Which of {', '.join(sharing_experiment.CONTESTS)}; all by default.")
+    ] = "",
+    tcp: Annotated[str, typer.Option(help="The kernel's congestion control: cubic, reno, bbr.")] = "cubic",
+    rounds: Rounds = 3,
+    seconds: Annotated[float, typer.Option(help="How long flows run; a quarter of it is warm-up.")] = 20.0,
+    json: Json = None,
+) -> None:
+    """Rate control on a bottleneck between network namespaces: alone, beside TCP, two flows (needs root)."""
+    try:
+        options = sharing_experiment.SharingOptions(
+            rate_mbit_s=rate,
+            queue_ms=queue,
+            tcp=tcp,
+            rounds=rounds,
+            seconds=seconds,
+            warm_up_s=seconds / 4,
+            contests=_names(contests) or tuple(sharing_experiment.CONTESTS),
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    result = _followed(rounds, lambda follow: sharing_experiment.run(options, follow))
+    report.show(f"a bottleneck of {rate:g} Mbit/s with a queue of {queue:g} ms", result, json)
 
 
 @app.command("fec")

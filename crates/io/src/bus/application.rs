@@ -210,7 +210,11 @@ impl<L: Send + 'static> Application for BusApplication<L> {
 
     fn serve(&mut self, now: Time, session: &mut Session, control: &mut Vec<u8>) {
         let shared = self.shared.clone();
-        shared.flushes.serve(now, session, shared.outbox());
+        let began = *self.began.get_or_insert(now);
+        // Who answers our greeting counts, though somebody else may have answered and acknowledged already.
+        if now >= began + GREETING {
+            shared.flushes.serve(now, session, shared.outbox());
+        }
         let busy = self.heard || !self.records.is_empty() || shared.has_changes();
         if !busy && now < self.membership_deadline {
             return;
@@ -231,10 +235,9 @@ impl<L: Send + 'static> Application for BusApplication<L> {
             let _ = session.send_command(now, &heartbeat, 1);
         }
         self.version = membership.version();
-        let began = *self.began.get_or_insert(now);
         self.greeting &= now < began + GREETING && membership.members().next().is_none();
         self.membership_deadline = membership.poll_timeout();
-        let next = if self.greeting { began + GREETING } else { began + DISCOVERY };
+        let next = if now < began + GREETING { began + GREETING } else { began + DISCOVERY };
         if next > now {
             self.membership_deadline = self.membership_deadline.min(next);
         } else {

@@ -48,10 +48,12 @@ impl Flushes {
         let mut state = self.lock();
         state.next += 1;
         let id = state.next;
-        // The first lane is the application's own.
+        // The first lane is the application's own; of one that nothing was published on, everybody has everything.
         let lanes = outbox.appended().into_iter().enumerate();
-        let lanes =
-            lanes.map(|(lane, bytes)| if lane == 0 { Step::Done } else { Step::Write(bytes) }).collect();
+        let done = |lane, bytes| lane == 0 || bytes == 0;
+        let lanes = lanes
+            .map(|(lane, bytes)| if done(lane, bytes) { Step::Done } else { Step::Write(bytes) })
+            .collect();
         state.waiters.push(Waiter { id, lanes, silent: BTreeSet::new() });
         id
     }

@@ -175,7 +175,7 @@ impl NormLink {
         let mut engine = Engine::new(
             session,
             lanes,
-            options.address.group,
+            sockets.destination(),
             outbox.clone(),
             sockets.clone(),
             application,

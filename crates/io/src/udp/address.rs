@@ -5,11 +5,14 @@ use std::net::SocketAddr;
 use crate::interfaces::Interface;
 
 /// Where a link lives.
+///
+/// Over unicast the two ends name each other, and each has one socket: it sends from the port it listens on, so that
+/// the answers pass whatever filters and translates addresses on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkAddress {
     /// An IPv4 or IPv6 multicast group and its port; or one peer, for a link over unicast.
     pub group: SocketAddr,
-    /// The network it is on.
+    /// The network it is on; for a link over unicast an address is the one to listen on.
     pub interface: Interface,
 }
 
@@ -29,6 +32,8 @@ pub struct SocketOptions {
     pub dscp: u8,
     /// Whether to use GSO and GRO where the kernel and the device have them.
     pub offload: bool,
+    /// The port a unicast link listens on and sends from; `None` is the peer's own.
+    pub listen_port: Option<u16>,
 }
 
 impl Default for SocketOptions {
@@ -41,6 +46,7 @@ impl Default for SocketOptions {
             loopback: true,
             dscp: 0,
             offload: true,
+            listen_port: None,
         }
     }
 }

@@ -13,24 +13,22 @@ use crate::interfaces::{self, Interface, InterfaceInfo};
 /// Sockets ready for use, and the interface they are on unless the routing table decides.
 pub(super) struct Opened {
     pub group: Socket,
-    pub own: Socket,
+    /// None for a unicast link, which has one socket.
+    pub own: Option<Socket>,
+    /// Where the group or the peer is reached.
+    pub destination: SocketAddr,
     pub interface: Option<InterfaceInfo>,
 }
 
 pub(super) fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result<Opened> {
     if options.dscp > 63 {
-        let problem = format!("dscp is {}, and must be 0 to 63", options.dscp);
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        return Err(invalid(format!("dscp is {}, and must be 0 to 63", options.dscp)));
     }
     let LinkAddress { group, interface } = address;
     if group.ip().is_multicast() {
         return open_multicast(group, interfaces::choose(interface, group.is_ipv6())?, options);
     }
-    let info = match interface {
-        Interface::Auto => None,
-        wanted => Some(interfaces::choose(wanted, group.is_ipv6())?),
-    };
-    open_unicast(group, info, options)
+    open_unicast(group, interface, options)
 }
 
 fn open_multicast(group: &SocketAddr, info: InterfaceInfo, options: &SocketOptions) -> io::Result<Opened> {
@@ -44,23 +42,71 @@ fn open_multicast(group: &SocketAddr, info: InterfaceInfo, options: &SocketOptio
     if let Some(own) = own.local_addr()?.as_socket() {
         own_filter::ignore(&socket, own)?;
     }
-    Ok(Opened { group: socket, own, interface: Some(info) })
+    Ok(Opened { group: socket, own: Some(own), destination: *group, interface: Some(info) })
 }
 
-fn open_unicast(
-    peer: &SocketAddr,
-    info: Option<InterfaceInfo>,
-    options: &SocketOptions,
-) -> io::Result<Opened> {
-    let here = info.as_ref().map_or_else(|| unspecified(peer), |info| local(peer, info));
-    let mut listen = here;
-    listen.set_port(peer.port());
+fn open_unicast(peer: &SocketAddr, interface: &Interface, options: &SocketOptions) -> io::Result<Opened> {
+    if peer.ip().is_unspecified() || peer.port() == 0 {
+        return Err(invalid(format!(
+            "{peer} is no peer: a link over unicast needs its address and its port"
+        )));
+    }
+    let info = match interface {
+        Interface::Auto => None,
+        // Not every address of this machine is listed: all of 127.0.0.0/8 is on the loopback interface.
+        Interface::Address(_) => interfaces::choose(interface, peer.is_ipv6()).ok(),
+        wanted => Some(interfaces::choose(wanted, peer.is_ipv6())?),
+    };
+    let mut listen = match (interface, &info) {
+        (Interface::Address(ip), _) if ip.is_ipv6() != peer.is_ipv6() => {
+            return Err(invalid(format!("{ip} cannot talk to {peer}: one is IPv4, the other IPv6")));
+        }
+        (Interface::Address(IpAddr::V6(ip)), Some(info)) => {
+            SocketAddrV6::new(*ip, 0, 0, scope(ip, info)).into()
+        }
+        (Interface::Address(ip), _) => SocketAddr::new(*ip, 0),
+        (_, Some(info)) => local(peer, info),
+        (_, None) => unspecified(peer),
+    };
+    listen.set_port(options.listen_port.unwrap_or(peer.port()));
+    refuse_oneself(&listen, peer)?;
+    let destination = match (peer, &info) {
+        (SocketAddr::V6(peer), Some(info)) => {
+            SocketAddrV6::new(*peer.ip(), peer.port(), 0, scope(peer.ip(), info)).into()
+        }
+        _ => *peer,
+    };
     let listening = |error| explain(error, format!("listening on {listen} for {peer}"));
-    Ok(Opened {
-        group: open_bound(listen, options).map_err(listening)?,
-        own: open_own(here, options)?,
-        interface: info,
-    })
+    let socket = open_bound(listen, options).map_err(listening)?;
+    check_unicast_route(&listen, &destination, options)
+        .map_err(|error| explain(error, format!("sending to {peer} from {}", listen.ip())))?;
+    Ok(Opened { group: socket, own: None, destination, interface: info })
+}
+
+/// The interface's number where an address means nothing without it.
+fn scope(ip: &Ipv6Addr, info: &InterfaceInfo) -> u32 {
+    if ip.is_unicast_link_local() { info.index } else { 0 }
+}
+
+/// A link whose peer is its own socket would hear nobody but itself.
+fn refuse_oneself(listen: &SocketAddr, peer: &SocketAddr) -> io::Result<()> {
+    let everywhere = listen.ip().is_unspecified();
+    let is_here =
+        || interfaces::list().is_ok_and(|all| all.iter().any(|info| info.addresses.contains(&peer.ip())));
+    let same_address = listen.ip() == peer.ip() || (everywhere && (peer.ip().is_loopback() || is_here()));
+    if listen.port() != peer.port() || !same_address {
+        return Ok(());
+    }
+    Err(invalid(format!("{peer} is where this link itself listens: give it another port to listen on")))
+}
+
+/// Fails now rather than at the first datagram when there is no way to the peer.
+fn check_unicast_route(listen: &SocketAddr, peer: &SocketAddr, options: &SocketOptions) -> io::Result<()> {
+    let probe = new_socket(peer, options)?;
+    let mut from = *listen;
+    from.set_port(0);
+    probe.bind(&from.into())?;
+    probe.connect(&(*peer).into())
 }
 
 fn open_group(group: &SocketAddr, info: &InterfaceInfo, options: &SocketOptions) -> io::Result<Socket> {
@@ -182,6 +228,10 @@ fn local(group: &SocketAddr, info: &InterfaceInfo) -> SocketAddr {
 fn unspecified(like: &SocketAddr) -> SocketAddr {
     let ip: IpAddr = if like.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     SocketAddr::new(ip, 0)
+}
+
+fn invalid(problem: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, problem)
 }
 
 fn explain(error: io::Error, doing: String) -> io::Error {

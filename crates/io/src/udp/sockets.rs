@@ -1,4 +1,5 @@
-//! The two sockets of a link: one hears the group, one sends and hears what is meant for this node alone.
+//! The sockets of a link: one hears the group, one sends and hears what is meant for this node alone. A link over
+//! unicast does everything with one.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,10 +17,11 @@ pub const RUN_BYTES_MAX: usize = 65_507;
 /// The most datagrams in a run that every kernel with GSO takes.
 pub const RUN_DATAGRAMS_MAX: usize = 64;
 
-/// One of a link's two sockets.
+/// One of a link's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Bound to the group's address: what everybody hears, without what this link sent itself (on Linux). For a unicast link, bound to the port agreed on.
+    /// Bound to the group's address: what everybody hears, without what this link sent itself (on Linux). A unicast
+    /// link has no other.
     Group,
     /// With a port of its own: everything is sent from here, and unicast feedback comes back to it.
     Own,
@@ -42,7 +44,8 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Sockets {
     group: UdpSocket,
-    own: UdpSocket,
+    own: Option<UdpSocket>,
+    destination: SocketAddr,
     interface: Option<InterfaceInfo>,
     waker: Waker,
     /// Runs of datagrams this large or larger are sent one by one: the kernel refused to cut them.
@@ -50,21 +53,27 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Opens both sockets and joins the group; the error says what was tried.
+    /// Opens the sockets and joins the group if it is one; the error says what was tried.
     pub fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result<Self> {
         let opened = open::open(address, options)?;
         Ok(Self {
             group: opened.group.into(),
-            own: opened.own.into(),
+            own: opened.own.map(Into::into),
+            destination: opened.destination,
             interface: opened.interface,
             waker: Waker::new()?,
             uncut_from_bytes: AtomicUsize::new(if options.offload { usize::MAX } else { 0 }),
         })
     }
 
-    /// The address of the socket with a port of its own.
+    /// The address everything is sent from.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.own.local_addr()
+        self.sending().local_addr()
+    }
+
+    /// The group, or the one peer; an IPv6 address that is local to a link names its interface.
+    pub fn destination(&self) -> SocketAddr {
+        self.destination
     }
 
     /// The interface in use; none for a unicast link that left it to the routing table.
@@ -74,7 +83,7 @@ impl Sockets {
 
     /// The receive buffer the kernel granted, as it counts: with its own overhead for each packet.
     pub fn receive_buffer_bytes(&self, which: Which) -> io::Result<usize> {
-        SockRef::from(self.socket(which)).recv_buffer_size()
+        SockRef::from(self.socket(which).unwrap_or(&self.group)).recv_buffer_size()
     }
 
     /// Whether runs of datagrams of this size go to the kernel in one piece.
@@ -95,12 +104,12 @@ impl Sockets {
             )));
         }
         if bytes.len() <= segment_bytes {
-            return self.own.send_to(bytes, to);
+            return self.sending().send_to(bytes, to);
         }
         if !self.cuts_runs_of(segment_bytes) {
             return self.send_one_by_one(to, bytes, segment_bytes);
         }
-        match send_segmented(&self.own, &to, bytes, segment_bytes as u16) {
+        match send_segmented(self.sending(), &to, bytes, segment_bytes as u16) {
             Ok(()) => Ok(bytes.len()),
             Err(error) if refuses_to_cut(&error) => {
                 // Only if the same bytes can be sent otherwise was it the cutting that was refused.
@@ -117,19 +126,32 @@ impl Sockets {
     /// Nothing there is [`io::ErrorKind::WouldBlock`].
     pub fn receive(&self, which: Which, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
         buffers.filled = 0;
-        buffers.filled = receive_batch(self.socket(which), &mut buffers.storage, &mut buffers.entries)?;
+        let Some(socket) = self.socket(which) else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        buffers.filled = receive_batch(socket, &mut buffers.storage, &mut buffers.entries)?;
         Ok(buffers.filled)
     }
 
     /// Waits until there is something to do: to receive, to send if `want_write`, a wake-up; at most for `timeout`.
     pub fn wait(&self, timeout: Option<Duration>, want_write: bool) -> io::Result<Ready> {
-        let items =
-            [(self.group.as_fd(), false), (self.own.as_fd(), want_write), (self.waker.descriptor(), false)];
-        let [(group, _), (own, writable), (woken, _)] = sys::poll(items, timeout)?;
-        if woken {
+        let waker = (self.waker.descriptor(), false);
+        let ready = match &self.own {
+            Some(own) => {
+                let items = [(self.group.as_fd(), false), (own.as_fd(), want_write), waker];
+                let [(group, _), (own, writable), (woken, _)] = sys::poll(items, timeout)?;
+                Ready { group, own, writable, woken }
+            }
+            None => {
+                let [(group, writable), (woken, _)] =
+                    sys::poll([(self.group.as_fd(), want_write), waker], timeout)?;
+                Ready { group, own: false, writable, woken }
+            }
+        };
+        if ready.woken {
             self.waker.clear();
         }
-        Ok(Ready { group, own, writable, woken })
+        Ok(ready)
     }
 
     /// Something that makes [`wait`](Self::wait) return.
@@ -137,22 +159,22 @@ impl Sockets {
         self.waker.clone()
     }
 
-    #[cfg(test)]
-    pub(super) fn own_socket(&self) -> &UdpSocket {
-        &self.own
+    /// What everything is sent from.
+    pub(super) fn sending(&self) -> &UdpSocket {
+        self.own.as_ref().unwrap_or(&self.group)
     }
 
-    fn socket(&self, which: Which) -> &UdpSocket {
+    fn socket(&self, which: Which) -> Option<&UdpSocket> {
         match which {
-            Which::Group => &self.group,
-            Which::Own => &self.own,
+            Which::Group => Some(&self.group),
+            Which::Own => self.own.as_ref(),
         }
     }
 
     fn send_one_by_one(&self, to: SocketAddr, bytes: &[u8], segment_bytes: usize) -> io::Result<usize> {
         let mut sent = 0;
         for datagram in bytes.chunks(segment_bytes) {
-            match self.own.send_to(datagram, to) {
+            match self.sending().send_to(datagram, to) {
                 Ok(_) => sent += datagram.len(),
                 Err(error) if sent > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),

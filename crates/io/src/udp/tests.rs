@@ -114,7 +114,7 @@ fn a_kernel_that_refuses_to_cut_runs_is_asked_once() {
     let address = on_loopback(GROUP_V4, free_port());
     let (sender, receiver) = (open(&address), open(&address));
     // Segmentation offload needs checksums, so a socket without them is refused it.
-    sys::linux::set_option(sender.own_socket(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    sys::linux::set_option(sender.sending(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
     assert!(sender.cuts_runs_of(1400));
     assert_eq!(sender.send_run(address.group, &numbered(4200), 1400).unwrap(), 4200);
     assert_eq!(receive(&receiver, Which::Group, 3).len(), 3);
@@ -174,6 +174,48 @@ fn a_unicast_link_hears_its_port_and_says_when_it_is_taken() {
 }
 
 #[test]
+fn two_unicast_links_answer_each_other_from_the_ports_they_listen_on() {
+    let (left_port, right_port) = (free_port(), free_port());
+    let here = Interface::Address("127.0.0.1".parse().unwrap());
+    let end = |listen_port, peer_port| {
+        let address = LinkAddress { interface: here.clone(), ..on_loopback("127.0.0.1", peer_port) };
+        let options = SocketOptions { listen_port: Some(listen_port), ..SocketOptions::default() };
+        Sockets::open(&address, &options).unwrap()
+    };
+    let (left, right) = (end(left_port, right_port), end(right_port, left_port));
+    left.send_run(left.destination(), b"question", 1400).unwrap();
+    let (from, _) = receive(&right, Which::Group, 1).remove(0);
+    assert_eq!((from, left.local_addr().unwrap()), (right.destination(), from));
+    right.send_run(from, b"answer", 1400).unwrap();
+    assert_eq!(receive(&left, Which::Group, 1)[0].1, b"answer");
+    assert_eq!(left.wait(Some(PATIENCE), true).unwrap(), Ready { writable: true, ..Ready::default() });
+}
+
+#[test]
+fn a_unicast_link_that_cannot_work_says_why() {
+    let port = free_port();
+    let refused = |ip: &str, port, interface| {
+        let address = LinkAddress { interface, ..on_loopback(ip, port) };
+        Sockets::open(&address, &SocketOptions::default()).unwrap_err().to_string()
+    };
+    let v4 = || Interface::Address("127.0.0.1".parse().unwrap());
+    for interface in [Interface::Auto, v4(), Interface::Name("lo".into())] {
+        let error = refused("127.0.0.1", port, interface);
+        assert!(error.contains("is where this link itself listens"), "{error}");
+    }
+    let error = refused("0.0.0.0", port, Interface::Auto);
+    assert!(error.contains("is no peer"), "{error}");
+    let error = refused("127.0.0.2", 0, Interface::Auto);
+    assert!(error.contains("is no peer"), "{error}");
+    let error = refused("::1", port, v4());
+    assert!(error.contains("one is IPv4, the other IPv6"), "{error}");
+    let error = refused("127.0.0.2", port, Interface::Address("203.0.113.7".parse().unwrap()));
+    assert!(error.contains(&format!("listening on 203.0.113.7:{port} for 127.0.0.2:{port}")), "{error}");
+    let error = refused("203.0.113.7", port, v4());
+    assert!(error.contains("sending to 203.0.113.7") && error.contains("from 127.0.0.1"), "{error}");
+}
+
+#[test]
 fn a_waker_ends_the_wait_from_another_thread() {
     let sockets = open(&on_loopback(GROUP_V4, free_port()));
     let waker = sockets.waker();
@@ -211,7 +253,7 @@ fn options_reach_the_sockets() {
     let options =
         SocketOptions { dscp: 46, ttl: 3, receive_buffer_bytes: 300_000, ..SocketOptions::default() };
     let sockets = Sockets::open(&on_loopback(GROUP_V4, free_port()), &options).unwrap();
-    let own = SockRef::from(sockets.own_socket());
+    let own = SockRef::from(sockets.sending());
     assert_eq!((own.tos_v4().unwrap(), own.multicast_ttl_v4().unwrap()), (46 << 2, 3));
     assert!(sockets.receive_buffer_bytes(Which::Group).unwrap() >= 300_000);
     assert_eq!(sockets.interface().unwrap().name, "lo");
@@ -241,7 +283,7 @@ fn the_plain_fallbacks_receive_and_wake() {
     other.send_to(b"one", sockets.local_addr().unwrap()).unwrap();
     other.send_to(b"two", sockets.local_addr().unwrap()).unwrap();
     let mut buffers = ReceiveBuffers::new(4);
-    let own = sockets.own_socket();
+    let own = sockets.sending();
     buffers.filled = plain::receive_batch(own, &mut buffers.storage, &mut buffers.entries).unwrap();
     assert_eq!(buffers.runs().map(|run| run.bytes).collect::<Vec<_>>(), [b"one", b"two"]);
     let refused = plain::send_segmented(own, &other.local_addr().unwrap(), b"xx", 1).unwrap_err();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::brake::Brake;
 use super::limiter::RateLimiter;
 use super::nack_driven::NackDriven;
 use crate::NodeId;
@@ -17,8 +18,8 @@ const NACK_DRIVEN_START: f64 = 12.5e6;
 /// What decides the rate.
 #[derive(Debug)]
 pub enum RateControl {
-    /// The configuration.
-    Fixed(Option<f64>),
+    /// The configuration, and the brake where it names no rate.
+    Fixed(Option<f64>, Brake),
     /// NACKs.
     NackDriven(NackDriven),
     /// Receivers, by NORM-CC.
@@ -31,7 +32,7 @@ impl RateControl {
         let packet_bytes =
             config.data_header_bytes() + SEGMENT_HEADER_BYTES + usize::from(config.segment_bytes);
         match config.congestion {
-            CongestionControl::Fixed => RateControl::Fixed(rate_max),
+            CongestionControl::Fixed => RateControl::Fixed(rate_max, Brake::default()),
             CongestionControl::NackDriven => {
                 let start = rate_max.map_or(NACK_DRIVEN_START, |rate| rate.min(NACK_DRIVEN_START));
                 RateControl::NackDriven(NackDriven::new(start, rate_min, rate_max))
@@ -45,7 +46,7 @@ impl RateControl {
     /// Bytes per second to send at; `None` is without limit.
     pub fn rate(&self) -> Option<f64> {
         match self {
-            RateControl::Fixed(rate) => *rate,
+            RateControl::Fixed(rate, brake) => rate.or(brake.rate()),
             RateControl::NackDriven(control) => Some(control.rate()),
             RateControl::NormCc(limiter) => Some(limiter.rate()),
         }
@@ -55,14 +56,14 @@ impl RateControl {
     pub fn limiting_receiver(&self) -> Option<NodeId> {
         match self {
             RateControl::NormCc(limiter) => limiter.limiting_receiver(),
-            RateControl::Fixed(_) | RateControl::NackDriven(_) => None,
+            RateControl::Fixed(..) | RateControl::NackDriven(_) => None,
         }
     }
 
     /// Sets the rate, or the most the control may choose.
     pub fn set_max(&mut self, rate_max: Option<f64>) {
         match self {
-            RateControl::Fixed(rate) => *rate = rate_max,
+            RateControl::Fixed(rate, _) => *rate = rate_max,
             RateControl::NackDriven(control) => control.set_max(rate_max),
             RateControl::NormCc(limiter) => limiter.set_max(rate_max),
         }
@@ -77,17 +78,21 @@ impl RateControl {
         }
     }
 
-    /// A receiver asked for repair of something new.
-    pub fn on_nack(&mut self, now: Time, grtt: Duration) {
-        if let RateControl::NackDriven(control) = self {
-            control.on_nack(now, grtt);
+    /// A receiver asked for repair, of so many bytes that nobody asked for yet; `sent_bytes` were ever sent.
+    pub fn on_nack(&mut self, now: Time, grtt: Duration, lost_bytes: f64, sent_bytes: u64) {
+        match self {
+            RateControl::Fixed(None, brake) => brake.on_lost(now, grtt, lost_bytes, sent_bytes),
+            RateControl::NackDriven(control) => control.on_nack(now, grtt),
+            RateControl::Fixed(..) | RateControl::NormCc(_) => {}
         }
     }
 
-    /// New data is sent.
-    pub fn on_sent(&mut self, now: Time, grtt: Duration) {
-        if let RateControl::NackDriven(control) = self {
-            control.on_sent(now, grtt);
+    /// Data or repairs are sent, after `sent_bytes` ever.
+    pub fn on_sent(&mut self, now: Time, grtt: Duration, sent_bytes: u64) {
+        match self {
+            RateControl::Fixed(None, brake) => brake.on_sent(now, grtt, sent_bytes),
+            RateControl::NackDriven(control) => control.on_sent(now, grtt),
+            RateControl::Fixed(..) | RateControl::NormCc(_) => {}
         }
     }
 

@@ -31,6 +31,12 @@ const UNANSWERED_MAX: u32 = 10;
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(5);
 /// So many round trips are made up for at once when answers are far apart.
 const ROUNDS_MAX: f64 = 50.0;
+/// Over so many round trips the average round-trip time forgets.
+const RTT_MEMORY: f64 = 20.0;
+/// What one measurement counts at the most, however long none came.
+const WEIGHT_MAX: f64 = 0.5;
+/// The rate of the moment is at most so far from the average one.
+const DAMPING_MAX: f64 = 1.5;
 /// Segments per round-trip time to begin with, as TCP begins (RFC 6928).
 const SEGMENTS_AT_START: f64 = 10.0;
 /// The slowest beginning, so that a wrong first guess of the round-trip time is no crawl.
@@ -41,9 +47,40 @@ struct Candidate {
     node: NodeId,
     rtt: Duration,
     rtt_measured: bool,
+    /// When it was measured last, and what it was then.
+    measured_at: Time,
+    rtt_now: Duration,
     rate: f64,
     start: bool,
     unanswered: u32,
+}
+
+impl Candidate {
+    /// Takes a measured round-trip time into the average. The average changes over many round trips, as the loss
+    /// estimate does: if it followed the filling and draining of a queue, the rate would swing with it.
+    fn measure(&mut self, now: Time, rtt: Duration) {
+        let age = now.since(self.measured_at).as_secs_f64();
+        let weight = (age / (RTT_MEMORY * self.rtt.as_secs_f64().max(1e-6))).min(WEIGHT_MAX);
+        let queue_builds = self.start && rtt > self.rtt;
+        self.rtt = if !self.rtt_measured || queue_builds {
+            rtt
+        } else {
+            self.rtt.mul_f64(1.0 - weight) + rtt.mul_f64(weight)
+        };
+        self.rtt_measured = true;
+        self.measured_at = now;
+        self.rtt_now = rtt;
+    }
+
+    /// How much slower or faster than its average rate to send now, so that a queue neither fills nor drains
+    /// (RFC 5348 section 4.5).
+    fn damping(&self) -> f64 {
+        if self.start {
+            return 1.0;
+        }
+        let ratio = self.rtt.as_secs_f64() / self.rtt_now.as_secs_f64().max(1e-6);
+        ratio.sqrt().clamp(1.0 / DAMPING_MAX, DAMPING_MAX)
+    }
 }
 
 /// The sender's congestion control.
@@ -86,7 +123,8 @@ impl RateLimiter {
 
     /// Bytes per second that may be sent.
     pub fn rate(&self) -> f64 {
-        self.rate
+        let damping = self.candidates.first().map_or(1.0, Candidate::damping);
+        (self.rate * damping).max(self.rate_min).min(self.rate_max)
     }
 
     /// The receiver that limits us.
@@ -147,15 +185,15 @@ impl RateLimiter {
                 node,
                 rtt: rtt.unwrap_or(quantize::unquantize_rtt(feedback.rtt)),
                 rtt_measured: false,
+                measured_at: now,
+                rtt_now: rtt.unwrap_or_default(),
                 rate: 0.0,
                 start: true,
                 unanswered: 0,
             },
         };
         if let Some(rtt) = rtt {
-            let smoothed = candidate.rtt.mul_f64(0.9) + rtt.mul_f64(0.1);
-            candidate.rtt = if candidate.rtt_measured { smoothed } else { rtt };
-            candidate.rtt_measured = true;
+            candidate.measure(now, rtt);
         }
         let loss = quantize::unquantize_loss(feedback.loss);
         candidate.start = feedback.flags & CcFeedback::START != 0 || loss == 0.0;

@@ -11,6 +11,8 @@ use crate::wire::command::CcNode;
 
 /// The receive rate is measured over at least this long.
 const RATE_WINDOW_MIN: Duration = Duration::from_millis(10);
+/// The losses of so many round trips count as one event at the most.
+const EVENT_MAX: u32 = 4;
 
 /// What one receiver knows about the path from one sender.
 #[derive(Debug)]
@@ -59,7 +61,10 @@ impl ReceiverCongestion {
             (self.window_bytes, self.window_start) = (0, now);
         }
         let first_loss = !self.loss.has_lost();
-        if self.loss.on_message(now, sequence, rtt) && first_loss {
+        // The sender answers to one loss after a round trip through the queue that lost it, which is longer than
+        // our average. The group's round-trip time knows; a member far away is no reason to overlook losses.
+        let event = grtt.clamp(rtt, EVENT_MAX * rtt);
+        if self.loss.on_message(now, sequence, event) && first_loss {
             // Slow start ends with twice the path's rate at the most: begin at what came through.
             let rate = self.bytes_per_s.max(self.packet_bytes / rtt.as_secs_f64().max(1e-6));
             self.loss.begin(loss_at(self.packet_bytes, rtt, rate));

@@ -57,6 +57,8 @@ pub struct AckProcess {
     wanted: Option<u64>,
     robust_factor: u32,
     patience: Duration,
+    /// How long the repairs take that were asked for, without which nobody can acknowledge.
+    owed: Duration,
 }
 
 impl AckProcess {
@@ -68,7 +70,13 @@ impl AckProcess {
             wanted: None,
             robust_factor,
             patience,
+            owed: Duration::ZERO,
         }
+    }
+
+    /// Sets how long the repairs take that were asked for: so much longer a silence may last.
+    pub fn set_owed(&mut self, owed: Duration) {
+        self.owed = owed;
     }
 
     /// Replaces the list of nodes that count. A new one owes nothing sent before `from`.
@@ -133,8 +141,9 @@ impl AckProcess {
                     acker.asked_at = now;
                 }
                 acker.unanswered += 1;
-                acker.silent =
-                    acker.unanswered > self.robust_factor && now.since(acker.asked_at) >= self.patience;
+                // The round trip may have become longer since it was asked first.
+                let patience = self.owed + self.patience.max(self.robust_factor * interval);
+                acker.silent = acker.unanswered > self.robust_factor && now.since(acker.asked_at) >= patience;
                 if !acker.silent {
                     nodes.push(acker.node);
                 }

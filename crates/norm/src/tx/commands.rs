@@ -17,6 +17,9 @@ impl Sender {
         let grtt = self.grtt.advertised();
         self.objects.check_room(now, self.repair_hold());
         for stream in &mut self.streams {
+            let owed =
+                self.pacer.time_for(stream.repairs.pending_count() * usize::from(self.config.segment_bytes));
+            stream.acks.set_owed(owed);
             if let Some(watermark) = stream.acks.poll(now, 2 * grtt, &mut self.asked) {
                 let position = stream.position(watermark.saturating_sub(1));
                 command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
@@ -29,15 +32,6 @@ impl Sender {
         }
         self.questions.settle(now, &mut self.settled);
         if self.questions.poll(now, 2 * grtt, &self.header, &mut self.scratch) {
-            return true;
-        }
-        if let Some((at, left)) = &mut self.leaving
-            && *left > 0
-            && *at <= now
-        {
-            *left -= 1;
-            *at = now + 2 * grtt;
-            command::write_end_of_transmission(&self.header, &mut self.scratch);
             return true;
         }
         if self.grtt.deadline() <= now {
@@ -57,6 +51,17 @@ impl Sender {
             return true;
         }
         self.plan_squelch(now, grtt) || self.plan_repair_advertisement(now, grtt)
+    }
+
+    /// Says goodbye, if that is due.
+    pub(super) fn plan_goodbye(&mut self, now: Time) -> bool {
+        let again_at = now + 2 * self.grtt.advertised();
+        let Some((at, left)) = self.leaving.as_mut().filter(|(at, left)| *left > 0 && *at <= now) else {
+            return false;
+        };
+        (*at, *left) = (again_at, *left - 1);
+        command::write_end_of_transmission(&self.header, &mut self.scratch);
+        true
     }
 
     /// Refuses what can no longer be repaired, at most once in two round-trip times.

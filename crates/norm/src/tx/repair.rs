@@ -87,6 +87,11 @@ impl RepairQueue {
         self.pending == 0
     }
 
+    /// How many segments are to be sent again.
+    pub fn pending_count(&self) -> usize {
+        self.pending
+    }
+
     pub fn is_pending(&self, segment: u64) -> bool {
         let (word, bit) = self.place(segment);
         self.bits[word] & bit != 0

@@ -249,6 +249,7 @@ impl Sender {
         let mut budget: u64 = self.streams.iter().map(|stream| stream.cache().slots() as u64).sum();
         budget += self.objects.segments();
         let mut tally = ErasureTally::default();
+        let requested_before = stats.repairs_requested;
         for request in RepairRequests::new(nack.requests) {
             match request {
                 Ok(range) => {
@@ -259,7 +260,9 @@ impl Sender {
         }
         // Also what can no longer be repaired was lost.
         if !nack.requests.is_empty() {
-            self.control.on_nack(now, self.grtt.advertised());
+            let segments = stats.repairs_requested - requested_before;
+            let lost_bytes = segments as f64 * f64::from(self.config.segment_bytes);
+            self.control.on_nack(now, self.grtt.advertised(), lost_bytes, stats.bytes_sent);
             self.pacer.set_rate(self.control.rate());
         }
         if self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs() {

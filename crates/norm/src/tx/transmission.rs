@@ -44,6 +44,13 @@ impl Sender {
     }
 
     fn plan(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
+        if self.leaving.is_some() {
+            // Whatever followed a goodbye would make receivers think that we are back.
+            return self.plan_goodbye(now).then(|| {
+                stats.commands_sent += 1;
+                self.plan_message()
+            });
+        }
         if self.plan_command(now) {
             stats.commands_sent += 1;
             let plan = self.plan_message();
@@ -118,6 +125,8 @@ impl Sender {
         if !self.gate.is_open(now) {
             return None;
         }
+        self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
+        self.pacer.set_rate(self.control.rate());
         let Some(index) = self.streams.iter().position(TxStream::has_repairs) else {
             let plan = self.plan_object_repairs(now, stats);
             if plan.is_none() && !self.objects.has_repairs() {
@@ -159,7 +168,7 @@ impl Sender {
         }
         self.objects.on_sent(now, self.grtt.advertised());
         self.last_data_at = now;
-        self.control.on_sent(now, self.grtt.advertised());
+        self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
         self.pacer.set_rate(self.control.rate());
         self.pacer.sent(now, self.scratch.len());
         Some(Plan::Scratch { datagram_bytes })
@@ -229,7 +238,7 @@ impl Sender {
     fn plan_data(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
         let index = self.next_data()?;
         self.last_data_at = now;
-        self.control.on_sent(now, self.grtt.advertised());
+        self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
         self.pacer.set_rate(self.control.rate());
         let stream = &mut self.streams[index];
         let (first, sendable) = (stream.sent(), stream.sendable());
@@ -317,12 +326,10 @@ impl Sender {
 
     /// When to poll again if nothing else happens.
     pub fn deadline(&self) -> Time {
-        let mut next = self.grtt.deadline().min(self.questions.deadline());
-        if let Some((at, left)) = self.leaving
-            && left > 0
-        {
-            next = next.min(at);
+        if let Some((at, left)) = self.leaving {
+            return if left > 0 { at } else { Time::NEVER };
         }
+        let mut next = self.grtt.deadline().min(self.questions.deadline());
         let repairs_wait = self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs();
         next = next.min(self.objects.deadline(self.pacer.ready_at(), self.repair_hold()));
         for stream in &self.streams {

@@ -64,9 +64,17 @@ class Instance:
             raise LibnormError("this libnorm instance is closed")
         return self._handle
 
-    def session(self, group: str, port: int, node_id: int, *, interface: str | None = "lo") -> Session:
+    def session(
+        self,
+        group: str,
+        port: int,
+        node_id: int,
+        *,
+        interface: str | None = "lo",
+        listen_on: str | None = None,
+    ) -> Session:
         """Join `group` as node `node_id`; see `Session`."""
-        session = Session(self, group, port, node_id, interface=interface)
+        session = Session(self, group, port, node_id, interface=interface, listen_on=listen_on)
         self._sessions[session.handle] = session
         return session
 

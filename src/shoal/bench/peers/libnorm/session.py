@@ -21,8 +21,16 @@ class Session:
     """
 
     def __init__(
-        self, instance: "Instance", group: str, port: int, node_id: int, *, interface: str | None = "lo"
+        self,
+        instance: "Instance",
+        group: str,
+        port: int,
+        node_id: int,
+        *,
+        interface: str | None = "lo",
+        listen_on: str | None = None,
     ) -> None:
+        """`group` may be one peer's unicast address; `listen_on` is then this node's own."""
         self.instance = instance
         self.node_id = node_id
         self._norm = load()
@@ -32,8 +40,8 @@ class Session:
             raise LibnormError(f"libnorm could not create a session for {group} port {port}")
         self._handle: int | None = handle
         # Bound to the group, several nodes of one machine share the port and other groups are not heard.
-        bind_to = None if self._norm.NormIsUnicastAddress(group.encode()) else group.encode()
-        self._norm.NormSetRxPortReuse(handle, True, bind_to, None, 0)
+        bind_to = listen_on if self._norm.NormIsUnicastAddress(group.encode()) else group
+        self._norm.NormSetRxPortReuse(handle, True, bind_to.encode() if bind_to else None, None, 0)
         if interface is not None and not self._norm.NormSetMulticastInterface(handle, interface.encode()):
             raise LibnormError(f"libnorm refused the interface {interface!r}")
 
