@@ -25,7 +25,19 @@ import pytest
 PATIENCE_S = 20.0
 TYPES = {1: "INFO", 2: "DATA", 3: "CMD", 4: "NACK", 5: "ACK", 6: "REPORT"}
 FLAVORS = {1: "FLUSH", 2: "EOT", 3: "SQUELCH", 4: "CC", 5: "REPAIR_ADV", 6: "ACK_REQ", 7: "APPLICATION"}
-FIELDS = ("norm.type", "norm.flavor", "_ws.malformed", "_ws.expert.message", "udp.srcport")
+FIELDS = (
+    "norm.type",
+    "norm.flavor",
+    "_ws.malformed",
+    "_ws.expert.message",
+    "udp.srcport",
+    "norm.flags",
+    "norm.ack.type",
+    "norm.hexext",
+    "rmt-fec.esi",
+    "rmt-fec.sbl",
+)
+FILE, STREAM = 0x10, 0x20
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,17 @@ class Packet:
     malformed: bool
     complaints: str
     source_port: int
+    flags: int = 0
+    ack_type: int | None = None
+    extensions: int = 0
+    """How many header extensions the dissector read."""
+    parity: bool = False
+    """Whether it carries a parity symbol, as far as its payload id tells (fec_id 129 only)."""
+
+    @property
+    def object_kind(self) -> str:
+        """`file`, `stream` or `data`, for INFO and DATA."""
+        return "file" if self.flags & FILE else "stream" if self.flags & STREAM else "data"
 
     @property
     def kind(self) -> str:
@@ -107,14 +130,34 @@ def _dissect(recording: Path, port: int, *, without_port: int) -> list[Packet]:
     return [_packet(*line.split("\t")) for line in lines]
 
 
-def _packet(kind: str, flavor: str, malformed: str, complaints: str, source_port: str) -> Packet:
+def _packet(
+    kind: str,
+    flavor: str,
+    malformed: str,
+    complaints: str,
+    source_port: str,
+    flags: str,
+    ack_type: str,
+    extensions: str,
+    symbol: str,
+    block_length: str,
+) -> Packet:
     return Packet(
         type=TYPES.get(int(kind), kind) if kind else None,
         flavor=FLAVORS.get(int(flavor), flavor) if flavor else None,
         malformed=bool(malformed),
         complaints=complaints,
         source_port=int(source_port),
+        flags=int(flags, 16) if flags else 0,
+        ack_type=int(ack_type) if ack_type else None,
+        extensions=int(extensions) if extensions else 0,
+        parity=bool(symbol and block_length) and _first(symbol) >= _first(block_length),
     )
+
+
+def _first(numbers: str) -> int:
+    """The first of several, of which NACKs have one for each item."""
+    return int(numbers.partition(",")[0], 0)
 
 
 def _need_tools() -> None:

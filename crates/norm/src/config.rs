@@ -1,8 +1,10 @@
 //! What a session can be told. Checked once, when the session is made.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::{self, Authenticator};
 pub use crate::wire::FecId;
 use crate::wire::{Data, SEGMENT_HEADER_BYTES};
 use crate::{NodeId, ObjectId};
@@ -82,6 +84,9 @@ pub struct Config {
 
     /// The rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.
     pub rate_bytes_per_s: Option<f64>,
+    /// The least rate control may choose, whatever receivers report; 0 lets one receiver slow the group down to a
+    /// segment per round-trip time.
+    pub rate_min_bytes_per_s: f64,
     /// What decides the rate.
     pub congestion: CongestionControl,
     /// The most bytes handed out in one run of equal datagrams.
@@ -98,8 +103,9 @@ pub struct Config {
     pub parity_symbols: u16,
     /// How many of them follow each block unasked; the others answer requests for repair.
     pub auto_parity: u16,
-    /// Blocks whose segments are sent in turn, so that a burst of loss takes a little of each; 1 sends
-    /// block after block. Segments are only mixed while so many whole blocks wait to be sent.
+    /// Blocks whose segments and unasked parity are sent in turn, so that a burst of loss takes a little of each; 1
+    /// sends block after block. Streams are only mixed while so many whole blocks wait to be sent, objects only
+    /// where they have parity.
     pub interleave_blocks: u16,
     /// When to repair.
     pub repair: RepairPolicy,
@@ -153,6 +159,9 @@ pub struct Config {
     pub object_idle_after: Duration,
     /// A sender silent for so long may be forgotten to make room for another.
     pub sender_idle_after: Duration,
+
+    /// Seals every message we send, and says which of those that come to believe; `None` believes all.
+    pub auth: Option<Arc<dyn Authenticator>>,
 }
 
 impl Config {
@@ -163,6 +172,7 @@ impl Config {
             instance,
             seed,
             rate_bytes_per_s: None,
+            rate_min_bytes_per_s: 0.0,
             congestion: CongestionControl::Fixed,
             burst_bytes_max: 65_000,
             burst_segments_max: 64,
@@ -197,12 +207,18 @@ impl Config {
             object_bytes_max: 128 << 20,
             object_idle_after: Duration::from_secs(60),
             sender_idle_after: Duration::from_secs(60),
+            auth: None,
         }
+    }
+
+    /// Bytes before the payload of a NORM_DATA message.
+    pub(crate) fn data_header_bytes(&self) -> usize {
+        Data::header_bytes(self.fec_id, true) + auth::extension_bytes(&self.auth)
     }
 
     /// Bytes of a datagram with stream data that are not the data.
     pub fn header_bytes(&self) -> usize {
-        Data::header_bytes(self.fec_id, true) + SEGMENT_HEADER_BYTES
+        self.data_header_bytes() + SEGMENT_HEADER_BYTES
     }
 
     /// Says what is wrong, if anything is.
@@ -247,6 +263,12 @@ impl Config {
                 "rate_bytes_per_s",
                 "at least 1, or none",
             ),
+            (
+                self.rate_min_bytes_per_s >= 0.0
+                    && self.rate_min_bytes_per_s <= self.rate_bytes_per_s.unwrap_or(f64::MAX),
+                "rate_min_bytes_per_s",
+                "from 0 to rate_bytes_per_s",
+            ),
             (self.backoff_factor <= 15, "backoff_factor", "at most 15"),
             (!self.grtt_min.is_zero(), "grtt_min", "more than zero"),
             (self.grtt_min <= self.grtt_max, "grtt_min", "at most grtt_max"),
@@ -264,6 +286,11 @@ impl Config {
                 "from 1 to 16384, a quarter of the numbers objects have",
             ),
             (self.senders_max >= 1, "senders_max", "at least 1"),
+            (
+                auth::fits(&self.auth),
+                "auth",
+                "with content two bytes longer than a multiple of four, at most 510",
+            ),
             (
                 self.receive_window_bytes <= self.receive_bytes_max,
                 "receive_window_bytes",

@@ -18,9 +18,11 @@
 
 #![forbid(unsafe_code)]
 
+mod auth;
 mod backoff;
 pub mod config;
 mod congestion;
+mod datagram;
 pub mod event;
 mod grtt;
 mod layout;
@@ -33,18 +35,22 @@ pub mod stats;
 mod time;
 mod tx;
 pub mod wire;
+mod write_error;
 
+pub use auth::{AUTH_CONTENT_BYTES_MAX, AuthLabel, Authenticator};
 pub use config::{
     Config, ConfigError, CongestionControl, FecId, FeedbackMode, Join, NackingMode, RepairPolicy,
     StreamOptions, SyncPolicy, Watermark,
 };
+pub use datagram::{Destination, Source, Transmit};
 pub use event::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId};
 pub use rx::{Chunk, Take};
-pub use session::{Destination, Session, Source, Transmit, WriteError};
+pub use session::Session;
 pub use stats::{Reject, Stats};
 pub use time::Time;
 pub use tx::objects::FileRead;
 pub use tx::stream::StreamState;
+pub use write_error::WriteError;
 
 /// A NORM node identifier; 0 and 0xffff_ffff are reserved by RFC 5740 section 4.1.
 pub type NodeId = u32;

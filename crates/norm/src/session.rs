@@ -1,13 +1,15 @@
 //! A member of a group: it takes datagrams and time, and gives datagrams, deadlines and events.
 
-use std::collections::{HashMap, VecDeque};
-use std::fmt;
-use std::net::SocketAddr;
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::auth;
 use crate::config::{Config, ConfigError, FeedbackMode, Join, NackingMode, StreamOptions};
-use crate::event::{CloseReason, Event, StreamId};
-use crate::rx::remote::{Remote, Shared};
+use crate::datagram::{Destination, Source, Transmit};
+use crate::event::{Event, StreamId};
+use crate::rx::remote::Remote;
+use crate::rx::remotes::Remotes;
+use crate::rx::shared::Shared;
 use crate::rx::{Chunk, Take};
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
@@ -17,81 +19,15 @@ use crate::tx::stream::{StreamState, TxStream};
 use crate::wire::feedback::FeedbackHeader;
 use crate::wire::repair::RepairWriter;
 use crate::wire::{AckType, Command, Message, SenderHeader, parse};
+use crate::write_error::WriteError;
 use crate::{NodeId, ObjectId};
-
-/// Where a datagram came from.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// Who sent it.
-    pub address: SocketAddr,
-    /// Whether it was sent to us alone.
-    pub unicast: bool,
-}
-
-/// Where a datagram goes.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// The group.
-    Group,
-    /// One member.
-    Node(SocketAddr),
-}
-
-/// Datagrams to send.
-#[derive(Copy, Clone, Debug)]
-pub struct Transmit<'a> {
-    /// Where to.
-    pub to: Destination,
-    /// One or more datagrams side by side.
-    pub bytes: &'a [u8],
-    /// How long each is; the last may be shorter.
-    pub datagram_bytes: usize,
-}
-
-impl<'a> Transmit<'a> {
-    /// The datagrams one by one.
-    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        self.bytes.chunks(self.datagram_bytes)
-    }
-}
-
-/// Why a stream took nothing.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum WriteError {
-    /// There is no such stream, or it ended.
-    NoStream,
-    /// As many streams are open as the configuration allows.
-    TooManyStreams,
-    /// NORM_INFO is longer than a segment.
-    InfoTooLong,
-    /// The object is empty, or longer than its FEC scheme can number.
-    ObjectLength,
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            WriteError::NoStream => "there is no such stream, or it was closed",
-            WriteError::TooManyStreams => "too many streams are open: close one, or raise send_streams_max",
-            WriteError::ObjectLength => {
-                "an object must have at least one byte, and no more than its blocks can be numbered for"
-            }
-            WriteError::InfoTooLong => {
-                "the info does not fit into one segment: shorten it, or raise segment_bytes"
-            }
-        })
-    }
-}
-
-impl std::error::Error for WriteError {}
 
 /// One member of one group.
 #[derive(Debug)]
 pub struct Session {
     config: Config,
     sender: Sender,
-    remotes: Vec<Remote>,
-    index: HashMap<(NodeId, u16), usize>,
+    remotes: Remotes,
     random: fastrand::Rng,
     stats: Stats,
     events: VecDeque<Event>,
@@ -99,10 +35,6 @@ pub struct Session {
     feedback_sequence: u16,
     feedback: Vec<u8>,
     requests: RepairWriter,
-    /// Remotes that departed and may be forgotten once read.
-    departing: bool,
-    /// How long the datagram is that is being handled.
-    datagram_bytes: usize,
 }
 
 macro_rules! shared {
@@ -123,8 +55,7 @@ impl Session {
         config.check()?;
         Ok(Session {
             sender: Sender::new(&config),
-            remotes: Vec::new(),
-            index: HashMap::new(),
+            remotes: Remotes::default(),
             random: fastrand::Rng::with_seed(config.seed),
             stats: Stats::default(),
             events: VecDeque::with_capacity(64),
@@ -132,8 +63,6 @@ impl Session {
             feedback_sequence: 0,
             feedback: Vec::with_capacity(2048),
             requests: RepairWriter::default(),
-            departing: false,
-            datagram_bytes: 0,
             config,
         })
     }
@@ -165,6 +94,11 @@ impl Session {
         self.sender.pacer.rate_bytes_per_s()
     }
 
+    /// The receiver whose reports hold our rate down, where NORM-CC decides it.
+    pub fn limiting_receiver(&self) -> Option<NodeId> {
+        self.sender.limiting_receiver()
+    }
+
     /// Bytes of receive buffers in use.
     pub fn receive_bytes(&self) -> usize {
         self.config.receive_bytes_max - self.memory_left
@@ -182,7 +116,7 @@ impl Session {
 
     /// When anything was heard of a sender last.
     pub fn last_heard(&self, node: NodeId, instance: u16) -> Option<Time> {
-        self.index.get(&(node, instance)).map(|&index| self.remotes[index].last_heard)
+        self.remotes.get(node, instance).map(|remote| remote.last_heard)
     }
 
     /// Whether `write` would take something now.
@@ -312,8 +246,8 @@ impl Session {
 
     /// Gives up an object being received.
     pub fn abandon_object(&mut self, object: StreamId) {
-        if let Some(&index) = self.index.get(&(object.node, object.instance)) {
-            self.remotes[index].abandon(object.object, shared!(self));
+        if let Some(remote) = self.remotes.find(object.node, object.instance) {
+            remote.abandon(object.object, shared!(self));
         }
     }
 
@@ -381,8 +315,8 @@ impl Session {
 
     /// Says where to join a stream of a sender that was heard, before or after [`Event::StreamHeard`] tells of it.
     pub fn join(&mut self, now: Time, stream: StreamId, join: Join) {
-        if let Some(&index) = self.index.get(&(stream.node, stream.instance))
-            && let Err(reason) = self.remotes[index].join(now, stream.object, join, shared!(self))
+        if let Some(remote) = self.remotes.find(stream.node, stream.instance)
+            && let Err(reason) = remote.join(now, stream.object, join, shared!(self))
         {
             self.stats.reject(reason);
         }
@@ -390,24 +324,23 @@ impl Session {
 
     /// What can be read of a stream now.
     pub fn read(&mut self, stream: StreamId) -> Option<Chunk<'_>> {
-        let index = *self.index.get(&(stream.node, stream.instance))?;
-        self.remotes[index].stream_mut(stream.object)?.chunk()
+        self.remotes.find(stream.node, stream.instance)?.stream_mut(stream.object)?.chunk()
     }
 
     /// So many bytes of what [`Session::read`] gave were used.
     pub fn consume(&mut self, now: Time, stream: StreamId, bytes: usize) {
-        if let Some(&index) = self.index.get(&(stream.node, stream.instance)) {
-            self.remotes[index].consume(now, stream.object, bytes, shared!(self));
+        if let Some(remote) = self.remotes.find(stream.node, stream.instance) {
+            remote.consume(now, stream.object, bytes, shared!(self));
         }
     }
 
     /// The reader of a stream lost its place; it goes on where the next message starts.
     pub fn resync(&mut self, now: Time, stream: StreamId) {
-        if let Some(&index) = self.index.get(&(stream.node, stream.instance))
-            && let Some(found) = self.remotes[index].stream_mut(stream.object)
+        if let Some(remote) = self.remotes.find(stream.node, stream.instance)
+            && let Some(found) = remote.stream_mut(stream.object)
         {
             found.resync();
-            self.remotes[index].consume(now, stream.object, 0, shared!(self));
+            remote.consume(now, stream.object, 0, shared!(self));
         }
     }
 
@@ -423,11 +356,21 @@ impl Session {
     pub fn handle_datagram_with(&mut self, now: Time, from: Source, datagram: &[u8], take: &mut Take<'_>) {
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        self.datagram_bytes = datagram.len();
-        let handled = parse(datagram).and_then(|message| self.handle_message(now, from, &message, take));
-        if let Err(reason) = handled {
+        if let Err(reason) = self.take_datagram(now, from, datagram, take) {
             self.stats.reject(reason);
         }
+    }
+
+    fn take_datagram(
+        &mut self,
+        now: Time,
+        from: Source,
+        datagram: &[u8],
+        take: &mut Take<'_>,
+    ) -> Result<(), Reject> {
+        let message = parse(datagram)?;
+        auth::verify(&self.config.auth, datagram, &message)?;
+        self.handle_message(now, from, &message, datagram.len(), take)
     }
 
     fn handle_message(
@@ -435,25 +378,13 @@ impl Session {
         now: Time,
         from: Source,
         message: &Message<'_>,
+        bytes: usize,
         take: &mut Take<'_>,
     ) -> Result<(), Reject> {
+        if let Some(header) = message.sender_header() {
+            return self.handle_of_sender(now, from, header, message, bytes, take);
+        }
         match message {
-            Message::Data(data) => {
-                let Some(remote) = self.hear(now, from, &data.header.sender, true)? else { return Ok(()) };
-                self.remotes[remote].handle_data(now, data, take, shared!(self))
-            }
-            Message::Info(info) => {
-                let Some(remote) = self.hear(now, from, &info.header.sender, true)? else { return Ok(()) };
-                self.remotes[remote].handle_info(now, info, shared!(self))
-            }
-            Message::Command(header, command) => {
-                // A goodbye is no reason to get acquainted.
-                let new_is_welcome = !matches!(command, Command::EndOfTransmission);
-                let Some(remote) = self.hear(now, from, header, new_is_welcome)? else { return Ok(()) };
-                self.remotes[remote].handle_command(now, command, shared!(self));
-                self.departing |= self.remotes[remote].departed.is_some();
-                Ok(())
-            }
             Message::Nack(nack) => {
                 if self.is_for_us(&nack.header)? {
                     self.sender.handle_nack(now, nack, from.unicast, &mut self.stats);
@@ -472,7 +403,43 @@ impl Session {
                 }
                 Ok(())
             }
-            Message::Report => Ok(()),
+            Message::Data(_) | Message::Info(_) | Message::Command(..) | Message::Report => Ok(()),
+        }
+    }
+
+    /// Takes a message that a sender sends to its receivers.
+    fn handle_of_sender(
+        &mut self,
+        now: Time,
+        from: Source,
+        header: &SenderHeader,
+        message: &Message<'_>,
+        bytes: usize,
+        take: &mut Take<'_>,
+    ) -> Result<(), Reject> {
+        if header.source == self.config.node {
+            return Err(Reject::OwnNode);
+        }
+        if !self.config.receive {
+            return Ok(());
+        }
+        // A goodbye is no reason to get acquainted.
+        let new_is_welcome = !matches!(message, Message::Command(_, Command::EndOfTransmission));
+        let shared = shared!(self);
+        let Some(remote) = self.remotes.hear(now, from, header, new_is_welcome, bytes, shared)? else {
+            return Ok(());
+        };
+        match message {
+            Message::Data(data) => remote.handle_data(now, data, take, shared),
+            Message::Info(info) => remote.handle_info(now, info, shared),
+            Message::Command(_, command) => {
+                remote.handle_command(now, command, shared);
+                if remote.departed.is_some() {
+                    self.remotes.note_departure();
+                }
+                Ok(())
+            }
+            Message::Nack(_) | Message::Ack(_) | Message::Report => Ok(()),
         }
     }
 
@@ -490,92 +457,13 @@ impl Session {
     }
 
     fn remote_of(&mut self, header: &FeedbackHeader) -> Option<&mut Remote> {
-        let index = *self.index.get(&(header.sender, header.instance))?;
-        self.remotes.get_mut(index)
-    }
-
-    /// Finds the sender of a message, or gets to know it. `None` if it is not to be listened to.
-    fn hear(
-        &mut self,
-        now: Time,
-        from: Source,
-        header: &SenderHeader,
-        new_is_welcome: bool,
-    ) -> Result<Option<usize>, Reject> {
-        if header.source == self.config.node {
-            return Err(Reject::OwnNode);
-        }
-        if !self.config.receive {
-            return Ok(None);
-        }
-        if let Some(&index) = self.index.get(&(header.source, header.instance)) {
-            self.remotes[index].hear(header, from.address, now, self.datagram_bytes);
-            return Ok(Some(index));
-        }
-        if !new_is_welcome {
-            return Ok(None);
-        }
-        let previous = self.remotes.iter().rposition(|remote| remote.node == header.source);
-        if let Some(previous) = previous
-            && self.remotes[previous].previous == Some(header.instance)
-        {
-            return Err(Reject::StaleInstance);
-        }
-        if self.remotes.len() >= self.config.senders_max && !self.forget_idle(now) {
-            return Err(Reject::TooManySenders);
-        }
-        let mut remote = Remote::new(header, from.address, now);
-        if let Some(old) = self.remotes.iter_mut().rfind(|remote| remote.node == header.source) {
-            remote.previous = Some(old.instance);
-            old.departed = Some(CloseReason::Restarted);
-            self.departing = true;
-        }
-        self.events.push_back(Event::SenderHeard { node: remote.node, instance: remote.instance });
-        self.index.insert((remote.node, remote.instance), self.remotes.len());
-        self.remotes.push(remote);
-        Ok(Some(self.remotes.len() - 1))
-    }
-
-    /// Makes room by forgetting the sender that was silent longest, if it was silent long enough.
-    fn forget_idle(&mut self, now: Time) -> bool {
-        let oldest = (0..self.remotes.len()).min_by_key(|&index| self.remotes[index].last_heard);
-        let idle = oldest
-            .filter(|&index| now.since(self.remotes[index].last_heard) >= self.config.sender_idle_after);
-        if let Some(index) = idle {
-            self.forget(index, CloseReason::Idle);
-        }
-        idle.is_some()
-    }
-
-    fn forget(&mut self, index: usize, reason: CloseReason) {
-        let mut remote = self.remotes.swap_remove(index);
-        self.index.remove(&(remote.node, remote.instance));
-        if let Some(moved) = self.remotes.get(index) {
-            self.index.insert((moved.node, moved.instance), index);
-        }
-        remote.close(reason, shared!(self));
+        self.remotes.find(header.sender, header.instance)
     }
 
     /// A deadline that [`Session::poll_timeout`] gave has come. Everything timed is decided by
     /// [`Session::poll_transmit`]; what is left to do here is to forget senders that are gone.
     pub fn handle_timeout(&mut self, _now: Time) {
-        self.forget_departed();
-    }
-
-    fn forget_departed(&mut self) {
-        if !self.departing {
-            return;
-        }
-        let gone = |remote: &Remote| remote.departed.filter(|_| remote.is_drained());
-        while let Some((index, reason)) = self
-            .remotes
-            .iter()
-            .enumerate()
-            .find_map(|(index, remote)| gone(remote).map(|reason| (index, reason)))
-        {
-            self.forget(index, reason);
-        }
-        self.departing = self.remotes.iter().any(|remote| remote.departed.is_some());
+        self.remotes.forget_departed(shared!(self));
     }
 
     // --- output ---
@@ -583,16 +471,20 @@ impl Session {
     /// The next datagrams to send, if any may go now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
         if let Some(to) = self.poll_feedback(now) {
+            auth::reserve(&mut self.feedback, auth::extension_bytes(&self.config.auth));
+            let datagram_bytes = self.feedback.len();
+            auth::seal(&self.config.auth, &mut self.feedback, datagram_bytes);
             self.stats.datagrams_sent += 1;
             self.stats.bytes_sent += self.feedback.len() as u64;
-            return Some(Transmit { to, bytes: &self.feedback, datagram_bytes: self.feedback.len() });
+            return Some(Transmit { to, bytes: &self.feedback, datagram_bytes });
         }
         let (bytes, datagram_bytes) = self.sender.poll_transmit(now, &mut self.stats)?;
+        auth::seal(&self.config.auth, bytes, datagram_bytes);
         Some(Transmit { to: Destination::Group, bytes, datagram_bytes })
     }
 
     fn poll_feedback(&mut self, now: Time) -> Option<Destination> {
-        for remote in &mut self.remotes {
+        for remote in self.remotes.iter_mut() {
             if remote.deadline() > now {
                 continue;
             }
@@ -623,7 +515,7 @@ impl Session {
     /// The next thing to tell, if any.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
-            self.forget_departed();
+            self.remotes.forget_departed(shared!(self));
             self.sender.collect_events(&mut self.events);
         }
         self.events.pop_front()

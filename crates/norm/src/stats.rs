@@ -38,11 +38,13 @@ pub enum Reject {
     ObjectType,
     /// An object longer than the configured bound.
     TooLarge,
+    /// Not what [`crate::Config::auth`] accepts.
+    Authentication,
 }
 
 impl Reject {
     /// Every reason, in the order of [`Stats::rejected`].
-    pub const ALL: [Reject; 17] = [
+    pub const ALL: [Reject; 18] = [
         Reject::Truncated,
         Reject::Version,
         Reject::UnknownType,
@@ -60,6 +62,7 @@ impl Reject {
         Reject::StaleInstance,
         Reject::ObjectType,
         Reject::TooLarge,
+        Reject::Authentication,
     ];
 
     /// A name for reports.
@@ -82,6 +85,7 @@ impl Reject {
             Reject::StaleInstance => "stale_instance",
             Reject::ObjectType => "object_type",
             Reject::TooLarge => "too_large",
+            Reject::Authentication => "authentication",
         }
     }
 }

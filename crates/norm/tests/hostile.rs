@@ -4,13 +4,17 @@ mod support;
 
 use std::time::Duration;
 
-use shoal_norm::wire::feedback::FeedbackHeader;
+use shoal_norm::quantize;
+use shoal_norm::wire::feedback::{self, FeedbackHeader};
 use shoal_norm::wire::object::{Flags, ObjectHeader, SegmentHeader};
 use shoal_norm::wire::repair::RepairWriter;
 use shoal_norm::wire::{
-    FecId, Fti, Nack, PayloadId, RepairFlags, RepairItem, SenderHeader, command, finish_header, message_type,
+    CcFeedback, FecId, Fti, Nack, PayloadId, RepairFlags, RepairItem, SenderHeader, command, finish_header,
+    message_type,
 };
-use shoal_norm::{Config, Event, Reject, Session, StreamId, StreamOptions, SyncPolicy, Time};
+use shoal_norm::{
+    Config, CongestionControl, Event, Reject, Session, StreamId, StreamOptions, SyncPolicy, Time,
+};
 use support::{Loss, START, carry, from, read_counting, session};
 
 const HONEST: u32 = 1;
@@ -59,6 +63,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
+        Scene::adjusted(|_| ())
+    }
+
+    fn adjusted(more: impl Fn(&mut Config)) -> Scene {
         let adjust = |config: &mut Config| {
             config.sync = SyncPolicy::Start;
             config.receive_bytes_max = RECEIVE_BYTES_MAX;
@@ -66,6 +74,7 @@ impl Scene {
             config.senders_max = 64;
             config.grtt_initial = Duration::from_millis(1);
             config.rate_bytes_per_s = Some(1e7);
+            more(config);
         };
         let mut honest = session(HONEST, adjust);
         let object = honest.open_stream(&StreamOptions::default()).unwrap();
@@ -236,6 +245,79 @@ fn nacks_for_everything_leave_new_data_half_of_the_rate() {
     let fresh = (stats.payload_bytes_sent - before.payload_bytes_sent) as f64;
     assert!(stats.repairs_sent > 500, "the attack had no effect at all: {stats:?}");
     assert!(fresh > 0.4 * allowed, "{fresh} new bytes of {allowed} allowed");
+    scene.finish();
+}
+
+/// NORM_ACK(CC) of a receiver that claims to get nearly nothing.
+fn claim_of_loss(node: u32, probe_response: Time) -> Vec<u8> {
+    let cc = CcFeedback {
+        sequence: 1,
+        flags: CcFeedback::RTT,
+        rtt: quantize::quantize_rtt(Duration::from_millis(1)),
+        loss: quantize::quantize_loss(0.99),
+        rate: quantize::quantize_rate(1.0),
+    };
+    let header = FeedbackHeader {
+        sequence: 0,
+        source: node,
+        sender: HONEST,
+        instance: 1,
+        probe_response,
+        cc: Some(cc),
+    };
+    let mut out = Vec::new();
+    feedback::write_probe_ack(&header, &mut out);
+    out
+}
+
+#[test]
+fn a_receiver_that_claims_loss_slows_norm_cc_down_to_its_least_rate_and_no_further() {
+    let mut goodput = Vec::new();
+    for rate_min in [0.0, 2e6] {
+        let mut scene = Scene::adjusted(|config| {
+            config.congestion = CongestionControl::NormCc;
+            config.rate_min_bytes_per_s = rate_min;
+        });
+        for millis in 0..3_000 {
+            if millis % 5 == 0 {
+                let claim = claim_of_loss(66, scene.now);
+                scene.honest.handle_datagram(scene.now, from(66), &claim);
+            }
+            scene.go_on();
+        }
+        assert_eq!(scene.honest.limiting_receiver(), Some(66), "whoever looks finds out who it is");
+        goodput.push(scene.read as f64 / 3.0);
+    }
+    println!("{goodput:?} bytes/s");
+    assert!(goodput[0] < 1.6e6, "without a least rate: {goodput:?}");
+    assert!(goodput[1] > 1.8e6, "with one: {goodput:?}");
+}
+
+#[test]
+fn ids_made_up_one_after_the_other_do_not_keep_a_newcomer_out() {
+    let mut scene = Scene::new();
+    let mut newcomer = session(7, |config| config.rate_bytes_per_s = Some(1e6));
+    let object = newcomer.open_stream(&StreamOptions::default()).unwrap();
+    let mut made_up = 1_000;
+    let mut let_in = None;
+    for millis in 0..5_000 {
+        for _ in 0..20 {
+            made_up += 1;
+            scene.attack(made_up, &data(made_up, 0, SMALL, PayloadId::default()));
+        }
+        if millis > 2_000 {
+            newcomer.write(scene.now, object, &[7; 500], true).unwrap();
+            newcomer.flush(scene.now, object).unwrap();
+            carry(&mut newcomer, &mut scene.victim, scene.now, &mut Loss::new(1, 0.0));
+        }
+        scene.go_on();
+        if let_in.is_none() && scene.victim.senders().any(|node| node == 7) {
+            let_in = Some(millis);
+        }
+    }
+    assert!(let_in.is_some_and(|at| at < 4_000), "let in at {let_in:?} ms, it came at 2000");
+    assert!(scene.victim.senders().any(|node| node == 7), "and it stays");
+    assert!(scene.victim.senders().any(|node| node == HONEST));
     scene.finish();
 }
 

@@ -1,11 +1,12 @@
 //! A session's configuration from Python keywords.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_norm::{
-    Config, CongestionControl, FecId, FeedbackMode, NackingMode, NodeId, RepairPolicy, SyncPolicy,
+    AuthLabel, Config, CongestionControl, FecId, FeedbackMode, NackingMode, NodeId, RepairPolicy, SyncPolicy,
 };
 
 use crate::convert::duration;
@@ -26,6 +27,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "instance" => config.instance = number(field, value)?,
         "seed" => config.seed = number(field, value)?,
         "rate_bytes_per_s" => config.rate_bytes_per_s = number(field, value)?,
+        "rate_min_bytes_per_s" => config.rate_min_bytes_per_s = number(field, value)?,
         "burst_bytes_max" => config.burst_bytes_max = number(field, value)?,
         "burst_segments_max" => config.burst_segments_max = number(field, value)?,
         "segment_bytes" => config.segment_bytes = number(field, value)?,
@@ -53,6 +55,10 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "receive_bytes_max" => config.receive_bytes_max = number(field, value)?,
         "senders_max" => config.senders_max = number(field, value)?,
         "streams_per_sender_max" => config.streams_per_sender_max = number(field, value)?,
+        "auth_label" => {
+            let (label, required): (Vec<u8>, bool) = number(field, value)?;
+            config.auth = Some(Arc::new(AuthLabel::new(&label, required)));
+        }
         "sender_idle_after_s" => config.sender_idle_after = span(field, value)?,
         "fec" => {
             let all = [

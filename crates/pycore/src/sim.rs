@@ -83,7 +83,8 @@ impl Simulation {
     }
 
     #[pyo3(signature = (
-        source, target, *, loss, burst_begins, burst_ends, duplication, reordering, delay_s, jitter_s, cut
+        source, target, *, loss, burst_begins, burst_ends, run_loss, duplication, reordering, delay_s, jitter_s,
+        cut
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn set_link(
@@ -93,6 +94,7 @@ impl Simulation {
         loss: f64,
         burst_begins: f64,
         burst_ends: f64,
+        run_loss: f64,
         duplication: f64,
         reordering: f64,
         delay_s: f64,
@@ -103,6 +105,7 @@ impl Simulation {
             loss,
             burst_begins,
             burst_ends,
+            run_loss,
             duplication,
             reordering,
             delay: duration("delay_s", delay_s)?,
@@ -183,6 +186,10 @@ impl Simulation {
             bodies.iter().try_for_each(|body| node.publish(stream, body.as_bytes(), flush))
         })?
         .map_err(write_error)
+    }
+
+    fn flush(&mut self, node: NodeId, stream: ObjectId) -> PyResult<()> {
+        self.act(node, |node, _| node.flush(stream))?.map_err(write_error)
     }
 
     fn close_stream(&mut self, node: NodeId, stream: ObjectId) -> PyResult<()> {

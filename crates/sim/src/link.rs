@@ -13,6 +13,8 @@ pub struct Conditions {
     pub burst_begins: f64,
     /// Chance per datagram that a burst of loss ends.
     pub burst_ends: f64,
+    /// Share of runs lost whole: of the datagrams a node hands over at once, all are lost or none.
+    pub run_loss: f64,
     /// Share of datagrams that arrive twice.
     pub duplication: f64,
     /// Share of datagrams that others may overtake.
@@ -32,6 +34,7 @@ impl Conditions {
             ("loss", self.loss),
             ("burst_begins", self.burst_begins),
             ("burst_ends", self.burst_ends),
+            ("run_loss", self.run_loss),
             ("duplication", self.duplication),
             ("reordering", self.reordering),
         ];
@@ -75,6 +78,8 @@ impl Port {
 #[derive(Clone, Debug, Default)]
 pub struct Path {
     in_burst: bool,
+    /// The last run, and whether it was lost.
+    run: (u64, bool),
     last_arrival: Time,
 }
 
@@ -82,8 +87,18 @@ pub struct Path {
 pub type Arrivals = [Option<Time>; 2];
 
 impl Path {
-    /// Sends a datagram along the path.
-    pub fn send(&mut self, now: Time, conditions: &Conditions, random: &mut fastrand::Rng) -> Arrivals {
+    /// Sends a datagram of a run along the path; runs have numbers from 1 on.
+    pub fn send(
+        &mut self,
+        now: Time,
+        run: u64,
+        conditions: &Conditions,
+        random: &mut fastrand::Rng,
+    ) -> Arrivals {
+        if conditions.run_loss > 0.0 && self.run.0 != run {
+            self.run = (run, random.f64() < conditions.run_loss);
+        }
+        let run_lost = conditions.run_loss > 0.0 && self.run.1;
         if conditions.burst_begins > 0.0 {
             let chance = if self.in_burst { conditions.burst_ends } else { conditions.burst_begins };
             self.in_burst ^= random.f64() < chance;
@@ -91,7 +106,7 @@ impl Path {
             self.in_burst = false;
         }
         let lost = conditions.loss > 0.0 && random.f64() < conditions.loss;
-        if conditions.cut || self.in_burst || lost {
+        if conditions.cut || self.in_burst || run_lost || lost {
             return [None, None];
         }
         let first = self.arrival(now, conditions, random);
@@ -141,12 +156,25 @@ mod tests {
     use super::*;
 
     const START: Time = Time::from_nanos(1_000_000);
+    /// Datagrams of a run in these tests.
+    const RUN: usize = 20;
 
     fn send_many(conditions: &Conditions, count: usize) -> Vec<Arrivals> {
         let mut random = fastrand::Rng::with_seed(9);
         let mut path = Path::default();
         let step = Duration::from_micros(10);
-        (0..count).map(|at| path.send(START + step * at as u32, conditions, &mut random)).collect()
+        let mut send =
+            |at: usize| path.send(START + step * at as u32, (at / RUN + 1) as u64, conditions, &mut random);
+        (0..count).map(&mut send).collect()
+    }
+
+    #[test]
+    fn a_run_is_lost_whole_or_not_at_all() {
+        let arrivals = send_many(&Conditions { run_loss: 0.1, ..Default::default() }, 20_000);
+        let runs: Vec<usize> = arrivals.chunks(RUN).map(lost).collect();
+        assert!(runs.iter().all(|lost| *lost == 0 || *lost == RUN));
+        let share = runs.iter().filter(|lost| **lost > 0).count();
+        assert!((60..140).contains(&share), "{share} of 1000 runs");
     }
 
     fn lost(arrivals: &[Arrivals]) -> usize {
@@ -173,8 +201,8 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(9);
         let mut path = Path::default();
         let storm = Conditions { burst_begins: 1.0, burst_ends: 0.001, ..Default::default() };
-        assert_eq!(path.send(START, &storm, &mut random), [None, None]);
-        assert!(path.send(START, &Conditions::default(), &mut random)[0].is_some());
+        assert_eq!(path.send(START, 1, &storm, &mut random), [None, None]);
+        assert!(path.send(START, 1, &Conditions::default(), &mut random)[0].is_some());
     }
 
     #[test]

@@ -191,6 +191,12 @@ impl Node {
         Ok(())
     }
 
+    /// Sends what is written without waiting for the segment to fill.
+    pub fn flush(&mut self, object: ObjectId) -> Result<(), WriteError> {
+        self.outbox(object)?.flush = true;
+        Ok(())
+    }
+
     /// Ends a stream once its messages are written.
     pub fn close_stream(&mut self, object: ObjectId) -> Result<(), WriteError> {
         self.outbox(object)?.close = true;

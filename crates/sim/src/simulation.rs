@@ -59,6 +59,8 @@ pub struct Simulation {
     paths: HashMap<(usize, usize), Path>,
     digest: u64,
     datagrams_sent: u64,
+    /// Runs of datagrams that nodes handed over.
+    runs: u64,
     datagrams_lost: u64,
     /// What arrived, if it is recorded.
     pub trace: Option<Vec<TraceEntry>>,
@@ -78,6 +80,7 @@ impl Simulation {
             paths: HashMap::new(),
             digest: 0xcbf2_9ce4_8422_2325,
             datagrams_sent: 0,
+            runs: 0,
             datagrams_lost: 0,
             trace: None,
         }
@@ -303,13 +306,14 @@ impl Simulation {
         let now = self.now;
         self.places[index].node.read(now);
         self.places[index].node.write(now);
-        let mut outgoing: Vec<(Time, Destination, Rc<[u8]>)> = Vec::new();
+        let mut outgoing: Vec<(Time, u64, Destination, Rc<[u8]>)> = Vec::new();
         loop {
             let place = &mut self.places[index];
             if place.node.egress_free_at > now {
                 break;
             }
-            let rate = place.port.egress_bytes_per_s;
+            self.runs += 1;
+            let (run, rate) = (self.runs, place.port.egress_bytes_per_s);
             let mut leaves_at = now;
             let sent = place.node.command(now, |session, local| {
                 let burst = session.poll_transmit(local)?;
@@ -317,7 +321,7 @@ impl Simulation {
                     if let Some(rate) = rate {
                         leaves_at += Duration::from_secs_f64(datagram.len() as f64 / rate);
                     }
-                    outgoing.push((leaves_at, burst.to, Rc::from(datagram)));
+                    outgoing.push((leaves_at, run, burst.to, Rc::from(datagram)));
                 }
                 Some(())
             });
@@ -329,34 +333,34 @@ impl Simulation {
         }
         self.places[index].node.read(now);
         self.places[index].node.account(now);
-        for (at, to, datagram) in outgoing {
-            self.send(at, index, to, &datagram);
+        for (at, run, to, datagram) in outgoing {
+            self.send(at, run, (index, to), &datagram);
         }
         self.schedule(index);
     }
 
-    fn send(&mut self, at: Time, from: usize, to: Destination, bytes: &Rc<[u8]>) {
+    fn send(&mut self, at: Time, run: u64, (from, to): (usize, Destination), bytes: &Rc<[u8]>) {
         self.datagrams_sent += 1;
         match to {
             Destination::Group => {
                 for to in 0..self.places.len() {
                     if to != from {
-                        self.send_to(at, from, to, false, bytes);
+                        self.send_to(at, run, (from, to), false, bytes);
                     }
                 }
             }
             Destination::Node(address) => {
                 if let Some(to) = self.places.iter().position(|place| place.node.address == address) {
-                    self.send_to(at, from, to, true, bytes);
+                    self.send_to(at, run, (from, to), true, bytes);
                 }
             }
         }
     }
 
-    fn send_to(&mut self, at: Time, from: usize, to: usize, unicast: bool, bytes: &Rc<[u8]>) {
+    fn send_to(&mut self, at: Time, run: u64, (from, to): (usize, usize), unicast: bool, bytes: &Rc<[u8]>) {
         let conditions = self.overrides.get(&(from, to)).unwrap_or(&self.conditions);
         let path = self.paths.entry((from, to)).or_default();
-        let arrivals = path.send(at, conditions, &mut self.random);
+        let arrivals = path.send(at, run, conditions, &mut self.random);
         self.datagrams_lost += u64::from(arrivals[0].is_none());
         for at in arrivals.into_iter().flatten() {
             self.agenda.add(at, Happening::Arrive { to, from, unicast, bytes: bytes.clone() });

@@ -86,7 +86,7 @@ fn norm_cc_alone_uses_most_of_a_bottleneck_and_never_sits_at_a_crawl() {
         "{first} then {steady} bytes/s, {} repairs of {} segments",
         stats.repairs_sent, stats.segments_sent
     );
-    assert!(steady > 0.85 * BOTTLENECK_BYTES_PER_S, "{steady} bytes/s");
+    assert!(steady > 0.9 * BOTTLENECK_BYTES_PER_S, "{steady} bytes/s");
     assert!(stats.repairs_sent * 10 < stats.segments_sent, "{} repairs", stats.repairs_sent);
 }
 
@@ -96,9 +96,9 @@ fn two_norm_cc_senders_share_a_bottleneck() {
     goodput(&mut simulation, 2, 3, 20);
     let shares = goodput(&mut simulation, 2, 3, 60);
     println!("{shares:?} bytes/s");
-    assert!(shares[0] + shares[1] > 0.8 * BOTTLENECK_BYTES_PER_S, "{shares:?}");
+    assert!(shares[0] + shares[1] > 0.85 * BOTTLENECK_BYTES_PER_S, "{shares:?}");
     let ratio = shares[0].max(shares[1]) / shares[0].min(shares[1]);
-    assert!(ratio < 1.5, "{shares:?}");
+    assert!(ratio < 1.25, "{shares:?}");
 }
 
 #[test]

@@ -115,15 +115,10 @@ fn unasked_parity_makes_most_requests_needless() {
 
 #[test]
 fn a_lost_run_is_repaired_by_parity_alone_when_blocks_are_interleaved() {
-    // Runs of about 45 segments are lost whole, one in fifty.
-    let conditions = Conditions {
-        burst_begins: 0.0004,
-        burst_ends: 1.0 / 45.0,
-        delay: Duration::from_millis(1),
-        ..Default::default()
-    };
+    // Runs of about 45 segments, one in a hundred.
+    let conditions = Conditions { run_loss: 0.01, delay: Duration::from_millis(1), ..Default::default() };
     let (mut nacks, mut recovered) = (0, 0);
-    for seed in 0..4 {
+    for seed in 0..10 {
         let run = transfer(seed, 1, 4000, conditions.clone(), |config| {
             (config.parity_symbols, config.auto_parity) = (16, 12);
             config.interleave_blocks = 16;
@@ -134,7 +129,8 @@ fn a_lost_run_is_repaired_by_parity_alone_when_blocks_are_interleaved() {
     }
     println!("{nacks} NACKs, {recovered} segments recovered");
     assert!(recovered > 100, "{recovered} recovered");
-    assert!(nacks <= 12, "{nacks} NACKs for {recovered} lost segments");
+    // At its end, where too few blocks wait to be mixed, a stream may need one.
+    assert!(nacks <= 5, "{nacks} NACKs for {recovered} lost segments");
 }
 
 #[test]
@@ -156,6 +152,6 @@ fn repair_traffic_grows_with_loss_and_not_with_receivers() {
     };
     let (few, many) = (repairs(10, 0.05), repairs(1000, 0.05));
     let little = repairs(100, 0.01);
-    assert!(many < 4 * few, "{few} repairs for 10 receivers, {many} for 1000");
+    assert!(many < 3 * few, "{few} repairs for 10 receivers, {many} for 1000");
     assert!(little < many, "{little} repairs at 1 %, {many} at 5 %");
 }

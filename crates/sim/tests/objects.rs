@@ -113,6 +113,64 @@ fn data_objects_arrive_whole_with_their_info_whatever_the_loss_and_the_parity() 
     }
 }
 
+/// Sends four megabytes as one object where one run in a hundred is lost whole. Returns how many NACKs that
+/// cost, and how many segments parity brought back.
+fn nacks_for_lost_runs(seed: u64, as_file: bool, interleave: u16) -> (u64, u64) {
+    let conditions = Conditions { run_loss: 0.01, delay: Duration::from_millis(1), ..Default::default() };
+    let mut simulation = network(seed, 1, Conditions::default(), |config| {
+        config.block_symbols = 64;
+        (config.parity_symbols, config.auto_parity) = (16, 10);
+        config.interleave_blocks = interleave;
+        // Fast enough that a run has as many segments as one call of the kernel takes.
+        config.rate_bytes_per_s = Some(1e8);
+    });
+    simulation.set_path(1, 2, Some(conditions)).unwrap();
+    let bytes = content(&mut fastrand::Rng::with_seed(seed), 4_000_000);
+    if as_file {
+        simulation.act(1, |node, now| node.send_file(now, bytes, b"")).unwrap().unwrap().unwrap();
+    } else {
+        send_data(&mut simulation, &bytes, b"").unwrap();
+    }
+    let arrived = |event: &Event| matches!(event, Event::DataReceived { .. } | Event::FileReceived { .. });
+    assert!(simulation.run_while(after(60), |simulation| count(simulation, 2, arrived) == 0));
+    let stats = simulation.node(2).unwrap().session().stats();
+    (stats.nacks_sent, stats.segments_recovered)
+}
+
+#[test]
+fn a_lost_run_of_an_object_is_repaired_by_parity_alone_when_blocks_are_interleaved() {
+    for as_file in [false, true] {
+        let (mut recovered, mut without) = (0, 0);
+        for seed in 0..10 {
+            let (nacks, by_parity) = nacks_for_lost_runs(seed, as_file, 16);
+            assert_eq!(nacks, 0, "seed {seed}, {by_parity} segments by parity");
+            recovered += by_parity;
+            without += nacks_for_lost_runs(seed, as_file, 1).0;
+        }
+        println!("{recovered} segments by parity; {without} NACKs without interleaving");
+        assert!(recovered > 200 && without >= 5, "{recovered} segments, {without} NACKs");
+    }
+}
+
+#[test]
+fn a_file_arrives_though_the_receiver_has_memory_for_a_few_blocks_only() {
+    for seed in 0..20 {
+        let mut simulation = network(seed, 1, lossy(0.1), |config| {
+            (config.parity_symbols, config.auto_parity) = (4, 0);
+            config.receive_bytes_max = 160 << 10;
+            config.receive_window_bytes = 32 << 10;
+        });
+        let bytes = content(&mut fastrand::Rng::with_seed(seed), 1_000_000);
+        simulation.act(1, |node, now| node.send_file(now, bytes, b"")).unwrap().unwrap().unwrap();
+        let arrived = |event: &Event| matches!(event, Event::FileReceived { .. });
+        let done = simulation.run_while(after(30), |simulation| count(simulation, 2, arrived) == 0);
+        let stats = simulation.node(2).unwrap().session().stats();
+        assert!(done, "seed {seed}: {stats:?}");
+        let sent = simulation.node(1).unwrap().session().stats();
+        assert!(sent.repairs_sent < 3 * sent.segments_sent, "seed {seed}: {} repairs", sent.repairs_sent);
+    }
+}
+
 #[test]
 fn a_file_goes_through_block_by_block_and_is_never_held_whole() {
     for (seed, auto) in [(1, 0), (2, 2)] {

@@ -56,6 +56,28 @@ fn a_late_joiner_that_wants_everything_gets_old_streams_to_their_last_segment() 
 }
 
 #[test]
+fn a_stream_that_was_asked_for_before_it_began_arrives_when_it_begins() {
+    for seed in 0..20 {
+        let mut simulation = network(seed, 0.1);
+        add(&mut simulation, 1, |_| ());
+        let (silent, first) = (
+            open(&mut simulation, StreamOptions::default()),
+            open(&mut simulation, StreamOptions::default()),
+        );
+        add(&mut simulation, 2, |config| config.sync = SyncPolicy::All);
+        publish(&mut simulation, first, 20);
+        // It asks for the silent stream, and is refused.
+        run_for(&mut simulation, seed % 3);
+        publish(&mut simulation, silent, 20);
+        let all = simulation.run_until_delivered(Time::ZERO + Duration::from_secs(60), &[(2, 40)]);
+        assert!(all, "seed {seed}: {} of 40", simulation.node(2).unwrap().delivered);
+        let events = &simulation.node(2).unwrap().occurrences;
+        let closed = events.iter().any(|told| matches!(told.event, Event::StreamClosed { .. }));
+        assert!(!closed, "seed {seed}: a refusal ended a stream that had begun");
+    }
+}
+
+#[test]
 fn the_information_of_a_stream_that_ended_is_still_asked_for_and_then_there_is_peace() {
     for seed in 0..40 {
         let mut simulation = network(seed, 0.3);

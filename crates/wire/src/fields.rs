@@ -70,6 +70,12 @@ impl<'a> HeaderFields<'a> {
             | u16::from(self.body_detail.is_some()) << BODY_DETAIL
     }
 
+    /// Whether encoded fields say that there is a time to live; the rest of them is not looked at.
+    #[inline]
+    pub(crate) fn has_ttl(encoded: &[u8]) -> bool {
+        encoded.first_chunk().is_some_and(|presence| u16::from_be_bytes(*presence) & 1 << TTL != 0)
+    }
+
     /// Whether every field keeps its bound.
     pub(crate) fn check(&self) -> Result<(), EncodeError> {
         let lengths = [

@@ -147,6 +147,7 @@ proptest! {
         prop_assert_eq!(view.is_persistent(), sent.persistent);
         prop_assert_eq!(view.is_redelivered(), sent.redelivered);
         prop_assert_eq!(view.fields().unwrap(), sent.fields);
+        prop_assert_eq!(view.ttl_us().unwrap(), sent.fields.ttl_us);
         prop_assert_eq!(view.body_kind().unwrap(), sent.body_kind);
         prop_assert_eq!(view.body(), sent.body);
         let received: Result<Vec<_>, _> = view.properties().iter().collect();

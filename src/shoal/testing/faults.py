@@ -21,6 +21,8 @@ class Link:
     """Chance per datagram that a burst of loss begins."""
     burst_ends: float = 0.0
     """Chance per datagram that a burst of loss ends; its mean length is one over this."""
+    run_loss: float = 0.0
+    """Share of runs lost whole: of the datagrams a node sends at once, all are lost or none."""
     duplication: float = 0.0
     """Share of datagrams that arrive twice."""
     reordering: float = 0.0
@@ -33,7 +35,7 @@ class Link:
     """Nothing arrives."""
 
     def __post_init__(self) -> None:
-        for field in ("loss", "burst_begins", "burst_ends", "duplication", "reordering"):
+        for field in ("loss", "burst_begins", "burst_ends", "run_loss", "duplication", "reordering"):
             value = getattr(self, field)
             _require(0.0 <= value <= 1.0, field, value, "a share from 0 to 1")
         for field in ("delay_s", "jitter_s"):
@@ -45,11 +47,11 @@ class Link:
     @property
     def is_lossless(self) -> bool:
         """Whether every datagram arrives."""
-        return not (self.cut or self.loss or self.burst_begins)
+        return not (self.cut or self.loss or self.burst_begins or self.run_loss)
 
     def without_loss(self) -> Link:
         """The same link, with nothing lost any more."""
-        return replace(self, loss=0.0, burst_begins=0.0, burst_ends=0.0, cut=False)
+        return replace(self, loss=0.0, burst_begins=0.0, burst_ends=0.0, run_loss=0.0, cut=False)
 
     def __str__(self) -> str:
         changed = [

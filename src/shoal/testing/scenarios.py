@@ -123,9 +123,22 @@ def loss_30(simulation: Simulation) -> None:
 
 @scenario
 def burst_loss(simulation: Simulation) -> None:
-    """Several datagrams in a row are lost, now and then."""
-    simulation.set_link(Link(burst_begins=0.01, burst_ends=0.25, delay_s=0.0005))
-    _check_complete(simulation, transfer(simulation)[1])
+    """Twenty datagrams in a row are lost, now and then."""
+    simulation.set_link(Link(burst_begins=0.01, burst_ends=0.05, delay_s=0.0005))
+    # A burst ends after a number of datagrams, and in the end there are only two in half a minute.
+    _check_complete(simulation, transfer(simulation, within_s=3_600.0)[1])
+
+
+@scenario
+def lost_runs(simulation: Simulation) -> None:
+    """Everything a sender hands over at once is lost at once, now and then; parity brings it back unasked."""
+    simulation.set_link(Link(run_loss=0.01, delay_s=0.0005))
+    options: NodeOptions = {"parity_symbols": 16, "auto_parity": 10, "interleave_blocks": 16}
+    options["rate_bytes_per_s"] = 1e8
+    sender, receivers = transfer(simulation, receivers=2, messages=3_000, size=1_000, **options)
+    check_all(simulation.history(), complete(*_ids(receivers)), nacks_bounded(per_repair=2.0))
+    recovered = sum(receiver.stats["segments_recovered"] for receiver in receivers)
+    assert sender.stats["repairs_sent"] <= max(recovered, 60), f"seed {simulation.seed}: parity did not help"
 
 
 @scenario
@@ -212,12 +225,12 @@ def grtt_too_large(simulation: Simulation) -> None:
     """The sender starts with a hundred times the true round-trip time, and learns."""
     simulation.set_link(Link(loss=0.05, delay_s=0.005))
     sender, receivers = transfer(simulation, grtt_initial_s=1.0, messages=3_000)
-    for second in range(20):
+    for second in range(5):
         sender.publish(0, *numbered(1, first=3_000 + second))
         simulation.run_for(1.0)
-    simulation.run_until_delivered(dict.fromkeys(receivers, 3_020), within_s=30.0)
+    simulation.run_until_delivered(dict.fromkeys(receivers, 3_005), within_s=30.0)
     check_all(simulation.history(), complete(*_ids(receivers)))
-    assert sender.grtt_s < 0.5, f"it still believes in {sender.grtt_s} s"
+    assert sender.grtt_s < 0.05, f"it still believes in {sender.grtt_s} s"
 
 
 # --- partitions, restarts, late joiners ---
@@ -293,15 +306,17 @@ def receiver_restart(simulation: Simulation) -> None:
 
 @scenario
 def frozen_receiver(simulation: Simulation) -> None:
-    """A receiver stands still for a second, remembers everything, and catches up."""
-    sender = simulation.add_node(rate_bytes_per_s=RATE / 4)
+    """A receiver stands still until everything was sent, remembers what it had, and catches up."""
+    sender = simulation.add_node(rate_bytes_per_s=RATE)
     frozen = simulation.add_node(sync="start")
-    sender.publish(sender.open_stream(), *numbered(3_000))
+    stream = sender.open_stream()
+    sender.publish(stream, *numbered(3_000))
     simulation.run_until(0.2)
     frozen.stop()
-    simulation.run_for(1.0)
+    simulation.run_for(10.0)
+    assert sender.backlog == 0, "the sender must be through"
     frozen.resume()
-    simulation.run_until_delivered({frozen: 3_000}, within_s=30.0)
+    simulation.run_until_delivered({frozen: 3_000}, within_s=40.0)
     check_all(simulation.history(), complete(frozen.id))
 
 
@@ -474,7 +489,7 @@ def watermark(simulation: Simulation) -> None:
     stream = sender.open_stream()
     sender.publish(stream, *numbered(300))
     sender.request_watermark(stream)
-    simulation.run_until(20.0)
+    simulation.run_until(2.0)
     check_all(simulation.history(), complete(*_ids(receivers)))
     [done] = sender.events_of("watermark_done")
     assert done.fields["acked"] == _ids(receivers), f"seed {simulation.seed}: {done}"
@@ -490,7 +505,7 @@ def thousand_receivers(simulation: Simulation) -> None:
     simulation.set_link(Link(loss=0.01, delay_s=0.0005))
     _, receivers = transfer(simulation, receivers=1_000, messages=200, size=1_000, group_size=1_000)
     # Each segment is lost by about ten of them, who spread their requests as if a thousand had lost it.
-    check_all(simulation.history(), complete(*_ids(receivers)), nacks_bounded(per_repair=8.0))
+    check_all(simulation.history(), complete(*_ids(receivers)), nacks_bounded(per_repair=6.0))
 
 
 @scenario

@@ -22,6 +22,12 @@ class NodeOptions(TypedDict, total=False):
     burst_segments_max: int
     segment_bytes: int
     block_symbols: int
+    parity_symbols: int
+    auto_parity: int
+    interleave_blocks: int
+    rate_min_bytes_per_s: float
+    congestion: Literal["fixed", "nack_driven", "norm_cc"]
+    nacking: Literal["full", "info_only", "none"]
     fec: Literal["no_code", "reed_solomon_8", "small_block"]
     repair: Literal["at_once", "aggregated"]
     feedback: Literal["multicast", "unicast"]
@@ -196,6 +202,10 @@ class Node:
         """Queue messages; with `flush` the last does not wait for its segment to fill."""
         self._core.publish(self.id, stream, list(bodies), flush)
         self.published[StreamKey(self.id, self.instance, stream)].extend(bodies)
+
+    def flush(self, stream: int) -> None:
+        """Send what was published without waiting for the segment to fill."""
+        self._core.flush(self.id, stream)
 
     def close_stream(self, stream: int) -> None:
         """End a stream once its messages are written."""

@@ -155,7 +155,7 @@ impl<L> Inbox<L> {
                             stage(
                                 subscriptions,
                                 staged,
-                                *subscription,
+                                subscription.id,
                                 Entry::new(at, record.len(), &origin),
                             );
                         }

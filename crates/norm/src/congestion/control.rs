@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::limiter::RateLimiter;
 use super::nack_driven::NackDriven;
+use crate::NodeId;
 use crate::config::{Config, CongestionControl};
 use crate::time::Time;
+use crate::wire::SEGMENT_HEADER_BYTES;
 use crate::wire::command::CcNode;
 use crate::wire::feedback::FeedbackHeader;
-use crate::wire::{Data, SEGMENT_HEADER_BYTES};
 
 /// Where NACK-driven control begins if no bound is given.
 const NACK_DRIVEN_START: f64 = 12.5e6;
@@ -26,18 +27,17 @@ pub enum RateControl {
 
 impl RateControl {
     pub fn new(config: &Config) -> RateControl {
-        let rate_max = config.rate_bytes_per_s;
-        let packet_bytes = Data::header_bytes(config.fec_id, true)
-            + SEGMENT_HEADER_BYTES
-            + usize::from(config.segment_bytes);
+        let (rate_min, rate_max) = (config.rate_min_bytes_per_s, config.rate_bytes_per_s);
+        let packet_bytes =
+            config.data_header_bytes() + SEGMENT_HEADER_BYTES + usize::from(config.segment_bytes);
         match config.congestion {
             CongestionControl::Fixed => RateControl::Fixed(rate_max),
             CongestionControl::NackDriven => {
                 let start = rate_max.map_or(NACK_DRIVEN_START, |rate| rate.min(NACK_DRIVEN_START));
-                RateControl::NackDriven(NackDriven::new(start, rate_max))
+                RateControl::NackDriven(NackDriven::new(start, rate_min, rate_max))
             }
             CongestionControl::NormCc => {
-                RateControl::NormCc(RateLimiter::new(packet_bytes, config.grtt_initial, rate_max))
+                RateControl::NormCc(RateLimiter::new(packet_bytes, config.grtt_initial, rate_min, rate_max))
             }
         }
     }
@@ -48,6 +48,14 @@ impl RateControl {
             RateControl::Fixed(rate) => *rate,
             RateControl::NackDriven(control) => Some(control.rate()),
             RateControl::NormCc(limiter) => Some(limiter.rate()),
+        }
+    }
+
+    /// The receiver whose reports limit the rate, if any does.
+    pub fn limiting_receiver(&self) -> Option<NodeId> {
+        match self {
+            RateControl::NormCc(limiter) => limiter.limiting_receiver(),
+            RateControl::Fixed(_) | RateControl::NackDriven(_) => None,
         }
     }
 

@@ -9,6 +9,9 @@
 //! | the CLR is silent for long                      | the PLR that can take least becomes the CLR            |
 //! | everybody is silent for long                    | half the rate, but never below where it began          |
 //!
+//! A receiver's word is all there is to go by, so one that lies can claim any loss. Whatever is claimed, the rate
+//! stays above its configured least, and above a segment per round trip.
+//!
 //! CLR is the current limiting receiver; PLRs are potential ones, whose round-trip times are kept.
 
 use std::time::Duration;
@@ -48,6 +51,7 @@ struct Candidate {
 pub struct RateLimiter {
     rate: f64,
     rate_start: f64,
+    rate_min: f64,
     rate_max: f64,
     packet_bytes: f64,
     /// The CLR first, then PLRs.
@@ -57,14 +61,15 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    pub fn new(packet_bytes: usize, grtt: Duration, rate_max: Option<f64>) -> RateLimiter {
+    pub fn new(packet_bytes: usize, grtt: Duration, rate_min: f64, rate_max: Option<f64>) -> RateLimiter {
         let packet_bytes = packet_bytes as f64;
         let rate_max = rate_max.unwrap_or(f64::MAX);
         let start = (SEGMENTS_AT_START * packet_bytes / grtt.as_secs_f64().max(1e-3)).max(RATE_AT_START_MIN);
-        let rate_start = start.min(rate_max);
+        let rate_start = start.max(rate_min).min(rate_max);
         RateLimiter {
             rate: rate_start,
             rate_start,
+            rate_min,
             rate_max,
             packet_bytes,
             candidates: Vec::with_capacity(POTENTIAL_MAX + 1),
@@ -82,6 +87,11 @@ impl RateLimiter {
     /// Bytes per second that may be sent.
     pub fn rate(&self) -> f64 {
         self.rate
+    }
+
+    /// The receiver that limits us.
+    pub fn limiting_receiver(&self) -> Option<NodeId> {
+        self.candidates.first().map(|clr| clr.node)
     }
 
     /// How long until the next probe: the limiting receiver's round-trip time.
@@ -207,7 +217,7 @@ impl RateLimiter {
             return;
         }
         self.adjusted_at = now;
-        self.rate = target.max(floor).min(self.rate_max);
+        self.rate = target.max(floor).max(self.rate_min).min(self.rate_max);
     }
 }
 
@@ -233,7 +243,7 @@ mod tests {
 
     #[test]
     fn it_begins_well_above_a_crawl_and_doubles_while_nothing_is_lost() {
-        let mut limiter = RateLimiter::new(1400, Duration::from_millis(100), None);
+        let mut limiter = RateLimiter::new(1400, Duration::from_millis(100), 0.0, None);
         assert!(limiter.rate() >= 125_000.0);
         let mut now = 0;
         while limiter.rate() < 1e8 {
@@ -246,7 +256,7 @@ mod tests {
 
     #[test]
     fn it_falls_at_once_to_what_the_slowest_can_take_and_rises_slowly() {
-        let mut limiter = RateLimiter::new(1400, RTT, None);
+        let mut limiter = RateLimiter::new(1400, RTT, 0.0, None);
         limiter.on_feedback(at(20), 2, &answer(5e6, 0.001), Some(RTT));
         limiter.on_feedback(at(40), 3, &answer(2e5, 0.02), Some(RTT));
         assert!((1.9e5..2.1e5).contains(&limiter.rate()), "{}", limiter.rate());
@@ -258,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_limiting_receiver_that_is_gone_is_forgotten() {
-        let mut limiter = RateLimiter::new(1400, RTT, None);
+        let mut limiter = RateLimiter::new(1400, RTT, 0.0, None);
         limiter.on_feedback(at(20), 2, &answer(5e6, 0.001), Some(RTT));
         limiter.on_feedback(at(40), 3, &answer(2e5, 0.02), Some(RTT));
         let mut nodes = Vec::new();
@@ -273,7 +283,7 @@ mod tests {
 
     #[test]
     fn silence_halves_the_rate_but_never_to_a_crawl() {
-        let mut limiter = RateLimiter::new(1400, RTT, None);
+        let mut limiter = RateLimiter::new(1400, RTT, 0.0, None);
         let start = limiter.rate();
         limiter.on_feedback(at(20), 2, &answer(1e7, 0.0), Some(RTT));
         let mut nodes = Vec::new();
@@ -285,8 +295,20 @@ mod tests {
     }
 
     #[test]
+    fn whatever_receivers_claim_it_never_falls_below_its_least_rate() {
+        for (rate_min, expected) in [(3e5, 3e5), (0.0, 1400.0 / RTT.as_secs_f64())] {
+            let mut limiter = RateLimiter::new(1400, RTT, rate_min, None);
+            for step in 1..100 {
+                limiter.on_feedback(at(step * 20), 2, &answer(1.0, 0.99), Some(RTT));
+            }
+            assert!((limiter.rate() / expected - 1.0).abs() < 0.01, "{} of {expected}", limiter.rate());
+            assert_eq!(limiter.limiting_receiver(), Some(2));
+        }
+    }
+
+    #[test]
     fn it_never_exceeds_its_bound() {
-        let mut limiter = RateLimiter::new(1400, RTT, Some(1e6));
+        let mut limiter = RateLimiter::new(1400, RTT, 0.0, Some(1e6));
         for step in 1..100 {
             limiter.on_feedback(at(step * 20), 2, &answer(1e9, 0.0), Some(RTT));
         }

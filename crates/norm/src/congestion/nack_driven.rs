@@ -25,11 +25,12 @@ pub struct NackDriven {
 }
 
 impl NackDriven {
-    /// Begins at `rate_start`, and never goes below a tenth of it nor above `rate_max`.
-    pub fn new(rate_start: f64, rate_max: Option<f64>) -> NackDriven {
+    /// Begins at `rate_start`, and never goes below a tenth of it nor `rate_min`, nor above `rate_max`.
+    pub fn new(rate_start: f64, rate_min: f64, rate_max: Option<f64>) -> NackDriven {
         let rate_max = rate_max.unwrap_or(f64::MAX);
         let rate = rate_start.min(rate_max);
-        NackDriven { rate, rate_min: rate / 10.0, rate_max, slowed_at: Time::ZERO, raised_at: Time::ZERO }
+        let rate_min = rate_min.max(rate / 10.0).min(rate_max);
+        NackDriven { rate, rate_min, rate_max, slowed_at: Time::ZERO, raised_at: Time::ZERO }
     }
 
     /// Sets the most that may be sent.
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn it_slows_down_on_nacks_once_per_round_trip_and_speeds_up_without_them() {
-        let mut control = NackDriven::new(1e6, None);
+        let mut control = NackDriven::new(1e6, 0.0, None);
         control.on_nack(at(0), GRTT);
         control.on_nack(at(1), GRTT);
         assert_eq!(control.rate(), 7.5e5);
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn it_stays_within_its_bounds() {
-        let mut control = NackDriven::new(1e6, Some(2e6));
+        let mut control = NackDriven::new(1e6, 0.0, Some(2e6));
         for millis in (0..10_000).step_by(20) {
             control.on_nack(at(millis), GRTT);
         }

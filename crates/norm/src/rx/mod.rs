@@ -1,11 +1,20 @@
 //! The receiving half of a session: one [`remote::Remote`] for each sender that was heard.
 
+pub mod asked;
+pub mod commands;
+pub mod entry;
+pub mod feedback;
+pub mod missing;
 pub mod nack;
 pub mod object;
+pub mod object_requests;
 pub mod objects;
 pub mod parity;
 pub mod remote;
+pub mod remotes;
 pub mod requests;
+pub mod shared;
+pub mod slot;
 pub mod stream;
 pub mod window;
 

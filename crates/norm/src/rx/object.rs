@@ -9,21 +9,19 @@ use std::ops::Range;
 use shoal_fec::Symbol;
 
 use super::parity::ParityStore;
-use super::requests;
 use crate::config::Config;
 use crate::event::{Event, ObjectKind, StreamId};
 use crate::layout::Layout;
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
-use crate::wire::repair::{RepairRange, RepairWriter};
-use crate::wire::{Data, FecId, Flags, Fti, PayloadId, RepairFlags, RepairItem};
+use crate::wire::{Data, FecId, Flags, Fti, PayloadId};
 
-/// The most runs of blocks remembered as asked for by others.
-const ASKED_RUNS_MAX: usize = 32;
+/// The most blocks a sender is believed to send in turn.
+pub(super) const PARITY_LAG_MAX: u64 = 64;
 
 /// A block that misses something.
 #[derive(Debug)]
-struct PartialBlock {
+pub(super) struct PartialBlock {
     /// One bit per source symbol that is here.
     present: Vec<u64>,
     missing: u64,
@@ -32,8 +30,12 @@ struct PartialBlock {
 }
 
 impl PartialBlock {
-    fn has(&self, symbol: u64) -> bool {
+    pub(super) fn has(&self, symbol: u64) -> bool {
         self.present[(symbol / 64) as usize] & (1 << (symbol % 64)) != 0
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes.len() + self.present.len() * 8 + size_of::<PartialBlock>()
     }
 }
 
@@ -43,28 +45,32 @@ pub struct RxObject {
     pub id: StreamId,
     pub last_progress: Time,
     kind: ObjectKind,
-    fec_id: FecId,
-    fti: Fti,
-    layout: Layout,
+    pub(super) fec_id: FecId,
+    pub(super) fti: Fti,
+    pub(super) layout: Layout,
     /// One bit per block that is complete.
     complete: Vec<u64>,
     /// Every block before this one is complete.
-    first_incomplete: u64,
+    pub(super) first_incomplete: u64,
     blocks_left: u64,
-    partial: BTreeMap<u64, PartialBlock>,
+    pub(super) partial: BTreeMap<u64, PartialBlock>,
     /// All of it, unless it is a file.
     content: Vec<u8>,
-    parity: Option<Box<ParityStore>>,
+    pub(super) parity: Option<Box<ParityStore>>,
     parity_bytes_max: usize,
     /// Segments before this one were sent, as far as we know.
     known: u64,
+    /// Segments before this one were sent, as the sender announced.
+    announced: u64,
     /// Segments before this one count as lost if they are missing.
-    checked: u64,
+    pub(super) checked: u64,
     newest_block: u64,
     parity_lag: u64,
-    /// Runs of blocks that others asked for, and in which cycle.
-    asked: Vec<Range<u64>>,
-    asked_in: u16,
+    /// Runs of segments that others asked for, and in which cycle.
+    pub(super) asked: Vec<Range<u64>>,
+    pub(super) asked_in: u16,
+    /// The most blocks to ask for at once: all, until there was no memory for as many.
+    pub(super) blocks_asked_max: usize,
     /// Bytes taken from the session's memory.
     memory: usize,
 }
@@ -104,11 +110,13 @@ impl RxObject {
             parity: None,
             parity_bytes_max: config.receive_window_bytes / 4,
             known: 0,
+            announced: 0,
             checked: 0,
             newest_block: 0,
-            parity_lag: 0,
+            parity_lag: u64::from(config.interleave_blocks) - 1,
             asked: Vec::new(),
             asked_in: 0,
+            blocks_asked_max: usize::MAX,
             memory,
         })
     }
@@ -143,11 +151,11 @@ impl RxObject {
         self.blocks_left == 0
     }
 
-    fn is_block_complete(&self, block: u64) -> bool {
+    pub(super) fn is_block_complete(&self, block: u64) -> bool {
         self.complete[(block / 64) as usize] & (1 << (block % 64)) != 0
     }
 
-    fn has_parity(&self) -> bool {
+    pub(super) fn has_parity(&self) -> bool {
         self.fti.parity_symbols > 0
     }
 
@@ -165,7 +173,7 @@ impl RxObject {
         let block = self.layout.block_at(data.payload_id).ok_or(Reject::Position)?;
         let symbols = self.layout.symbols(block);
         let symbol = u64::from(data.payload_id.symbol);
-        self.hear(block, symbol.min(symbols - 1), symbol >= symbols && !data.header.flags.has(Flags::REPAIR));
+        self.hear(block, symbol.min(symbols - 1), !data.header.flags.has(Flags::REPAIR));
         if self.is_block_complete(block) {
             stats.duplicates_received += 1;
             return Ok(());
@@ -192,31 +200,37 @@ impl RxObject {
     }
 
     /// Takes note of how far the sender is.
-    fn hear(&mut self, block: u64, symbol: u64, unasked_parity: bool) {
+    fn hear(&mut self, block: u64, symbol: u64, first_time: bool) {
         self.known = self.known.max(self.layout.block_segments(block).start + symbol + 1);
         if !self.has_parity() {
             self.checked = self.known;
             return;
         }
-        if unasked_parity && block <= self.newest_block {
-            self.parity_lag = self.parity_lag.max(self.newest_block - block);
+        // A sender that comes back to a block it had left sends several of them together.
+        if first_time && block < self.newest_block {
+            self.parity_lag = self.parity_lag.max(self.newest_block - block).min(PARITY_LAG_MAX);
         }
         self.newest_block = self.newest_block.max(block);
         let settled = self.newest_block.saturating_sub(self.parity_lag);
-        self.checked = self.checked.max(self.layout.block_segments(settled).start);
+        self.checked = self.announced.max(self.layout.block_segments(settled).start);
     }
 
     /// Everything up to here was sent: what is missing is lost.
     pub fn announce(&mut self, place: PayloadId) {
         if let Some(segment) = self.layout.segment_at(place) {
-            self.known = self.known.max(segment + 1);
-            self.checked = self.checked.max(segment + 1);
+            self.announce_before(segment + 1);
         }
     }
 
     /// All of it was sent.
     pub fn announce_all(&mut self) {
-        (self.known, self.checked) = (self.layout.segments(), self.layout.segments());
+        self.announce_before(self.layout.segments());
+    }
+
+    fn announce_before(&mut self, segment: u64) {
+        self.known = self.known.max(segment);
+        self.announced = self.announced.max(segment);
+        self.checked = self.checked.max(segment);
     }
 
     fn partial(&mut self, block: u64, memory_left: &mut usize) -> Result<&mut PartialBlock, Reject> {
@@ -225,13 +239,34 @@ impl RxObject {
             let range = self.layout.block_bytes(block);
             let held = if self.kind == ObjectKind::File { (range.end - range.start) as usize } else { 0 };
             let words = symbols.div_ceil(64) as usize;
-            let memory = held + words * 8 + size_of::<PartialBlock>();
-            *memory_left = memory_left.checked_sub(memory).ok_or(Reject::NoMemory)?;
-            self.memory += memory;
             let fresh = PartialBlock { present: vec![0; words], missing: symbols, bytes: vec![0; held] };
+            if *memory_left < fresh.memory() && !self.give_up_newer(block, memory_left) {
+                self.blocks_asked_max = self.partial.len().max(1);
+                return Err(Reject::NoMemory);
+            }
+            *memory_left = memory_left.checked_sub(fresh.memory()).ok_or(Reject::NoMemory)?;
+            self.memory += fresh.memory();
             self.partial.insert(block, fresh);
         }
         self.partial.get_mut(&block).ok_or(Reject::NoMemory)
+    }
+
+    /// Makes room for a block by forgetting what came of the newest one, if that is newer: the oldest blocks
+    /// get done, or none would.
+    fn give_up_newer(&mut self, block: u64, memory_left: &mut usize) -> bool {
+        let newest = self.partial.last_key_value().map(|(newest, _)| *newest);
+        let Some(newest) = newest.filter(|newest| *newest > block && self.kind == ObjectKind::File) else {
+            return false;
+        };
+        self.blocks_asked_max = self.partial.len();
+        self.take_partial(newest, memory_left).is_some()
+    }
+
+    fn take_partial(&mut self, block: u64, memory_left: &mut usize) -> Option<PartialBlock> {
+        let partial = self.partial.remove(&block)?;
+        self.memory -= partial.memory();
+        *memory_left += partial.memory();
+        Some(partial)
     }
 
     /// Puts a source symbol where it belongs. False if it was there.
@@ -321,10 +356,7 @@ impl RxObject {
         if self.partial.get(&block).is_none_or(|partial| partial.missing > 0) {
             return;
         }
-        let Some(partial) = self.partial.remove(&block) else { return };
-        let memory = partial.bytes.len() + partial.present.len() * 8 + size_of::<PartialBlock>();
-        self.memory -= memory;
-        *memory_left += memory;
+        let Some(partial) = self.take_partial(block, memory_left) else { return };
         self.complete[(block / 64) as usize] |= 1 << (block % 64);
         self.blocks_left -= 1;
         while self.first_incomplete < self.layout.blocks() && self.is_block_complete(self.first_incomplete) {
@@ -345,116 +377,6 @@ impl RxObject {
                 }
                 ObjectKind::File => Event::FileReceived { object, bytes: self.fti.object_bytes },
             });
-        }
-    }
-
-    // --- requests ---
-
-    /// Whether anything of it counts as lost.
-    pub fn has_missing(&self) -> bool {
-        self.first_missing(0).is_some()
-    }
-
-    /// The first block from `from` on that lost something.
-    fn first_missing(&self, from: u64) -> Option<u64> {
-        let checked_blocks = if self.checked == 0 { 0 } else { self.layout.block_of(self.checked - 1) + 1 };
-        (from.max(self.first_incomplete)..checked_blocks).find(|block| self.lost(*block).next().is_some())
-    }
-
-    /// Source symbols of a block that are lost.
-    fn lost(&self, block: u64) -> impl Iterator<Item = u64> + Clone + '_ {
-        let segments = self.layout.block_segments(block);
-        let end = segments.end.min(self.checked).saturating_sub(segments.start);
-        let partial = self.partial.get(&block);
-        let complete = self.is_block_complete(block);
-        (0..end).filter(move |at| !complete && partial.is_none_or(|partial| !partial.has(*at)))
-    }
-
-    /// Whether anything is lost that nobody else asked for in this cycle.
-    pub fn needs_asking(&self, cycle: u16) -> bool {
-        let mut from = 0;
-        while let Some(block) = self.first_missing(from) {
-            if self.asked_in != cycle || !self.asked.iter().any(|run| run.contains(&block)) {
-                return true;
-            }
-            from = block + 1;
-        }
-        false
-    }
-
-    fn item(&self, payload_id: PayloadId) -> RepairItem {
-        RepairItem { fec_id: self.fec_id, object: self.id.object, payload_id }
-    }
-
-    /// Asks for what is lost. False if there was no room for all of it.
-    pub fn write_requests(&self, info_missing: bool, requests: &mut RepairWriter) -> bool {
-        if info_missing {
-            let first = self.item(self.layout.place(0, 0));
-            if !requests.push(RepairFlags::INFO, first, first) {
-                return false;
-            }
-        }
-        let mut from = 0;
-        while let Some(block) = self.first_missing(from) {
-            let untouched = |block: &u64| {
-                *block < self.layout.blocks()
-                    && !self.partial.contains_key(block)
-                    && !self.is_block_complete(*block)
-                    && self.layout.block_segments(*block).end <= self.checked
-                    && self.parity.as_ref().is_none_or(|parity| parity.count(*block) == 0)
-            };
-            let run_end = (block..self.layout.blocks()).find(|block| !untouched(block));
-            let run_end = run_end.unwrap_or(self.layout.blocks());
-            let fits = if run_end > block {
-                let (first, last) = (self.layout.place(block, 0), self.layout.place(run_end - 1, 0));
-                requests.push(RepairFlags::BLOCK, self.item(first), self.item(last))
-            } else {
-                self.write_block(block, requests)
-            };
-            if !fits {
-                return false;
-            }
-            from = run_end.max(block + 1);
-        }
-        true
-    }
-
-    fn write_block(&self, block: u64, requests: &mut RepairWriter) -> bool {
-        let symbols = self.layout.symbols(block);
-        let whole = self.layout.block_segments(block).end <= self.checked;
-        let parity_symbols = if whole { self.fti.parity_symbols } else { 0 };
-        let held = |index: u16| self.parity.as_ref().is_some_and(|parity| parity.has(block, index));
-        let lost = self.lost(block).map(|at| at as u16);
-        requests::write_symbols(lost, symbols as u16, parity_symbols, held, |first, last| {
-            let place = |at: u16| self.item(self.layout.place(block, at.into()));
-            requests.push(RepairFlags::SEGMENT, place(first), place(last))
-        })
-    }
-
-    /// Another receiver asked for something of this object: it asked for us too.
-    pub fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize) {
-        if self.asked_in != cycle {
-            self.asked_in = cycle;
-            self.asked.clear();
-        }
-        if self.asked.len() >= ASKED_RUNS_MAX {
-            return;
-        }
-        let blocks =
-            (self.layout.block_at(range.first.payload_id), self.layout.block_at(range.last.payload_id));
-        if range.flags.has(RepairFlags::OBJECT) {
-            self.asked.push(0..u64::MAX);
-        } else if let (true, (Some(first), Some(last))) = (range.flags.has(RepairFlags::BLOCK), blocks) {
-            self.asked.push(first..last + 1);
-        } else if let (true, (Some(first), Some(last))) = (range.flags.has(RepairFlags::SEGMENT), blocks)
-            && first == last
-        {
-            let (from, to) = (range.first.payload_id.symbol, range.last.payload_id.symbol);
-            let by_name = self.lost(first).all(|at| (from..=to).contains(&(at as u16)));
-            let held = self.parity.as_ref().map_or(0, |parity| parity.count(first));
-            if by_name || (self.has_parity() && self.lost(first).count() <= held + erasures) {
-                self.asked.push(first..first + 1);
-            }
         }
     }
 

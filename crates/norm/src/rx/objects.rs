@@ -7,8 +7,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::entry::InfoState;
 use super::object::RxObject;
-use super::remote::Shared;
+use super::shared::Shared;
+use super::slot::{Body, Slot};
 use crate::config::{NackingMode, SyncPolicy};
 use crate::event::{AbortReason, Event, StreamId};
 use crate::serial;
@@ -19,33 +21,6 @@ use crate::wire::object::ObjectHeader;
 use crate::wire::repair::{RepairRange, RepairWriter};
 use crate::wire::{Data, FecId, Flags, Fti, Info, PayloadId, RepairFlags, RepairItem};
 use crate::{NodeId, ObjectId};
-
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum InfoState {
-    /// None was promised.
-    None,
-    Missing,
-    Have,
-}
-
-#[derive(Debug)]
-enum Body {
-    /// Nothing of it came since then.
-    Wanted {
-        since: Time,
-    },
-    Open(Box<RxObject>),
-    /// It is complete, given up, or a stream.
-    Closed,
-}
-
-#[derive(Debug)]
-struct Slot {
-    info: InfoState,
-    body: Body,
-    /// A watermark to acknowledge, and from when on.
-    ack: Option<(Position, Time)>,
-}
 
 /// The objects of one sender.
 #[derive(Debug)]
@@ -96,7 +71,7 @@ impl RxObjects {
 
     /// The slot of an object, made if it is newer than all. `None` if it is before the first one.
     fn find_or_add(&mut self, object: ObjectId, now: Time, shared: &mut Shared<'_>) -> Option<usize> {
-        let wanted = || Slot { info: InfoState::None, body: Body::Wanted { since: now }, ack: None };
+        let wanted = || Slot::wanted(now);
         let slots_max = shared.config.objects_per_sender_max;
         if !self.synced {
             self.synced = true;
@@ -398,14 +373,7 @@ impl RxObjects {
 
     /// Whether anything is missing that nobody else asked for in this cycle.
     pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
-        self.slots.iter().any(|slot| {
-            slot.is_missing(nacking)
-                && match &slot.body {
-                    Body::Open(open) => slot.info == InfoState::Missing || open.needs_asking(cycle),
-                    Body::Wanted { .. } => true,
-                    Body::Closed => false,
-                }
-        })
+        self.slots.iter().any(|slot| slot.needs_asking(nacking, cycle))
     }
 
     /// Asks for what is missing. False if there was no room for all of it.
@@ -448,11 +416,20 @@ impl RxObjects {
 
     /// Another receiver asked for something: it asked for us too.
     pub fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize) {
-        if let Some(index) = self.find(range.first.object)
-            && let Body::Open(open) = &mut self.slots[index].body
-            && open.fec_id() == range.first.fec_id
-        {
-            open.overhear(range, cycle, erasures);
+        let (first, last) = (range.first.object, range.last.object);
+        if !self.synced || serial::before(last, self.first) {
+            return;
+        }
+        let start = if serial::before(first, self.first) { self.first } else { first };
+        let indexes =
+            usize::from(start.wrapping_sub(self.first))..=usize::from(last.wrapping_sub(self.first));
+        for slot in self.slots.iter_mut().take(indexes.end() + 1).skip(*indexes.start()) {
+            slot.asked.overhear(range.flags, cycle, true);
+            if let Body::Open(open) = &mut slot.body
+                && open.fec_id() == range.first.fec_id
+            {
+                open.overhear(range, cycle, erasures);
+            }
         }
     }
 
@@ -462,22 +439,5 @@ impl RxObjects {
             Body::Open(open) => Some(open.segment_bytes()),
             _ => None,
         })
-    }
-}
-
-impl Slot {
-    fn is_missing(&self, nacking: NackingMode) -> bool {
-        match nacking {
-            NackingMode::None => false,
-            NackingMode::InfoOnly => self.info == InfoState::Missing,
-            NackingMode::Full => {
-                self.info == InfoState::Missing
-                    || match &self.body {
-                        Body::Wanted { .. } => true,
-                        Body::Open(open) => open.has_missing(),
-                        Body::Closed => false,
-                    }
-            }
-        }
     }
 }

@@ -1,95 +1,36 @@
-//! One sender as this receiver knows it: its streams, its timing, and the feedback it is owed.
+//! One sender as this receiver knows it: its streams, its objects, its timing.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::nack::{Due, GroupTiming, NackCycle};
+use super::asked::Asked;
+use super::entry::{Body, Heard, InfoState, StreamEntry};
+use super::nack::{GroupTiming, NackCycle};
 use super::objects::RxObjects;
-use super::requests;
+use super::shared::Shared;
 use super::stream::{RxStream, Take};
-use crate::backoff;
-use crate::config::{Config, FecId, FeedbackMode, Join, NackingMode, SyncPolicy};
+use crate::config::{Config, FecId, Join, NackingMode, SyncPolicy};
 use crate::congestion::receiver::ReceiverCongestion;
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
-use crate::serial;
-use crate::stats::{Reject, Stats};
+use crate::stats::Reject;
 use crate::time::Time;
-use crate::wire::command::{self, Command, Position};
-use crate::wire::feedback::{self, FeedbackHeader};
+use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
-use crate::wire::repair::RepairWriter;
-use crate::wire::{
-    CcFeedback, Data, Flags, Fti, Info, Nack, PayloadId, RepairFlags, RepairItem, RepairRequests,
-    SenderHeader,
-};
+use crate::wire::{Data, Flags, Fti, Info, PayloadId, SenderHeader};
 use crate::{NodeId, ObjectId};
 
-/// Up to so many nodes acknowledge without spreading out in time.
-const PROMPT_ACKERS_MAX: usize = 8;
-/// Probes are answered after a back-off of at least so many round-trip times.
-const PROBE_BACKOFF_MIN: u32 = 4;
-/// Answers are spread over at least so much time for each receiver: a host needs that long to hear another's.
-const PROBE_SPREAD: Duration = Duration::from_micros(50);
-/// About so many receivers answer a probe where nobody can overhear another's answer.
-const UNICAST_PROBE_ANSWERS: f64 = 10.0;
-
-/// What the whole session shares with each of its remote senders.
-pub struct Shared<'a> {
-    pub config: &'a Config,
-    pub random: &'a mut fastrand::Rng,
-    pub memory_left: &'a mut usize,
-    pub stats: &'a mut Stats,
-    pub events: &'a mut VecDeque<Event>,
-}
-
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum InfoState {
-    /// None was promised.
-    None,
-    Missing,
-    Have,
-}
-
-/// What is known of an object.
-#[derive(Debug)]
-enum Body {
-    /// It exists; this is what to ask for. `None` asks for the whole object.
-    Wanted(Option<Position>),
-    /// It was heard, and its owner is to say where to join it.
-    Unjoined(Heard),
-    Open(Box<RxStream>),
-    /// It ended and was read.
-    Closed,
-}
-
-/// The first that was heard of a stream.
-#[derive(Debug)]
-struct Heard {
-    header: ObjectHeader,
-    fti: Fti,
-    payload_id: PayloadId,
-    symbol: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct StreamEntry {
-    object: ObjectId,
-    info: InfoState,
-    /// The scheme in which to ask for its NORM_INFO.
-    fec_id: FecId,
-    body: Body,
-    /// A watermark to acknowledge, and from when on.
-    ack: Option<(Position, Time)>,
-}
+/// A message that lags behind by more is not late: we were away.
+const OVERTAKEN_BY_MAX: u16 = 1024;
+/// A sender is established after so many messages.
+const ESTABLISHED_AFTER: u32 = 4;
 
 /// A probe that is to be answered.
 #[derive(Copy, Clone, Debug)]
-struct Probe {
-    sent_at: Time,
-    received_at: Time,
-    sequence: u16,
+pub(super) struct Probe {
+    pub(super) sent_at: Time,
+    pub(super) received_at: Time,
+    pub(super) sequence: u16,
 }
 
 /// A remote sender.
@@ -101,18 +42,23 @@ pub struct Remote {
     pub previous: Option<u16>,
     pub address: SocketAddr,
     pub last_heard: Time,
+    /// Messages heard, up to [`ESTABLISHED_AFTER`].
+    heard: u32,
+    /// The newest message's number, and whether the one in hand is older.
+    newest_sequence: u16,
+    pub(super) overtaken: bool,
     /// It said goodbye or started again; what is here may still be read.
     pub departed: Option<CloseReason>,
-    timing: GroupTiming,
+    pub(super) timing: GroupTiming,
     quantized: (u8, u8, u8),
-    streams: Vec<StreamEntry>,
-    objects: RxObjects,
-    nack: NackCycle,
-    probe: Option<Probe>,
-    answer_probe_at: Time,
-    congestion: ReceiverCongestion,
+    pub(super) streams: Vec<StreamEntry>,
+    pub(super) objects: RxObjects,
+    pub(super) nack: NackCycle,
+    pub(super) probe: Option<Probe>,
+    pub(super) answer_probe_at: Time,
+    pub(super) congestion: ReceiverCongestion,
     /// An acknowledgement of an application's own type that is asked for: type, id, and when to give it.
-    answer: Option<(u8, u8, Time)>,
+    pub(super) answer: Option<(u8, u8, Time)>,
     synced: bool,
     /// Where to join streams that were not heard yet.
     told: Vec<(ObjectId, Join)>,
@@ -126,6 +72,9 @@ impl Remote {
             previous: None,
             address,
             last_heard: now,
+            heard: 0,
+            newest_sequence: header.sequence,
+            overtaken: false,
             departed: None,
             timing: GroupTiming { grtt: Duration::ZERO, backoff_factor: 0, group_size: 0.0 },
             quantized: (255, 255, 255),
@@ -146,6 +95,11 @@ impl Remote {
     /// Takes note of what every message of a sender says.
     pub fn hear(&mut self, header: &SenderHeader, address: SocketAddr, now: Time, bytes: usize) {
         self.last_heard = now;
+        self.heard = ESTABLISHED_AFTER.min(self.heard + 1);
+        self.overtaken = (1..OVERTAKEN_BY_MAX).contains(&self.newest_sequence.wrapping_sub(header.sequence));
+        if !self.overtaken {
+            self.newest_sequence = header.sequence;
+        }
         self.address = address;
         self.nack.on_heard(now);
         self.congestion.on_message(now, header.sequence, bytes, self.timing.grtt);
@@ -158,6 +112,11 @@ impl Remote {
                 group_size: quantize::unquantize_group_size(header.group_size),
             };
         }
+    }
+
+    /// Whether it said enough to be more than somebody's passing message.
+    pub fn is_established(&self) -> bool {
+        self.heard >= ESTABLISHED_AFTER
     }
 
     fn stream_id(&self, object: ObjectId) -> StreamId {
@@ -254,135 +213,6 @@ impl Remote {
         Ok(())
     }
 
-    pub fn handle_command(&mut self, now: Time, command: &Command<'_>, shared: &mut Shared<'_>) {
-        match *command {
-            Command::Flush { position, ackers } => self.handle_flush(now, position, ackers, shared),
-            Command::Squelch { position, invalid } => self.handle_squelch(now, position, invalid, shared),
-            Command::CongestionControl { sequence, sent_at, rate, nodes } => {
-                self.probe = Some(Probe { sent_at, received_at: now, sequence });
-                self.schedule_probe_answer(now, rate.is_some(), nodes, shared);
-            }
-            Command::RepairAdvertisement { content } => self.overhear_requests(content),
-            Command::EndOfTransmission => self.departed = Some(CloseReason::Ended),
-            Command::AckRequest { ack_type, ack_id, nodes } => {
-                if command::lists_node(nodes, shared.config.node) && self.answer.is_none() {
-                    let spread = self.timing.grtt.mul_f64(shared.random.f64());
-                    let spread = if nodes.len() / 4 > PROMPT_ACKERS_MAX { spread } else { Duration::ZERO };
-                    self.answer = Some((ack_type, ack_id, now + spread));
-                }
-            }
-            Command::Application(content) => {
-                let (node, instance, content) = (self.node, self.instance, content.to_vec());
-                shared.events.push_back(Event::CommandReceived { node, instance, content });
-            }
-        }
-    }
-
-    fn handle_flush(&mut self, now: Time, position: Position, ackers: &[u8], shared: &mut Shared<'_>) {
-        let listed = command::lists_node(ackers, shared.config.node);
-        let spread = if listed && ackers.len() / 4 > PROMPT_ACKERS_MAX {
-            self.timing.grtt.mul_f64(shared.random.f64())
-        } else {
-            Duration::ZERO
-        };
-        let is_stream = self.streams.iter().any(|known| known.object == position.object);
-        let ack_at = listed.then_some(now + spread);
-        if !is_stream && self.objects.announce(now, position, ack_at, shared) {
-            return self.after_object(now, shared);
-        }
-        // Whoever wants nothing old does not ask for what was sent before it came.
-        if !is_stream && !listed && shared.config.sync == SyncPolicy::Current {
-            return;
-        }
-        let Ok(index) = self.find_or_add(position.object, Some(position), shared) else { return };
-        let object = &mut self.streams[index];
-        if let Some(at) = ack_at {
-            let at = object.ack.map_or(at, |(_, known)| known.max(now));
-            object.ack = Some((position, at));
-        }
-        if let Body::Open(stream) = &mut object.body
-            && stream.fec_id() == position.fec_id
-        {
-            shared.stats.losses_detected += stream.announce(position.payload_id);
-        }
-        self.after_progress(now, index, shared);
-    }
-
-    fn handle_squelch(&mut self, now: Time, position: Position, invalid: &[u8], shared: &mut Shared<'_>) {
-        let is_invalid =
-            |object: ObjectId| invalid.chunks_exact(2).any(|entry| entry == object.to_be_bytes());
-        let node_instance = (self.node, self.instance);
-        self.objects.squelch(position, is_invalid, shared);
-        for object in &mut self.streams {
-            let refused = is_invalid(object.object);
-            match &mut object.body {
-                Body::Wanted(_) if refused || serial::before(object.object, position.object) => {
-                    object.body = Body::Closed;
-                    object.info = InfoState::Have;
-                }
-                Body::Open(stream) if refused => {
-                    *shared.memory_left += stream.memory();
-                    let (node, instance) = node_instance;
-                    let stream = StreamId { node, instance, object: object.object };
-                    shared.events.push_back(Event::StreamClosed { stream, reason: CloseReason::Dropped });
-                    object.body = Body::Closed;
-                }
-                Body::Open(stream)
-                    if object.object == position.object && stream.fec_id() == position.fec_id =>
-                {
-                    stream.squelch(position.payload_id);
-                }
-                Body::Closed if refused => object.info = InfoState::Have,
-                Body::Open(_) | Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => {}
-            }
-        }
-        for index in 0..self.streams.len() {
-            self.after_progress(now, index, shared);
-        }
-    }
-
-    fn schedule_probe_answer(&mut self, now: Time, wanted: bool, nodes: &[u8], shared: &mut Shared<'_>) {
-        let listed = command::find_cc_node(nodes, shared.config.node);
-        self.congestion.on_probe(listed);
-        if listed.is_some() {
-            self.answer_probe_at = now;
-        } else if wanted && self.answer_probe_at == Time::NEVER {
-            let overheard = shared.config.feedback == FeedbackMode::Multicast;
-            let chosen = overheard || shared.random.f64() * self.timing.group_size < UNICAST_PROBE_ANSWERS;
-            if chosen {
-                let longest = self.timing.grtt * self.timing.backoff_factor.max(PROBE_BACKOFF_MIN);
-                let longest = longest.max(PROBE_SPREAD.mul_f64(self.timing.group_size));
-                self.answer_probe_at = now + backoff::draw(shared.random, longest, self.timing.group_size);
-            }
-        }
-    }
-
-    /// Another receiver asked this sender for repairs: it asked for us too.
-    pub fn overhear_requests(&mut self, content: &[u8]) {
-        if !self.nack.is_backing_off() {
-            return;
-        }
-        let cycle = self.nack.number();
-        let mut tally = requests::ErasureTally::default();
-        for range in RepairRequests::new(content).flatten() {
-            let erasures = tally.add(&range);
-            self.objects.overhear(&range, cycle, erasures);
-            let found = self.streams.iter_mut().find(|object| object.object == range.first.object);
-            let Some(StreamEntry { body: Body::Open(stream), .. }) = found else { continue };
-            if stream.fec_id() != range.first.fec_id {
-                continue;
-            }
-            requests::overhear(stream, &range, cycle, erasures);
-        }
-    }
-
-    /// Another receiver answered this sender's probe: that is enough if it can take no more than we can.
-    pub fn overhear_probe_answer(&mut self, feedback: Option<CcFeedback>) {
-        if self.congestion.is_covered_by(feedback, self.timing.grtt) {
-            self.answer_probe_at = Time::NEVER;
-        }
-    }
-
     // --- objects ---
 
     fn stream_for(&mut self, header: &ObjectHeader, shared: &mut Shared<'_>) -> Result<usize, Reject> {
@@ -398,7 +228,7 @@ impl Remote {
     }
 
     /// Something about an object of known length changed: start asking if something is missing.
-    fn after_object(&mut self, now: Time, shared: &mut Shared<'_>) {
+    pub(super) fn after_object(&mut self, now: Time, shared: &mut Shared<'_>) {
         if self.departed.is_none() && self.objects.is_missing(shared.config.nacking) {
             self.nack.on_loss(now, &self.timing, shared.random);
         }
@@ -414,7 +244,7 @@ impl Remote {
         self.objects.expire(now, shared);
     }
 
-    fn find_or_add(
+    pub(super) fn find_or_add(
         &mut self,
         object: ObjectId,
         position: Option<Position>,
@@ -449,6 +279,7 @@ impl Remote {
             fec_id: FecId::ReedSolomon8,
             body: Body::Wanted(position),
             ack: None,
+            asked: Asked::default(),
         });
         Ok(())
     }
@@ -514,14 +345,14 @@ impl Remote {
     }
 
     /// Something about an object changed: move its reader on, and start asking if something is missing.
-    fn after_progress(&mut self, now: Time, index: usize, shared: &mut Shared<'_>) {
+    pub(super) fn after_progress(&mut self, now: Time, index: usize, shared: &mut Shared<'_>) {
         self.settle(index, shared);
         if shared.config.nacking != NackingMode::Full
             && let Body::Open(stream) = &mut self.streams[index].body
         {
             stream.on_asked();
         }
-        if self.departed.is_none() && is_missing(&self.streams[index], shared.config.nacking) {
+        if self.departed.is_none() && self.streams[index].is_missing(shared.config.nacking) {
             self.nack.on_loss(now, &self.timing, shared.random);
         }
     }
@@ -572,231 +403,5 @@ impl Remote {
         }
         self.objects.close_all(shared);
         shared.events.push_back(Event::SenderGone { node: self.node, instance: self.instance, reason });
-    }
-
-    // --- output ---
-
-    fn feedback_header(&self, now: Time, sequence: u16, node: NodeId) -> FeedbackHeader {
-        let probe_response = match self.probe {
-            Some(probe) => probe.sent_at + now.since(probe.received_at),
-            None => Time::ZERO,
-        };
-        FeedbackHeader {
-            sequence,
-            source: node,
-            sender: self.node,
-            instance: self.instance,
-            probe_response,
-            cc: None,
-        }
-    }
-
-    /// Writes feedback that is due into `out`. False if none is.
-    pub fn poll_transmit(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        requests: &mut RepairWriter,
-        out: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
-    ) -> bool {
-        self.poll_ack(now, sequence, out, shared)
-            || self.poll_answer(now, sequence, out, shared)
-            || self.poll_nack(now, sequence, requests, out, shared)
-            || self.poll_probe_answer(now, sequence, out, shared)
-    }
-
-    fn is_ack_ready(object: &StreamEntry) -> bool {
-        object.ack.is_some_and(|(position, _)| match &object.body {
-            Body::Open(stream) => stream.fec_id() == position.fec_id && stream.has_up_to(position.payload_id),
-            Body::Closed => true,
-            Body::Wanted(_) | Body::Unjoined(_) => false,
-        })
-    }
-
-    fn poll_ack(&mut self, now: Time, sequence: u16, out: &mut Vec<u8>, shared: &mut Shared<'_>) -> bool {
-        let due =
-            |object: &StreamEntry| Self::is_ack_ready(object) && object.ack.is_some_and(|(_, at)| at <= now);
-        let header = self.feedback_header(now, sequence, shared.config.node);
-        let of_stream =
-            self.streams.iter_mut().find(|object| due(object)).and_then(|object| object.ack.take());
-        let due = of_stream.map(|(position, _)| position).or_else(|| self.objects.take_ack(now));
-        let Some(position) = due else { return false };
-        feedback::write_flush_ack(&header, position, out);
-        shared.stats.acks_sent += 1;
-        true
-    }
-
-    fn poll_answer(&mut self, now: Time, sequence: u16, out: &mut Vec<u8>, shared: &mut Shared<'_>) -> bool {
-        let Some((ack_type, ack_id, _)) = self.answer.take_if(|(.., at)| *at <= now) else {
-            return false;
-        };
-        let header = self.feedback_header(now, sequence, shared.config.node);
-        feedback::write_other_ack(&header, ack_type, ack_id, out);
-        shared.stats.acks_sent += 1;
-        shared.events.push_back(Event::AckGiven { node: self.node, ack_type, ack_id });
-        true
-    }
-
-    fn poll_nack(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        requests: &mut RepairWriter,
-        out: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
-    ) -> bool {
-        let nacking = shared.config.nacking;
-        let missing = self.departed.is_none()
-            && (self.streams.iter().any(|object| is_missing(object, nacking))
-                || self.objects.is_missing(nacking));
-        // Without back-off nobody speaks for others, and what was lost since the last request need not wait
-        // until that is answered.
-        let fresh_only = missing && self.has_fresh_losses() && self.nack.deadline() > now;
-        if !fresh_only && self.nack.poll(now, missing, &self.timing, shared.random) == Due::Nothing {
-            return false;
-        }
-        if fresh_only {
-            return self.write_nack(now, sequence, true, requests, out, shared);
-        }
-        self.nack.on_asked(now, &self.timing, shared.config.robust_factor);
-        let cycle = self.nack.number();
-        let of_streams = self.streams.iter().filter(|object| is_missing(object, nacking)).any(|object| {
-            object.info == InfoState::Missing
-                || match &object.body {
-                    Body::Open(stream) => stream.window().needs_asking(cycle),
-                    Body::Wanted(_) => true,
-                    Body::Unjoined(_) | Body::Closed => false,
-                }
-        });
-        if !of_streams && !self.objects.needs_asking(nacking, cycle) {
-            shared.stats.nacks_suppressed += 1;
-            return false;
-        }
-        self.write_nack(now, sequence, false, requests, out, shared)
-    }
-
-    fn has_fresh_losses(&self) -> bool {
-        self.timing.backoff_factor == 0
-            && self.streams.iter().any(|object| match &object.body {
-                Body::Open(stream) => stream.has_fresh_losses(),
-                _ => false,
-            })
-    }
-
-    /// Asks for everything missing, or only for what was never asked for. False if that is nothing.
-    fn write_nack(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        fresh_only: bool,
-        requests: &mut RepairWriter,
-        out: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
-    ) -> bool {
-        requests.reset(self.request_bytes_max());
-        let nacking = shared.config.nacking;
-        let missing = self.streams.iter().filter(|object| is_missing(object, nacking));
-        if missing.into_iter().all(|object| write_requests(object, nacking, fresh_only, requests)) {
-            self.objects.write_requests(nacking, requests);
-        }
-        for object in &mut self.streams {
-            if let Body::Open(stream) = &mut object.body {
-                stream.on_asked();
-            }
-        }
-        if requests.content().is_empty() {
-            return false;
-        }
-        let mut header = self.feedback_header(now, sequence, shared.config.node);
-        header.cc = self.probe.map(|probe| self.congestion.feedback(probe.sequence, self.timing.grtt));
-        Nack::write(&header, requests.content(), out);
-        shared.stats.nacks_sent += 1;
-        true
-    }
-
-    /// A NACK is no longer than a segment of the sender it goes to.
-    fn request_bytes_max(&self) -> usize {
-        let segment = self.streams.iter().find_map(|object| match &object.body {
-            Body::Open(stream) => Some(stream.window().segment_bytes()),
-            Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => None,
-        });
-        segment.or(self.objects.segment_bytes()).unwrap_or(512).clamp(64, 1400)
-    }
-
-    fn poll_probe_answer(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        out: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
-    ) -> bool {
-        let Some(probe) = self.probe.filter(|_| self.answer_probe_at <= now) else {
-            return false;
-        };
-        self.answer_probe_at = Time::NEVER;
-        let mut header = self.feedback_header(now, sequence, shared.config.node);
-        header.cc = Some(self.congestion.feedback(probe.sequence, self.timing.grtt));
-        feedback::write_probe_ack(&header, out);
-        shared.stats.acks_sent += 1;
-        true
-    }
-
-    pub fn deadline(&self) -> Time {
-        let acks =
-            self.streams.iter().filter(|object| Self::is_ack_ready(object)).filter_map(|object| object.ack);
-        let ack = acks.map(|(_, at)| at).min().unwrap_or(Time::NEVER);
-        let objects = self.objects.ack_deadline().min(self.objects.next_expiry());
-        let answer = self.answer.map_or(Time::NEVER, |(.., at)| at);
-        if self.has_fresh_losses() && self.departed.is_none() {
-            return Time::ZERO;
-        }
-        self.nack.deadline().min(answer).min(self.answer_probe_at).min(ack).min(objects)
-    }
-}
-
-fn is_missing(object: &StreamEntry, nacking: NackingMode) -> bool {
-    let info = object.info == InfoState::Missing && nacking != NackingMode::None;
-    info || nacking == NackingMode::Full
-        && match &object.body {
-            Body::Wanted(_) => true,
-            Body::Open(stream) => stream.window().has_missing(),
-            Body::Unjoined(_) | Body::Closed => false,
-        }
-}
-
-/// Asks for what is missing of one object. False if there was no room for all of it.
-fn write_requests(
-    object: &StreamEntry,
-    nacking: NackingMode,
-    fresh_only: bool,
-    requests: &mut RepairWriter,
-) -> bool {
-    if object.info == InfoState::Missing {
-        let whole =
-            RepairItem { fec_id: object.fec_id, object: object.object, payload_id: PayloadId::default() };
-        if !requests.push(RepairFlags::INFO, whole, whole) {
-            return false;
-        }
-    }
-    if nacking != NackingMode::Full {
-        return true;
-    }
-    match &object.body {
-        Body::Unjoined(_) | Body::Closed => true,
-        Body::Wanted(position) => {
-            let Position { fec_id, object, payload_id } = position.unwrap_or(Position {
-                fec_id: object.fec_id,
-                object: object.object,
-                payload_id: PayloadId::default(),
-            });
-            let flags = if position.is_some() { RepairFlags::SEGMENT } else { RepairFlags::OBJECT };
-            let item = RepairItem { fec_id, object, payload_id };
-            requests.push(flags, item, item)
-        }
-        Body::Open(stream) => {
-            let least = if fresh_only { stream.asked_to() } else { 0 };
-            requests::write(stream, least, requests)
-        }
     }
 }

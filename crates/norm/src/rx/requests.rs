@@ -8,7 +8,7 @@
 use super::parity::ParityStore;
 use super::stream::RxStream;
 use crate::ObjectId;
-use crate::wire::repair::{RepairRange, RepairWriter};
+use crate::wire::repair::{RepairRange, RepairWriter, each_run};
 use crate::wire::{PayloadId, RepairFlags, RepairItem};
 
 /// Asks for the segments a stream misses, from `least` on. False if there was no room for all of it.
@@ -18,7 +18,7 @@ pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool
     let Some(parity) = stream.parity() else {
         stream.window().missing_runs(|from, to| {
             let from = from.max(least).min(to);
-            fits = fits && write_run(from, to, stream.symbols(), &item, requests);
+            fits = fits && requests.push_run(from..to, |segment| stream.block_of(segment), item);
             fits
         });
         return fits;
@@ -36,32 +36,6 @@ pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool
 
 fn item_at(stream: &RxStream, payload_id: PayloadId) -> RepairItem {
     RepairItem { fec_id: stream.fec_id(), object: stream.id.object, payload_id }
-}
-
-/// Asks for segments `from..to`: whole blocks as blocks, the rest as segments of one block each.
-fn write_run(
-    from: u64,
-    to: u64,
-    symbols: u64,
-    item: &impl Fn(u64) -> RepairItem,
-    requests: &mut RepairWriter,
-) -> bool {
-    let mut at = from;
-    while at < to {
-        let block_end = (at / symbols + 1) * symbols;
-        let whole_blocks_end = to / symbols * symbols;
-        let (flags, next) = if at.is_multiple_of(symbols) && whole_blocks_end > at {
-            (RepairFlags::BLOCK, whole_blocks_end)
-        } else {
-            (RepairFlags::SEGMENT, block_end.min(to))
-        };
-        let last = if flags == RepairFlags::BLOCK { next - symbols } else { next - 1 };
-        if !requests.push(flags, item(at), item(last)) {
-            return false;
-        }
-        at = next;
-    }
-    true
 }
 
 /// Asks for what blocks `first..end` miss, where blocks have parity.
@@ -131,20 +105,8 @@ pub fn write_symbols(
 ) -> bool {
     let by_parity = lost.clone().take(parity_symbols.into()).count() as u16;
     let wanted = (0..by_parity).filter(|index| !held(*index)).map(|index| symbols + index);
-    let mut run: Option<(u16, u16)> = None;
-    for symbol in lost.skip(by_parity.into()).chain(wanted) {
-        match &mut run {
-            Some((_, last)) if *last + 1 == symbol => *last = symbol,
-            _ => {
-                if let Some((first, last)) = run.replace((symbol, symbol))
-                    && !push(first, last)
-                {
-                    return false;
-                }
-            }
-        }
-    }
-    run.is_none_or(|(first, last)| push(first, last))
+    let symbols = lost.skip(by_parity.into()).chain(wanted).map(u64::from);
+    each_run(symbols, |first, last| push(first as u16, last as u16))
 }
 
 /// How many symbols of one block somebody else asked for, in however many pieces.

@@ -1,7 +1,10 @@
 //! One stream being received: its window, where it was joined, what was lost, and the reader's place.
 
+use std::ops::Range;
+
 use shoal_fec::Symbol;
 
+use super::object::PARITY_LAG_MAX;
 use super::parity::ParityStore;
 use super::window::{Insert, Window};
 use crate::event::{CloseReason, Event, GapReason, StreamId};
@@ -11,8 +14,6 @@ use crate::wire::{FecId, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// Parity may take this part of what a window may.
 const PARITY_SHARE: usize = 4;
-/// The most blocks a sender is believed to send in turn.
-const PARITY_LAG_MAX: u64 = 64;
 
 /// Bytes of a stream that can be read now.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -116,6 +117,12 @@ impl RxStream {
 
     pub fn fti(&self) -> Fti {
         self.fti
+    }
+
+    /// The segments of a segment's block.
+    pub fn block_of(&self, segment: u64) -> Range<u64> {
+        let start = segment / self.symbols * self.symbols;
+        start..start + self.symbols
     }
 
     pub fn window(&self) -> &Window {

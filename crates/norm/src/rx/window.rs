@@ -13,7 +13,7 @@ use crate::wire::SegmentHeader;
 const BYTES_MIN: usize = 32 << 10;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Slot {
+pub(super) enum Slot {
     Missing,
     Present,
     /// Will never come.
@@ -21,10 +21,10 @@ enum Slot {
 }
 
 #[derive(Copy, Clone, Debug)]
-struct Entry {
-    slot: Slot,
+pub(super) struct Entry {
+    pub(super) slot: Slot,
     /// The NACK cycle in which somebody else asked for it.
-    asked_in: u16,
+    pub(super) asked_in: u16,
     header: SegmentHeader,
 }
 
@@ -51,27 +51,27 @@ pub enum Insert {
 #[derive(Debug)]
 pub struct Window {
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     segment_bytes: usize,
-    slots_max: usize,
+    pub(super) slots_max: usize,
     /// Segments that are kept together until none of them is missing: a block, or 1.
     unit: u64,
     /// The segment that lies in slot 0.
     origin: u64,
     /// The oldest segment held.
-    base: u64,
+    pub(super) base: u64,
     /// Where the reader is.
     first: u64,
     /// Every segment before this one is present or lost.
-    complete: u64,
+    pub(super) complete: u64,
     /// One past the newest segment known to exist.
-    end: u64,
+    pub(super) end: u64,
     /// Missing segments between `complete` and `end`.
-    missing: u64,
+    pub(super) missing: u64,
     /// Segments that wait for the reader.
     present: u64,
     /// Only what is missing before this segment counts as lost: the rest may still come as parity.
-    checked: u64,
+    pub(super) checked: u64,
 }
 
 impl Window {
@@ -158,7 +158,7 @@ impl Window {
         (entry.slot == Slot::Present).then(|| (entry.header, data()))
     }
 
-    fn slot(&self, segment: u64) -> usize {
+    pub(super) fn slot(&self, segment: u64) -> usize {
         (segment.wrapping_sub(self.origin) as usize) & (self.entries.len() - 1)
     }
 
@@ -338,78 +338,24 @@ impl Window {
             self.origin = self.first;
         }
     }
-
-    /// Calls `run` with each run of missing segments (first, one past last) within reach that count as lost,
-    /// oldest first, until it returns false.
-    pub fn missing_runs(&self, mut run: impl FnMut(u64, u64) -> bool) {
-        if self.missing == 0 {
-            return;
-        }
-        let end = self.end.min(self.checked);
-        let held = end.min(self.base + self.entries.len() as u64);
-        // Beyond the slots in use nothing is here, and the window can still grow.
-        let reach = end.min(self.base + self.slots_max as u64);
-        let mut segment = self.complete;
-        while segment < held {
-            if self.entries[self.slot(segment)].slot != Slot::Missing {
-                segment += 1;
-                continue;
-            }
-            let start = segment;
-            while segment < held && self.entries[self.slot(segment)].slot == Slot::Missing {
-                segment += 1;
-            }
-            if segment == held {
-                run(start, reach.max(held));
-                return;
-            }
-            if !run(start, segment) {
-                return;
-            }
-        }
-        if held < reach {
-            run(held, reach);
-        }
-    }
-
-    /// Somebody else asked for segments `from..to` in this NACK cycle.
-    pub fn mark_asked(&mut self, from: u64, to: u64, cycle: u16) {
-        let held = self.end.min(self.base + self.entries.len() as u64);
-        for segment in from.max(self.complete)..to.min(held) {
-            let slot = self.slot(segment);
-            self.entries[slot].asked_in = cycle;
-        }
-    }
-
-    /// Whether any missing segment was not asked for by somebody else in this cycle.
-    pub fn needs_asking(&self, cycle: u16) -> bool {
-        let mut needed = false;
-        let held = self.base + self.entries.len() as u64;
-        self.missing_runs(|from, to| {
-            needed =
-                to > held || (from..to).any(|segment| self.entries[self.slot(segment)].asked_in != cycle);
-            !needed
-        });
-        needed
-    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const SEGMENT: usize = 4;
+    pub const SEGMENT: usize = 4;
 
-    fn window(first: u64) -> Window {
+    pub fn window(first: u64) -> Window {
         Window::new(first, 1, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap()
     }
 
-    fn put(window: &mut Window, segment: u64) -> Insert {
+    pub fn put(window: &mut Window, segment: u64) -> Insert {
         let header = SegmentHeader { length: 4, message_start: 1, offset: segment as u32 * 4 };
         window.insert(segment, header, &(segment as u32).to_be_bytes(), &mut usize::MAX.clone())
     }
 
-    fn missing(window: &Window) -> Vec<(u64, u64)> {
+    pub fn missing(window: &Window) -> Vec<(u64, u64)> {
         let mut runs = Vec::new();
         window.missing_runs(|from, to| {
             runs.push((from, to));
@@ -504,28 +450,5 @@ mod tests {
         put(&mut window, 2);
         assert!(window.held(1).is_none(), "the block is complete, and this was read");
         assert!(window.held(3).is_some(), "this waits for the reader");
-    }
-
-    #[test]
-    fn what_may_still_come_as_parity_does_not_count_as_lost() {
-        let mut window = Window::new(0, 4, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap();
-        put(&mut window, 1);
-        assert!(!window.has_missing());
-        assert_eq!(missing(&window), []);
-        put(&mut window, 6);
-        window.check_before(4);
-        assert!(window.has_missing());
-        assert_eq!(missing(&window), [(0, 1), (2, 4)]);
-    }
-
-    #[test]
-    fn a_segment_others_asked_for_needs_no_asking_in_that_cycle() {
-        let mut window = window(0);
-        put(&mut window, 5);
-        window.mark_asked(0, 5, 7);
-        assert!(!window.needs_asking(7));
-        assert!(window.needs_asking(8));
-        put(&mut window, 7);
-        assert!(window.needs_asking(7));
     }
 }

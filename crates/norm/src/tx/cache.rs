@@ -7,10 +7,10 @@
 use shoal_fec::{ReedSolomon, Symbol};
 
 use crate::Config;
+use crate::auth;
 use crate::wire::object::ObjectHeader;
 use crate::wire::{
-    Data, Flags, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader, SenderHeader, finish_header,
-    message_type,
+    Flags, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader, SenderHeader, finish_header, message_type,
 };
 
 const SEQUENCE_AT: usize = 2;
@@ -41,7 +41,7 @@ impl SegmentCache {
     /// also enough for the blocks that are sent together.
     pub fn new(config: &Config, header: &ObjectHeader, cache_bytes: usize) -> SegmentCache {
         let fec_id = config.fec_id;
-        let header_bytes = Data::header_bytes(fec_id, true);
+        let header_bytes = config.data_header_bytes();
         let segment_bytes = usize::from(config.segment_bytes);
         let stride = header_bytes + SEGMENT_HEADER_BYTES + segment_bytes;
         let fitting = (cache_bytes / stride).max(64);
@@ -62,6 +62,7 @@ impl SegmentCache {
         };
         fti.write(fec_id, &mut template);
         finish_header(&mut template);
+        auth::reserve(&mut template, auth::extension_bytes(&config.auth));
 
         let mut bytes = vec![0; slots * stride];
         for slot in bytes.chunks_exact_mut(stride) {
@@ -200,14 +201,14 @@ impl SegmentCache {
     }
 
     /// Stamps a run for transmission and gives its datagrams, side by side, and the length of each.
-    pub fn stamp_run(&mut self, first: u64, count: usize, sender: &mut SenderHeader) -> (&[u8], usize) {
+    pub fn stamp_run(&mut self, first: u64, count: usize, sender: &mut SenderHeader) -> (&mut [u8], usize) {
         let slot = self.slot(first);
         for at in slot..slot + count {
             stamp(&mut self.bytes[at * self.stride..], sender);
         }
         let start = slot * self.stride;
         let end = (slot + count - 1) * self.stride + self.lengths[slot + count - 1] as usize;
-        (&self.bytes[start..end], if count == 1 { end - start } else { self.stride })
+        (&mut self.bytes[start..end], if count == 1 { end - start } else { self.stride })
     }
 }
 

@@ -1,8 +1,12 @@
 //! The sending half of a session.
 
 pub mod acks;
+pub mod advertisement;
 pub mod cache;
+pub mod commands;
 pub mod object;
+pub mod object_order;
+pub mod object_runs;
 pub mod objects;
 pub mod order;
 pub mod parity;

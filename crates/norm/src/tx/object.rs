@@ -7,7 +7,9 @@ use std::time::Duration;
 use shoal_fec::{ReedSolomon, Symbol};
 
 use super::acks::AckProcess;
+use super::object_order::{ObjectOrder, Step};
 use super::parity::ParityQueue;
+use crate::auth;
 use crate::event::ObjectKind;
 use crate::layout::Layout;
 use crate::time::Time;
@@ -16,8 +18,8 @@ use crate::wire::object::ObjectHeader;
 use crate::wire::{Flags, Fti, Info, SenderHeader, finish_header, message_type};
 use crate::{Config, FecId, ObjectId};
 
-/// Blocks of a file that are held at once: those being sent, and some being repaired.
-const LOADED_BLOCKS_MAX: usize = 8;
+/// Blocks of a file that are held beside those sent together: some soon to be sent, and some being repaired.
+const LOADED_BLOCKS_MORE: usize = 7;
 /// Blocks of a file that are asked for before they are needed.
 const BLOCKS_AHEAD: u64 = 2;
 
@@ -33,6 +35,10 @@ struct LoadedBlocks {
     blocks: VecDeque<(u64, Vec<u8>)>,
     /// Being read by the owner.
     asked: Vec<u64>,
+}
+
+fn loaded_blocks_max(config: &Config) -> usize {
+    usize::from(config.interleave_blocks) + LOADED_BLOCKS_MORE
 }
 
 /// An object being sent.
@@ -52,22 +58,16 @@ pub struct TxObject {
     fti: Fti,
     layout: Layout,
     content: Content,
-    /// The next segment to be sent for the first time.
-    next: u64,
-    auto_parity: usize,
-    /// Blocks whose unasked parity went out, and how much of the next one's.
-    parity_blocks: u64,
-    parity_row: usize,
+    /// What goes next for the first time.
+    order: ObjectOrder,
+    /// Blocks of a file that are held at once.
+    loaded_blocks_max: usize,
+    /// Bytes before the payload of its messages, and how many of them are EXT_AUTH.
+    header_bytes: usize,
+    auth_bytes: usize,
     /// Segments asked for again, by block: bits.
     repairs: BTreeMap<u64, Vec<u64>>,
     repaired_at: BTreeMap<u64, Time>,
-}
-
-/// What an object can send next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    Segment(u64),
-    Parity { block: u64, rows: Range<usize> },
 }
 
 impl TxObject {
@@ -83,6 +83,7 @@ impl TxObject {
             block_symbols: config.block_symbols,
             parity_symbols: config.parity_symbols,
         };
+        let layout = Layout::new(config.fec_id, &fti).filter(|_| object_bytes < 1 << 48)?;
         Some(TxObject {
             id,
             info_pending: !info.is_empty(),
@@ -94,15 +95,15 @@ impl TxObject {
             kind,
             fec_id: config.fec_id,
             fti,
-            layout: Layout::new(config.fec_id, &fti).filter(|_| object_bytes < 1 << 48)?,
+            layout,
             content: match content {
                 Ok(bytes) => Content::Memory(bytes.to_vec()),
                 Err(_) => Content::File(LoadedBlocks::default()),
             },
-            next: 0,
-            auto_parity: config.auto_parity.into(),
-            parity_blocks: 0,
-            parity_row: 0,
+            order: ObjectOrder::new(config, layout),
+            loaded_blocks_max: loaded_blocks_max(config),
+            header_bytes: config.data_header_bytes(),
+            auth_bytes: auth::extension_bytes(&config.auth),
             repairs: BTreeMap::new(),
             repaired_at: BTreeMap::new(),
         })
@@ -115,7 +116,7 @@ impl TxObject {
     /// Bytes of memory an object takes.
     pub fn memory_needed(config: &Config, content: Result<&[u8], u64>, info: &[u8]) -> usize {
         let block = usize::from(config.block_symbols) * usize::from(config.segment_bytes);
-        content.map_or(LOADED_BLOCKS_MAX * block, <[u8]>::len) + info.len() + size_of::<TxObject>()
+        content.map_or(loaded_blocks_max(config) * block, <[u8]>::len) + info.len() + size_of::<TxObject>()
     }
 
     /// Bytes of memory it takes.
@@ -123,7 +124,7 @@ impl TxObject {
         let block = usize::from(self.fti.block_symbols) * self.segment_bytes();
         let content = match &self.content {
             Content::Memory(bytes) => bytes.len(),
-            Content::File(_) => LOADED_BLOCKS_MAX * block,
+            Content::File(_) => self.loaded_blocks_max * block,
         };
         content + self.info.len() + size_of::<TxObject>()
     }
@@ -132,15 +133,24 @@ impl TxObject {
         self.fti.segment_bytes.into()
     }
 
-    /// Segments that were sent.
-    pub fn sent(&self) -> u64 {
-        self.next
+    /// Whether a segment was sent.
+    pub fn was_sent(&self, segment: u64) -> bool {
+        self.order.was_sent(segment)
+    }
+
+    /// Whether all source segments of a block were sent.
+    pub fn was_block_sent(&self, block: u64) -> bool {
+        self.order.was_block_sent(block)
+    }
+
+    /// No segment from this one on was sent.
+    pub fn reach(&self) -> u64 {
+        self.order.reach()
     }
 
     /// Whether all of it went out once.
     pub fn is_sent(&self) -> bool {
-        self.next == self.layout.segments()
-            && (self.auto_parity == 0 || self.parity_blocks == self.layout.blocks())
+        self.order.is_done()
     }
 
     /// Whether somebody waits to know who has it.
@@ -150,11 +160,30 @@ impl TxObject {
 
     /// Whether the next repair is parity.
     pub fn repairs_by_parity(&self) -> bool {
-        self.repairs.is_empty() && !self.parity.is_empty()
+        // Oldest first, whichever it is: a receiver short of memory waits for the oldest.
+        let named = self.repairs.keys().next();
+        self.parity.first_block().is_some_and(|block| named.is_none_or(|named| block < *named))
     }
 
     pub fn has_repairs(&self) -> bool {
         !self.repairs.is_empty() || !self.parity.is_empty()
+    }
+
+    /// The segments asked for again, in order.
+    pub fn repairs_pending(&self) -> impl Iterator<Item = u64> + '_ {
+        self.repairs.iter().flat_map(|(block, bits)| {
+            let start = self.layout.block_segments(*block).start;
+            let symbols = 0..self.layout.symbols(*block);
+            let wanted = symbols.filter(|at| bits[(at / 64) as usize] & 1 << (at % 64) != 0);
+            wanted.map(move |at| start + at)
+        })
+    }
+
+    /// Whether every segment of it was asked for again, and its information.
+    pub fn is_asked_for_whole(&self) -> bool {
+        (self.info.is_empty() || self.info_pending)
+            && self.repairs.len() as u64 == self.layout.blocks()
+            && self.repairs_pending().count() as u64 == self.layout.segments()
     }
 
     /// The place of a segment, as commands name it.
@@ -198,11 +227,10 @@ impl TxObject {
         if loaded.asked.len() > BLOCKS_AHEAD as usize {
             return None;
         }
-        let next = self.layout.block_of(self.next.min(self.layout.segments() - 1));
-        let ahead = if self.next < self.layout.segments() { next..next + BLOCKS_AHEAD } else { 0..0 };
-        let unasked_parity = (self.auto_parity > 0).then_some(self.parity_blocks);
-        let repair = self.repairs.keys().next().copied().or(self.parity.first_block());
-        let wanted = repair.into_iter().chain(unasked_parity).chain(ahead);
+        let group = self.order.group();
+        let ahead = if self.is_sent() { 0..0 } else { group.start..group.end + BLOCKS_AHEAD };
+        let repairs = self.repairs.keys().next().copied().into_iter().chain(self.parity.first_block());
+        let wanted = repairs.chain(ahead);
         wanted
             .filter(|block| *block < self.layout.blocks())
             .find(|block| !self.has_block(*block) && !loaded.asked.contains(block))
@@ -221,7 +249,7 @@ impl TxObject {
             return;
         }
         // The block sent last goes first, and its memory is used again.
-        let mut buffer = if loaded.blocks.len() >= LOADED_BLOCKS_MAX {
+        let mut buffer = if loaded.blocks.len() >= self.loaded_blocks_max {
             loaded.blocks.pop_front().map(|(_, buffer)| buffer).unwrap_or_default()
         } else {
             Vec::with_capacity(bytes.len())
@@ -252,23 +280,19 @@ impl TxObject {
 
     /// What goes next for the first time, if its bytes are here.
     pub fn next_step(&self, parity_max: usize) -> Option<Step> {
-        let sent_blocks = if self.next == self.layout.segments() {
-            self.layout.blocks()
-        } else {
-            self.layout.block_of(self.next)
+        let step = self.order.next(parity_max)?;
+        let block = match &step {
+            Step::Segment(segment) => self.layout.block_of(*segment),
+            Step::Parity { block, .. } => *block,
         };
-        if self.auto_parity > 0 && self.parity_blocks < sent_blocks {
-            let rows = self.parity_row..self.auto_parity.min(self.parity_row + parity_max.max(1));
-            let block = self.parity_blocks;
-            return self.has_block(block).then_some(Step::Parity { block, rows });
-        }
-        (self.next < self.layout.segments() && self.has_block(self.layout.block_of(self.next)))
-            .then_some(Step::Segment(self.next))
+        self.has_block(block).then_some(step)
     }
 
     /// What was asked for again, if its bytes are here.
     pub fn next_repair(&mut self, now: Time, parity_max: usize, rows: &mut Vec<usize>) -> Option<Step> {
-        if let Some((&block, bits)) = self.repairs.iter().next() {
+        if !self.repairs_by_parity()
+            && let Some((&block, bits)) = self.repairs.iter().next()
+        {
             let word = bits.iter().position(|word| *word != 0)?;
             let symbol = word as u64 * 64 + u64::from(bits[word].trailing_zeros());
             let segment = self.layout.block_segments(block).start + symbol;
@@ -282,16 +306,7 @@ impl TxObject {
 
     /// A step of first transmission was taken.
     pub fn stepped(&mut self, step: &Step, now: Time) {
-        match step {
-            Step::Segment(_) => self.next += 1,
-            Step::Parity { rows, .. } => {
-                self.parity_row += rows.len();
-                if self.parity_row >= self.auto_parity {
-                    self.parity_row = 0;
-                    self.parity_blocks += 1;
-                }
-            }
-        }
+        self.order.advance(step);
         if self.is_sent() {
             (self.sent_untold, self.sent_at) = (true, now);
         }
@@ -323,12 +338,12 @@ impl TxObject {
 
     /// Bytes of a full datagram.
     pub fn datagram_bytes_max(&self) -> usize {
-        crate::wire::Data::header_bytes(self.fec_id, true) + self.segment_bytes()
+        self.header_bytes + self.segment_bytes()
     }
 
     /// Bytes of the datagram of a segment.
     pub fn datagram_bytes(&self, step: &Step) -> usize {
-        let header = crate::wire::Data::header_bytes(self.fec_id, true);
+        let header = self.header_bytes;
         match step {
             Step::Segment(segment) => {
                 let range = self.layout.segment_bytes(*segment);
@@ -365,6 +380,7 @@ impl TxObject {
         place.write(self.fec_id, scratch);
         self.fti.write(self.fec_id, scratch);
         finish_header(scratch);
+        auth::reserve(scratch, self.auth_bytes);
         sender.sequence = sender.sequence.wrapping_add(1);
     }
 
@@ -382,7 +398,7 @@ impl TxObject {
     ) {
         let start = out.len();
         let symbols = self.layout.symbols(block);
-        let datagram_bytes = crate::wire::Data::header_bytes(self.fec_id, true) + self.segment_bytes();
+        let datagram_bytes = self.header_bytes + self.segment_bytes();
         for row in rows {
             let at = out.len();
             self.begin(self.layout.place(block, symbols + *row as u64), repair, sender, scratch);

@@ -8,18 +8,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use shoal_fec::ReedSolomon;
-
 use super::acks::AckOutcome;
-use super::object::{Step, TxObject};
+use super::object::TxObject;
 use super::sender::ErasureTally;
 use crate::config::Watermark;
 use crate::event::Event;
 use crate::stats::Stats;
 use crate::time::Time;
+use crate::wire::RepairFlags;
 use crate::wire::command::Position;
 use crate::wire::repair::RepairRange;
-use crate::wire::{Flags, RepairFlags, SenderHeader};
 use crate::{Config, NodeId, ObjectId};
 
 /// Bytes of a file its owner is to read and give to [`crate::Session::supply_file`].
@@ -33,20 +31,13 @@ pub struct FileRead {
     pub bytes: usize,
 }
 
-/// How much may go in one run.
-#[derive(Copy, Clone, Debug)]
-pub struct RunLimit {
-    pub bytes_max: usize,
-    pub segments_max: usize,
-}
-
 /// The objects.
 #[derive(Debug)]
 pub struct TxObjects {
     /// Oldest first.
-    cache: VecDeque<TxObject>,
+    pub(super) cache: VecDeque<TxObject>,
     /// Objects at the front that were sent completely.
-    sent: usize,
+    pub(super) sent: usize,
     bytes: usize,
     bytes_max: usize,
     objects_max: usize,
@@ -59,12 +50,12 @@ pub struct TxObjects {
     released: Vec<ObjectId>,
     /// Whether any object may have repairs, information to send, open watermarks, or something to tell: most
     /// of the time none has, and the cache need not be searched.
-    repairing: bool,
+    pub(super) repairing: bool,
     informing: bool,
     acking: bool,
-    telling: bool,
-    rows: Vec<usize>,
-    scratch: Vec<u8>,
+    pub(super) telling: bool,
+    pub(super) rows: Vec<usize>,
+    pub(super) scratch: Vec<u8>,
 }
 
 impl TxObjects {
@@ -195,6 +186,12 @@ impl TxObjects {
         self.repairing && self.cache.iter().any(TxObject::has_repairs)
     }
 
+    /// Objects of which something was asked for and is not repaired yet.
+    pub fn with_requests(&self) -> impl Iterator<Item = &TxObject> {
+        let sent = self.cache.iter().take(self.sent + 1);
+        sent.filter(|object| object.has_repairs() || object.info_pending)
+    }
+
     /// Somebody asked for something of an object. False if it is not here.
     pub fn request(
         &mut self,
@@ -221,7 +218,7 @@ impl TxObjects {
         } else if let (true, (Some(first), Some(last))) = (flags.has(RepairFlags::SEGMENT), blocks) {
             let symbols = layout.symbols(last);
             let (from, to) = (range.first.payload_id.symbol, range.last.payload_id.symbol);
-            if u64::from(to) >= symbols && first == last && layout.block_segments(last).end <= object.sent() {
+            if u64::from(to) >= symbols && first == last && object.was_block_sent(last) {
                 let row = |symbol: u16| u64::from(symbol).saturating_sub(symbols) as u16;
                 let wanted = row(from)..row(to) + 1;
                 let erasures = tally.add((object.id, first), wanted.len() as u16);
@@ -233,11 +230,14 @@ impl TxObjects {
         } else {
             return true;
         };
-        for segment in segments.start..segments.end.min(object.sent()) {
+        for segment in segments.start..segments.end.min(object.reach()) {
             if *budget == 0 {
                 break;
             }
             *budget -= 1;
+            if !object.was_sent(segment) {
+                continue;
+            }
             stats.repairs_requested += u64::from(object.request(segment, now, hold_off));
         }
         true
@@ -297,63 +297,6 @@ impl TxObjects {
         self.cache.iter_mut().take(self.sent + 1).find(|object| object.info_pending)
     }
 
-    /// Gathers new segments into one run of equal datagrams. Returns how long each is; 0 if there are none.
-    pub fn write_new(
-        &mut self,
-        now: Time,
-        limit: RunLimit,
-        code: Option<&ReedSolomon>,
-        sender: &mut SenderHeader,
-        stats: &mut Stats,
-        out: &mut Vec<u8>,
-    ) -> usize {
-        out.clear();
-        let (mut datagram_bytes, mut count) = (0, 0);
-        while let Some(object) = self.cache.get_mut(self.sent) {
-            if object.is_sent() {
-                self.sent += 1;
-                continue;
-            }
-            let left = limit.segments_max - count;
-            let Some(step) = object.next_step(left.min(limit.bytes_max / object.datagram_bytes_max())) else {
-                break;
-            };
-            let step_bytes = object.datagram_bytes(&step);
-            let step_count = if let Step::Parity { rows, .. } = &step { rows.len() } else { 1 };
-            let fits = out.len() + step_bytes * step_count <= limit.bytes_max && step_count <= left;
-            if count > 0 && (step_bytes > datagram_bytes || !fits || object.info_pending) {
-                break;
-            }
-            match &step {
-                Step::Segment(segment) => {
-                    let bytes = object.write_segment(*segment, 0, sender, out, &mut self.scratch);
-                    stats.payload_bytes_sent += bytes as u64;
-                    stats.segments_sent += 1;
-                }
-                Step::Parity { block, rows } => {
-                    self.rows.clear();
-                    self.rows.extend(rows.clone());
-                    if let Some(code) = code {
-                        object.write_parity(code, *block, &self.rows, 0, sender, out, &mut self.scratch);
-                    }
-                    stats.parity_sent += rows.len() as u64;
-                }
-            }
-            object.stepped(&step, now);
-            count += step_count;
-            if datagram_bytes == 0 {
-                datagram_bytes = step_bytes;
-            } else if step_bytes < datagram_bytes {
-                break;
-            }
-        }
-        while self.cache.get(self.sent).is_some_and(TxObject::is_sent) {
-            self.sent += 1;
-        }
-        self.telling = true;
-        datagram_bytes
-    }
-
     /// New segments went out: they are announced if nothing follows them soon.
     pub fn on_sent(&mut self, now: Time, grtt: Duration) {
         self.announcement = Some((now + 2 * grtt, self.robust_factor));
@@ -364,70 +307,6 @@ impl TxObjects {
         if self.announcement.is_none() && self.sent > 0 {
             self.announcement = Some((now, 1));
         }
-    }
-
-    /// Gathers repairs into one run of equal datagrams. Returns how long each is; 0 if there are none.
-    pub fn write_repairs(
-        &mut self,
-        now: Time,
-        limit: RunLimit,
-        code: Option<&ReedSolomon>,
-        sender: &mut SenderHeader,
-        stats: &mut Stats,
-        out: &mut Vec<u8>,
-    ) -> usize {
-        out.clear();
-        self.repairing = self.has_repairs();
-        let (mut datagram_bytes, mut count) = (0, 0);
-        if !self.repairing {
-            return 0;
-        }
-        for object in self.cache.iter_mut().filter(|object| object.has_repairs()) {
-            while count < limit.segments_max {
-                let room = (limit.bytes_max.saturating_sub(out.len())) / object.datagram_bytes_max();
-                // In a run all are as long as the first, but for the last; parity is always of full length.
-                let too_long = object.repairs_by_parity() && datagram_bytes < object.datagram_bytes_max();
-                if count > 0 && (room == 0 || too_long) {
-                    return datagram_bytes;
-                }
-                let parity_max = room.min(limit.segments_max - count);
-                let Some(step) = object.next_repair(now, parity_max, &mut self.rows) else { break };
-                let step_bytes = object.datagram_bytes(&step);
-                match step {
-                    Step::Segment(segment) => {
-                        if count > 0 && step_bytes > datagram_bytes {
-                            return datagram_bytes;
-                        }
-                        object.write_segment(segment, Flags::REPAIR, sender, out, &mut self.scratch);
-                        object.repaired(segment, now);
-                        count += 1;
-                    }
-                    Step::Parity { block, .. } => {
-                        if let Some(code) = code {
-                            let flags = Flags::REPAIR;
-                            object.write_parity(
-                                code,
-                                block,
-                                &self.rows,
-                                flags,
-                                sender,
-                                out,
-                                &mut self.scratch,
-                            );
-                        }
-                        stats.parity_sent += self.rows.len() as u64;
-                        count += self.rows.len();
-                    }
-                }
-                stats.repairs_sent += 1;
-                if datagram_bytes == 0 {
-                    datagram_bytes = step_bytes;
-                } else if step_bytes < datagram_bytes {
-                    return datagram_bytes;
-                }
-            }
-        }
-        datagram_bytes
     }
 
     /// The announcement of the last segment that is due, if one is.

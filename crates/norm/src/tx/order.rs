@@ -2,7 +2,7 @@
 //!
 //! Without parity and interleaving: as they were written. With parity: a block, then its parity. With
 //! interleaving, while enough whole blocks wait: the first segment of each, the second of each, and so on, then
-//! the parity of all of them. A burst of loss then takes a few segments of many blocks, which parity repairs,
+//! the parity of all of them in the same way. A burst of loss then takes a few segments of many blocks, which parity repairs,
 //! instead of more of one block than it has parity for.
 
 use crate::Config;
@@ -18,6 +18,8 @@ pub struct SendOrder {
     /// Blocks whose unasked parity went out, and how much of the next one's.
     parity_blocks: u64,
     parity_row: usize,
+    /// Where several blocks were mixed their parity is too: so many of them sent this row.
+    parity_column: u64,
 }
 
 impl SendOrder {
@@ -29,6 +31,7 @@ impl SendOrder {
             mixed: None,
             parity_blocks: 0,
             parity_row: 0,
+            parity_column: 0,
         }
     }
 
@@ -68,21 +71,31 @@ impl SendOrder {
 
     /// The block whose unasked parity is due, once everything before `sent` went, and which of it is next.
     pub fn parity_due(&self, sent: u64) -> Option<(u64, usize)> {
-        let due = self.auto_parity > 0 && self.parity_blocks < sent / self.symbols;
-        due.then_some((self.parity_blocks, self.parity_row))
+        (self.parity_columns(sent) > 0).then_some((self.parity_blocks + self.parity_column, self.parity_row))
     }
 
-    /// How much unasked parity of one block is left from `row` on.
-    pub fn parity_left(&self, row: usize) -> usize {
-        self.auto_parity - row
+    /// How many blocks have unasked parity to be sent.
+    fn parity_columns(&self, sent: u64) -> u64 {
+        if self.auto_parity == 0 { 0 } else { (sent / self.symbols).saturating_sub(self.parity_blocks) }
+    }
+
+    /// How much unasked parity of that block goes at once.
+    pub fn parity_left(&self, sent: u64) -> usize {
+        if self.parity_columns(sent) == 1 { self.auto_parity - self.parity_row } else { 1 }
     }
 
     /// So much more of it went.
-    pub fn parity_sent(&mut self, rows: usize) {
+    pub fn parity_sent(&mut self, rows: usize, sent: u64) {
+        let columns = self.parity_columns(sent);
+        self.parity_column += 1;
+        if self.parity_column < columns {
+            return;
+        }
+        self.parity_column = 0;
         self.parity_row += rows;
         if self.parity_row >= self.auto_parity {
             self.parity_row = 0;
-            self.parity_blocks += 1;
+            self.parity_blocks += columns;
         }
     }
 
@@ -111,11 +124,23 @@ mod tests {
         assert_eq!(order.parity_due(3), None);
         assert_eq!(order.parity_due(4), Some((0, 0)));
         assert_eq!(order.releasable(4), 0);
-        order.parity_sent(1);
+        order.parity_sent(1, 4);
         assert_eq!(order.parity_due(4), Some((0, 1)));
-        order.parity_sent(1);
+        order.parity_sent(1, 4);
         assert_eq!(order.parity_due(4), None);
         assert_eq!(order.releasable(4), 4);
+    }
+
+    #[test]
+    fn parity_of_blocks_that_were_mixed_is_mixed_too() {
+        let mut order = order(2, 3);
+        let mut went = Vec::new();
+        while let Some((block, row)) = order.parity_due(12) {
+            assert_eq!(order.parity_left(12), 1);
+            order.parity_sent(1, 12);
+            went.push((block, row));
+        }
+        assert_eq!(went, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]);
     }
 
     #[test]

@@ -32,6 +32,10 @@ impl SymbolSet {
         Some(word as u16 * 64 + self.0[word].trailing_zeros() as u16)
     }
 
+    fn iter(self) -> impl Iterator<Item = u16> {
+        (0..256).filter(move |index| self.0[usize::from(index / 64)] & 1 << (index % 64) != 0)
+    }
+
     fn len(&self) -> u16 {
         self.0.iter().map(|word| word.count_ones() as u16).sum()
     }
@@ -100,6 +104,12 @@ impl ParityQueue {
             .count() as u16;
         self.pending += usize::from(unused + repeated);
         unused + repeated
+    }
+
+    /// The symbols that are to be sent, block by block.
+    pub fn pending(&self) -> impl Iterator<Item = (u64, impl Iterator<Item = u16>)> {
+        let blocks = self.blocks.iter().filter(|(_, state)| state.pending.len() > 0);
+        blocks.map(|(block, state)| (*block, state.pending.iter()))
     }
 
     /// The oldest block that has symbols to be sent.

@@ -105,6 +105,12 @@ impl RepairQueue {
         true
     }
 
+    /// Every request before `end`, oldest first.
+    pub fn pending(&self, end: u64) -> impl Iterator<Item = u64> + '_ {
+        let from = if self.pending == 0 { end } else { self.low };
+        (from..end).filter(|segment| self.is_pending(*segment))
+    }
+
     /// The oldest request before `end`.
     pub fn first(&mut self, end: u64) -> Option<u64> {
         if self.pending == 0 {

@@ -205,6 +205,10 @@ impl Sender {
         self.pacer.set_rate(self.control.rate());
     }
 
+    pub fn limiting_receiver(&self) -> Option<NodeId> {
+        self.control.limiting_receiver()
+    }
+
     pub fn set_group_size(&mut self, size: u32) {
         self.header.group_size = quantize::quantize_group_size(size);
     }

@@ -274,6 +274,12 @@ impl TxStream {
     }
 
     /// Whether anything was asked for again.
+    /// Whether the next repair is parity: what is older goes first.
+    pub fn repairs_by_parity(&mut self) -> bool {
+        let named = self.repairs.first(self.sent()).map(|segment| segment / self.symbols());
+        self.parity.first_block().is_some_and(|block| named.is_none_or(|named| block < named))
+    }
+
     pub fn has_repairs(&self) -> bool {
         !self.repairs.is_empty() || !self.parity.is_empty()
     }

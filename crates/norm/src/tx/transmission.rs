@@ -6,24 +6,20 @@
 //! the other.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::acks::AckOutcome;
 use super::cache::{stamp, stamp_repair};
-use super::objects::RunLimit;
+use super::object_runs::RunLimit;
 use super::repair::RepairGate;
 use super::sender::Sender;
 use super::stream::TxStream;
+use crate::auth;
 use crate::config::Watermark;
 use crate::event::Event;
 use crate::stats::Stats;
 use crate::time::Time;
-use crate::wire::command::{self, Position};
 use crate::wire::object::ObjectHeader;
-use crate::wire::{Flags, Info, RepairFlags, RepairItem};
-
-/// A sender with nothing to send counts as active for so many probe intervals.
-const ACTIVE_INTERVALS: u32 = 5;
+use crate::wire::{Flags, Info};
 
 /// What to hand out: decided first, borrowed afterwards.
 enum Plan {
@@ -33,11 +29,11 @@ enum Plan {
 
 impl Sender {
     /// The next datagrams to the group: bytes side by side, and how long each is (the last may be shorter).
-    pub fn poll_transmit(&mut self, now: Time, stats: &mut Stats) -> Option<(&[u8], usize)> {
+    pub fn poll_transmit(&mut self, now: Time, stats: &mut Stats) -> Option<(&mut [u8], usize)> {
         self.header.grtt = self.grtt.quantized();
         let plan = self.plan(now, stats)?;
         let (bytes, datagram_bytes) = match plan {
-            Plan::Scratch { datagram_bytes } => (&self.scratch[..], datagram_bytes),
+            Plan::Scratch { datagram_bytes } => (&mut self.scratch[..], datagram_bytes),
             Plan::Run { stream, first, count } => {
                 self.streams[stream].cache_mut().stamp_run(first, count, &mut self.header)
             }
@@ -50,15 +46,15 @@ impl Sender {
     fn plan(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
         if self.plan_command(now) {
             stats.commands_sent += 1;
-            self.header.sequence = self.header.sequence.wrapping_add(1);
+            let plan = self.plan_message();
             self.pacer.sent(now, self.scratch.len());
-            return Some(Plan::Scratch { datagram_bytes: self.scratch.len() });
+            return Some(plan);
         }
         if self.pacer.ready_at() <= now {
             if self.plan_info() {
-                self.header.sequence = self.header.sequence.wrapping_add(1);
+                let plan = self.plan_message();
                 self.pacer.sent(now, self.scratch.len());
-                return Some(Plan::Scratch { datagram_bytes: self.scratch.len() });
+                return Some(plan);
             }
             let data_waits = self.next_data().is_some() || self.objects.has_output();
             if !(self.repairs_had_turn && data_waits)
@@ -82,108 +78,16 @@ impl Sender {
         }
         if self.plan_announcement(now) {
             stats.commands_sent += 1;
-            self.header.sequence = self.header.sequence.wrapping_add(1);
-            return Some(Plan::Scratch { datagram_bytes: self.scratch.len() });
+            return Some(self.plan_message());
         }
         None
     }
 
-    fn plan_command(&mut self, now: Time) -> bool {
-        let grtt = self.grtt.advertised();
-        self.objects.check_room(now, self.repair_hold());
-        for stream in &mut self.streams {
-            if let Some(watermark) = stream.acks.poll(now, 2 * grtt, &mut self.asked) {
-                let position = stream.position(watermark.saturating_sub(1));
-                command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
-                return true;
-            }
-        }
-        if let Some(position) = self.objects.poll_ack_request(now, 2 * grtt, &mut self.asked) {
-            command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
-            return true;
-        }
-        self.questions.settle(now, &mut self.settled);
-        if self.questions.poll(now, 2 * grtt, &self.header, &mut self.scratch) {
-            return true;
-        }
-        if let Some((at, left)) = &mut self.leaving
-            && *left > 0
-            && *at <= now
-        {
-            *left -= 1;
-            *at = now + 2 * grtt;
-            command::write_end_of_transmission(&self.header, &mut self.scratch);
-            return true;
-        }
-        if self.grtt.deadline() <= now {
-            let active = now.since(self.last_data_at) < ACTIVE_INTERVALS * self.config.probe_interval;
-            let sequence = self.grtt.probe(now, active);
-            // Whoever was out of reach while the last segment was announced learns of it now.
-            self.streams.iter_mut().for_each(|stream| stream.remind(now));
-            self.objects.remind(now);
-            let rate = self.pacer.rate_bytes_per_s().unwrap_or(f64::from(u32::MAX));
-            if let Some(interval) = self.control.on_probe(grtt, &mut self.cc_nodes)
-                && active
-            {
-                self.grtt.hasten(now + interval);
-                self.pacer.set_rate(self.control.rate());
-            }
-            command::write_probe(&self.header, sequence, now, rate, &self.cc_nodes, &mut self.scratch);
-            return true;
-        }
-        self.plan_squelch(now, grtt) || self.plan_repair_advertisement(now, grtt)
-    }
-
-    /// Refuses what can no longer be repaired, at most once in two round-trip times.
-    fn plan_squelch(&mut self, now: Time, grtt: Duration) -> bool {
-        let refused = self.streams.iter().position(|stream| stream.squelch);
-        if now < self.squelch_at || (refused.is_none() && self.invalid_objects.is_empty()) {
-            return false;
-        }
-        let position = match (self.streams.get_mut(refused.unwrap_or(0)), self.objects.oldest()) {
-            (Some(stream), _) => {
-                stream.squelch = false;
-                stream.position(stream.first())
-            }
-            (None, Some(oldest)) => oldest,
-            (None, None) => Position {
-                fec_id: self.config.fec_id,
-                object: self.next_object,
-                payload_id: Default::default(),
-            },
-        };
-        command::write_squelch(&self.header, position, &self.invalid_objects, &mut self.scratch);
-        self.invalid_objects.clear();
-        self.squelch_at = now + 2 * grtt;
-        true
-    }
-
-    /// Tells the group what was asked for by unicast, at most once in a round-trip time.
-    fn plan_repair_advertisement(&mut self, now: Time, grtt: Duration) -> bool {
-        if !self.advertise || now < self.advertise_at {
-            return false;
-        }
-        self.advertise = false;
-        self.advertise_at = now + grtt;
-        self.requests.reset(self.config.segment_bytes.into());
-        for stream in &mut self.streams {
-            let mut segment = stream.first();
-            while segment < stream.sent() && !stream.repairs.is_empty() {
-                if stream.repairs.is_pending(segment) {
-                    let Position { fec_id, object, payload_id } = stream.position(segment);
-                    let item = RepairItem { fec_id, object, payload_id };
-                    if !self.requests.push(RepairFlags::SEGMENT, item, item) {
-                        break;
-                    }
-                }
-                segment += 1;
-            }
-        }
-        if self.requests.content().is_empty() {
-            return false;
-        }
-        command::write_repair_advertisement(&self.header, self.requests.content(), &mut self.scratch);
-        true
+    /// Sends what is in `scratch`: one message that is no data.
+    fn plan_message(&mut self) -> Plan {
+        auth::reserve(&mut self.scratch, auth::extension_bytes(&self.config.auth));
+        self.header.sequence = self.header.sequence.wrapping_add(1);
+        Plan::Scratch { datagram_bytes: self.scratch.len() }
     }
 
     fn plan_info(&mut self) -> bool {
@@ -221,7 +125,7 @@ impl Sender {
             }
             return plan;
         };
-        let datagram_bytes = if self.streams[index].repairs.is_empty() {
+        let datagram_bytes = if self.streams[index].repairs_by_parity() {
             self.write_parity_repairs(index, now, stats)
         } else {
             self.write_repairs(index, now, stats)
@@ -359,13 +263,14 @@ impl Sender {
         while count < count_max
             && let Some((block, row)) = stream.order.parity_due(stream.sent())
         {
-            let rows = stream.order.parity_left(row).min(count_max - count);
+            let rows = stream.order.parity_left(stream.sent()).min(count_max - count);
             self.rows.clear();
             self.rows.extend(row..row + rows);
             if let Some(code) = &self.code {
                 stream.cache().write_parity(code, block, &self.rows, &mut self.scratch);
             }
-            stream.order.parity_sent(rows);
+            let sent = stream.sent();
+            stream.order.parity_sent(rows, sent);
             count += rows;
         }
         for datagram in self.scratch.chunks_mut(datagram_bytes) {
@@ -408,35 +313,6 @@ impl Sender {
         stats.segments_sent += count as u64;
         self.pacer.sent(now, self.scratch.len());
         Plan::Scratch { datagram_bytes }
-    }
-
-    /// Announces the last segment of a stream that has nothing else to send. Those whose acknowledgement
-    /// counts are asked for it, so that one round of answers ends the announcing.
-    fn plan_announcement(&mut self, now: Time) -> bool {
-        let grtt = self.grtt.advertised();
-        for stream in &mut self.streams {
-            if stream.next_announcement() > now {
-                continue;
-            }
-            stream.announced(now + 2 * grtt);
-            let last = stream.sent().saturating_sub(1);
-            if !stream.is_hushed() {
-                stream.acks.request(now, stream.sent());
-            }
-            if stream.acks.poll(now, 2 * grtt, &mut self.asked).is_none() {
-                self.asked.clear();
-            }
-            command::write_flush(&self.header, stream.position(last), &self.asked, &mut self.scratch);
-            return true;
-        }
-        if self.objects.has_output() || self.objects.has_repairs() {
-            return false;
-        }
-        let position = self.objects.poll_announcement(now, 2 * grtt);
-        position.is_some_and(|position| {
-            command::write_flush(&self.header, position, &[], &mut self.scratch);
-            true
-        })
     }
 
     /// When to poll again if nothing else happens.

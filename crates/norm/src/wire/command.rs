@@ -19,6 +19,8 @@ mod flavor {
 
 /// Where fields common to all flavors end.
 const COMMAND_HEADER_BYTES: usize = 16;
+/// Where the fields of a probe end.
+const PROBE_HEADER_BYTES: usize = 24;
 /// Bytes of one entry of cc_node_list.
 const CC_NODE_BYTES: usize = 8;
 
@@ -110,10 +112,10 @@ impl<'a> Command<'a> {
             }
             flavor::EOT => Ok(Command::EndOfTransmission),
             flavor::CC => {
-                if header_bytes < 24 {
+                if header_bytes < PROBE_HEADER_BYTES {
                     return Err(Reject::HeaderLength);
                 }
-                let extensions = Extensions::read(&bytes[24..header_bytes], None)?;
+                let extensions = Extensions::read(&bytes[PROBE_HEADER_BYTES..header_bytes], None)?;
                 Ok(Command::CongestionControl {
                     sequence: read_u16(bytes, 14),
                     sent_at: Time::from_probe(read_u32(bytes, 16), read_u32(bytes, 20)),
@@ -127,6 +129,19 @@ impl<'a> Command<'a> {
             }
             flavor::APPLICATION => Ok(Command::Application(content)),
             _ => Err(Reject::UnknownType),
+        }
+    }
+
+    pub(super) fn extensions_at(&self) -> usize {
+        match self {
+            Command::Flush { position, .. } | Command::Squelch { position, .. } => {
+                COMMAND_HEADER_BYTES + position.fec_id.payload_id_bytes()
+            }
+            Command::CongestionControl { .. } => PROBE_HEADER_BYTES,
+            Command::EndOfTransmission
+            | Command::RepairAdvertisement { .. }
+            | Command::AckRequest { .. }
+            | Command::Application(_) => COMMAND_HEADER_BYTES,
         }
     }
 }

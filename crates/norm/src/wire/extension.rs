@@ -1,9 +1,13 @@
-//! Header extensions (RFC 5740 section 4.1): EXT_FTI, EXT_CC and EXT_RATE are read, the rest skipped.
+//! Header extensions (RFC 5740 section 4.1): EXT_FTI, EXT_CC and EXT_RATE are read, EXT_AUTH is found, the
+//! rest skipped.
+
+use std::ops::Range;
 
 use super::{FecId, read_u16, read_u32};
 use crate::quantize;
 use crate::stats::Reject;
 
+pub(crate) const EXT_AUTH: u8 = 1;
 const EXT_CC: u8 = 3;
 const EXT_FTI: u8 = 64;
 const EXT_RATE: u8 = 128;
@@ -25,23 +29,56 @@ impl Extensions {
     /// Reads what stands between a message's fixed header and its end.
     pub fn read(bytes: &[u8], fec_id: Option<FecId>) -> Result<Extensions, Reject> {
         let mut found = Extensions::default();
-        let mut rest = bytes;
-        while let [kind, second, ..] = *rest {
-            let length = if kind >= FIXED_LENGTH_FROM { 4 } else { usize::from(second) * 4 };
-            if length == 0 || length > rest.len() {
-                return Err(Reject::HeaderLength);
-            }
-            let (extension, after) = rest.split_at(length);
-            match kind {
+        for range in Ranges::new(bytes) {
+            let extension = &bytes[range?];
+            match extension[0] {
                 EXT_FTI => found.fti = fec_id.map(|id| Fti::read(id, extension)).transpose()?,
-                EXT_CC if length >= 12 => found.cc = Some(CcFeedback::read(extension)),
+                EXT_CC if extension.len() >= 12 => found.cc = Some(CcFeedback::read(extension)),
                 EXT_RATE => found.rate = Some(read_u16(extension, 2)),
                 _ => {}
             }
-            rest = after;
         }
         Ok(found)
     }
+}
+
+/// Where each extension is. What cannot be read ends them with one error.
+struct Ranges<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Ranges<'a> {
+    fn new(bytes: &'a [u8]) -> Ranges<'a> {
+        Ranges { bytes, at: 0 }
+    }
+}
+
+impl Iterator for Ranges<'_> {
+    type Item = Result<Range<usize>, Reject>;
+
+    fn next(&mut self) -> Option<Result<Range<usize>, Reject>> {
+        let rest = &self.bytes[self.at..];
+        let [kind, second, ..] = *rest else { return None };
+        let length = if kind >= FIXED_LENGTH_FROM { 4 } else { usize::from(second) * 4 };
+        if length == 0 || length > rest.len() {
+            self.at = self.bytes.len();
+            return Some(Err(Reject::HeaderLength));
+        }
+        self.at += length;
+        Some(Ok(self.at - length..self.at))
+    }
+}
+
+/// Where the content of EXT_AUTH is among extensions, if it is there.
+pub(crate) fn find_auth(bytes: &[u8]) -> Result<Option<Range<usize>>, Reject> {
+    for range in Ranges::new(bytes) {
+        let range = range?;
+        if bytes[range.start] == EXT_AUTH {
+            return Ok(Some(range.start + 2..range.end));
+        }
+    }
+    Ok(None)
 }
 
 /// EXT_FTI: how an object is cut into symbols and blocks (RFC 5445, RFC 5510).

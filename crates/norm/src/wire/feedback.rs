@@ -8,7 +8,7 @@ use super::{
 use crate::stats::Reject;
 use crate::time::Time;
 
-const FEEDBACK_HEADER_BYTES: usize = 24;
+pub(super) const FEEDBACK_HEADER_BYTES: usize = 24;
 
 /// What NORM_NACK and NORM_ACK say alike.
 #[derive(Copy, Clone, Debug)]

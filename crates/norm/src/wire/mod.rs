@@ -81,6 +81,29 @@ pub enum Message<'a> {
     Report,
 }
 
+impl Message<'_> {
+    /// What a sender's message says first; `None` for what receivers say.
+    pub fn sender_header(&self) -> Option<&SenderHeader> {
+        match self {
+            Message::Info(info) => Some(&info.header.sender),
+            Message::Data(data) => Some(&data.header.sender),
+            Message::Command(header, _) => Some(header),
+            Message::Nack(_) | Message::Ack(_) | Message::Report => None,
+        }
+    }
+
+    /// Where its header extensions start.
+    pub fn extensions_at(&self) -> usize {
+        match self {
+            Message::Info(_) => object::OBJECT_HEADER_BYTES,
+            Message::Data(data) => object::OBJECT_HEADER_BYTES + data.header.fec_id.payload_id_bytes(),
+            Message::Command(_, command) => command.extensions_at(),
+            Message::Nack(_) | Message::Ack(_) => feedback::FEEDBACK_HEADER_BYTES,
+            Message::Report => COMMON_HEADER_BYTES,
+        }
+    }
+}
+
 /// Parses one datagram.
 pub fn parse(bytes: &[u8]) -> Result<Message<'_>, Reject> {
     let common = parse_common(bytes)?;

@@ -7,7 +7,7 @@ use super::{
 use crate::stats::Reject;
 
 /// Where flags, fec_id and object id stand, and where they end.
-const OBJECT_HEADER_BYTES: usize = 16;
+pub(super) const OBJECT_HEADER_BYTES: usize = 16;
 /// payload_len, payload_msg_start and payload_offset of a stream segment.
 pub const SEGMENT_HEADER_BYTES: usize = 8;
 

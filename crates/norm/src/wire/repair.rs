@@ -3,6 +3,8 @@
 //! A request is a form, flags that say what its items name (segments, blocks, objects, information),
 //! and items. Ranges are pairs of items, both ends included.
 
+use std::ops::Range;
+
 use super::{FecId, PayloadId, read_u16};
 use crate::stats::Reject;
 
@@ -194,11 +196,61 @@ impl RepairWriter {
         true
     }
 
+    /// Asks for a run of segments: whole blocks as blocks, the rest as segments of one block each. `block_of`
+    /// tells the segments of a segment's block. False if there is no room for all of it.
+    pub fn push_run(
+        &mut self,
+        run: Range<u64>,
+        block_of: impl Fn(u64) -> Range<u64>,
+        item: impl Fn(u64) -> RepairItem,
+    ) -> bool {
+        let mut at = run.start;
+        while at < run.end {
+            let block = block_of(at);
+            let pushed = if at > block.start || run.end < block.end {
+                let end = block.end.min(run.end);
+                let pushed = self.push(RepairFlags::SEGMENT, item(at), item(end - 1));
+                at = end;
+                pushed
+            } else {
+                let (first, mut last) = (block.start, block);
+                while last.end < run.end && block_of(last.end).end <= run.end {
+                    last = block_of(last.end);
+                }
+                at = last.end;
+                self.push(RepairFlags::BLOCK, item(first), item(last.start))
+            };
+            if !pushed {
+                return false;
+            }
+        }
+        true
+    }
+
     fn item(&mut self, item: RepairItem) {
         self.out.extend_from_slice(&[item.fec_id.number(), 0]);
         self.out.extend_from_slice(&item.object.to_be_bytes());
         item.payload_id.write(item.fec_id, &mut self.out);
     }
+}
+
+/// Calls `run` with each run of consecutive numbers, both ends included, until it returns false; returns
+/// what it returned last.
+pub fn each_run(numbers: impl Iterator<Item = u64>, mut run: impl FnMut(u64, u64) -> bool) -> bool {
+    let mut open: Option<(u64, u64)> = None;
+    for number in numbers {
+        match &mut open {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => {
+                if let Some((first, last)) = open.replace((number, number))
+                    && !run(first, last)
+                {
+                    return false;
+                }
+            }
+        }
+    }
+    open.is_none_or(|(first, last)| run(first, last))
 }
 
 #[cfg(test)]

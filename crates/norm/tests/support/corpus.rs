@@ -1,11 +1,12 @@
 //! Valid datagrams of every kind, captured from sessions that talk to each other.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use shoal_norm::{
-    Config, CongestionControl, Destination, FecId, FeedbackMode, RepairPolicy, Session, StreamOptions,
-    SyncPolicy,
+    AuthLabel, Config, CongestionControl, Destination, FecId, FeedbackMode, RepairPolicy, Session,
+    StreamOptions, SyncPolicy,
 };
 
 use super::{Loss, START, address, from, session, step};
@@ -56,6 +57,9 @@ fn capture_transfer(seed: u64, fec_id: FecId, feedback: FeedbackMode, corpus: &m
         config.congestion = CongestionControl::NormCc;
         config.rate_bytes_per_s = Some(2e5);
         config.robust_factor = 3;
+        if fec_id == FecId::SmallBlock {
+            config.auth = Some(Arc::new(AuthLabel::new(b"corpus", false)));
+        }
         // The wire takes no time; without a floor most of the corpus would be NACKs.
         config.grtt_min = Duration::from_millis(10);
     };

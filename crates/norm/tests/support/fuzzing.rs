@@ -1,7 +1,7 @@
 //! A session under a rain of random and of mutated datagrams.
 
 use shoal_norm::{
-    CongestionControl, Event, FecId, Session, Source, StreamId, StreamOptions, SyncPolicy, Time,
+    AuthLabel, CongestionControl, Event, FecId, Session, Source, StreamId, StreamOptions, SyncPolicy, Time,
 };
 
 use super::{START, address, corpus, session, step};
@@ -44,6 +44,9 @@ impl Fuzz {
                 [CongestionControl::NormCc, CongestionControl::NackDriven][(seed / 3 % 2) as usize];
             config.object_idle_after = std::time::Duration::from_millis(200);
             config.rate_bytes_per_s = Some(1e6);
+            if seed % 3 == 2 {
+                config.auth = Some(std::sync::Arc::new(AuthLabel::new(b"corpus", false)));
+            }
             config.sync = if seed.is_multiple_of(2) { SyncPolicy::All } else { SyncPolicy::Current };
         });
         let options = StreamOptions { cache_bytes: 64 << 10, ..StreamOptions::default() };

@@ -1,9 +1,11 @@
 //! A message on its way out: what its publisher gave, and its encoded head.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic};
 
 use super::body::{Encoded, encode_error};
@@ -80,11 +82,12 @@ pub fn priority_of(priority: i64) -> PyResult<Priority> {
     valid.ok_or_else(|| PyValueError::new_err(format!("priority is {priority}, and must be 0 to 9")))
 }
 
-pub fn correlation_bytes(id: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    match id.extract::<String>() {
-        Ok(text) => Ok(text.into_bytes()),
-        Err(_) => id
-            .extract::<Vec<u8>>()
-            .map_err(|_| PyValueError::new_err(format!("correlation_id must be str or bytes, not {id:?}"))),
+pub fn correlation_bytes<'a>(id: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
+    if let Ok(text) = id.cast::<PyString>() {
+        return Ok(Cow::Borrowed(text.to_str()?.as_bytes()));
     }
+    let bytes = id.extract::<Vec<u8>>();
+    bytes
+        .map(Cow::Owned)
+        .map_err(|_| PyValueError::new_err(format!("correlation_id must be str or bytes, not {id:?}")))
 }

@@ -141,7 +141,7 @@ impl Subscription {
                     *at += 1;
                     continue;
                 };
-                let ttl = view.fields().ok().and_then(|fields| fields.ttl_us).map(Duration::from_micros);
+                let ttl = view.ttl_us().ok().flatten().map(Duration::from_micros);
                 if ttl.is_some() && !reading.list.is_empty() {
                     return Ok(());
                 }

@@ -1,0 +1,164 @@
+//! What a remote sender and its other receivers say that is no data: commands, and feedback overheard.
+
+use std::time::Duration;
+
+use super::entry::{Body, InfoState};
+use super::remote::{Probe, Remote};
+use super::requests;
+use super::shared::Shared;
+use crate::ObjectId;
+use crate::backoff;
+use crate::config::{FeedbackMode, SyncPolicy};
+use crate::event::{CloseReason, Event, StreamId};
+use crate::serial;
+use crate::time::Time;
+use crate::wire::command::{self, Command, Position};
+use crate::wire::{CcFeedback, RepairRequests};
+
+/// Up to so many nodes acknowledge without spreading out in time.
+const PROMPT_ACKERS_MAX: usize = 8;
+/// Probes are answered after a back-off of at least so many round-trip times.
+const PROBE_BACKOFF_MIN: u32 = 4;
+/// Answers are spread over at least so much time for each receiver: a host needs that long to hear another's.
+const PROBE_SPREAD: Duration = Duration::from_micros(50);
+/// About so many receivers answer a probe where nobody can overhear another's answer.
+const UNICAST_PROBE_ANSWERS: f64 = 10.0;
+
+impl Remote {
+    pub fn handle_command(&mut self, now: Time, command: &Command<'_>, shared: &mut Shared<'_>) {
+        match *command {
+            Command::Flush { position, ackers } => self.handle_flush(now, position, ackers, shared),
+            Command::Squelch { position, invalid } => self.handle_squelch(now, position, invalid, shared),
+            Command::CongestionControl { sequence, sent_at, rate, nodes } => {
+                self.probe = Some(Probe { sent_at, received_at: now, sequence });
+                self.schedule_probe_answer(now, rate.is_some(), nodes, shared);
+            }
+            Command::RepairAdvertisement { content } => self.overhear_requests(content),
+            Command::EndOfTransmission => self.departed = Some(CloseReason::Ended),
+            Command::AckRequest { ack_type, ack_id, nodes } => {
+                if command::lists_node(nodes, shared.config.node) && self.answer.is_none() {
+                    let spread = self.timing.grtt.mul_f64(shared.random.f64());
+                    let spread = if nodes.len() / 4 > PROMPT_ACKERS_MAX { spread } else { Duration::ZERO };
+                    self.answer = Some((ack_type, ack_id, now + spread));
+                }
+            }
+            Command::Application(content) => {
+                let (node, instance, content) = (self.node, self.instance, content.to_vec());
+                shared.events.push_back(Event::CommandReceived { node, instance, content });
+            }
+        }
+    }
+
+    fn handle_flush(&mut self, now: Time, position: Position, ackers: &[u8], shared: &mut Shared<'_>) {
+        let listed = command::lists_node(ackers, shared.config.node);
+        let spread = if listed && ackers.len() / 4 > PROMPT_ACKERS_MAX {
+            self.timing.grtt.mul_f64(shared.random.f64())
+        } else {
+            Duration::ZERO
+        };
+        let is_stream = self.streams.iter().any(|known| known.object == position.object);
+        let ack_at = listed.then_some(now + spread);
+        if !is_stream && self.objects.announce(now, position, ack_at, shared) {
+            return self.after_object(now, shared);
+        }
+        // Whoever wants nothing old does not ask for what was sent before it came.
+        if !is_stream && !listed && shared.config.sync == SyncPolicy::Current {
+            return;
+        }
+        let Ok(index) = self.find_or_add(position.object, Some(position), shared) else { return };
+        let object = &mut self.streams[index];
+        if let Some(at) = ack_at {
+            let at = object.ack.map_or(at, |(_, known)| known.max(now));
+            object.ack = Some((position, at));
+        }
+        if let Body::Open(stream) = &mut object.body
+            && stream.fec_id() == position.fec_id
+        {
+            shared.stats.losses_detected += stream.announce(position.payload_id);
+        }
+        self.after_progress(now, index, shared);
+    }
+
+    fn handle_squelch(&mut self, now: Time, position: Position, invalid: &[u8], shared: &mut Shared<'_>) {
+        let is_invalid =
+            |object: ObjectId| invalid.chunks_exact(2).any(|entry| entry == object.to_be_bytes());
+        let node_instance = (self.node, self.instance);
+        self.objects.squelch(position, is_invalid, shared);
+        // There is nothing of it, or nothing yet: if it begins, it is heard of again.
+        self.streams.retain(|object| {
+            let refused = is_invalid(object.object) || serial::before(object.object, position.object);
+            !(refused && matches!(object.body, Body::Wanted(_)))
+        });
+        for object in &mut self.streams {
+            let refused = is_invalid(object.object);
+            match &mut object.body {
+                // An old refusal may be overtaken by the beginning of what it refused.
+                Body::Open(stream) if refused && !self.overtaken => {
+                    *shared.memory_left += stream.memory();
+                    let (node, instance) = node_instance;
+                    let stream = StreamId { node, instance, object: object.object };
+                    shared.events.push_back(Event::StreamClosed { stream, reason: CloseReason::Dropped });
+                    object.body = Body::Closed;
+                }
+                Body::Open(stream)
+                    if object.object == position.object && stream.fec_id() == position.fec_id =>
+                {
+                    stream.squelch(position.payload_id);
+                }
+                Body::Closed if refused => object.info = InfoState::Have,
+                Body::Open(_) | Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => {}
+            }
+        }
+        for index in 0..self.streams.len() {
+            self.after_progress(now, index, shared);
+        }
+    }
+
+    fn schedule_probe_answer(&mut self, now: Time, wanted: bool, nodes: &[u8], shared: &mut Shared<'_>) {
+        let listed = command::find_cc_node(nodes, shared.config.node);
+        self.congestion.on_probe(listed);
+        if listed.is_some() {
+            self.answer_probe_at = now;
+        } else if wanted && self.answer_probe_at == Time::NEVER {
+            let overheard = shared.config.feedback == FeedbackMode::Multicast;
+            let chosen = overheard || shared.random.f64() * self.timing.group_size < UNICAST_PROBE_ANSWERS;
+            if chosen {
+                let longest = self.timing.grtt * self.timing.backoff_factor.max(PROBE_BACKOFF_MIN);
+                let longest = longest.max(PROBE_SPREAD.mul_f64(self.timing.group_size));
+                self.answer_probe_at = now + backoff::draw(shared.random, longest, self.timing.group_size);
+            }
+        }
+    }
+
+    /// Another receiver asked this sender for repairs: it asked for us too.
+    pub fn overhear_requests(&mut self, content: &[u8]) {
+        if !self.nack.is_backing_off() {
+            return;
+        }
+        let cycle = self.nack.number();
+        let mut tally = requests::ErasureTally::default();
+        for range in RepairRequests::new(content).flatten() {
+            let erasures = tally.add(&range);
+            self.objects.overhear(&range, cycle, erasures);
+            let count = range.last.object.wrapping_sub(range.first.object);
+            for entry in &mut self.streams {
+                if entry.object.wrapping_sub(range.first.object) > count {
+                    continue;
+                }
+                entry.asked.overhear(range.flags, cycle, false);
+                if let Body::Open(stream) = &mut entry.body
+                    && stream.fec_id() == range.first.fec_id
+                {
+                    requests::overhear(stream, &range, cycle, erasures);
+                }
+            }
+        }
+    }
+
+    /// Another receiver answered this sender's probe: that is enough if it can take no more than we can.
+    pub fn overhear_probe_answer(&mut self, feedback: Option<CcFeedback>) {
+        if self.congestion.is_covered_by(feedback, self.timing.grtt) {
+            self.answer_probe_at = Time::NEVER;
+        }
+    }
+}

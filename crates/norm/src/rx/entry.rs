@@ -1,0 +1,126 @@
+//! One stream of a remote sender, from the first that is known of it until it was read to its end.
+
+use super::asked::Asked;
+use super::requests;
+use super::stream::RxStream;
+use crate::ObjectId;
+use crate::config::{FecId, NackingMode};
+use crate::time::Time;
+use crate::wire::command::Position;
+use crate::wire::object::ObjectHeader;
+use crate::wire::repair::RepairWriter;
+use crate::wire::{Fti, PayloadId, RepairFlags, RepairItem};
+
+/// Whether NORM_INFO of it is here.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum InfoState {
+    /// None was promised.
+    None,
+    Missing,
+    Have,
+}
+
+/// What is known of a stream.
+#[derive(Debug)]
+pub enum Body {
+    /// It exists; this is what to ask for. `None` asks for the whole object.
+    Wanted(Option<Position>),
+    /// It was heard, and its owner is to say where to join it.
+    Unjoined(Heard),
+    Open(Box<RxStream>),
+    /// It ended and was read.
+    Closed,
+}
+
+/// The first that was heard of a stream.
+#[derive(Debug)]
+pub struct Heard {
+    pub header: ObjectHeader,
+    pub fti: Fti,
+    pub payload_id: PayloadId,
+    pub symbol: Vec<u8>,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub struct StreamEntry {
+    pub object: ObjectId,
+    pub info: InfoState,
+    /// The scheme in which to ask for its NORM_INFO.
+    pub fec_id: FecId,
+    pub body: Body,
+    /// A watermark to acknowledge, and from when on.
+    pub ack: Option<(Position, Time)>,
+    /// What others asked for.
+    pub asked: Asked,
+}
+
+impl StreamEntry {
+    /// Whether something of it is missing that is to be asked for.
+    pub fn is_missing(&self, nacking: NackingMode) -> bool {
+        let info = self.info == InfoState::Missing && nacking != NackingMode::None;
+        info || nacking == NackingMode::Full
+            && match &self.body {
+                Body::Wanted(_) => true,
+                Body::Open(stream) => stream.window().has_missing(),
+                Body::Unjoined(_) | Body::Closed => false,
+            }
+    }
+
+    /// Whether something of it is missing that nobody else asked for in this cycle.
+    pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
+        let info = self.info == InfoState::Missing && nacking != NackingMode::None;
+        (info && !self.asked.for_info(cycle))
+            || nacking == NackingMode::Full
+                && match &self.body {
+                    Body::Open(stream) => stream.window().needs_asking(cycle),
+                    Body::Wanted(_) => !self.asked.for_object(cycle),
+                    Body::Unjoined(_) | Body::Closed => false,
+                }
+    }
+
+    /// Whether a watermark that is to be acknowledged was reached.
+    pub fn is_ack_ready(&self) -> bool {
+        self.ack.is_some_and(|(position, _)| match &self.body {
+            Body::Open(stream) => stream.fec_id() == position.fec_id && stream.has_up_to(position.payload_id),
+            Body::Closed => true,
+            Body::Wanted(_) | Body::Unjoined(_) => false,
+        })
+    }
+
+    /// Asks for what is missing of one object. False if there was no room for all of it.
+    pub fn write_requests(
+        &self,
+        nacking: NackingMode,
+        fresh_only: bool,
+        requests: &mut RepairWriter,
+    ) -> bool {
+        if self.info == InfoState::Missing {
+            let whole =
+                RepairItem { fec_id: self.fec_id, object: self.object, payload_id: PayloadId::default() };
+            if !requests.push(RepairFlags::INFO, whole, whole) {
+                return false;
+            }
+        }
+        if nacking != NackingMode::Full {
+            return true;
+        }
+        match &self.body {
+            Body::Unjoined(_) | Body::Closed => true,
+            Body::Wanted(position) => {
+                let Position { fec_id, object, payload_id } = position.unwrap_or(Position {
+                    fec_id: self.fec_id,
+                    object: self.object,
+                    payload_id: PayloadId::default(),
+                });
+                let flags = if position.is_some() { RepairFlags::SEGMENT } else { RepairFlags::OBJECT };
+                let item = RepairItem { fec_id, object, payload_id };
+                requests.push(flags, item, item)
+            }
+            Body::Open(stream) => {
+                let least = if fresh_only { stream.asked_to() } else { 0 };
+                requests::write(stream, least, requests)
+            }
+        }
+    }
+}

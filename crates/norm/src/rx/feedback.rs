@@ -1,0 +1,178 @@
+//! The feedback a receiver owes one sender: acknowledgements, repair requests, answers to probes.
+
+use super::entry::{Body, StreamEntry};
+use super::nack::Due;
+use super::remote::Remote;
+use super::shared::Shared;
+use crate::NodeId;
+use crate::event::Event;
+use crate::time::Time;
+use crate::wire::Nack;
+use crate::wire::feedback::{self, FeedbackHeader};
+use crate::wire::repair::RepairWriter;
+
+/// A probe that was held for more round-trip times than this is not answered: what our clock is wrong by, in so
+/// long a time, would pass for a part of the round trip.
+const PROBE_HELD_GRTTS_MAX: u32 = 100;
+
+impl Remote {
+    fn feedback_header(&self, now: Time, sequence: u16, node: NodeId) -> FeedbackHeader {
+        let held = self.probe.map(|probe| (probe, now.since(probe.received_at)));
+        let fresh = held.filter(|(_, held)| *held <= PROBE_HELD_GRTTS_MAX * self.timing.grtt);
+        let probe_response = fresh.map_or(Time::ZERO, |(probe, held)| probe.sent_at + held);
+        FeedbackHeader {
+            sequence,
+            source: node,
+            sender: self.node,
+            instance: self.instance,
+            probe_response,
+            cc: None,
+        }
+    }
+
+    /// Writes feedback that is due into `out`. False if none is.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        sequence: u16,
+        requests: &mut RepairWriter,
+        out: &mut Vec<u8>,
+        shared: &mut Shared<'_>,
+    ) -> bool {
+        self.poll_ack(now, sequence, out, shared)
+            || self.poll_answer(now, sequence, out, shared)
+            || self.poll_nack(now, sequence, requests, out, shared)
+            || self.poll_probe_answer(now, sequence, out, shared)
+    }
+
+    fn poll_ack(&mut self, now: Time, sequence: u16, out: &mut Vec<u8>, shared: &mut Shared<'_>) -> bool {
+        let due = |object: &StreamEntry| object.is_ack_ready() && object.ack.is_some_and(|(_, at)| at <= now);
+        let header = self.feedback_header(now, sequence, shared.config.node);
+        let of_stream =
+            self.streams.iter_mut().find(|object| due(object)).and_then(|object| object.ack.take());
+        let due = of_stream.map(|(position, _)| position).or_else(|| self.objects.take_ack(now));
+        let Some(position) = due else { return false };
+        feedback::write_flush_ack(&header, position, out);
+        shared.stats.acks_sent += 1;
+        true
+    }
+
+    fn poll_answer(&mut self, now: Time, sequence: u16, out: &mut Vec<u8>, shared: &mut Shared<'_>) -> bool {
+        let Some((ack_type, ack_id, _)) = self.answer.take_if(|(.., at)| *at <= now) else {
+            return false;
+        };
+        let header = self.feedback_header(now, sequence, shared.config.node);
+        feedback::write_other_ack(&header, ack_type, ack_id, out);
+        shared.stats.acks_sent += 1;
+        shared.events.push_back(Event::AckGiven { node: self.node, ack_type, ack_id });
+        true
+    }
+
+    fn poll_nack(
+        &mut self,
+        now: Time,
+        sequence: u16,
+        requests: &mut RepairWriter,
+        out: &mut Vec<u8>,
+        shared: &mut Shared<'_>,
+    ) -> bool {
+        let nacking = shared.config.nacking;
+        let missing = self.departed.is_none()
+            && (self.streams.iter().any(|object| object.is_missing(nacking))
+                || self.objects.is_missing(nacking));
+        // Without back-off nobody speaks for others, and what was lost since the last request need not wait
+        // until that is answered.
+        let fresh_only = missing && self.has_fresh_losses() && self.nack.deadline() > now;
+        if !fresh_only && self.nack.poll(now, missing, &self.timing, shared.random) == Due::Nothing {
+            return false;
+        }
+        if fresh_only {
+            return self.write_nack(now, sequence, true, requests, out, shared);
+        }
+        self.nack.on_asked(now, &self.timing, shared.config.robust_factor);
+        let cycle = self.nack.number();
+        let of_streams = self.streams.iter().any(|object| object.needs_asking(nacking, cycle));
+        if !of_streams && !self.objects.needs_asking(nacking, cycle) {
+            shared.stats.nacks_suppressed += 1;
+            return false;
+        }
+        self.write_nack(now, sequence, false, requests, out, shared)
+    }
+
+    fn has_fresh_losses(&self) -> bool {
+        self.timing.backoff_factor == 0
+            && self.streams.iter().any(|object| match &object.body {
+                Body::Open(stream) => stream.has_fresh_losses(),
+                _ => false,
+            })
+    }
+
+    /// Asks for everything missing, or only for what was never asked for. False if that is nothing.
+    fn write_nack(
+        &mut self,
+        now: Time,
+        sequence: u16,
+        fresh_only: bool,
+        requests: &mut RepairWriter,
+        out: &mut Vec<u8>,
+        shared: &mut Shared<'_>,
+    ) -> bool {
+        requests.reset(self.request_bytes_max());
+        let nacking = shared.config.nacking;
+        let missing = self.streams.iter().filter(|object| object.is_missing(nacking));
+        if missing.into_iter().all(|object| object.write_requests(nacking, fresh_only, requests)) {
+            self.objects.write_requests(nacking, requests);
+        }
+        for object in &mut self.streams {
+            if let Body::Open(stream) = &mut object.body {
+                stream.on_asked();
+            }
+        }
+        if requests.content().is_empty() {
+            return false;
+        }
+        let mut header = self.feedback_header(now, sequence, shared.config.node);
+        header.cc = self.probe.map(|probe| self.congestion.feedback(probe.sequence, self.timing.grtt));
+        Nack::write(&header, requests.content(), out);
+        shared.stats.nacks_sent += 1;
+        true
+    }
+
+    /// A NACK is no longer than a segment of the sender it goes to.
+    fn request_bytes_max(&self) -> usize {
+        let segment = self.streams.iter().find_map(|object| match &object.body {
+            Body::Open(stream) => Some(stream.window().segment_bytes()),
+            Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => None,
+        });
+        segment.or(self.objects.segment_bytes()).unwrap_or(512).clamp(64, 1400)
+    }
+
+    fn poll_probe_answer(
+        &mut self,
+        now: Time,
+        sequence: u16,
+        out: &mut Vec<u8>,
+        shared: &mut Shared<'_>,
+    ) -> bool {
+        let Some(probe) = self.probe.filter(|_| self.answer_probe_at <= now) else {
+            return false;
+        };
+        self.answer_probe_at = Time::NEVER;
+        let mut header = self.feedback_header(now, sequence, shared.config.node);
+        header.cc = Some(self.congestion.feedback(probe.sequence, self.timing.grtt));
+        feedback::write_probe_ack(&header, out);
+        shared.stats.acks_sent += 1;
+        true
+    }
+
+    pub fn deadline(&self) -> Time {
+        let acks = self.streams.iter().filter(|object| object.is_ack_ready()).filter_map(|object| object.ack);
+        let ack = acks.map(|(_, at)| at).min().unwrap_or(Time::NEVER);
+        let objects = self.objects.ack_deadline().min(self.objects.next_expiry());
+        let answer = self.answer.map_or(Time::NEVER, |(.., at)| at);
+        if self.has_fresh_losses() && self.departed.is_none() {
+            return Time::ZERO;
+        }
+        self.nack.deadline().min(answer).min(self.answer_probe_at).min(ack).min(objects)
+    }
+}

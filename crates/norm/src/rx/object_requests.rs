@@ -1,0 +1,130 @@
+//! What is lost of an object of known length, what of it to ask for, and what others asked for.
+
+use super::object::RxObject;
+use super::requests;
+use crate::wire::repair::{RepairRange, RepairWriter};
+use crate::wire::{PayloadId, RepairFlags, RepairItem};
+
+/// The most runs of segments remembered as asked for by others.
+const ASKED_RUNS_MAX: usize = 64;
+
+impl RxObject {
+    /// Whether anything of it counts as lost.
+    pub fn has_missing(&self) -> bool {
+        self.first_missing(0).is_some()
+    }
+
+    /// The first block from `from` on that lost something.
+    fn first_missing(&self, from: u64) -> Option<u64> {
+        let checked_blocks = if self.checked == 0 { 0 } else { self.layout.block_of(self.checked - 1) + 1 };
+        (from.max(self.first_incomplete)..checked_blocks).find(|block| self.lost(*block).next().is_some())
+    }
+
+    /// Source symbols of a block that are lost.
+    fn lost(&self, block: u64) -> impl Iterator<Item = u64> + Clone + '_ {
+        let segments = self.layout.block_segments(block);
+        let end = segments.end.min(self.checked).saturating_sub(segments.start);
+        let partial = self.partial.get(&block);
+        let complete = self.is_block_complete(block);
+        (0..end).filter(move |at| !complete && partial.is_none_or(|partial| !partial.has(*at)))
+    }
+
+    /// Whether anything is lost that nobody else asked for in this cycle.
+    pub fn needs_asking(&self, cycle: u16) -> bool {
+        let asked = if self.asked_in == cycle { &self.asked[..] } else { &[] };
+        let mut from = 0;
+        while let Some(block) = self.first_missing(from) {
+            let start = self.layout.block_segments(block).start;
+            let is_asked = |at: u64| asked.iter().any(|run| run.contains(&(start + at)));
+            if !self.lost(block).all(is_asked) {
+                return true;
+            }
+            from = block + 1;
+        }
+        false
+    }
+
+    fn item(&self, payload_id: PayloadId) -> RepairItem {
+        RepairItem { fec_id: self.fec_id, object: self.id.object, payload_id }
+    }
+
+    /// Asks for what is lost. False if there was no room for all of it.
+    pub fn write_requests(&self, info_missing: bool, requests: &mut RepairWriter) -> bool {
+        if info_missing {
+            let first = self.item(self.layout.place(0, 0));
+            if !requests.push(RepairFlags::INFO, first, first) {
+                return false;
+            }
+        }
+        let (mut from, mut left) = (0, self.blocks_asked_max as u64);
+        while let Some(block) = self.first_missing(from)
+            && left > 0
+        {
+            let untouched = |block: &u64| {
+                *block < self.layout.blocks()
+                    && !self.partial.contains_key(block)
+                    && !self.is_block_complete(*block)
+                    && self.layout.block_segments(*block).end <= self.checked
+                    && self.parity.as_ref().is_none_or(|parity| parity.count(*block) == 0)
+            };
+            let run_end = (block..self.layout.blocks()).find(|block| !untouched(block));
+            let run_end = run_end.unwrap_or(self.layout.blocks()).min(block.saturating_add(left));
+            let fits = if run_end > block {
+                let (first, last) = (self.layout.place(block, 0), self.layout.place(run_end - 1, 0));
+                requests.push(RepairFlags::BLOCK, self.item(first), self.item(last))
+            } else {
+                self.write_block(block, requests)
+            };
+            if !fits {
+                return false;
+            }
+            from = run_end.max(block + 1);
+            left -= from - block;
+        }
+        true
+    }
+
+    fn write_block(&self, block: u64, requests: &mut RepairWriter) -> bool {
+        let symbols = self.layout.symbols(block);
+        let whole = self.layout.block_segments(block).end <= self.checked;
+        let parity_symbols = if whole { self.fti.parity_symbols } else { 0 };
+        let held = |index: u16| self.parity.as_ref().is_some_and(|parity| parity.has(block, index));
+        let lost = self.lost(block).map(|at| at as u16);
+        requests::write_symbols(lost, symbols as u16, parity_symbols, held, |first, last| {
+            let place = |at: u16| self.item(self.layout.place(block, at.into()));
+            requests.push(RepairFlags::SEGMENT, place(first), place(last))
+        })
+    }
+
+    /// Another receiver asked for something of this object: it asked for us too.
+    pub fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize) {
+        if self.asked_in != cycle {
+            self.asked_in = cycle;
+            self.asked.clear();
+        }
+        if self.asked.len() >= ASKED_RUNS_MAX {
+            return;
+        }
+        let blocks =
+            (self.layout.block_at(range.first.payload_id), self.layout.block_at(range.last.payload_id));
+        if range.flags.has(RepairFlags::OBJECT) {
+            self.asked.push(0..u64::MAX);
+            return;
+        }
+        let (Some(first), Some(last)) = blocks else { return };
+        let (start, end) = (self.layout.block_segments(first).start, self.layout.block_segments(last).end);
+        if range.flags.has(RepairFlags::BLOCK) {
+            self.asked.push(start..end);
+        } else if range.flags.has(RepairFlags::SEGMENT) && first == last {
+            let held = self.parity.as_ref().map_or(0, |parity| parity.count(first));
+            let (from, to) = (range.first.payload_id.symbol, range.last.payload_id.symbol);
+            // Symbols asked for by name may be ones we have; parity serves everybody.
+            let by_parity = u64::from(from) >= self.layout.symbols(first) && self.has_parity();
+            if by_parity && self.lost(first).count() <= held + erasures {
+                self.asked.push(start..end);
+            } else if !by_parity {
+                self.asked.push(start + u64::from(from)..end.min(start + u64::from(to) + 1));
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! One object of known length of a remote sender, from the first that is known of it until it is done.
+
+use super::asked::Asked;
+use super::entry::InfoState;
+use super::object::RxObject;
+use crate::config::NackingMode;
+use crate::time::Time;
+use crate::wire::command::Position;
+
+/// What is known of the object.
+#[derive(Debug)]
+pub enum Body {
+    /// Nothing of it came since then.
+    Wanted {
+        since: Time,
+    },
+    Open(Box<RxObject>),
+    /// It is complete, given up, or a stream.
+    Closed,
+}
+
+/// The place of an object among those of its sender.
+#[derive(Debug)]
+pub struct Slot {
+    pub info: InfoState,
+    pub body: Body,
+    /// A watermark to acknowledge, and from when on.
+    pub ack: Option<(Position, Time)>,
+    /// What others asked for.
+    pub asked: Asked,
+}
+
+impl Slot {
+    /// An object of which nothing came yet.
+    pub fn wanted(now: Time) -> Slot {
+        let body = Body::Wanted { since: now };
+        Slot { info: InfoState::None, body, ack: None, asked: Asked::default() }
+    }
+
+    /// Whether something of it is missing that nobody else asked for in this cycle.
+    pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
+        let info = self.info == InfoState::Missing && nacking != NackingMode::None;
+        (info && !self.asked.for_info(cycle))
+            || nacking == NackingMode::Full
+                && match &self.body {
+                    Body::Open(open) => open.needs_asking(cycle),
+                    Body::Wanted { .. } => !self.asked.for_object(cycle),
+                    Body::Closed => false,
+                }
+    }
+
+    /// Whether something of it is missing that is to be asked for.
+    pub fn is_missing(&self, nacking: NackingMode) -> bool {
+        match nacking {
+            NackingMode::None => false,
+            NackingMode::InfoOnly => self.info == InfoState::Missing,
+            NackingMode::Full => {
+                self.info == InfoState::Missing
+                    || match &self.body {
+                        Body::Wanted { .. } => true,
+                        Body::Open(open) => open.has_missing(),
+                        Body::Closed => false,
+                    }
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The commands a sender sends: requests for acknowledgement, the goodbye, probes, refusals, advertisements of
+//! what was asked for, and announcements of the last segment.
+
+use std::time::Duration;
+
+use super::sender::Sender;
+use crate::ObjectId;
+use crate::time::Time;
+use crate::wire::command::{self, Position};
+
+/// A sender with nothing to send counts as active for so many probe intervals.
+const ACTIVE_INTERVALS: u32 = 5;
+
+impl Sender {
+    /// Writes the command that is due, if one is.
+    pub(super) fn plan_command(&mut self, now: Time) -> bool {
+        let grtt = self.grtt.advertised();
+        self.objects.check_room(now, self.repair_hold());
+        for stream in &mut self.streams {
+            if let Some(watermark) = stream.acks.poll(now, 2 * grtt, &mut self.asked) {
+                let position = stream.position(watermark.saturating_sub(1));
+                command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
+                return true;
+            }
+        }
+        if let Some(position) = self.objects.poll_ack_request(now, 2 * grtt, &mut self.asked) {
+            command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
+            return true;
+        }
+        self.questions.settle(now, &mut self.settled);
+        if self.questions.poll(now, 2 * grtt, &self.header, &mut self.scratch) {
+            return true;
+        }
+        if let Some((at, left)) = &mut self.leaving
+            && *left > 0
+            && *at <= now
+        {
+            *left -= 1;
+            *at = now + 2 * grtt;
+            command::write_end_of_transmission(&self.header, &mut self.scratch);
+            return true;
+        }
+        if self.grtt.deadline() <= now {
+            let active = now.since(self.last_data_at) < ACTIVE_INTERVALS * self.config.probe_interval;
+            let sequence = self.grtt.probe(now, active);
+            // Whoever was out of reach while the last segment was announced learns of it now.
+            self.streams.iter_mut().for_each(|stream| stream.remind(now));
+            self.objects.remind(now);
+            let rate = self.pacer.rate_bytes_per_s().unwrap_or(f64::from(u32::MAX));
+            if let Some(interval) = self.control.on_probe(grtt, &mut self.cc_nodes)
+                && active
+            {
+                self.grtt.hasten(now + interval);
+                self.pacer.set_rate(self.control.rate());
+            }
+            command::write_probe(&self.header, sequence, now, rate, &self.cc_nodes, &mut self.scratch);
+            return true;
+        }
+        self.plan_squelch(now, grtt) || self.plan_repair_advertisement(now, grtt)
+    }
+
+    /// Refuses what can no longer be repaired, at most once in two round-trip times.
+    fn plan_squelch(&mut self, now: Time, grtt: Duration) -> bool {
+        // A stream that had sent nothing when it was asked for may have begun since.
+        let streams = &self.streams;
+        let began =
+            |object: ObjectId| streams.iter().any(|stream| stream.object == object && stream.sent() > 0);
+        self.invalid_objects.retain(|object| !began(*object));
+        let refused = self.streams.iter().position(|stream| stream.squelch);
+        if now < self.squelch_at || (refused.is_none() && self.invalid_objects.is_empty()) {
+            return false;
+        }
+        let position = match (self.streams.get_mut(refused.unwrap_or(0)), self.objects.oldest()) {
+            (Some(stream), _) => {
+                stream.squelch = false;
+                stream.position(stream.first())
+            }
+            (None, Some(oldest)) => oldest,
+            (None, None) => Position {
+                fec_id: self.config.fec_id,
+                object: self.next_object,
+                payload_id: Default::default(),
+            },
+        };
+        command::write_squelch(&self.header, position, &self.invalid_objects, &mut self.scratch);
+        self.invalid_objects.clear();
+        self.squelch_at = now + 2 * grtt;
+        true
+    }
+
+    /// Announces the last segment of a stream that has nothing else to send. Those whose acknowledgement
+    /// counts are asked for it, so that one round of answers ends the announcing.
+    pub(super) fn plan_announcement(&mut self, now: Time) -> bool {
+        let grtt = self.grtt.advertised();
+        for stream in &mut self.streams {
+            if stream.next_announcement() > now {
+                continue;
+            }
+            stream.announced(now + 2 * grtt);
+            let last = stream.sent().saturating_sub(1);
+            if !stream.is_hushed() {
+                stream.acks.request(now, stream.sent());
+            }
+            if stream.acks.poll(now, 2 * grtt, &mut self.asked).is_none() {
+                self.asked.clear();
+            }
+            command::write_flush(&self.header, stream.position(last), &self.asked, &mut self.scratch);
+            return true;
+        }
+        if self.objects.has_output() || self.objects.has_repairs() {
+            return false;
+        }
+        let position = self.objects.poll_announcement(now, 2 * grtt);
+        position.is_some_and(|position| {
+            command::write_flush(&self.header, position, &[], &mut self.scratch);
+            true
+        })
+    }
+}
