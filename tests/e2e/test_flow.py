@@ -5,6 +5,7 @@ import time
 
 import pytest
 from conftest import StartPeers
+from idle import measure
 from programs import Failure, Peer
 from test_delivery import meet, whole
 
@@ -183,3 +184,11 @@ def test_closing_beside_a_frozen_member_takes_no_longer_than_the_linger(start: S
     closed = publisher.ask("close", linger_s=1.0)
     assert closed["drained"] is False
     assert closed["seconds"] < 3
+
+
+def test_an_idle_group_says_its_heartbeats_and_nothing_else() -> None:
+    nodes, heartbeat_s = 15, 0.5
+    cost = measure(nodes, seconds=4, heartbeat_s=heartbeat_s)
+    assert cost.met_after_s < 10
+    assert cost.sent_per_s <= 1.5 * nodes / heartbeat_s, cost
+    assert cost.received_per_s <= cost.sent_per_s * nodes, cost

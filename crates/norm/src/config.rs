@@ -332,8 +332,8 @@ pub struct StreamOptions {
     pub info: Vec<u8>,
     /// Bytes sent but not yet acknowledged by every listed acker; `None` sends without waiting.
     pub window_bytes: Option<usize>,
-    /// Little is written to it, and its owner notices by itself if something is lost for long: its last segment
-    /// is announced a few times only, and writing to it is no reason to measure round-trip times.
+    /// Little is written to it, and its owner notices by itself if something is lost for long: to a large group its
+    /// last segment is announced a few times only, and writing to it is no reason to measure round-trip times.
     pub quiet: bool,
 }
 

@@ -52,7 +52,11 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,
         "patience_s": config.slow_after_s,
-        **({"fit_segments": True} if config.segment_bytes is None else {"segment_bytes": config.segment_bytes}),
+        **(
+            {"fit_segments": True}
+            if config.segment_bytes is None
+            else {"segment_bytes": config.segment_bytes}
+        ),
         "window_bytes": config.window_bytes,
         "cache_bytes": config.cache_bytes,
         "receive_window_bytes": config.receive_window_bytes,

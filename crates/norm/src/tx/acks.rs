@@ -89,6 +89,11 @@ impl AckProcess {
         }
     }
 
+    /// How many nodes count, or would if they answered.
+    pub fn count(&self) -> usize {
+        self.ackers.len()
+    }
+
     fn counting(&self) -> impl Iterator<Item = &Acker> {
         self.ackers.iter().filter(|acker| !acker.silent)
     }

@@ -103,7 +103,9 @@ impl Sender {
             }
             stream.announced(now + 2 * grtt);
             let last = stream.sent().saturating_sub(1);
-            stream.acks.request(now, stream.sent());
+            if !stream.is_hushed() {
+                stream.acks.request(now, stream.sent());
+            }
             if stream.acks.poll(now, 2 * grtt, &mut self.asked).is_none() {
                 self.asked.clear();
             }

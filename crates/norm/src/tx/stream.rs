@@ -17,8 +17,10 @@ use crate::wire::SegmentHeader;
 use crate::wire::command::Position;
 use crate::{Config, ObjectId, StreamOptions};
 
-/// How often the last segment of a quiet stream is announced.
+/// How often the last segment of a quiet stream is announced to a large group.
 const QUIET_ANNOUNCEMENTS: u32 = 2;
+/// A larger one than this is large.
+const PROMPT_ACKERS_MAX: usize = 8;
 
 /// Where a stream is in its life.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -299,8 +301,13 @@ impl TxStream {
 
     /// The last segment was repaired. Whoever asked for it may know of it from nobody else, and lose it again.
     pub fn announce_again(&mut self, now: Time, grtt: Duration, robust_factor: u32) {
-        let left = if self.quiet { robust_factor.min(QUIET_ANNOUNCEMENTS) } else { robust_factor };
+        let left = if self.is_hushed() { robust_factor.min(QUIET_ANNOUNCEMENTS) } else { robust_factor };
         self.flush = FlushState::Announcing { at: now + 2 * grtt, left };
+    }
+
+    /// Whether its announcements would cost more than what was said: everybody hears and answers them.
+    pub fn is_hushed(&self) -> bool {
+        self.quiet && self.acks.count() > PROMPT_ACKERS_MAX
     }
 
     /// The application wants to know when everybody has everything written so far.

@@ -113,15 +113,16 @@ impl Subscription {
 
     /// The iterator over the messages to be read next, if there are any.
     fn iterator<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyIterator>>> {
-        let mut ahead = self.ahead();
-        let Some(Ahead { iterator, .. }) = ahead.as_ref() else { return Ok(None) };
-        let iterator = iterator.bind(py).clone();
+        let known = self.ahead().as_ref().map(|ahead| ahead.iterator.bind(py).clone());
+        let Some(iterator) = known else { return Ok(None) };
+        // Calling Python may let another thread in, which must not find what is ahead locked.
         let left: usize = iterator.call_method0(intern!(py, "__length_hint__"))?.extract()?;
-        if left == 0 {
-            *ahead = None;
-            return Ok(None);
+        if left > 0 {
+            return Ok(Some(iterator));
         }
-        Ok(Some(iterator))
+        let spent = self.ahead().take_if(|ahead| ahead.iterator.is(&iterator));
+        drop(spent);
+        Ok(None)
     }
 
     /// Makes a list of what is here already. One that does not live for ever is alone in it: it must not grow
@@ -232,7 +233,9 @@ impl Subscription {
             if !reading.list.is_empty() {
                 let list = PyList::new(py, reading.list.drain(..))?;
                 let iterator = list.try_iter()?;
-                *self.ahead() = Some(Ahead { list: list.unbind(), iterator: iterator.clone().unbind() });
+                let ahead = Ahead { list: list.unbind(), iterator: iterator.clone().unbind() };
+                let spent = self.ahead().replace(ahead);
+                drop(spent);
                 return Ok(Some(iterator));
             }
             if !self.refill(py, &mut reading, deadline)? {
