@@ -2,7 +2,8 @@
 
 import pytest
 
-import shoal.testing.chaos  # noqa: F401  registers the scenario of that name
+import shoal.testing.chaos
+import shoal.testing.crowds  # noqa: F401  they register their scenarios
 from shoal.testing.scenarios import SCENARIOS
 
 SEEDS = range(5)
