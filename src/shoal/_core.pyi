@@ -1,6 +1,6 @@
 """Hand-written stubs of the Rust extension module (`crates/pycore`)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
@@ -58,7 +58,7 @@ class Subscription:
     @property
     def dropped(self) -> int:
         """Messages dropped because the reader fell behind and the subscription does not wait."""
-    def __iter__(self) -> Self: ...
+    def __iter__(self) -> Iterator[Message]: ...
     def __next__(self) -> Message: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
@@ -85,6 +85,7 @@ class Node:
         node: int,
         *,
         inproc: str | None = None,
+        domain: int = 0,
         group: str = ...,
         port: int = ...,
         interface: str = "auto",

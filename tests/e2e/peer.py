@@ -99,6 +99,10 @@ class Peer:
             "longest_s": longest,
         }
 
+    def publish_text(self, topic: str, text: str) -> dict[str, Any]:
+        self.bus.publish(topic, text)
+        return {}
+
     def publish_aside(self, source: int, **options: Any) -> dict[str, Any]:
         """`publish`, on a thread; `published` tells what became of it."""
 

@@ -15,8 +15,8 @@ PEERS = [
 ]
 
 
-def bench(*options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "shoal.cli", "bench", *options, "--rounds", "1", "--json", "-"]
+def bench(*options: str, rounds: str = "1") -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "shoal.cli", "bench", *options, "--rounds", rounds, "--json", "-"]
     return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
 
@@ -41,3 +41,25 @@ def test_latency_compares_with_a_peer(peer: str) -> None:
     for contestant in (result["shoal"], result[peer]):
         assert 0 < contestant["p50_us"] <= contestant["p99_us"] <= contestant["p999_us"]
     assert result[peer]["ratio_p50"] == pytest.approx(result[peer]["p50_us"] / result["shoal"]["p50_us"])
+
+
+def test_selectors_are_measured_in_a_node_too() -> None:
+    options = ("--count", "10", "--rate", "0.5", "--messages", "2000")
+    done = bench("selectors", *options, rounds="5")
+    assert done.returncode == 0, done.stderr
+    node = json.loads(done.stdout)["node"]
+    for side in (node["none"], node["one"], *node["properties"]["5"].values()):
+        if isinstance(side, dict):
+            assert side["msg_s"] > 0
+            assert side["cpu_us_per_message"] > 0
+    assert node["one_selector_overhead"] > -1
+
+
+def test_messages_with_headers_are_compared_with_plain_bytes() -> None:
+    done = bench("jms", "--count", "2000")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["plain"]["times_plain_cpu"] == 1.0
+    for shape in ("jms", "jms_read"):
+        assert result[shape]["times_plain_cpu"] > 0
+        assert result[shape]["publisher_cpu_us_per_message"] > 0

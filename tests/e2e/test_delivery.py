@@ -4,7 +4,7 @@ import time
 
 import pytest
 from conftest import StartPeers
-from programs import Failure, Peer, run_script
+from programs import Failure, Peer, Program, run_script
 
 MIXED = [16, 64, 1400, 1401, 20_000, 300_000, 100, 5_000_000, 0, 4096]
 
@@ -113,6 +113,45 @@ def test_a_request_is_answered_by_another_program(start: StartPeers) -> None:
         assert answer["body"] == {"asked": number, "by": answerer.node}
 
 
+ASKS_FROM_A_FULL_QUEUE = """
+import sys, threading, time, shoal
+
+def wait_until_nothing_comes():
+    before = None
+    while before != (before := bus.stats()["segments_received"]):
+        time.sleep(0.2)
+
+def ask(message):
+    if not answered.is_set():
+        wait_until_nothing_comes()
+        print(bus.request("ask", "now", timeout_s=5).body["asked"])
+        answered.set()
+
+with shoal.connect(sys.argv[1]) as bus:
+    answered = threading.Event()
+    other = bus.subscribe("other")
+    bus.subscribe("t/>", ask, queue_bytes_max=1 << 16)
+    assert answered.wait(20)
+    assert other.receive(10).body == "heard"
+"""
+
+
+def test_a_callback_whose_queue_is_full_gets_answers_and_holds_no_other_sender_back(
+    start: StartPeers, url: str
+) -> None:
+    flooding, other = start(2, slow_after_s=60)
+    flooding.ask("subscribe", pattern="ask", reply=True)
+    asker = Program(["-c", ASKS_FROM_A_FULL_QUEUE, url])
+    try:
+        flooding.ask("wait_for_subscribers", topic="t/x", count=1)
+        other.ask("wait_for_subscribers", topic="other", count=1)
+        flooding.ask("publish_aside", source=0, topic="t/x", count=3000, sizes=[10_000])
+        other.ask("publish_text", topic="other", text="heard")
+        asker.finish(30)
+    finally:
+        asker.kill()
+
+
 def test_a_request_that_nobody_answers_fails_in_time(start: StartPeers) -> None:
     asker, _ = start(2)
     began = time.monotonic()
@@ -208,3 +247,18 @@ def test_programs_come_and_go_politely(start: StartPeers) -> None:
     assert left["failed"] is False
     for peer in (staying, leaving):
         peer.finish()
+
+
+def test_domains_that_share_a_group_do_not_hear_each_other(start: StartPeers) -> None:
+    (publisher, here), (elsewhere,) = start(2, domain="desk"), start(1, domain="floor")
+    for subscriber in (here, elsewhere):
+        subscriber.ask("subscribe", pattern=">")
+    publisher.ask("wait_for_subscribers", topic="t/x", count=1)
+    publisher.ask("publish", topic="t/x", count=100, sizes=[100])
+    publisher.ask("flush", timeout_s=10)
+    whole(here.ask("wait_received", pattern=">", source=0, count=100), 0, 100)
+    assert elsewhere.ask("received", pattern=">")["received"] == {}
+    for peer in (publisher, here):
+        joined = [event["node"] for event in peer.ask("told")["events"] if event["event"] == "MemberJoined"]
+        assert elsewhere.node not in joined
+    assert elsewhere.ask("told")["events"] == []

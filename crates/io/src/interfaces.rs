@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::udp::sys;
 
+/// The longest packet of an ordinary Ethernet.
+pub const ETHERNET_MTU: usize = 1500;
+
 /// Which network interface to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Interface {
@@ -36,6 +39,12 @@ pub struct InterfaceInfo {
 }
 
 impl InterfaceInfo {
+    /// The longest packet it sends, with its IP header; what Ethernet takes if the system does not say.
+    pub fn mtu(&self) -> usize {
+        let told = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", self.name));
+        told.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(ETHERNET_MTU)
+    }
+
     /// Its address of this IP version; of IPv6 addresses one that is not link-local if there is one.
     pub fn address(&self, ipv6: bool) -> Option<IpAddr> {
         let mut of_version = self.addresses.iter().filter(|address| address.is_ipv6() == ipv6);

@@ -86,8 +86,10 @@ fn value_of(scalar: Scalar<'_>) -> Value<'_> {
 }
 
 impl Attributes for MessageAttributes<'_> {
+    #[inline]
     fn get(&self, name: &str) -> Value<'_> {
-        if shoal_selector::HEADER_NAMES.contains(&name) {
+        // Only names of header fields begin so, and those of properties that are not theirs.
+        if name.starts_with("JMS") && shoal_selector::HEADER_NAMES.contains(&name) {
             return self.header(name);
         }
         self.view.properties().get(name).ok().flatten().map_or(Value::Null, value_of)

@@ -9,12 +9,15 @@
 //! |----------------------------------|-------------------------------------------------------------|
 //! | start, change of subscriptions   | announce                                                    |
 //! | a sender that was never heard    | announce soon, so that it learns of us                      |
-//! | announcement of a new instance   | member joined; count on it; welcome it                      |
-//! | announcement we welcomed already | update its subscriptions; welcome it again with the same    |
+//! | announcement of a new instance   | member joined; count on it; welcome it; announce soon       |
+//! | announcement of a member         | update its subscriptions                                    |
+//! | … that lacks us                  | welcome it again with the same; announce soon               |
 //! | welcome for us                   | join the sender's streams where it says                     |
-//! | no welcome from a member         | announce again, ever more rarely                            |
-//! | heartbeat of an unknown version  | announce, so that it announces too                          |
+//! | a version that was not announced | it may want anything; announce that we lack it              |
+//! | heartbeat of an unknown node     | announce that we lack it                                    |
+//! | something of a member is lacking | announce that again, ever more rarely                       |
 //! | goodbye, or silence too long     | member left; count on it no longer                          |
+//! | anything of another domain       | nothing                                                     |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -26,6 +29,13 @@ use crate::topic_index::TopicIndex;
 
 /// Announcements that newcomers provoke wait so long for each other.
 const ANNOUNCE_DELAY: Duration = Duration::from_millis(20);
+/// And are spread over so much time for each member.
+const ANNOUNCE_SPREAD: Duration = Duration::from_micros(200);
+/// In a larger group than this, welcomes wait for the announcement that follows them: a newcomer is welcomed by
+/// everybody, and everybody hears it.
+const PROMPT_MEMBERS_MAX: usize = 8;
+/// Nodes that were heard without having been announced, at the most; the rest will be heard again.
+const STRANGERS_MAX: usize = 256;
 /// How soon an unanswered announcement is repeated at first, and at last.
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_LAST: Duration = Duration::from_secs(10);
@@ -33,6 +43,8 @@ const REPEAT_LAST: Duration = Duration::from_secs(10);
 /// What a membership can be told.
 #[derive(Clone, Debug)]
 pub struct MembershipConfig {
+    /// Our domain; nodes of others may share the group, and are ignored.
+    pub domain: u64,
     /// Our node id.
     pub node: NodeId,
     /// Our instance.
@@ -65,6 +77,8 @@ pub enum MemberEvent {
     Gone(NodeId, Departure),
     /// A node subscribes to something else now: what is new, and what no longer.
     Subscriptions(NodeId, Vec<String>, Vec<String>),
+    /// A node subscribes to something else now, and we do not know what yet: it may want anything.
+    InterestUnknown(NodeId),
     /// Join this node's streams there.
     Welcomed {
         /// The sender.
@@ -79,14 +93,28 @@ pub enum MemberEvent {
 #[derive(Debug)]
 struct Member {
     instance: u16,
+    /// The version of its subscriptions that we have, and the latest that we heard of.
     version: u64,
+    version_heard: u64,
     patterns: BTreeSet<String>,
     heard_at: Time,
     heartbeat: Duration,
-    /// What we told it.
+    /// What we told it, and when last.
     welcome: Vec<(ObjectId, u64)>,
+    welcomed_at: Time,
     /// It welcomed us.
     welcomed_us: bool,
+}
+
+impl Member {
+    fn is_known(&self) -> bool {
+        self.version_heard <= self.version
+    }
+
+    /// Whether it has to announce or to welcome us once more.
+    fn is_lacking(&self) -> bool {
+        !self.welcomed_us || !self.is_known()
+    }
 }
 
 /// The members of a domain as one node sees them.
@@ -97,10 +125,17 @@ pub struct Membership {
     version: u64,
     members: BTreeMap<NodeId, Member>,
     interest: TopicIndex<NodeId>,
+    /// Heard, but never announced.
+    strangers: BTreeSet<NodeId>,
     announce_at: Time,
+    /// Only because something is lacking.
+    repeats: bool,
     repeat: Duration,
     heartbeat_at: Time,
     records: VecDeque<Vec<u8>>,
+    /// Welcomes that go with the next announcement.
+    held: Vec<Vec<u8>>,
+    beats: bool,
     events: VecDeque<MemberEvent>,
     ackers_changed: bool,
 }
@@ -114,10 +149,14 @@ impl Membership {
             patterns: BTreeMap::new(),
             version: 1,
             members: BTreeMap::new(),
+            strangers: BTreeSet::new(),
             announce_at: Time::ZERO,
+            repeats: false,
             repeat: REPEAT_FIRST,
             heartbeat_at: Time::NEVER,
             records: VecDeque::new(),
+            held: Vec::new(),
+            beats: false,
             events: VecDeque::new(),
             ackers_changed: false,
         }
@@ -130,7 +169,18 @@ impl Membership {
         self.members.keys().copied()
     }
 
-    /// Which members want a topic.
+    /// Counts the changes of what we subscribe to.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether a message on this topic has to be sent: a member wants it, or changed its subscriptions in a way
+    /// we have not heard yet.
+    pub fn is_wanted(&mut self, topic: &[u8]) -> bool {
+        !self.members.values().all(Member::is_known) || !self.interested(topic).is_empty()
+    }
+
+    /// Which members want a topic, as far as known.
     pub fn interested(&mut self, topic: &[u8]) -> &[NodeId] {
         self.interest.matching(topic).unwrap_or(&[])
     }
@@ -160,13 +210,40 @@ impl Membership {
     fn change(&mut self, now: Time) {
         self.version += 1;
         self.announce_at = now;
+        self.repeats = false;
     }
 
     // --- input ---
 
     /// A sender was heard whose instance is new to us.
     pub fn on_sender_heard(&mut self, now: Time) {
-        self.announce_at = self.announce_at.min(now + ANNOUNCE_DELAY);
+        self.announce_soon(now);
+    }
+
+    /// A larger group takes more time: everybody answers a newcomer.
+    fn announce_soon(&mut self, now: Time) {
+        let share = f64::from(self.config.node % 1000) / 1000.0;
+        let spread = (ANNOUNCE_SPREAD * self.members.len() as u32).mul_f64(share);
+        self.announce_at = self.announce_at.min(now + ANNOUNCE_DELAY + spread);
+        self.repeats = false;
+    }
+
+    /// A node said which version of its subscriptions it has announced. True if that was news to us: until its
+    /// announcement arrives it may want anything.
+    pub fn on_version(&mut self, now: Time, node: NodeId, instance: u16, version: u64) -> bool {
+        let Some(member) = self.members.get_mut(&node).filter(|member| member.instance == instance) else {
+            return false;
+        };
+        if version <= member.version_heard {
+            return false;
+        }
+        member.version_heard = version;
+        let unknown = !member.is_known();
+        if unknown {
+            self.repeat = REPEAT_FIRST;
+            self.announce_soon(now);
+        }
+        unknown
     }
 
     /// A sender said goodbye, or its state was dropped.
@@ -192,8 +269,8 @@ impl Membership {
             RecordKind::Announce => {
                 self.on_announce(now, node, instance, &Announce::read(record)?, positions)
             }
-            RecordKind::Heartbeat => self.on_heartbeat(now, node, Heartbeat::read(record)?),
-            RecordKind::Welcome => self.on_welcome(node, instance, Welcome::read(record)?),
+            RecordKind::Heartbeat => self.on_heartbeat(now, node, instance, Heartbeat::read(record)?),
+            RecordKind::Welcome => self.on_welcome(now, node, instance, Welcome::read(record)?),
             _ => {}
         }
         Ok(())
@@ -207,41 +284,60 @@ impl Membership {
         announce: &Announce<'_>,
         positions: impl FnOnce() -> Vec<(ObjectId, u64)>,
     ) {
+        if announce.domain != self.config.domain {
+            return;
+        }
+        self.strangers.remove(&node);
+        let lacks_us = announce.missing.contains(&self.config.node);
         if self.members.get(&node).is_some_and(|member| member.instance != instance) {
             self.forget(node, Departure::Failed);
         }
-        if !self.members.contains_key(&node) {
+        let is_new = !self.members.contains_key(&node);
+        if is_new {
             if self.members.len() >= self.config.members_max {
                 return;
             }
             let member = Member {
                 instance,
                 version: 0,
+                version_heard: 0,
                 patterns: BTreeSet::new(),
                 heard_at: now,
                 heartbeat: Duration::from_millis(announce.heartbeat_ms.clamp(10, 3_600_000)),
                 welcome: positions(),
+                welcomed_at: Time::ZERO,
                 welcomed_us: false,
             };
             self.members.insert(node, member);
             self.ackers_changed = true;
             self.events.push_back(MemberEvent::Joined(node));
-            self.announce_at = self.announce_at.min(now + ANNOUNCE_DELAY);
             self.repeat = REPEAT_FIRST;
         }
         self.take_patterns(node, announce);
-        let Some(member) = self.members.get(&node) else { return };
+        let Some(member) = self.members.get_mut(&node) else { return };
+        // What was said a moment ago is on its way.
+        if !is_new && (!lacks_us || now.since(member.welcomed_at) < REPEAT_FIRST) {
+            return self.stop_repeating();
+        }
+        member.welcomed_at = now;
         let mut record = Vec::new();
         Welcome { node, instance, positions: member.welcome.clone() }.write(&mut record);
-        self.records.push_back(record);
+        if self.members.len() > PROMPT_MEMBERS_MAX {
+            self.held.push(record);
+        } else {
+            self.records.push_back(record);
+        }
+        self.announce_soon(now);
     }
 
     fn take_patterns(&mut self, node: NodeId, announce: &Announce<'_>) {
         let Some(member) = self.members.get_mut(&node) else { return };
-        if member.version == announce.version {
+        // An older one may come late, where a stream was joined anew.
+        if announce.version <= member.version {
             return;
         }
         member.version = announce.version;
+        member.version_heard = member.version_heard.max(announce.version);
         let announced: BTreeSet<String> =
             announce.patterns.iter().map(|&pattern| pattern.to_owned()).collect();
         let added: Vec<String> = announced.difference(&member.patterns).cloned().collect();
@@ -258,25 +354,47 @@ impl Membership {
             }
         }
         member.patterns = announced;
-        if !added.is_empty() || !removed.is_empty() {
-            self.events.push_back(MemberEvent::Subscriptions(node, added, removed));
+        self.events.push_back(MemberEvent::Subscriptions(node, added, removed));
+    }
+
+    fn on_heartbeat(&mut self, now: Time, node: NodeId, instance: u16, heartbeat: Heartbeat) {
+        if heartbeat.domain != self.config.domain {
+            return;
+        }
+        if self.members.get(&node).is_some_and(|member| member.instance == instance) {
+            if self.on_version(now, node, instance, heartbeat.version) {
+                self.events.push_back(MemberEvent::InterestUnknown(node));
+            }
+        } else {
+            self.on_stranger(now, node);
         }
     }
 
-    fn on_heartbeat(&mut self, now: Time, node: NodeId, heartbeat: Heartbeat) {
-        if self.members.get(&node).is_none_or(|member| member.version != heartbeat.version) {
-            self.announce_at = self.announce_at.min(now + ANNOUNCE_DELAY);
+    fn on_stranger(&mut self, now: Time, node: NodeId) {
+        if self.strangers.len() < STRANGERS_MAX {
+            self.strangers.insert(node);
+            self.announce_soon(now);
         }
     }
 
-    fn on_welcome(&mut self, node: NodeId, instance: u16, welcome: Welcome) {
+    fn on_welcome(&mut self, now: Time, node: NodeId, instance: u16, welcome: Welcome) {
         if (welcome.node, welcome.instance) != (self.config.node, self.config.instance) {
             return;
         }
-        if let Some(member) = self.members.get_mut(&node).filter(|member| member.instance == instance) {
-            member.welcomed_us = true;
+        match self.members.get_mut(&node).filter(|member| member.instance == instance) {
+            Some(member) => member.welcomed_us = true,
+            None => self.on_stranger(now, node),
         }
+        self.stop_repeating();
         self.events.push_back(MemberEvent::Welcomed { node, instance, positions: welcome.positions });
+    }
+
+    /// What was lacking came.
+    fn stop_repeating(&mut self) {
+        if self.repeats && !self.members.values().any(Member::is_lacking) {
+            self.announce_at = Time::NEVER;
+            self.repeats = false;
+        }
     }
 
     fn forget(&mut self, node: NodeId, departure: Departure) {
@@ -290,35 +408,52 @@ impl Membership {
         self.events.push_back(MemberEvent::Gone(node, departure));
     }
 
-    /// Announces, beats and buries as time goes on.
-    pub fn handle_timeout(&mut self, now: Time) {
+    /// Announces, beats and buries as time goes on. `last_heard` tells when anything was heard of a node last:
+    /// one that speaks is alive, though its heartbeats were lost.
+    pub fn handle_timeout(&mut self, now: Time, last_heard: impl Fn(NodeId, u16) -> Option<Time>) {
         let beats = self.config.missed_heartbeats_max + 1;
         let silent = |member: &Member| now.since(member.heard_at) > member.heartbeat * beats;
-        while let Some((&node, _)) = self.members.iter().find(|(_, member)| silent(member)) {
+        let mut failed = Vec::new();
+        for (&node, member) in self.members.iter_mut().filter(|(_, member)| silent(member)) {
+            member.heard_at = member.heard_at.max(last_heard(node, member.instance).unwrap_or(Time::ZERO));
+            if silent(member) {
+                failed.push(node);
+            }
+        }
+        for node in failed {
             self.forget(node, Departure::Failed);
         }
         if self.announce_at <= now {
             self.announce(now);
         } else if self.heartbeat_at <= now {
-            let mut record = Vec::new();
-            Heartbeat { version: self.version }.write(&mut record);
-            self.records.push_back(record);
+            self.beats = true;
             self.heartbeat_at = now + self.config.heartbeat;
         }
     }
 
     fn announce(&mut self, now: Time) {
         let mut record = Vec::new();
+        let complete = !self.members.values().any(Member::is_lacking);
+        // One that was met a moment ago has not had the time to welcome us.
+        let lacking = self.members.iter().filter(|(_, member)| {
+            member.is_lacking() && (now.since(member.welcomed_at) >= REPEAT_FIRST || !member.is_known())
+        });
+        let mut missing: Vec<NodeId> = lacking.map(|(&node, _)| node).collect();
+        missing.extend(std::mem::take(&mut self.strangers));
         let announce = Announce {
+            domain: self.config.domain,
             version: self.version,
             heartbeat_ms: self.config.heartbeat.as_millis() as u64,
             patterns: self.patterns.keys().map(String::as_str).collect(),
+            missing,
         };
         announce.write(&mut record);
         self.records.push_back(record);
+        self.records.extend(self.held.drain(..));
         self.heartbeat_at = now + self.config.heartbeat;
-        // Until everybody has welcomed us, somebody may have missed it.
-        if self.members.values().all(|member| member.welcomed_us) {
+        // A stranger that is there will be heard again.
+        self.repeats = !complete;
+        if complete {
             self.announce_at = Time::NEVER;
         } else {
             self.announce_at = now + self.repeat;
@@ -328,7 +463,16 @@ impl Membership {
 
     // --- output ---
 
-    /// The next record to send to the group.
+    /// A heartbeat to send to the group, once: it need not be repaired, because the next one says the same.
+    pub fn poll_heartbeat(&mut self) -> Option<Vec<u8>> {
+        std::mem::take(&mut self.beats).then(|| {
+            let mut record = Vec::new();
+            Heartbeat { domain: self.config.domain, version: self.version }.write(&mut record);
+            record
+        })
+    }
+
+    /// The next record to send to the group, on the control stream.
     pub fn poll_record(&mut self) -> Option<Vec<u8>> {
         self.records.pop_front()
     }
@@ -355,136 +499,4 @@ impl Membership {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(millis: u64) -> Time {
-        Time::ZERO + Duration::from_millis(millis)
-    }
-
-    fn node(id: NodeId) -> Membership {
-        Membership::new(MembershipConfig {
-            node: id,
-            instance: 1,
-            heartbeat: Duration::from_millis(1000),
-            missed_heartbeats_max: 5,
-            members_max: 100,
-            seed: 1,
-        })
-    }
-
-    /// Hands everything one node says to the others until nobody says anything more.
-    fn settle(now: Time, nodes: &mut [Membership]) {
-        loop {
-            let mut said = Vec::new();
-            for (index, node) in nodes.iter_mut().enumerate() {
-                if node.poll_timeout() <= now {
-                    node.handle_timeout(now);
-                }
-                while let Some(record) = node.poll_record() {
-                    said.push((index, node.config.node, record));
-                }
-            }
-            if said.is_empty() {
-                return;
-            }
-            for (from, id, record) in said {
-                for (index, node) in nodes.iter_mut().enumerate() {
-                    if index != from {
-                        node.handle_record(now, id, 1, &record, || vec![(1, 7)]).unwrap();
-                    }
-                }
-            }
-        }
-    }
-
-    fn events(node: &mut Membership) -> Vec<MemberEvent> {
-        std::iter::from_fn(|| node.poll_event()).collect()
-    }
-
-    #[test]
-    fn two_nodes_meet_and_welcome_each_other() {
-        let mut nodes = [node(1), node(2)];
-        nodes[1].subscribe(at(0), "prices/*");
-        settle(at(0), &mut nodes);
-        settle(at(30), &mut nodes);
-        settle(at(200), &mut nodes);
-        let seen = events(&mut nodes[0]);
-        assert!(seen.contains(&MemberEvent::Joined(2)));
-        assert!(seen.contains(&MemberEvent::Subscriptions(2, vec!["prices/*".into()], vec![])));
-        assert!(seen.contains(&MemberEvent::Welcomed { node: 2, instance: 1, positions: vec![(1, 7)] }));
-        assert_eq!(nodes[0].interested(b"prices/ACME"), [2]);
-        assert_eq!(nodes[0].poll_ackers(), Some(vec![2]));
-        assert_eq!(nodes[0].poll_ackers(), None);
-        assert!(nodes[0].poll_timeout() > at(900), "nothing more to say until the heartbeat");
-    }
-
-    #[test]
-    fn a_lost_announcement_is_repeated_until_everybody_has_welcomed_us() {
-        let (mut one, mut two) = (node(1), node(2));
-        one.handle_timeout(at(0));
-        let heard = one.poll_record().unwrap();
-        two.handle_record(at(0), 1, 1, &heard, Vec::new).unwrap();
-        while two.poll_record().is_some() {}
-        // Two knows one, but one heard nothing of two yet, and two was not welcomed.
-        let mut announced = 0;
-        let mut now = at(0);
-        while now < at(3000) {
-            now = two.poll_timeout();
-            two.handle_timeout(now);
-            while let Some(record) = two.poll_record() {
-                announced += u32::from(RecordKind::of(&record) == Ok(RecordKind::Announce));
-            }
-        }
-        assert!((4..10).contains(&announced), "{announced} announcements in three seconds");
-    }
-
-    #[test]
-    fn a_silent_node_is_taken_for_dead_after_its_missed_heartbeats() {
-        let mut nodes = [node(1), node(2)];
-        settle(at(0), &mut nodes);
-        settle(at(30), &mut nodes);
-        events(&mut nodes[0]);
-        let one = &mut nodes[0];
-        one.handle_timeout(at(6000));
-        assert_eq!(events(one), []);
-        one.handle_timeout(at(6031));
-        assert_eq!(events(one), [MemberEvent::Gone(2, Departure::Failed)]);
-        assert_eq!(one.poll_ackers(), Some(vec![]));
-    }
-
-    #[test]
-    fn a_node_that_starts_again_is_another_one() {
-        let mut nodes = [node(1), node(2)];
-        settle(at(0), &mut nodes);
-        settle(at(30), &mut nodes);
-        events(&mut nodes[0]);
-        let mut record = Vec::new();
-        Announce { version: 9, heartbeat_ms: 1000, patterns: vec!["x"] }.write(&mut record);
-        nodes[0].handle_record(at(50), 2, 2, &record, Vec::new).unwrap();
-        assert_eq!(
-            events(&mut nodes[0]),
-            [
-                MemberEvent::Gone(2, Departure::Failed),
-                MemberEvent::Joined(2),
-                MemberEvent::Subscriptions(2, vec!["x".into()], vec![]),
-            ]
-        );
-        nodes[0].on_sender_gone(2, 1);
-        assert_eq!(events(&mut nodes[0]), [], "the goodbye of the old instance does not bury the new one");
-    }
-
-    #[test]
-    fn a_subscription_held_twice_is_announced_once_and_withdrawn_with_the_last() {
-        let mut one = node(1);
-        one.subscribe(at(0), "a/b");
-        one.subscribe(at(0), "a/b");
-        one.handle_timeout(at(0));
-        let record = one.poll_record().unwrap();
-        assert_eq!(Announce::read(&record).unwrap().patterns, ["a/b"]);
-        one.unsubscribe(at(1), "a/b");
-        assert!(one.poll_timeout() > at(1));
-        one.unsubscribe(at(2), "a/b");
-        assert_eq!(one.poll_timeout(), at(2));
-    }
-}
+mod tests;

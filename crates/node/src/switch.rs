@@ -1,10 +1,11 @@
 //! The switch: which subscriptions get a message, by topic, selector and correlation id.
 //!
-//! Topics are looked up first. Only if one of the subscriptions found has a filter are the filters
-//! asked, all of them at once: however many subscriptions share a filter, it is evaluated once.
+//! Topics are looked up first, and only the filters of the subscriptions found are asked: however many
+//! subscriptions share a filter, it is evaluated once. If a message finds many subscriptions and there are
+//! many filters, the filters are asked all at once.
 
 use foldhash::{HashMap, HashMapExt};
-use shoal_selector::{CorrelationFilter, CorrelationIndex, Selector, SelectorIndex};
+use shoal_selector::{CorrelationFilter, CorrelationIndex, FilterId, Selector, SelectorIndex};
 use shoal_wire::{MessageView, TopicError, TopicPattern};
 
 use crate::attributes::{MessageAttributes, Origin};
@@ -35,25 +36,38 @@ impl Interest {
     }
 }
 
+/// Where filters are asked all at once, one of them is filed anew after so many messages, by what messages
+/// turned out to look like. It takes about as long as one of these messages.
+const TUNING_INTERVAL: u32 = 64;
+
+/// A subscription as the topics know it: whether it gets a message is decided without looking further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// Which subscription.
+    pub id: SubscriptionId,
+    /// Its selector, by the index's name for it.
+    filter: Option<FilterId>,
+    /// Whether it wants only some correlation ids.
+    is_correlated: bool,
+}
+
 #[derive(Debug)]
 struct Subscription {
     interest: Interest,
-    /// The last message its selector, and its correlation filter, accepted.
-    selected: u64,
-    correlated: u64,
+    target: Target,
 }
 
 /// The switch.
 pub struct Switch {
-    topics: TopicIndex<SubscriptionId>,
+    topics: TopicIndex<Target>,
     subscriptions: HashMap<SubscriptionId, Subscription>,
     selectors: SelectorIndex,
     correlations: CorrelationIndex,
     filtered: usize,
     with_correlation: usize,
-    /// Counts messages whose filters were asked.
-    message: u64,
-    found: Vec<SubscriptionId>,
+    /// Messages whose filters were asked all at once, since a filter was last filed anew.
+    untuned: u32,
+    found: Vec<Target>,
 }
 
 impl Switch {
@@ -66,7 +80,7 @@ impl Switch {
             correlations: CorrelationIndex::new(seed),
             filtered: 0,
             with_correlation: 0,
-            message: 0,
+            untuned: 0,
             found: Vec::new(),
         }
     }
@@ -78,22 +92,21 @@ impl Switch {
 
     /// Adds a subscription.
     pub fn insert(&mut self, id: SubscriptionId, interest: Interest) {
-        self.topics.insert(&interest.pattern, id);
         self.filtered += usize::from(interest.is_filtered());
-        if let Some(selector) = &interest.selector {
-            self.selectors.add(selector, id);
-        }
+        let filter = interest.selector.as_ref().map(|selector| self.selectors.add(selector, id));
         if let Some(filter) = &interest.correlation {
             self.correlations.add(filter, id);
             self.with_correlation += 1;
         }
-        self.subscriptions.insert(id, Subscription { interest, selected: 0, correlated: 0 });
+        let target = Target { id, filter, is_correlated: interest.correlation.is_some() };
+        self.topics.insert(&interest.pattern, target);
+        self.subscriptions.insert(id, Subscription { interest, target });
     }
 
     /// Takes a subscription away, and returns what it wanted.
     pub fn remove(&mut self, id: SubscriptionId) -> Option<Interest> {
-        let Subscription { interest, .. } = self.subscriptions.remove(&id)?;
-        self.topics.remove(&interest.pattern, id);
+        let Subscription { interest, target } = self.subscriptions.remove(&id)?;
+        self.topics.remove(&interest.pattern, target);
         self.filtered -= usize::from(interest.is_filtered());
         if let Some(selector) = &interest.selector {
             self.selectors.remove(selector, id);
@@ -106,60 +119,35 @@ impl Switch {
     }
 
     /// The subscriptions to a topic, whatever they filter.
-    pub fn subscribed(&mut self, topic: &[u8]) -> &[SubscriptionId] {
+    pub fn subscribed(&mut self, topic: &[u8]) -> &[Target] {
         self.topics.matching(topic).unwrap_or(&[])
     }
 
     /// The subscriptions that get a message.
-    pub fn route(
-        &mut self,
-        view: &MessageView<'_>,
-        origin: &Origin,
-    ) -> Result<&[SubscriptionId], TopicError> {
+    #[inline]
+    pub fn route(&mut self, view: &MessageView<'_>, origin: &Origin) -> Result<&[Target], TopicError> {
+        let subscribed = self.topics.matching(view.name_bytes())?;
         if self.filtered == 0 {
-            return self.topics.matching(view.name_bytes());
+            return Ok(subscribed);
         }
-        self.found.clear();
-        self.found.extend_from_slice(self.topics.matching(view.name_bytes())?);
-        let filtered =
-            |id: &SubscriptionId| self.subscriptions.get(id).is_some_and(|s| s.interest.is_filtered());
-        if !self.found.iter().any(filtered) {
-            return Ok(&self.found);
-        }
-        self.ask_filters(view, origin);
-        let (subscriptions, message) = (&self.subscriptions, self.message);
-        self.found.retain(|id| {
-            subscriptions.get(id).is_some_and(|subscription| {
-                let Interest { selector, correlation, .. } = &subscription.interest;
-                (selector.is_none() || subscription.selected == message)
-                    && (correlation.is_none() || subscription.correlated == message)
-            })
-        });
-        Ok(&self.found)
-    }
-
-    /// Marks the subscriptions whose filters accept a message.
-    fn ask_filters(&mut self, view: &MessageView<'_>, origin: &Origin) {
-        self.message += 1;
         let attributes = MessageAttributes::new(view, origin);
-        if !self.selectors.is_empty() {
-            for (_, accepted) in self.selectors.matches(&attributes).subscribers() {
-                for id in accepted {
-                    if let Some(subscription) = self.subscriptions.get_mut(id) {
-                        subscription.selected = self.message;
-                    }
-                }
+        let correlation_id = if self.with_correlation > 0 { attributes.correlation_id() } else { None };
+        let correlated = correlation_id.map_or(&[][..], |id| self.correlations.matches(id));
+        let mut verdicts = self.selectors.ask(&attributes, subscribed.len());
+        self.found.clear();
+        for target in subscribed {
+            if target.filter.is_none_or(|filter| verdicts.accepts(filter))
+                && (!target.is_correlated || correlated.binary_search(&target.id).is_ok())
+            {
+                self.found.push(*target);
             }
         }
-        if self.with_correlation > 0
-            && let Some(correlation_id) = attributes.correlation_id()
-        {
-            for id in self.correlations.matches(correlation_id) {
-                if let Some(subscription) = self.subscriptions.get_mut(id) {
-                    subscription.correlated = self.message;
-                }
-            }
+        self.untuned += u32::from(verdicts.are_looked_up());
+        if self.untuned == TUNING_INTERVAL {
+            self.untuned = 0;
+            self.selectors.tune(1);
         }
+        Ok(&self.found)
     }
 }
 
@@ -195,7 +183,7 @@ mod tests {
 
     fn routed(switch: &mut Switch, record: &[u8]) -> Vec<SubscriptionId> {
         let view = MessageView::parse(record).unwrap();
-        switch.route(&view, &Origin::default()).unwrap().to_vec()
+        switch.route(&view, &Origin::default()).unwrap().iter().map(|target| target.id).collect()
     }
 
     #[test]
@@ -224,6 +212,36 @@ mod tests {
         let before = switch.evaluations();
         assert_eq!(routed(&mut switch, &record("prices/ACME", "EU", None)).len(), 500);
         assert_eq!(switch.evaluations() - before, 2);
+    }
+
+    #[test]
+    fn filters_of_other_topics_are_not_asked() {
+        let mut switch = Switch::new(1);
+        for id in 0..100 {
+            switch.insert(id, interest(&format!("prices/{id}"), Some(&format!("size > {id}")), None));
+        }
+        assert_eq!(routed(&mut switch, &record("prices/7", "EU", None)), []);
+        assert_eq!(switch.evaluations(), 1);
+    }
+
+    #[test]
+    fn many_subscriptions_with_filters_of_their_own_are_found_however_often_they_are_asked() {
+        let mut switch = Switch::new(1);
+        for id in 0..100 {
+            let text = format!("region = 'R{}' AND JMSPriority < {}", id % 50, 4 + id % 3);
+            switch.insert(id, interest("prices/*", Some(&text), None));
+        }
+        for round in 0..10 * u64::from(TUNING_INTERVAL) {
+            let region = round % 50;
+            let wanted: Vec<_> = [region, region + 50].into_iter().filter(|id| id % 3 > 0).collect();
+            assert_eq!(routed(&mut switch, &record("prices/ACME", &format!("R{region}"), None)), wanted);
+            switch.remove(99 - round % 100);
+            let id = 99 - round % 100;
+            let text = format!("region = 'R{}' AND JMSPriority < {}", id % 50, 4 + id % 3);
+            switch.insert(id, interest("prices/*", Some(&text), None));
+        }
+        let each = switch.evaluations() / (10 * u64::from(TUNING_INTERVAL));
+        assert!(each < 10, "{each} filters looked at for a message");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
-use shoal_wire::{Levels, PatternLevel, Topic, TopicError, TopicPattern};
+use shoal_wire::{Levels, PatternLevel, Topic, TopicError, TopicPattern, is_reserved};
 
 use crate::match_cache::MatchCache;
 
@@ -149,14 +149,17 @@ impl<Id: Copy + Ord> TopicIndex<Id> {
 
     /// As deep as a topic has levels, which its length bounds.
     fn collect(&self, node: NodeKey, mut levels: Levels<'_>, found: &mut Vec<Id>) {
+        let is_root = node == ROOT;
         let node = &self.nodes[node];
         let Some(level) = levels.next() else {
             found.extend_from_slice(&node.here);
             return;
         };
-        found.extend_from_slice(&node.rest);
-        if let Some(any_one) = node.any_one {
-            self.collect(any_one, levels.clone(), found);
+        if !(is_root && is_reserved(level.as_bytes())) {
+            found.extend_from_slice(&node.rest);
+            if let Some(any_one) = node.any_one {
+                self.collect(any_one, levels.clone(), found);
+            }
         }
         if let Some(&child) = node.children.get(level) {
             self.collect(child, levels, found);
@@ -233,6 +236,13 @@ mod tests {
         assert_eq!(index.matching(b"a"), Ok(&[2, 5][..]));
         assert_eq!(index.matching(b"a/b/c"), Ok(&[2, 3, 6][..]));
         assert_eq!(index.matching(b"c/d/e/f"), Ok(&[2][..]));
+    }
+
+    #[test]
+    fn wildcards_leave_out_reserved_topics_unless_the_first_level_is_named() {
+        let mut index = index(&[">", "*/*", "_reply/*", "_reply/>", "*/>"]);
+        assert_eq!(index.matching(b"_reply/7"), Ok(&[2, 3][..]));
+        assert_eq!(index.matching(b"reply/_7"), Ok(&[0, 1, 4][..]));
     }
 
     #[test]

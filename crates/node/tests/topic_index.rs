@@ -15,12 +15,12 @@ enum Step {
 }
 
 fn topic() -> impl Strategy<Value = String> {
-    prop_oneof![3 => "[ab](/[abc]){0,4}", 1 => "[ab]=[abc](,[ab]=[abc]){0,2}"]
+    prop_oneof![3 => "[ab_](/[abc_]){0,4}", 1 => "[ab]=[abc](,[ab]=[abc]){0,2}"]
 }
 
 fn pattern() -> impl Strategy<Value = String> {
     prop_oneof![
-        3 => "([ab]|\\*)(/([abc]|\\*)){0,3}(/>)?",
+        3 => "([ab_]|\\*)(/([abc_]|\\*)){0,3}(/>)?",
         1 => "[ab]=([abc]|\\*)(,[ab]=([abc]|\\*)){0,1}(,>)?",
         1 => Just(">".to_owned()),
     ]

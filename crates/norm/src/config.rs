@@ -216,6 +216,11 @@ impl Config {
         Data::header_bytes(self.fec_id, true) + auth::extension_bytes(&self.auth)
     }
 
+    /// Bytes of a datagram with stream data that are not the data.
+    pub fn header_bytes(&self) -> usize {
+        self.data_header_bytes() + SEGMENT_HEADER_BYTES
+    }
+
     /// Says what is wrong, if anything is.
     pub fn check(&self) -> Result<(), ConfigError> {
         let symbols_max = self.fec_id.symbols_max();
@@ -223,7 +228,7 @@ impl Config {
             (self.node != 0 && self.node != u32::MAX, "node", "neither 0 nor 4294967295"),
             (self.segment_bytes >= 16, "segment_bytes", "at least 16"),
             (
-                self.data_header_bytes() + SEGMENT_HEADER_BYTES + usize::from(self.segment_bytes) <= 65_507,
+                usize::from(self.segment_bytes) + self.header_bytes() <= 65_507,
                 "segment_bytes",
                 "so small that a datagram stays within 65507 bytes",
             ),
@@ -327,11 +332,20 @@ pub struct StreamOptions {
     pub info: Vec<u8>,
     /// Bytes sent but not yet acknowledged by every listed acker; `None` sends without waiting.
     pub window_bytes: Option<usize>,
+    /// Little is written to it, and its owner notices by itself if something is lost for long: its last segment
+    /// is announced a few times only, and writing to it is no reason to measure round-trip times.
+    pub quiet: bool,
 }
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
-        StreamOptions { cache_bytes: 16 << 20, precedence: 0, info: Vec::new(), window_bytes: None }
+        StreamOptions {
+            cache_bytes: 16 << 20,
+            precedence: 0,
+            info: Vec::new(),
+            window_bytes: None,
+            quiet: false,
+        }
     }
 }
 

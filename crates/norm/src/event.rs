@@ -154,6 +154,8 @@ pub enum Event {
     CommandReceived {
         /// The sender.
         node: NodeId,
+        /// Its instance.
+        instance: u16,
         /// What it said.
         content: Vec<u8>,
     },

@@ -44,7 +44,7 @@ pub use config::{
 };
 pub use datagram::{Destination, Source, Transmit};
 pub use event::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId};
-pub use rx::Chunk;
+pub use rx::{Chunk, Take};
 pub use session::Session;
 pub use stats::{Reject, Stats};
 pub use time::Time;

@@ -7,10 +7,10 @@ use crate::auth;
 use crate::config::{Config, ConfigError, FeedbackMode, Join, NackingMode, StreamOptions};
 use crate::datagram::{Destination, Source, Transmit};
 use crate::event::{Event, StreamId};
-use crate::rx::Chunk;
 use crate::rx::remote::Remote;
 use crate::rx::remotes::Remotes;
 use crate::rx::shared::Shared;
+use crate::rx::{Chunk, Take};
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
 use crate::tx::objects::FileRead;
@@ -114,6 +114,11 @@ impl Session {
         self.remotes.iter().rfind(|remote| remote.node == node).map(Remote::grtt)
     }
 
+    /// When anything was heard of a sender last.
+    pub fn last_heard(&self, node: NodeId, instance: u16) -> Option<Time> {
+        self.remotes.get(node, instance).map(|remote| remote.last_heard)
+    }
+
     /// Whether `write` would take something now.
     pub fn has_room(&self, object: ObjectId) -> bool {
         self.sender.stream(object).is_some_and(|stream| stream.has_room())
@@ -172,15 +177,21 @@ impl Session {
         starts_message: bool,
     ) -> Result<usize, WriteError> {
         let stream = self.sender.stream_mut(object).filter(|stream| stream.state() == StreamState::Open);
-        let taken = stream.ok_or(WriteError::NoStream)?.write(data, starts_message);
-        self.sender.wake(now);
+        let stream = stream.ok_or(WriteError::NoStream)?;
+        let (taken, quiet) = (stream.write(data, starts_message), stream.quiet);
+        if !quiet {
+            self.sender.wake(now);
+        }
         Ok(taken)
     }
 
     /// Makes everything written sendable now, though its last segment is not full.
     pub fn flush(&mut self, now: Time, object: ObjectId) -> Result<(), WriteError> {
-        self.sender.stream_mut(object).ok_or(WriteError::NoStream)?.push();
-        self.sender.wake(now);
+        let stream = self.sender.stream_mut(object).ok_or(WriteError::NoStream)?;
+        stream.push();
+        if !stream.quiet {
+            self.sender.wake(now);
+        }
         Ok(())
     }
 
@@ -280,7 +291,10 @@ impl Session {
     /// must fit into a segment. False if the last command is still being repeated.
     pub fn send_command(&mut self, now: Time, content: &[u8], times: u32) -> Result<bool, WriteError> {
         self.check_info(content)?;
-        self.sender.wake(now);
+        // Repetitions are timed by the round trip; what is said once needs none.
+        if times > 1 {
+            self.sender.wake(now);
+        }
         Ok(self.sender.questions.say(now, content, times))
     }
 
@@ -334,17 +348,29 @@ impl Session {
 
     /// Takes one datagram. Whatever it holds, the worst that happens is that it is counted.
     pub fn handle_datagram(&mut self, now: Time, from: Source, datagram: &[u8]) {
+        self.handle_datagram_with(now, from, datagram, &mut |_, _| false);
+    }
+
+    /// As [`Session::handle_datagram`], but bytes of a stream whose reader has everything before them are
+    /// offered to `take` where they are. What it takes is read, and is not kept.
+    pub fn handle_datagram_with(&mut self, now: Time, from: Source, datagram: &[u8], take: &mut Take<'_>) {
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        if let Err(reason) = self.take_datagram(now, from, datagram) {
+        if let Err(reason) = self.take_datagram(now, from, datagram, take) {
             self.stats.reject(reason);
         }
     }
 
-    fn take_datagram(&mut self, now: Time, from: Source, datagram: &[u8]) -> Result<(), Reject> {
+    fn take_datagram(
+        &mut self,
+        now: Time,
+        from: Source,
+        datagram: &[u8],
+        take: &mut Take<'_>,
+    ) -> Result<(), Reject> {
         let message = parse(datagram)?;
         auth::verify(&self.config.auth, datagram, &message)?;
-        self.handle_message(now, from, &message, datagram.len())
+        self.handle_message(now, from, &message, datagram.len(), take)
     }
 
     fn handle_message(
@@ -353,9 +379,10 @@ impl Session {
         from: Source,
         message: &Message<'_>,
         bytes: usize,
+        take: &mut Take<'_>,
     ) -> Result<(), Reject> {
         if let Some(header) = message.sender_header() {
-            return self.handle_of_sender(now, from, header, message, bytes);
+            return self.handle_of_sender(now, from, header, message, bytes, take);
         }
         match message {
             Message::Nack(nack) => {
@@ -388,6 +415,7 @@ impl Session {
         header: &SenderHeader,
         message: &Message<'_>,
         bytes: usize,
+        take: &mut Take<'_>,
     ) -> Result<(), Reject> {
         if header.source == self.config.node {
             return Err(Reject::OwnNode);
@@ -402,7 +430,7 @@ impl Session {
             return Ok(());
         };
         match message {
-            Message::Data(data) => remote.handle_data(now, data, shared),
+            Message::Data(data) => remote.handle_data(now, data, take, shared),
             Message::Info(info) => remote.handle_info(now, info, shared),
             Message::Command(_, command) => {
                 remote.handle_command(now, command, shared);

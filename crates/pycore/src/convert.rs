@@ -126,7 +126,7 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &Event) -> PyResult<(&'stati
             "object_released"
         }
         Event::ObjectRoom => "object_room",
-        Event::CommandReceived { node, content } => {
+        Event::CommandReceived { node, content, .. } => {
             fields.set_item("sender", node)?;
             fields.set_item("content", PyBytes::new(py, content))?;
             "command_received"

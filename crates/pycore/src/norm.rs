@@ -71,13 +71,16 @@ pub fn link_options(
         window_bytes: take(&options, "window_bytes", None)?,
         info: take(&options, "info", Vec::new())?,
         precedence: 0,
+        quiet: false,
     };
     let drop_received = take(&options, "drop_received", 0.0)?;
     let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;
     let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
     let ackers = take(&options, "ackers", Vec::new())?;
     let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
+    let fit_segments = take(&options, "fit_segments", false)?;
     let mut link = LinkOptions::new(address, options::config(node, seed, &options)?);
+    link.fit_segments = fit_segments;
     link.lanes = (0..lanes)
         .map(|lane| LaneOptions {
             stream: StreamOptions { precedence: lane as u8, ..stream.clone() },
@@ -113,7 +116,7 @@ impl NormLink {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<NormLink> {
         let options = link_options(address(group, port, interface)?, node, seed, options, py)?;
-        let (queue, inbox) = Queue::new(QUEUE_BYTES_MAX);
+        let (queue, inbox) = Queue::new(QUEUE_BYTES_MAX, options.message_bytes_max);
         let link = py.detach(|| Link::open(options, Box::new(inbox))).map_err(errors::link)?;
         Ok(NormLink { link, queue })
     }

@@ -86,12 +86,13 @@ fn equality_holds(equal: bool, op: ComparisonOp) -> bool {
 
 impl Condition {
     /// Whether the condition is true of the message; false and unknown are the same here.
+    #[inline]
     pub fn holds<A: Attributes + ?Sized>(&self, message: &A) -> bool {
         match self {
             Self::Constant(value) => *value,
             Self::Leaf(leaf) => leaf.truth(message) == Truth::True,
-            Self::All(parts) => parts.iter().all(|part| part.holds(message)),
-            Self::Any(parts) => parts.iter().any(|part| part.holds(message)),
+            Self::All(parts) => all_hold(parts, message),
+            Self::Any(parts) => any_holds(parts, message),
         }
     }
 
@@ -106,8 +107,18 @@ impl Condition {
     }
 }
 
+// Apart from `holds`, which then does not call itself and can be inlined: most selectors are one predicate.
+fn all_hold<A: Attributes + ?Sized>(parts: &[Condition], message: &A) -> bool {
+    parts.iter().all(|part| part.holds(message))
+}
+
+fn any_holds<A: Attributes + ?Sized>(parts: &[Condition], message: &A) -> bool {
+    parts.iter().any(|part| part.holds(message))
+}
+
 impl Leaf {
     /// The value in three-valued logic.
+    #[inline]
     pub fn truth<A: Attributes + ?Sized>(&self, message: &A) -> Truth {
         self.predicate.truth(message).negated_if(self.negated)
     }
@@ -115,6 +126,7 @@ impl Leaf {
 
 impl Predicate {
     /// The value in three-valued logic.
+    #[inline]
     pub fn truth<A: Attributes + ?Sized>(&self, message: &A) -> Truth {
         match self {
             Self::Relation { left, op, right } => compare(left.term(message), *op, right.term(message)),
@@ -126,7 +138,22 @@ impl Predicate {
     }
 
     /// The value of a predicate on one attribute, given the attribute's value.
+    #[inline]
     pub(crate) fn truth_of(&self, value: Value<'_>) -> Truth {
+        // What selectors ask most often, without a detour over terms.
+        match (self, value) {
+            (Self::Compare { op, literal: Literal::Text(wanted), .. }, Value::Str(text)) => {
+                equality_holds(*text == **wanted, *op).into()
+            }
+            (
+                Self::Compare { op, literal: Literal::Number(Number::Long(wanted)), .. },
+                Value::Long(number),
+            ) => number_holds(Some(number.cmp(wanted)), *op).into(),
+            _ => self.truth_of_any(value),
+        }
+    }
+
+    fn truth_of_any(&self, value: Value<'_>) -> Truth {
         match (self, value) {
             (Self::IsNull { .. }, value) => (value == Value::Null).into(),
             (_, Value::Null) => Truth::Unknown,

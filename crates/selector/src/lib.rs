@@ -30,7 +30,7 @@ pub use correlation::{CORRELATION_ID_BYTES_MAX, CORRELATION_ITEMS_MAX, Correlati
 pub use correlation_index::CorrelationIndex;
 pub use error::{DecodeError, SelectorError};
 pub use identifier::HEADER_NAMES;
-pub use index::{Counters, FilterId, Matches, SelectorIndex, SubscriberId};
+pub use index::{Counters, FilterId, Matches, SelectorIndex, SubscriberId, Verdicts};
 pub use like::Pattern;
 pub use number::{ArithmeticOp, Number};
 pub use parser::{NESTING_MAX, SELECTOR_BYTES_MAX};

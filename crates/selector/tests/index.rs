@@ -43,6 +43,23 @@ proptest! {
     }
 
     #[test]
+    fn asking_for_single_filters_agrees_with_the_reference(
+        trees in prop::collection::vec(condition(), 1..24),
+        messages in prop::collection::vec(message(), 1..8),
+        asked_max in prop::sample::select(vec![4, 100]),
+    ) {
+        let mut index = SelectorIndex::new(7).evaluating_up_to(8);
+        let filters: Vec<_> =
+            (0..).zip(&trees).map(|(id, tree)| (index.add(&parse(&tree.text()), id), tree)).collect();
+        for message in &messages {
+            let mut verdicts = index.ask(message.as_slice(), asked_max);
+            for (filter, tree) in filters.iter().chain(&filters) {
+                prop_assert_eq!(verdicts.accepts(*filter), tree.matches(message), "{:?}", message);
+            }
+        }
+    }
+
+    #[test]
     fn adding_removing_and_tuning_between_messages_changes_nothing_else(
         trees in prop::collection::vec(condition(), 1..16),
         steps in prop::collection::vec((0usize..16, any::<bool>(), message()), 1..64),
@@ -156,6 +173,20 @@ fn a_thousand_subscribers_with_two_filters_cost_two_evaluations() {
         let message = vec![("region", Value::Str("EU")), ("price", Value::Int(20))];
         assert_eq!(subscribers_of(&mut index, &message).len(), 1000);
         assert_eq!(index.counters().evaluations, 2);
+    }
+}
+
+#[test]
+fn a_filter_asked_for_a_thousand_times_is_evaluated_once_and_others_never() {
+    let mut index = SelectorIndex::new(7);
+    let asked = index.add(&parse("region = 'EU'"), 0);
+    index.add(&parse("region = 'US'"), 1);
+    for message in 1..=3 {
+        let attributes = [("region", Value::Str("EU"))];
+        let mut verdicts = index.ask(&attributes, 1000);
+        assert!((0..1000).all(|_| verdicts.accepts(asked)));
+        assert_eq!(index.counters().evaluations, message);
+        assert_eq!(index.counters().matches, message);
     }
 }
 

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use shoal_norm::{
-    Config, ConfigError, Event, NodeId, ObjectId, Session, StreamId, StreamOptions, Time, WriteError,
+    Chunk, Config, ConfigError, Event, NodeId, ObjectId, Session, Source, StreamId, StreamOptions, Time,
+    WriteError,
 };
 use shoal_wire::frame::{self, FrameReader};
 
@@ -302,24 +303,27 @@ impl Node {
         let local = self.local(now);
         let mut streams: Vec<StreamId> = self.readers.keys().copied().collect();
         streams.sort_unstable();
+        let Node { session, readers, deliveries, delivered, unreadable, .. } = self;
         for stream in streams {
-            let Some(reader) = self.readers.get_mut(&stream) else { continue };
-            let deliveries = &mut self.deliveries;
-            while let Some(chunk) = self.session.read(stream) {
-                if chunk.fresh {
-                    reader.reset();
-                }
+            while let Some(chunk) = session.read(stream) {
                 let used = chunk.bytes.len();
-                let before = deliveries.len();
-                let each = |body: &[u8]| deliveries.push(Delivery { at: now, stream, body: body.to_vec() });
-                if reader.read(chunk.bytes, each).is_err() {
-                    // Simulated applications write whole frames: the engine gave bytes out of place.
-                    self.unreadable += 1;
-                    reader.reset();
-                }
-                self.delivered += deliveries.len() - before;
-                self.session.consume(local, stream, used);
+                *delivered += read_chunk(now, stream, chunk, readers, deliveries, unreadable);
+                session.consume(local, stream, used);
             }
+        }
+    }
+
+    /// Takes a datagram. Every second node reads what it can where it arrived, so that both ways are tried.
+    pub fn handle_datagram(&mut self, now: Time, from: Source, datagram: &[u8]) {
+        let local = self.local(now);
+        if self.reading && self.session.node().is_multiple_of(2) {
+            let Node { session, readers, deliveries, delivered, unreadable, .. } = self;
+            session.handle_datagram_with(local, from, datagram, &mut |stream, chunk| {
+                *delivered += read_chunk(now, stream, chunk, readers, deliveries, unreadable);
+                true
+            });
+        } else {
+            self.session.handle_datagram(local, from, datagram);
         }
     }
 
@@ -341,4 +345,30 @@ impl Node {
     pub fn deadline(&self) -> Time {
         self.clock.when(self.session.poll_timeout())
     }
+}
+
+/// Reads the frames in a stream's next bytes; returns how many there were.
+fn read_chunk(
+    now: Time,
+    stream: StreamId,
+    chunk: Chunk<'_>,
+    readers: &mut HashMap<StreamId, FrameReader>,
+    deliveries: &mut Vec<Delivery>,
+    unreadable: &mut u64,
+) -> usize {
+    let reader = readers.entry(stream).or_insert_with(|| FrameReader::new(MESSAGE_BYTES_MAX));
+    if chunk.fresh {
+        reader.reset();
+    }
+    let before = deliveries.len();
+    let each = |body: &[u8], _| {
+        deliveries.push(Delivery { at: now, stream, body: body.to_vec() });
+        false
+    };
+    if reader.read(chunk.bytes, each).is_err() {
+        // Simulated applications write whole frames: the engine gave bytes out of place.
+        *unreadable += 1;
+        reader.reset();
+    }
+    deliveries.len() - before
 }

@@ -281,10 +281,7 @@ impl Simulation {
         }
         let (from_id, address) = (self.places[from].node.id(), self.places[from].node.address);
         self.record(from_id, to, bytes);
-        let now = self.now;
-        self.places[to].node.command(now, |session, local| {
-            session.handle_datagram(local, Source { address, unicast }, bytes);
-        });
+        self.places[to].node.handle_datagram(self.now, Source { address, unicast }, bytes);
         self.serve(to);
     }
 

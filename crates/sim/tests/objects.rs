@@ -373,7 +373,7 @@ fn commands_reach_everybody_and_questions_are_answered_by_those_who_are_asked() 
         let said = count(
             &simulation,
             id,
-            |event| matches!(event, Event::CommandReceived { node: 1, content } if content == b"stop the press"),
+            |event| matches!(event, Event::CommandReceived { node: 1, content, .. } if content == b"stop the press"),
         );
         assert!((1..=10).contains(&said), "{said} of 10 repetitions");
         assert!(count(&simulation, id, |event| matches!(event, Event::AckGiven { .. })) >= 1);

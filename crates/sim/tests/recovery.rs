@@ -142,3 +142,31 @@ fn a_last_message_sent_into_an_outage_arrives_when_the_outage_ends() {
     run_for(&mut simulation, 60);
     assert_eq!(simulation.node(2).unwrap().delivered, 2);
 }
+
+#[test]
+fn a_sender_that_died_is_asked_for_a_bounded_number_of_times_and_again_when_it_is_back() {
+    for seed in 0..20 {
+        let mut simulation = network(seed, 0.3);
+        add(&mut simulation, 1, |_| ());
+        add(&mut simulation, 2, |config| config.sync = SyncPolicy::Start);
+        let object = open(&mut simulation, StreamOptions::default());
+        publish(&mut simulation, object, 200);
+        // It dies while something is missing.
+        let missing = |simulation: &Simulation| {
+            simulation.node(2).is_some_and(|node| node.session().stats().nacks_sent > 0)
+        };
+        assert!(simulation.run_while(Time::ZERO + Duration::from_secs(10), |now| !missing(now)));
+        simulation.stop(1).unwrap();
+        let nacks = |simulation: &Simulation| simulation.node(2).unwrap().session().stats().nacks_sent;
+        let before = nacks(&simulation);
+        run_for(&mut simulation, 3600);
+        let robust_factor = u64::from(Config::new(1, 1, 1).robust_factor);
+        let asked = nacks(&simulation) - before;
+        assert!(asked <= 2 * robust_factor, "seed {seed}: asked {asked} times in an hour");
+        simulation.resume(1).unwrap();
+        let end = simulation.now() + Duration::from_secs(60);
+        let all = simulation.run_until_delivered(end, &[(2, 200)]);
+        let receiver = simulation.node(2).unwrap();
+        assert!(all, "seed {seed}: {} of 200", receiver.delivered);
+    }
+}

@@ -11,24 +11,31 @@ use crate::varint::write_varint;
 
 /// The most subscriptions a node may announce.
 const PATTERNS_MAX: u64 = 1_000_000;
+/// The most nodes an announcement may ask for.
+const NODES_MAX: u64 = 100_000;
 /// The most streams a welcome may name.
 const POSITIONS_MAX: u64 = 256;
 
 /// Who a node is and what it subscribes to; the whole of it, each time something changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announce<'a> {
+    /// Its domain, eight bytes: others may share the group.
+    pub domain: u64,
     /// Counts the changes.
     pub version: u64,
     /// How often it says that it is there.
     pub heartbeat_ms: u64,
     /// What it subscribes to, each once.
     pub patterns: Vec<&'a str>,
+    /// Nodes whose announcement or welcome it lacks, four bytes each.
+    pub missing: Vec<u32>,
 }
 
 impl<'a> Announce<'a> {
     /// Appends the record.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(RecordKind::Announce.first_byte());
+        out.extend_from_slice(&self.domain.to_be_bytes());
         write_varint(out, self.version);
         write_varint(out, self.heartbeat_ms);
         write_varint(out, self.patterns.len() as u64);
@@ -36,11 +43,16 @@ impl<'a> Announce<'a> {
             write_varint(out, pattern.len() as u64);
             out.extend_from_slice(pattern.as_bytes());
         }
+        write_varint(out, self.missing.len() as u64);
+        for node in &self.missing {
+            out.extend_from_slice(&node.to_be_bytes());
+        }
     }
 
     /// Reads the record.
     pub fn read(record: &'a [u8]) -> Result<Announce<'a>, DecodeError> {
         let mut cursor = after_kind(record);
+        let domain = u64::from_be_bytes(cursor.array("domain")?);
         let version = cursor.varint("announced version")?;
         let heartbeat_ms = cursor.varint("heartbeat interval")?;
         let count = bounded(&mut cursor, "number of subscriptions", PATTERNS_MAX)?;
@@ -48,13 +60,20 @@ impl<'a> Announce<'a> {
         for _ in 0..count {
             patterns.push(text(cursor.prefixed("subscription", TOPIC_BYTES_MAX)?, "subscription")?);
         }
-        Ok(Announce { version, heartbeat_ms, patterns })
+        let count = bounded(&mut cursor, "number of missing nodes", NODES_MAX)?;
+        let mut missing = Vec::new();
+        for _ in 0..count {
+            missing.push(u32::from_be_bytes(cursor.array("missing node")?));
+        }
+        Ok(Announce { domain, version, heartbeat_ms, patterns, missing })
     }
 }
 
 /// A node is still there, and what it announced last still holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {
+    /// Its domain, eight bytes.
+    pub domain: u64,
     /// The version it announced last.
     pub version: u64,
 }
@@ -63,12 +82,15 @@ impl Heartbeat {
     /// Appends the record.
     pub fn write(self, out: &mut Vec<u8>) {
         out.push(RecordKind::Heartbeat.first_byte());
+        out.extend_from_slice(&self.domain.to_be_bytes());
         write_varint(out, self.version);
     }
 
     /// Reads the record.
     pub fn read(record: &[u8]) -> Result<Heartbeat, DecodeError> {
-        Ok(Heartbeat { version: after_kind(record).varint("announced version")? })
+        let mut cursor = after_kind(record);
+        let domain = u64::from_be_bytes(cursor.array("domain")?);
+        Ok(Heartbeat { domain, version: cursor.varint("announced version")? })
     }
 }
 
@@ -119,6 +141,10 @@ pub struct Mark {
     pub timestamp_us: u64,
     /// How many messages the stream carried before.
     pub number: u64,
+    /// The version of its subscriptions that the sender had announced by then.
+    pub version: u64,
+    /// Microseconds by a clock of the sender's that never jumps.
+    pub clock_us: u64,
 }
 
 impl Mark {
@@ -127,12 +153,19 @@ impl Mark {
         out.push(RecordKind::Mark.first_byte());
         write_varint(out, self.timestamp_us);
         write_varint(out, self.number);
+        write_varint(out, self.version);
+        write_varint(out, self.clock_us);
     }
 
     /// Reads the record.
     pub fn read(record: &[u8]) -> Result<Mark, DecodeError> {
         let mut cursor = after_kind(record);
-        Ok(Mark { timestamp_us: cursor.varint("timestamp")?, number: cursor.varint("message number")? })
+        Ok(Mark {
+            timestamp_us: cursor.varint("timestamp")?,
+            number: cursor.varint("message number")?,
+            version: cursor.varint("announced version")?,
+            clock_us: cursor.varint("sender's clock")?,
+        })
     }
 }
 
@@ -152,14 +185,21 @@ mod tests {
     #[test]
     fn every_record_comes_back() {
         let mut out = Vec::new();
-        let announce = Announce { version: 300, heartbeat_ms: 4000, patterns: vec!["prices/*", "a/>"] };
+        let announce = Announce {
+            domain: 0x0123_4567_89ab_cdef,
+            version: 300,
+            heartbeat_ms: 4000,
+            patterns: vec!["prices/*", "a/>"],
+            missing: vec![7, 0xffff_fffe],
+        };
         announce.write(&mut out);
         assert_eq!(RecordKind::of(&out), Ok(RecordKind::Announce));
         assert_eq!(Announce::read(&out), Ok(announce));
 
         out.clear();
-        Heartbeat { version: 7 }.write(&mut out);
-        assert_eq!(Heartbeat::read(&out), Ok(Heartbeat { version: 7 }));
+        let heartbeat = Heartbeat { domain: 1 << 63, version: 7 };
+        heartbeat.write(&mut out);
+        assert_eq!(Heartbeat::read(&out), Ok(heartbeat));
 
         out.clear();
         let welcome = Welcome { node: 0xdead_beef, instance: 3, positions: vec![(1, 0), (2, 1 << 40)] };
@@ -167,7 +207,7 @@ mod tests {
         assert_eq!(Welcome::read(&out), Ok(welcome));
 
         out.clear();
-        let mark = Mark { timestamp_us: 1_700_000_000_000_000, number: 12 };
+        let mark = Mark { timestamp_us: 1_700_000_000_000_000, number: 12, version: 3, clock_us: 1_000_000 };
         mark.write(&mut out);
         assert_eq!(Mark::read(&out), Ok(mark));
     }
@@ -175,11 +215,14 @@ mod tests {
     #[test]
     fn cut_records_and_absurd_counts_are_refused() {
         let mut out = Vec::new();
-        Announce { version: 1, heartbeat_ms: 1, patterns: vec!["abc"] }.write(&mut out);
+        let announce =
+            Announce { domain: 1, version: 1, heartbeat_ms: 1, patterns: vec!["abc"], missing: vec![2] };
+        announce.write(&mut out);
         for length in 1..out.len() {
             assert!(Announce::read(&out[..length]).is_err(), "cut at {length}");
         }
         let mut absurd = vec![RecordKind::Announce.first_byte()];
+        absurd.extend([0; 8]);
         for value in [1, 1, PATTERNS_MAX + 1] {
             write_varint(&mut absurd, value);
         }

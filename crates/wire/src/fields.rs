@@ -20,6 +20,7 @@ const TIMESTAMP: u32 = 0;
 const TTL: u32 = 1;
 const DELIVERY_DELAY: u32 = 2;
 const DELIVERY_COUNT: u32 = 3;
+const PUBLISHED: u32 = 4;
 const CORRELATION_ID: u32 = 8;
 const REPLY_TO: u32 = 9;
 const MESSAGE_TYPE: u32 = 10;
@@ -38,6 +39,9 @@ pub struct HeaderFields<'a> {
     pub delivery_delay_us: Option<u64>,
     /// Which delivery of the message this is, from 1 (JMSXDeliveryCount).
     pub delivery_count: Option<u64>,
+    /// When it was published, microseconds by the clock that the stream's marks show. Given with a time to live, so
+    /// that the time it waited at its publisher counts.
+    pub published_us: Option<u64>,
     /// What it answers or belongs to (JMSCorrelationID).
     pub correlation_id: Option<&'a [u8]>,
     /// Where answers go.
@@ -58,11 +62,18 @@ impl<'a> HeaderFields<'a> {
             | u16::from(self.ttl_us.is_some()) << TTL
             | u16::from(self.delivery_delay_us.is_some()) << DELIVERY_DELAY
             | u16::from(self.delivery_count.is_some()) << DELIVERY_COUNT
+            | u16::from(self.published_us.is_some()) << PUBLISHED
             | u16::from(self.correlation_id.is_some()) << CORRELATION_ID
             | u16::from(self.reply_to.is_some()) << REPLY_TO
             | u16::from(self.message_type.is_some()) << MESSAGE_TYPE
             | u16::from(self.origin.is_some()) << ORIGIN
             | u16::from(self.body_detail.is_some()) << BODY_DETAIL
+    }
+
+    /// Whether encoded fields say that there is a time to live; the rest of them is not looked at.
+    #[inline]
+    pub(crate) fn has_ttl(encoded: &[u8]) -> bool {
+        encoded.first_chunk().is_some_and(|presence| u16::from_be_bytes(*presence) & 1 << TTL != 0)
     }
 
     /// Whether every field keeps its bound.
@@ -86,7 +97,8 @@ impl<'a> HeaderFields<'a> {
     /// Appends presence bits and fields, which must have been checked.
     pub(crate) fn write(&self, presence: u16, out: &mut Vec<u8>) {
         out.extend_from_slice(&presence.to_be_bytes());
-        let numbers = [self.timestamp_us, self.ttl_us, self.delivery_delay_us, self.delivery_count];
+        let numbers =
+            [self.timestamp_us, self.ttl_us, self.delivery_delay_us, self.delivery_count, self.published_us];
         for number in numbers.into_iter().flatten() {
             write_varint(out, number);
         }
@@ -132,6 +144,7 @@ impl<'a> HeaderFields<'a> {
             TTL => self.ttl_us = Some(value),
             DELIVERY_DELAY => self.delivery_delay_us = Some(value),
             DELIVERY_COUNT => self.delivery_count = Some(value),
+            PUBLISHED => self.published_us = Some(value),
             _added_later => {}
         }
     }

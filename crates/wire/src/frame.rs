@@ -67,44 +67,84 @@ pub fn frame_bytes(bytes: &[u8]) -> usize {
     }
 }
 
-/// Finds frames in a stream that comes in pieces. Whole ones are seen where they lie; only one that is
-/// cut by the end of a piece is copied.
+/// Memory that one large frame took is not kept for the next.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+
+/// Finds frames in a stream that comes in pieces, and keeps those that are wanted, one after the other, for
+/// whoever takes them. Each byte is copied once at the most: a frame in one piece is seen where it lies before
+/// that, and one that is cut is put together where it would be kept.
 #[derive(Debug)]
 pub struct FrameReader {
-    carry: Vec<u8>,
+    /// Frames kept, and after them the one whose end has not come yet.
+    bytes: Vec<u8>,
+    open: usize,
     bytes_max: usize,
 }
 
 impl FrameReader {
     /// A reader that refuses frames longer than `bytes_max`.
     pub fn new(bytes_max: usize) -> FrameReader {
-        FrameReader { carry: Vec::new(), bytes_max: bytes_max.min(FRAME_BYTES_MAX) }
+        FrameReader { bytes: Vec::new(), open: 0, bytes_max: bytes_max.min(FRAME_BYTES_MAX) }
     }
 
     /// Forgets a frame that was cut: what comes next starts with a new one.
     pub fn reset(&mut self) {
-        self.carry.clear();
+        self.bytes.truncate(self.open);
+        if self.bytes.capacity() > SPARE_BYTES_MAX {
+            self.bytes.shrink_to(SPARE_BYTES_MAX);
+        }
     }
 
     /// Bytes of a frame whose end has not come yet.
     pub fn carried(&self) -> usize {
-        self.carry.len()
+        self.bytes.len() - self.open
     }
 
-    /// Takes the next piece and calls `each` with the content of every frame that ends in it.
+    /// Bytes taken by frames that were kept.
+    pub fn kept(&self) -> usize {
+        self.open
+    }
+
+    /// Gives away the frames that were kept, and goes on with `spare`, for its memory. A frame whose end has
+    /// not come yet moves along.
+    pub fn take_kept(&mut self, mut spare: Vec<u8>) -> Vec<u8> {
+        spare.clear();
+        spare.extend_from_slice(&self.bytes[self.open..]);
+        self.bytes.truncate(self.open);
+        self.open = 0;
+        std::mem::replace(&mut self.bytes, spare)
+    }
+
+    /// Gives away a copy of the frames that were kept, and goes on with its own memory.
+    pub fn copy_kept(&mut self) -> Vec<u8> {
+        let kept = self.bytes[..self.open].to_vec();
+        self.bytes.drain(..self.open);
+        self.open = 0;
+        kept
+    }
+
+    /// Takes the next piece and calls `each` with the content of every frame that ends in it, and with the place
+    /// among the frames kept where it will be if `each` answers true.
     /// After an error the stream must be left, or read on from a marked start after [`FrameReader::reset`].
-    pub fn read(&mut self, mut piece: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), FrameError> {
-        if !self.carry.is_empty() {
-            piece = self.finish_carried(piece, &mut each)?;
+    pub fn read(
+        &mut self,
+        mut piece: &[u8],
+        mut each: impl FnMut(&[u8], usize) -> bool,
+    ) -> Result<(), FrameError> {
+        if self.carried() > 0 {
+            piece = self.finish_open(piece, &mut each)?;
         }
         loop {
             match self.whole(piece)? {
                 Some((start, end)) => {
-                    each(&piece[start..end]);
+                    if each(&piece[start..end], self.open) {
+                        self.bytes.extend_from_slice(&piece[start..end]);
+                        self.open = self.bytes.len();
+                    }
                     piece = &piece[end..];
                 }
                 None => {
-                    self.carry.extend_from_slice(piece);
+                    self.bytes.extend_from_slice(piece);
                     return Ok(());
                 }
             }
@@ -123,29 +163,33 @@ impl FrameReader {
         Ok((end <= bytes.len()).then_some((header, end)))
     }
 
-    /// Completes the carried frame from `piece`; returns what is left of it.
-    fn finish_carried<'a>(
+    /// Completes the open frame from `piece`; returns what is left of it.
+    fn finish_open<'a>(
         &mut self,
         piece: &'a [u8],
-        each: &mut impl FnMut(&[u8]),
+        each: &mut impl FnMut(&[u8], usize) -> bool,
     ) -> Result<&'a [u8], FrameError> {
         let mut taken = 0;
         // The length itself may have been cut.
-        while read_length(&self.carry)?.is_none() {
+        while read_length(&self.bytes[self.open..])?.is_none() {
             let Some(&byte) = piece.get(taken) else { return Ok(&[]) };
-            self.carry.push(byte);
+            self.bytes.push(byte);
             taken += 1;
         }
         let rest = &piece[taken..];
-        let Some((length, header)) = read_length(&self.carry)? else { return Ok(rest) };
+        let Some((length, header)) = read_length(&self.bytes[self.open..])? else { return Ok(rest) };
         if length > self.bytes_max {
             return Err(FrameError::TooLong(length, self.bytes_max));
         }
-        let wanted = (header + length - self.carry.len()).min(rest.len());
-        self.carry.extend_from_slice(&rest[..wanted]);
-        if self.carry.len() == header + length {
-            each(&self.carry[header..]);
-            self.carry.clear();
+        let content = self.open + header;
+        let wanted = (content + length - self.bytes.len()).min(rest.len());
+        self.bytes.extend_from_slice(&rest[..wanted]);
+        if self.bytes.len() == content + length {
+            if each(&self.bytes[content..], content) {
+                self.open = self.bytes.len();
+            } else {
+                self.reset();
+            }
         }
         Ok(&rest[wanted..])
     }
@@ -155,40 +199,82 @@ impl FrameReader {
 mod tests {
     use super::*;
 
-    fn frames(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
-        let mut reader = FrameReader::new(1 << 20);
-        let mut found = Vec::new();
-        for piece in pieces {
-            reader.read(piece, |frame| found.push(frame.to_vec())).unwrap();
+    fn stream_of(contents: &[Vec<u8>]) -> Vec<u8> {
+        let mut stream = Vec::new();
+        for content in contents {
+            write(content, &mut stream);
         }
-        assert_eq!(reader.carried(), 0);
-        found
+        stream
+    }
+
+    fn contents() -> Vec<Vec<u8>> {
+        [0usize, 1, 127, 128, 300, 20_000].iter().map(|&n| vec![n as u8; n]).collect()
     }
 
     #[test]
     fn frames_are_found_however_the_stream_is_cut() {
-        let contents: Vec<Vec<u8>> =
-            [0usize, 1, 127, 128, 300, 20_000].iter().map(|&n| vec![n as u8; n]).collect();
-        let mut stream = Vec::new();
-        for content in &contents {
-            write(content, &mut stream);
-        }
+        let stream = stream_of(&contents());
         for size in [1, 2, 3, 7, 64, 1400, stream.len()] {
-            let pieces: Vec<&[u8]> = stream.chunks(size).collect();
-            assert_eq!(frames(&pieces), contents, "in pieces of {size}");
+            let mut reader = FrameReader::new(1 << 20);
+            let mut found = Vec::new();
+            for piece in stream.chunks(size) {
+                reader
+                    .read(piece, |frame, _| {
+                        found.push(frame.to_vec());
+                        false
+                    })
+                    .unwrap();
+            }
+            assert_eq!(found, contents(), "in pieces of {size}");
+            assert_eq!((reader.carried(), reader.kept()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn frames_that_are_wanted_are_kept_where_they_were_said_to_be() {
+        let stream = stream_of(&contents());
+        for size in [1, 2, 3, 7, 64, 1400, stream.len()] {
+            let mut reader = FrameReader::new(1 << 20);
+            let (mut batches, mut places) = (Vec::new(), Vec::new());
+            for (number, piece) in stream.chunks(size).enumerate() {
+                reader
+                    .read(piece, |frame, at| {
+                        let wanted = frame.len() != 127;
+                        if wanted {
+                            places.push(at..at + frame.len());
+                        }
+                        wanted
+                    })
+                    .unwrap();
+                if number % 5 == 0 {
+                    batches.push((reader.take_kept(Vec::new()), std::mem::take(&mut places)));
+                }
+            }
+            batches.push((reader.take_kept(Vec::new()), places));
+            let kept: Vec<Vec<u8>> = batches
+                .iter()
+                .flat_map(|(bytes, places)| places.iter().map(|place| bytes[place.clone()].to_vec()))
+                .collect();
+            let mut wanted = contents();
+            wanted.remove(2);
+            assert_eq!(kept, wanted, "in pieces of {size}");
         }
     }
 
     #[test]
     fn frames_beyond_the_bound_and_endless_lengths_are_refused() {
         let mut reader = FrameReader::new(10);
-        assert_eq!(reader.read(&[11], |_| ()), Err(FrameError::TooLong(11, 10)));
+        assert_eq!(reader.read(&[11], |_, _| true), Err(FrameError::TooLong(11, 10)));
         reader.reset();
-        assert_eq!(reader.read(&[0xff, 0xff, 0xff, 0xff], |_| ()), Err(FrameError::BadLength));
+        assert_eq!(reader.read(&[0xff, 0xff, 0xff, 0xff], |_, _| true), Err(FrameError::BadLength));
         reader.reset();
         let mut seen = 0;
-        assert_eq!(reader.read(&[0xff], |_| ()), Ok(()));
-        assert_eq!(reader.read(&[0xff, 0xff, 0x80, 1], |_| seen += 1), Err(FrameError::BadLength));
+        let mut count = |_: &[u8], _| {
+            seen += 1;
+            true
+        };
+        assert_eq!(reader.read(&[0xff], &mut count), Ok(()));
+        assert_eq!(reader.read(&[0xff, 0xff, 0x80, 1], &mut count), Err(FrameError::BadLength));
         assert_eq!(seen, 0);
     }
 }

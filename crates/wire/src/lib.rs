@@ -44,7 +44,7 @@ pub use message_view::MessageView;
 pub use priority::{Priority, PriorityClass};
 pub use properties::{Properties, PropertiesWriter, PropertyIter};
 pub use record::{RecordKind, WIRE_VERSION};
-pub use topic::{Topic, TopicBuf};
+pub use topic::{Topic, TopicBuf, is_reserved};
 pub use topic_pattern::{PatternLevel, PatternLevels, TopicPattern};
 pub use topic_text::{Levels, TopicForm};
 pub use value::Scalar;

@@ -106,6 +106,12 @@ impl<'a> MessageView<'a> {
         HeaderFields::read(self.fields, self.kind_by(flags::REPLY_TO_QUEUE))
     }
 
+    /// How long it may still live, microseconds. Without one, which is the rule, no header field is decoded.
+    #[inline]
+    pub fn ttl_us(&self) -> Result<Option<u64>, DecodeError> {
+        if HeaderFields::has_ttl(self.fields) { Ok(self.fields()?.ttl_us) } else { Ok(None) }
+    }
+
     /// The properties; each is decoded when it is asked for.
     #[inline]
     pub fn properties(&self) -> Properties<'a> {

@@ -31,10 +31,13 @@ impl<'a> Properties<'a> {
     }
 
     /// The value of the first property called `name`. Others are stepped over, not decoded.
+    #[inline]
     pub fn get(&self, name: &str) -> Result<Option<Scalar<'a>>, DecodeError> {
+        let wanted = name.as_bytes();
         let mut entries = self.iter();
         while let Some(found) = entries.next_name()? {
-            if found == name.as_bytes() {
+            // Most names differ in their first letter, and a call to compare the rest costs more than that.
+            if found.first() == wanted.first() && found == wanted {
                 return read_scalar(&mut entries.cursor, "property").map(Some);
             }
             skip_scalar(&mut entries.cursor, "property")?;

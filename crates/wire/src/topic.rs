@@ -58,6 +58,13 @@ impl<'a> Topic<'a> {
     }
 }
 
+/// Whether a name's first level starts with `_`: such topics are for Shoal's own use, such as answers to
+/// requests, and only a pattern that names the first level matches them.
+pub fn is_reserved(name: &[u8]) -> bool {
+    // Spaces around a tag do not count.
+    name.trim_ascii_start().first() == Some(&b'_')
+}
+
 impl fmt::Display for Topic<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.text)

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::TopicError;
-use crate::topic::Topic;
+use crate::topic::{Topic, is_reserved};
 use crate::topic_text::{Levels, TopicForm, check_text, position_in, with_slashes, with_tags};
 
 /// A topic in which `*` stands for any one level, and `>`, as the last level, for one or more.
@@ -63,13 +63,17 @@ impl TopicPattern {
         self.levels().any(|level| !matches!(level, PatternLevel::Exactly(_)))
     }
 
-    /// Whether `topic` is one of those meant, however each of the two is written.
+    /// Whether `topic` is one of those meant, however each of the two is written. A wildcard as the first level
+    /// does not stand for one that starts with `_`.
     pub fn matches(&self, topic: Topic<'_>) -> bool {
         let mut levels = topic.levels();
-        for wanted in self.levels() {
+        for (index, wanted) in self.levels().enumerate() {
             let Some(level) = levels.next() else {
                 return false;
             };
+            if index == 0 && is_reserved(level.as_bytes()) && !matches!(wanted, PatternLevel::Exactly(_)) {
+                return false;
+            }
             match wanted {
                 PatternLevel::Rest => return true,
                 PatternLevel::Exactly(text) if text != level => return false,
@@ -121,6 +125,18 @@ mod tests {
 
     fn matches(pattern: &str, topic: &str) -> bool {
         TopicPattern::new(pattern).unwrap().matches(Topic::new(topic).unwrap())
+    }
+
+    #[test]
+    fn wildcards_leave_out_reserved_topics_unless_the_first_level_is_named() {
+        for (pattern, matched) in
+            [(">", false), ("*/*", false), ("*/>", false), ("_reply/*", true), ("_reply/>", true)]
+        {
+            assert_eq!(matches(pattern, "_reply/7"), matched, "{pattern}");
+        }
+        assert!(!matches(">", "_reply=7"));
+        assert!(matches(">", "prices/_ACME"));
+        assert!(matches("*/_ACME", "prices/_ACME"));
     }
 
     fn error(pattern: &str) -> String {

@@ -57,6 +57,11 @@ pub(crate) fn read_scalar<'a>(
     cursor: &mut Cursor<'a>,
     what: &'static str,
 ) -> Result<Scalar<'a>, DecodeError> {
+    // Short texts apart: they are most of what selectors ask for, and most of what keys are.
+    if let [marker @ 0xa0..=0xbf, rest @ ..] = cursor.rest() {
+        *cursor = Cursor::new(rest);
+        return string(cursor, usize::from(marker & 0x1f));
+    }
     match read_token(cursor)? {
         Token::Scalar(scalar) => Ok(scalar),
         Token::List(_) | Token::Map(_) => Err(DecodeError::NotSingle { what }),
@@ -66,27 +71,64 @@ pub(crate) fn read_scalar<'a>(
 /// Steps over a single value without looking into it; `what` names it should it be a list or a mapping.
 #[inline]
 pub(crate) fn skip_scalar(cursor: &mut Cursor<'_>, what: &'static str) -> Result<(), DecodeError> {
-    let marker = Marker::from_u8(cursor.byte("value")?);
-    let length = match marker {
-        Marker::Null | Marker::False | Marker::True | Marker::FixPos(_) | Marker::FixNeg(_) => 0,
-        Marker::U8 | Marker::I8 => 1,
-        Marker::U16 | Marker::I16 => 2,
-        Marker::U32 | Marker::I32 | Marker::F32 => 4,
-        Marker::U64 | Marker::I64 | Marker::F64 => 8,
-        Marker::FixStr(length) => length.into(),
-        Marker::Str8 | Marker::Bin8 => length8(cursor)?,
-        Marker::Str16 | Marker::Bin16 => length16(cursor)?,
-        Marker::Str32 | Marker::Bin32 => length32(cursor)?,
+    let marker = cursor.byte("value")?;
+    let length = match FOLLOWING[usize::from(marker)] {
+        Following::Bytes(length) => length.into(),
+        Following::Length8 => length8(cursor)?,
+        Following::Length16 => length16(cursor)?,
+        Following::Length32 => length32(cursor)?,
+        Following::Values => return Err(DecodeError::NotSingle { what }),
+        Following::Unknown => return Err(unknown(Marker::from_u8(marker))),
+    };
+    cursor.take(length, "value").map(drop)
+}
+
+/// What follows a marker, as far as it must be known to step over it.
+#[derive(Copy, Clone)]
+enum Following {
+    /// So many bytes.
+    Bytes(u8),
+    /// A length of one, two or four bytes, and so many bytes.
+    Length8,
+    Length16,
+    Length32,
+    /// Other values.
+    Values,
+    Unknown,
+}
+
+/// By marker; a table, because selectors step over properties for every message.
+static FOLLOWING: [Following; 256] = {
+    let mut table = [Following::Unknown; 256];
+    let mut marker = 0;
+    while marker < table.len() {
+        table[marker] = following(Marker::from_u8(marker as u8));
+        marker += 1;
+    }
+    table
+};
+
+const fn following(marker: Marker) -> Following {
+    match marker {
+        Marker::Null | Marker::False | Marker::True | Marker::FixPos(_) | Marker::FixNeg(_) => {
+            Following::Bytes(0)
+        }
+        Marker::U8 | Marker::I8 => Following::Bytes(1),
+        Marker::U16 | Marker::I16 => Following::Bytes(2),
+        Marker::U32 | Marker::I32 | Marker::F32 => Following::Bytes(4),
+        Marker::U64 | Marker::I64 | Marker::F64 => Following::Bytes(8),
+        Marker::FixStr(length) => Following::Bytes(length),
+        Marker::Str8 | Marker::Bin8 => Following::Length8,
+        Marker::Str16 | Marker::Bin16 => Following::Length16,
+        Marker::Str32 | Marker::Bin32 => Following::Length32,
         Marker::FixArray(_)
         | Marker::Array16
         | Marker::Array32
         | Marker::FixMap(_)
         | Marker::Map16
-        | Marker::Map32 => return Err(DecodeError::NotSingle { what }),
-        _ => return Err(unknown(marker)),
-    };
-    cursor.take(length, "value")?;
-    Ok(())
+        | Marker::Map32 => Following::Values,
+        _ => Following::Unknown,
+    }
 }
 
 fn unknown(marker: Marker) -> DecodeError {

@@ -47,6 +47,7 @@ fn full_record() -> Vec<u8> {
         ttl_us: Some(30_000_000),
         delivery_delay_us: Some(1000),
         delivery_count: Some(2),
+        published_us: Some(5_000_000),
         correlation_id: Some(b"#7"),
         reply_to: Some(Destination::topic(Topic::new("answers=all").unwrap())),
         message_type: Some("order"),

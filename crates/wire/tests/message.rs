@@ -42,7 +42,7 @@ struct Parts {
     priority: u8,
     persistent: bool,
     redelivered: bool,
-    numbers: [Option<u64>; 4],
+    numbers: [Option<u64>; 5],
     correlation_id: Option<Vec<u8>>,
     reply_to: Option<(bool, String)>,
     message_type: Option<String>,
@@ -60,7 +60,7 @@ impl Parts {
     }
 
     fn outgoing<'a>(&'a self, properties: &'a PropertiesWriter) -> Outgoing<'a> {
-        let [timestamp_us, ttl_us, delivery_delay_us, delivery_count] = self.numbers;
+        let [timestamp_us, ttl_us, delivery_delay_us, delivery_count, published_us] = self.numbers;
         Outgoing {
             destination: Self::destination(self.queue, &self.name),
             priority: Priority::new(self.priority).unwrap(),
@@ -71,6 +71,7 @@ impl Parts {
                 ttl_us,
                 delivery_delay_us,
                 delivery_count,
+                published_us,
                 correlation_id: self.correlation_id.as_deref(),
                 reply_to: self.reply_to.as_ref().map(|(queue, name)| Self::destination(*queue, name)),
                 message_type: self.message_type.as_deref(),
@@ -102,7 +103,7 @@ fn parts() -> impl Strategy<Value = Parts> {
         any::<(u32, u32, u64)>().prop_map(|(node, stream, sequence)| MessageId { node, stream, sequence });
     let head = (name(), any::<bool>(), 0..=9u8, any::<bool>(), any::<bool>());
     let fields = (
-        any::<[Option<u64>; 4]>(),
+        any::<[Option<u64>; 5]>(),
         prop::option::of(bytes(CORRELATION_ID_BYTES_MAX)),
         prop::option::of((any::<bool>(), name())),
         prop::option::of("\\PC{0,60}"),
@@ -146,6 +147,7 @@ proptest! {
         prop_assert_eq!(view.is_persistent(), sent.persistent);
         prop_assert_eq!(view.is_redelivered(), sent.redelivered);
         prop_assert_eq!(view.fields().unwrap(), sent.fields);
+        prop_assert_eq!(view.ttl_us().unwrap(), sent.fields.ttl_us);
         prop_assert_eq!(view.body_kind().unwrap(), sent.body_kind);
         prop_assert_eq!(view.body(), sent.body);
         let received: Result<Vec<_>, _> = view.properties().iter().collect();

@@ -43,6 +43,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
             "patience_s": config.slow_after_s,
         }
     return {
+        "domain": config.domain_number(),
         "group": config.group_address(),
         "port": config.port,
         "interface": config.interface,
@@ -51,13 +52,14 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,
         "patience_s": config.slow_after_s,
-        "segment_bytes": config.segment_bytes,
+        **({"fit_segments": True} if config.segment_bytes is None else {"segment_bytes": config.segment_bytes}),
         "window_bytes": config.window_bytes,
         "cache_bytes": config.cache_bytes,
         "receive_window_bytes": config.receive_window_bytes,
         "receive_buffer_bytes": config.receive_buffer_bytes,
         "rate_bytes_per_s": config.rate_bytes_per_s,
         "message_bytes_max": config.message_bytes_max,
+        "assembly_bytes_max": config.assembly_bytes_max,
         "backoff_factor": config.backoff_factor,
         "when_full": config.when_full,
     }

@@ -4,6 +4,7 @@ import itertools
 import logging
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
@@ -30,12 +31,17 @@ def connect(url: str | None = None, **options: Any) -> "Bus":
 
 
 class Bus(Node):
-    """A connection: publishes, subscribes, asks and answers. May be shared between threads."""
+    """A connection: publishes, subscribes, asks and answers. May be shared between threads.
+
+    One that nobody refers to any more, nor to one of its subscriptions, is closed without lingering; its
+    callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
+    """
 
     _closed: bool
     _listeners: list[tuple[threading.Thread, Subscription]]
     _lock: threading.RLock
     _replies: "_Replies | None"
+    _finalizer: "weakref.finalize[[list[tuple[threading.Thread, Subscription]], str], Bus]"
 
     def __init__(self, config: ConnectionConfig) -> None:
         super().__init__(config)
@@ -43,6 +49,9 @@ class Bus(Node):
         self._listeners = []
         self._lock = threading.RLock()
         self._replies = None
+        self._finalizer = weakref.finalize(self, _abandon, self._listeners, repr(self))
+        # Whoever is open at exit is closed there, and that is no reason to warn.
+        self._finalizer.atexit = False
 
     def subscribe(
         self,
@@ -78,7 +87,7 @@ class Bus(Node):
         name = f"shoal-{subscription.pattern}"
         listener = threading.Thread(target=_dispatch, args=(subscription, callback), name=name, daemon=True)
         with self._lock:
-            self._listeners = [other for other in self._listeners if other[0].is_alive()]
+            self._listeners[:] = [other for other in self._listeners if other[0].is_alive()]
             self._listeners.append((listener, subscription))
         listener.start()
 
@@ -137,7 +146,8 @@ class Bus(Node):
             if self._closed:
                 return True
             self._closed = True
-            listeners = self._listeners
+            self._finalizer.detach()
+            listeners = list(self._listeners)
         deadline = time.monotonic() + linger_s
         for _, subscription in listeners:
             subscription.stop()
@@ -155,6 +165,15 @@ class Bus(Node):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _abandon(listeners: list[tuple[threading.Thread, Subscription]], name: str) -> None:
+    """Nobody has the connection any more: end its callbacks, whose threads would keep it open."""
+    called = [subscription for listener, subscription in listeners if listener.is_alive()]
+    for subscription in called:
+        subscription.close()
+    if called:
+        warnings.warn(f"unclosed {name} with callbacks: close it", ResourceWarning, stacklevel=2)
 
 
 def _dispatch(subscription: Subscription, callback: Callable[[Message], object]) -> None:

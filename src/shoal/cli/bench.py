@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from shoal.bench import fec as fec_experiment
+from shoal.bench import jms as jms_experiment
 from shoal.bench import lan as lan_experiment
 from shoal.bench import latency as latency_experiment
 from shoal.bench import norm as norm_experiment
@@ -131,6 +132,22 @@ def lan(
         raise typer.BadParameter(str(error)) from error
     result = _followed(rounds, lambda follow: lan_experiment.run(options, follow))
     report.show(f"{size}-byte messages on a LAN of {rate} Mbit/s", result, json)
+
+
+@app.command("jms")
+def jms(
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 64,
+    rounds: Rounds = 5,
+    count: Annotated[int, typer.Option(help="How many messages each transfer moves.")] = 500_000,
+    json: Json = None,
+) -> None:
+    """Messages with headers and five properties beside plain bytes, from Python, on loopback."""
+    try:
+        options = jms_experiment.JmsOptions(size=size, rounds=rounds, count=count)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    result = _followed(rounds, lambda follow: jms_experiment.run(options, follow))
+    report.show(f"{size}-byte messages with headers and properties", result, json)
 
 
 @app.command("fec")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.bench.selectors import COUNTS, RATES, ROUNDS_MIN, Plan, run
+from shoal.errors import ExperimentError
 
 
 def selectors(
@@ -24,17 +25,31 @@ def selectors(
     ] = None,
     rounds: Annotated[int, typer.Option(help="How often each contestant runs.", min=ROUNDS_MIN)] = ROUNDS_MIN,
     seed: Annotated[int, typer.Option(help="Makes the same selectors and messages again.")] = 1,
+    messages: Annotated[
+        int,
+        typer.Option(help="Messages of a round through a node, with one selector and with none; 0: none."),
+    ] = 600_000,
     json_path: Annotated[
         str | None, typer.Option("--json", metavar="PATH", help="Write JSON there; - is standard output.")
     ] = None,
 ) -> None:
-    """Match messages against many selectors: the index beside evaluating each selector."""
+    """Match messages against many selectors, and send them through a node with one."""
     progress = Console(stderr=True, highlight=False)
     try:
-        plan = Plan(counts=tuple(count or COUNTS), rates=tuple(rate or RATES), rounds=rounds, seed=seed)
+        plan = Plan(
+            counts=tuple(count or COUNTS),
+            rates=tuple(rate or RATES),
+            rounds=rounds,
+            seed=seed,
+            messages=messages,
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    result = run(plan, report=lambda step: progress.print(f"[dim]{step}[/]"))
+    try:
+        result = run(plan, report=lambda step: progress.print(f"[dim]{step}[/]"))
+    except ExperimentError as error:
+        typer.echo(f"shoal bench: {error}", err=True)
+        raise typer.Exit(1) from error
     if json_path is None:
         _print_tables(result)
     elif json_path == "-":
@@ -83,3 +98,16 @@ def _print_tables(result: dict[str, Any]) -> None:
         for terms, figures in result[f"{kind}_filters"].items():
             joined.add_row(kind.upper(), terms, *_contest_cells(figures))
     console.print(joined)
+    if "node" in result:
+        _print_node(console, result["node"])
+
+
+def _print_node(console: Console, result: dict[str, Any]) -> None:
+    table = Table("properties", "selectors", title=f"Through a node, {result['size']}-byte messages")
+    for heading in ("messages/s", "µs of processor", "more with one"):
+        table.add_column(heading, justify="right")
+    for number, figures in result["properties"].items():
+        for side, more in (("none", ""), ("one", f"{figures['one_selector_overhead']:.1%}")):
+            rate, cpu_us = (figures[side][name] for name in ("msg_s", "cpu_us_per_message"))
+            table.add_row(number, side, f"{rate:,.0f}", f"{cpu_us:.3f}", more)
+    console.print(table)

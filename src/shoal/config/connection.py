@@ -19,6 +19,8 @@ DEFAULT_DOMAIN = "default"
 WhenFull = Literal["block", "drop", "error"]
 _SCHEMES = ("norm", "inproc")
 _LATER_SCHEMES = ("udp", "tcp", "tls", "locate")
+#: What a connection without a network can be told.
+_INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "message_bytes_max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +45,8 @@ class ConnectionConfig:
     missed_heartbeats_max: int = 5
     #: A member that gets nowhere for so long no longer holds publishers back.
     slow_after_s: float = 0.5
-    #: Data in one datagram.
-    segment_bytes: int = 1400
+    #: Data in one datagram; none is as much as a packet of the interface takes, and not more than 8 KB.
+    segment_bytes: int | None = None
     #: Sent ahead of the slowest member, at the most.
     window_bytes: int = 1 << 20
     #: Kept for repair, per priority class.
@@ -57,6 +59,9 @@ class ConnectionConfig:
     rate_bytes_per_s: float | None = None
     #: The longest message.
     message_bytes_max: int = 128 << 20
+    #: Parts of messages whose end has not come yet, of all senders together; beyond it messages are lost, and
+    #: `Unreadable` tells of it.
+    assembly_bytes_max: int = 256 << 20
     #: Back-off factor K of NORM's repair requests: 0 suits few members, 4 many.
     backoff_factor: int = 1
 
@@ -67,6 +72,8 @@ class ConnectionConfig:
             )
         if self.scheme not in _SCHEMES:
             raise ConfigError(f"unknown scheme {self.scheme!r}: use norm:// or inproc://name")
+        if self.scheme == "inproc":
+            self._check_inproc()
         self._check_types()
         self._check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self._check("port", 1 <= self.port <= 65535, "from 1 to 65535")
@@ -74,23 +81,37 @@ class ConnectionConfig:
         for field in ("heartbeat_s", "slow_after_s"):
             self._check(field, getattr(self, field) > 0, "more than 0")
         self._check("missed_heartbeats_max", self.missed_heartbeats_max >= 1, "at least 1")
-        self._check("segment_bytes", 64 <= self.segment_bytes <= 65_000, "from 64 to 65000")
+        if self.segment_bytes is not None:
+            self._check("segment_bytes", 64 <= self.segment_bytes <= 65_000, "from 64 to 65000, or none")
         self._check("backoff_factor", 0 <= self.backoff_factor <= 15, "from 0 to 15")
         for field in ("window_bytes", "cache_bytes", "receive_window_bytes", "receive_buffer_bytes"):
             self._check(field, getattr(self, field) >= 65_536, "at least 65536")
         self._check("window_bytes", self.window_bytes <= self.cache_bytes, "at most cache_bytes")
         self._check("message_bytes_max", 1 <= self.message_bytes_max < 1 << 28, f"from 1 to {(1 << 28) - 1}")
+        self._check(
+            "assembly_bytes_max",
+            self.assembly_bytes_max >= self.message_bytes_max,
+            "at least message_bytes_max",
+        )
         if self.rate_bytes_per_s is not None:
             self._check("rate_bytes_per_s", self.rate_bytes_per_s >= 1, "at least 1, or none")
         if self.group is not None:
             self._check_group(self.group)
+
+    def _check_inproc(self) -> None:
+        for field in dataclasses.fields(self):
+            if field.name not in _INPROC_FIELDS and getattr(self, field.name) != field.default:
+                raise ConfigError(
+                    f"{field.name} means nothing on inproc://, which has no network: leave it out "
+                    f"(what counts there is {', '.join(_INPROC_FIELDS[1:])})"
+                )
 
     def _check_types(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value is None and "None" in str(field.type):
                 continue
-            if field.type is int:
+            if field.type in _WHOLE:
                 fine = isinstance(value, int) and not isinstance(value, bool)
                 self._check(field.name, fine, "a whole number")
             elif "float" in getattr(field.type, "__name__", str(field.type)):
@@ -124,7 +145,13 @@ class ConnectionConfig:
         number = int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[:4], "big") % 65_000
         return f"239.192.{76 + number // 500}.{1 + number % 250}"
 
+    def domain_number(self) -> int:
+        """What tells the domain's nodes from those of another one that happens to have the same group."""
+        return int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[4:12], "big")
 
+
+#: Types of fields that take whole numbers.
+_WHOLE = (int, int | None)
 _FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}
 
 
@@ -172,7 +199,7 @@ def _value_of(name: str, text: str) -> Any:
         raise ConfigError(f"unknown option {name!r} in the URL: the options are {', '.join(sorted(_FIELDS))}")
     if field.type is str or name in ("group", "when_full"):
         return text
-    kind = int if field.type is int else float
+    kind = int if field.type in _WHOLE else float
     try:
         return kind(text)
     except ValueError:

@@ -11,7 +11,9 @@ from shoal.cli.app import app
 
 
 def test_the_report_has_the_promised_figures() -> None:
-    result = CliRunner().invoke(app, ["bench", "selectors", "--count", "20", "--json", "-"])
+    result = CliRunner().invoke(
+        app, ["bench", "selectors", "--count", "20", "--messages", "0", "--json", "-"]
+    )
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert report["count"] == 20
@@ -25,7 +27,9 @@ def test_the_report_has_the_promised_figures() -> None:
 
 
 def test_without_json_it_prints_tables() -> None:
-    result = CliRunner().invoke(app, ["bench", "selectors", "--count", "10", "--rate", "0.5"])
+    result = CliRunner().invoke(
+        app, ["bench", "selectors", "--count", "10", "--rate", "0.5", "--messages", "0"]
+    )
     assert result.exit_code == 0, result.output
     assert "Distinct selectors" in result.stdout
     assert "identical selectors cost" in result.stdout
@@ -40,7 +44,9 @@ def test_ten_thousand_identical_selectors_are_looked_at_once() -> None:
     assert looked_at <= 1
 
 
-@pytest.mark.parametrize("wrong", [{"counts": ()}, {"counts": (0,)}, {"rates": (0.0,)}, {"rounds": 4}])
+@pytest.mark.parametrize(
+    "wrong", [{"counts": ()}, {"counts": (0,)}, {"rates": (0.0,)}, {"rounds": 4}, {"messages": 1}]
+)
 def test_a_plan_that_measures_nothing_is_refused(wrong: dict[str, tuple[int, ...]]) -> None:
     with pytest.raises(ValueError, match="give at least"):
         Plan(**wrong)  # type: ignore[arg-type]

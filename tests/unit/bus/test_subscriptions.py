@@ -43,6 +43,13 @@ def test_a_topic_in_tags_keeps_its_own_form(bus: shoal.Bus) -> None:
         assert topics(subscription) == ["Courses=CPS616, Session=HPJava"]
 
 
+def test_reserved_topics_are_left_out_of_everything_but_can_be_named(bus: shoal.Bus) -> None:
+    with bus.subscribe(">") as everything, bus.subscribe("*/*") as levels, bus.subscribe("_reply/*") as named:
+        bus.publish("_reply/7", b"")
+        bus.publish("a/b", b"")
+        assert [topics(each) for each in (everything, levels, named)] == [["a/b"], ["a/b"], ["_reply/7"]]
+
+
 def test_every_subscription_gets_its_own_copy_and_each_message_once(bus: shoal.Bus, other: shoal.Bus) -> None:
     with bus.subscribe("a/*") as one, bus.subscribe("a/>") as two, other.subscribe("a/b") as three:
         bus.publish("a/b", b"")
@@ -372,3 +379,24 @@ def test_a_request_inside_a_callback_is_answered(bus: shoal.Bus, other: shoal.Bu
     bus.publish("a", 4)
     assert done.wait(10)
     assert answers == [8]
+
+
+def test_a_connection_that_nobody_keeps_ends_its_callbacks_and_warns() -> None:
+    def connect_and_forget() -> None:
+        bus = shoal.connect("inproc://forgotten")
+        bus.subscribe("a", lambda message: None)
+        del bus
+        gc.collect()
+
+    before = set(threading.enumerate())
+    with pytest.warns(ResourceWarning, match="unclosed .*Bus.* with callbacks: close it"):
+        connect_and_forget()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_connection_that_was_closed_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    shoal.connect("inproc://closed").close()
+    gc.collect()
+    assert not [warning for warning in recwarn if warning.category is ResourceWarning]

@@ -138,3 +138,25 @@ def test_a_configuration_is_checked_however_it_is_made() -> None:
         ConnectionConfig(port=0)
     with pytest.raises(ValueError, match="port"):
         ConnectionConfig(port=70_000)
+
+
+@pytest.mark.parametrize(
+    "option", ["interface=lo", "port=7000", "heartbeat_s=1", "window_bytes=65536", "rate_bytes_per_s=1000"]
+)
+def test_an_option_of_the_network_is_refused_where_there_is_none(option: str) -> None:
+    name = option.partition("=")[0]
+    with pytest.raises(ConfigError, match=f"{name} means nothing on inproc://"):
+        parse_url(f"inproc://here?{option}")
+
+
+def test_what_counts_without_a_network_is_accepted_there() -> None:
+    config = parse_url("inproc://here?slow_after_s=2&message_bytes_max=1000", when_full="drop")
+    assert (config.slow_after_s, config.message_bytes_max, config.when_full) == (2.0, 1000, "drop")
+
+
+def test_domains_have_numbers_of_their_own_though_their_groups_may_be_the_same() -> None:
+    configs = [ConnectionConfig(domain=f"d{number}") for number in range(2000)]
+    groups = {config.group_address() for config in configs}
+    assert len(groups) < len(configs), "among so many, some share a group"
+    assert len({config.domain_number() for config in configs}) == len(configs)
+    assert ConnectionConfig(domain="desk").domain_number() == ConnectionConfig(domain="desk").domain_number()

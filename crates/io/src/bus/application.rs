@@ -2,19 +2,16 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
-use foldhash::{HashMap, HashMapExt};
-use shoal_node::{Departure, Interest, MemberEvent, Membership, Origin, SubscriptionId, Switch};
-use shoal_norm::{Event, Join, NodeId, ObjectId, Session, StreamId, Time};
-use shoal_wire::{Mark, MessageView, RecordKind, frame};
+use shoal_node::{Departure, Interest, MemberEvent, Membership, SubscriptionId};
+use shoal_norm::{Chunk, Event, Join, NodeId, ObjectId, Session, StreamId, Time};
+use shoal_wire::frame;
 
-use super::consumer::{Batch, Consumer, Entry};
+use super::consumer::Consumer;
 use super::handle::{DISCOVERY, GREETING, Shared};
-use crate::norm::Application;
-
-/// The stream that carries what nodes tell each other.
-pub const CONTROL: ObjectId = 0;
+use super::inbox::{Inbox, InboxBounds};
+use super::lanes::CONTROL;
+use crate::norm::{Application, Frames, Taken};
 
 /// What a bus tells its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,33 +36,20 @@ pub enum Change<L> {
     Unsubscribe(SubscriptionId),
 }
 
-struct Subscription<L> {
-    consumer: Arc<Consumer<L>>,
-    staged: Batch,
-}
-
-/// What is known of a stream beside its messages.
-#[derive(Copy, Clone, Default)]
-struct StreamNotes {
-    timestamp_us: u64,
-    number: Option<u64>,
-}
-
 /// The application.
 pub struct BusApplication<L> {
     shared: Arc<Shared<L>>,
-    switch: Switch,
-    subscriptions: HashMap<SubscriptionId, Subscription<L>>,
-    /// Subscriptions with something staged.
-    staged: Vec<SubscriptionId>,
-    notes: HashMap<StreamId, StreamNotes>,
+    inbox: Inbox<L>,
     /// Streams that a welcome told where to join.
     welcomed: HashSet<StreamId>,
     data_lanes: Vec<ObjectId>,
+    control: Frames,
     /// Control records that came since the last turn.
     records: VecDeque<(StreamId, Vec<u8>)>,
     heard: bool,
     membership_deadline: Time,
+    /// The version of our subscriptions that is announced.
+    version: u64,
     /// When we looked around first.
     began: Option<Time>,
     /// Nobody is known, and whoever is there may not have answered yet.
@@ -74,52 +58,25 @@ pub struct BusApplication<L> {
 }
 
 impl<L: Send + 'static> BusApplication<L> {
-    pub fn new(shared: Arc<Shared<L>>, data_lanes: Vec<ObjectId>, seed: u64) -> BusApplication<L> {
+    pub fn new(
+        shared: Arc<Shared<L>>,
+        data_lanes: Vec<ObjectId>,
+        seed: u64,
+        bounds: InboxBounds,
+    ) -> BusApplication<L> {
         BusApplication {
             shared,
-            switch: Switch::new(seed),
-            subscriptions: HashMap::new(),
-            staged: Vec::new(),
-            notes: HashMap::new(),
+            inbox: Inbox::new(seed, bounds),
+            control: Frames::new(bounds.message_bytes_max),
             welcomed: HashSet::new(),
             data_lanes,
             records: VecDeque::new(),
             heard: false,
             membership_deadline: Time::ZERO,
+            version: 0,
             began: None,
             greeting: true,
             changed: false,
-        }
-    }
-
-    fn message(&mut self, stream: StreamId, record: &[u8]) {
-        let notes = self.notes.entry(stream).or_default();
-        let number = notes.number;
-        if let Some(number) = &mut notes.number {
-            *number += 1;
-        }
-        let origin = Origin {
-            node: stream.node,
-            instance: stream.instance,
-            stream: stream.object,
-            number,
-            timestamp_us: notes.timestamp_us,
-        };
-        let view = match MessageView::parse(record) {
-            Ok(view) => view,
-            Err(error) => return self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
-        };
-        let Ok(wanted) = self.switch.route(&view, &origin) else { return };
-        for &id in wanted {
-            let Some(subscription) = self.subscriptions.get_mut(&id) else { continue };
-            let batch = &mut subscription.staged;
-            if batch.entries.is_empty() {
-                self.staged.push(id);
-                batch.arrived = Some(Instant::now());
-            }
-            let start = batch.bytes.len();
-            batch.bytes.extend_from_slice(record);
-            batch.entries.push(Entry { start, end: batch.bytes.len(), origin });
         }
     }
 
@@ -128,15 +85,11 @@ impl<L: Send + 'static> BusApplication<L> {
             match change {
                 Change::Subscribe(id, interest, consumer) => {
                     membership.subscribe(now, interest.pattern.as_str());
-                    self.switch.insert(id, *interest);
-                    self.subscriptions.insert(id, Subscription { consumer, staged: Batch::default() });
+                    self.inbox.subscribe(id, *interest, consumer);
                 }
                 Change::Unsubscribe(id) => {
-                    if let Some(interest) = self.switch.remove(id) {
+                    if let Some(interest) = self.inbox.unsubscribe(id) {
                         membership.unsubscribe(now, interest.pattern.as_str());
-                    }
-                    if let Some(subscription) = self.subscriptions.remove(&id) {
-                        subscription.consumer.close();
                     }
                 }
             }
@@ -174,10 +127,13 @@ impl<L: Send + 'static> BusApplication<L> {
                         }
                     }
                 }
+                MemberEvent::InterestUnknown(_) => {}
                 MemberEvent::Joined(node) => self.shared.tell(BusEvent::Joined(node)),
                 MemberEvent::Gone(node, departure) => self.shared.tell(BusEvent::Gone(node, departure)),
                 MemberEvent::Subscriptions(node, added, removed) => {
-                    self.shared.tell(BusEvent::Subscriptions(node, added, removed));
+                    if !added.is_empty() || !removed.is_empty() {
+                        self.shared.tell(BusEvent::Subscriptions(node, added, removed));
+                    }
                 }
             }
         }
@@ -193,32 +149,34 @@ impl<L: Send + 'static> BusApplication<L> {
 }
 
 impl<L: Send + 'static> Application for BusApplication<L> {
-    fn has_room(&self, stream: StreamId) -> bool {
-        // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
-        stream.object == CONTROL
-            || !self.subscriptions.values().any(|subscription| subscription.consumer.holds_back())
-    }
-
-    fn frame(&mut self, _now: Time, stream: StreamId, record: &[u8]) {
-        if stream.object == CONTROL {
-            self.records.push_back((stream, record.to_vec()));
-            return;
-        }
-        match RecordKind::of(record) {
-            Ok(RecordKind::Message) => self.message(stream, record),
-            Ok(RecordKind::Mark) => match Mark::read(record) {
-                Ok(mark) => {
-                    let notes = StreamNotes { timestamp_us: mark.timestamp_us, number: Some(mark.number) };
-                    self.notes.insert(stream, notes);
+    fn take(&mut self, now: Time, stream: StreamId, chunk: Chunk<'_>) -> Taken {
+        let shared = &self.shared;
+        let unreadable = |why| shared.tell(BusEvent::Unreadable(stream.node, why));
+        if stream.object != CONTROL {
+            let deadline = &mut self.membership_deadline;
+            // Told before anybody reads what follows, and perhaps answers it: what its sender subscribed to before
+            // may not have been heard yet.
+            let announced = |version| {
+                if shared.membership().on_version(now, stream.node, stream.instance, version) {
+                    shared.interest_changed();
+                    *deadline = Time::ZERO;
                 }
-                Err(error) => self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
-            },
-            Ok(_) => {}
-            Err(error) => self.shared.tell(BusEvent::Unreadable(stream.node, error.to_string())),
+            };
+            return self.inbox.take(now, stream, chunk, unreadable, announced);
+        }
+        // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
+        let records = &mut self.records;
+        match self.control.read(stream, chunk, |record| records.push_back((stream, record.to_vec()))) {
+            Ok(()) => Taken::All,
+            Err(error) => {
+                unreadable(error.to_string());
+                Taken::Broken
+            }
         }
     }
 
     fn event(&mut self, now: Time, session: &mut Session, event: &Event) {
+        self.control.on_event(event);
         match event {
             Event::SenderHeard { .. } => self.heard = true,
             Event::SenderGone { node, instance, .. } => {
@@ -226,15 +184,19 @@ impl<L: Send + 'static> Application for BusApplication<L> {
                 self.records.retain(|(stream, _)| (stream.node, stream.instance) != (*node, *instance));
                 self.shared.membership().on_sender_gone(*node, *instance);
                 self.welcomed.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
-                self.notes.retain(|stream, _| (stream.node, stream.instance) != (*node, *instance));
+                self.inbox.forget(*node, *instance);
                 self.membership_deadline = Time::ZERO;
             }
             Event::StreamHeard { stream } if stream.object == CONTROL => {
                 session.join(now, *stream, Join::Here)
             }
             Event::Gap { stream, segments, .. } => {
-                self.notes.remove(stream);
+                self.inbox.on_gap(*stream);
                 self.shared.tell(BusEvent::Lost(stream.node, stream.object, *segments));
+            }
+            Event::CommandReceived { node, instance, content } => {
+                let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
+                self.records.push_back((stream, content.clone()));
             }
             Event::AckerSilent { node, .. } => self.shared.tell(BusEvent::Slow(*node)),
             Event::WatermarkDone(watermark) => self.shared.flushes.on_watermark(watermark),
@@ -242,17 +204,8 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         }
     }
 
-    fn broken(&mut self, stream: StreamId, why: &str) {
-        self.notes.remove(&stream);
-        self.shared.tell(BusEvent::Unreadable(stream.node, why.to_owned()));
-    }
-
     fn batch_done(&mut self) {
-        for id in self.staged.drain(..) {
-            if let Some(subscription) = self.subscriptions.get_mut(&id) {
-                subscription.consumer.put_batch(&mut subscription.staged);
-            }
-        }
+        self.inbox.hand_over();
     }
 
     fn serve(&mut self, now: Time, session: &mut Session, control: &mut Vec<u8>) {
@@ -268,11 +221,16 @@ impl<L: Send + 'static> Application for BusApplication<L> {
             membership.on_sender_heard(now);
         }
         self.handle_records(now, session, &mut membership);
-        membership.handle_timeout(now);
+        membership.handle_timeout(now, |node, instance| session.last_heard(node, instance));
         self.handle_members(now, session, &mut membership);
         while let Some(record) = membership.poll_record() {
             frame::write(&record, control);
         }
+        if let Some(heartbeat) = membership.poll_heartbeat() {
+            // It fits into a segment, and nothing else is said this way.
+            let _ = session.send_command(now, &heartbeat, 1);
+        }
+        self.version = membership.version();
         let began = *self.began.get_or_insert(now);
         self.greeting &= now < began + GREETING && membership.members().next().is_none();
         self.membership_deadline = membership.poll_timeout();
@@ -288,6 +246,10 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         }
     }
 
+    fn announced_version(&self) -> u64 {
+        self.version
+    }
+
     fn holds_writes(&self) -> bool {
         self.greeting
     }
@@ -299,13 +261,5 @@ impl<L: Send + 'static> Application for BusApplication<L> {
 
     fn deadline(&self) -> Time {
         self.membership_deadline
-    }
-}
-
-impl<L> Drop for BusApplication<L> {
-    fn drop(&mut self) {
-        for subscription in self.subscriptions.values() {
-            subscription.consumer.close();
-        }
     }
 }

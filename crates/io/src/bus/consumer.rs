@@ -5,51 +5,87 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shoal_node::Origin;
+use shoal_norm::StreamId;
 
-/// Emptied batches kept for their memory.
+/// Emptied lists of entries kept for their memory.
 const SPARES_MAX: usize = 4;
-/// A batch that grew larger than this is not kept.
-const SPARE_BYTES_MAX: usize = 4 << 20;
+/// One that grew longer than this is not kept.
+const SPARE_ENTRIES_MAX: usize = 16 << 10;
 /// A reader takes about so much at once. If it took everything, a queue that is full would stay so, to its
 /// senders, until the reader is through with all of it, and they would take a busy reader for a dead one.
 const TAKE_BYTES: usize = 256 << 10;
 /// What an entry costs beside its bytes.
 const ENTRY_BYTES: usize = 48;
+/// Stands for a number that is not known.
+const UNKNOWN: u64 = u64::MAX;
 
-/// Where one message of a batch lies, and where it came from.
+/// Where one message of a batch lies, and what is known of it.
 #[derive(Copy, Clone, Debug)]
 pub struct Entry {
-    /// First byte of its record.
-    pub start: usize,
-    /// One past its last byte.
-    pub end: usize,
-    /// Who sent it, when, as which.
-    pub origin: Origin,
+    start: u32,
+    length: u32,
+    number: u64,
+    timestamp_us: u64,
 }
 
-/// Records that arrived together.
-#[derive(Debug, Default)]
+impl Entry {
+    /// A record of `length` bytes at a place in its batch.
+    pub fn new(start: usize, length: usize, origin: &Origin) -> Entry {
+        Entry {
+            start: start as u32,
+            length: length as u32,
+            number: origin.number.unwrap_or(UNKNOWN),
+            timestamp_us: origin.timestamp_us,
+        }
+    }
+}
+
+/// Messages of one stream that arrived together.
+#[derive(Debug)]
 pub struct Batch {
-    /// The records, one after the other.
-    pub bytes: Vec<u8>,
+    /// Their records, and perhaps others'.
+    pub bytes: Arc<Vec<u8>>,
     /// Where each is.
     pub entries: Vec<Entry>,
+    /// Where they came from.
+    pub stream: StreamId,
     /// When they arrived.
-    pub arrived: Option<Instant>,
+    pub arrived: Instant,
+    /// How old those with a time to live were by then: where each starts, and its age.
+    pub ages: Option<Arc<Vec<(u32, Duration)>>>,
 }
 
 impl Batch {
     fn cost(&self) -> usize {
-        self.bytes.len() + self.entries.len() * ENTRY_BYTES
+        let bytes: usize = self.entries.iter().map(|entry| entry.length as usize).sum();
+        bytes + self.entries.len() * ENTRY_BYTES
     }
 
     /// The record of an entry.
     pub fn record(&self, entry: &Entry) -> &[u8] {
-        &self.bytes[entry.start..entry.end]
+        &self.bytes[entry.start as usize..][..entry.length as usize]
+    }
+
+    /// How old it was when it arrived, as far as known: what it waited at its sender, above all.
+    pub fn age(&self, entry: &Entry) -> Duration {
+        let Some(ages) = &self.ages else { return Duration::ZERO };
+        let found = ages.binary_search_by_key(&entry.start, |(start, _)| *start);
+        found.map_or(Duration::ZERO, |at| ages[at].1)
+    }
+
+    /// Who sent it, when, as which.
+    pub fn origin(&self, entry: &Entry) -> Origin {
+        Origin {
+            node: self.stream.node,
+            instance: self.stream.instance,
+            stream: self.stream.object,
+            number: (entry.number != UNKNOWN).then_some(entry.number),
+            timestamp_us: entry.timestamp_us,
+        }
     }
 }
 
@@ -83,7 +119,7 @@ struct State<L> {
     waiting: usize,
     /// Nothing was taken for too long: what this process publishes is dropped instead of waiting.
     lagging: bool,
-    spares: Vec<Batch>,
+    spares: Vec<Vec<Entry>>,
     signal: Option<Signal>,
 }
 
@@ -146,13 +182,15 @@ impl<L> Consumer<L> {
         self.lock().dropped
     }
 
-    /// Puts a batch in, and leaves an empty one in its place.
-    pub fn put_batch(&self, batch: &mut Batch) {
-        let mut state = self.lock();
-        let spare = state.spares.pop().unwrap_or_default();
-        let full = std::mem::replace(batch, spare);
-        let (cost, messages) = (full.cost(), full.entries.len() as u64);
-        self.put(state, Item::Batch(full), cost, messages);
+    /// Puts a batch in. True if the queue holds its senders back now.
+    pub fn put_batch(&self, batch: Batch) -> bool {
+        let (cost, messages) = (batch.cost(), batch.entries.len() as u64);
+        self.put(self.lock(), Item::Batch(batch), cost, messages)
+    }
+
+    /// An empty list, with the memory of one that was given back.
+    pub fn spare_entries(&self) -> Vec<Entry> {
+        self.lock().spares.pop().unwrap_or_default()
     }
 
     /// Puts a message of this process in, which counts as so many bytes.
@@ -185,15 +223,15 @@ impl<L> Consumer<L> {
         self.lock().lagging
     }
 
-    fn put(&self, mut state: MutexGuard<'_, State<L>>, item: Item<L>, cost: usize, messages: u64) {
+    fn put(&self, mut state: MutexGuard<'_, State<L>>, item: Item<L>, cost: usize, messages: u64) -> bool {
         if state.closed {
-            return;
+            return false;
         }
         let full = state.bytes + cost > self.bytes_max && state.bytes > 0;
         match self.overflow {
             Overflow::DropNew if full => {
                 state.dropped += messages;
-                return;
+                return false;
             }
             Overflow::DropOld if full => {
                 while state.bytes + cost > self.bytes_max
@@ -217,10 +255,12 @@ impl<L> Consumer<L> {
             let _ = signal.near.write(&[1]);
         }
         let somebody_waits = state.waiting > 0;
+        let holds_back = self.overflow == Overflow::Wait && state.bytes >= self.bytes_max;
         drop(state);
         if somebody_waits {
             self.arrived.notify_all();
         }
+        holds_back
     }
 
     fn wait<'a>(
@@ -275,14 +315,14 @@ impl<L> Consumer<L> {
         Some(Taken { items, made_room })
     }
 
-    /// Gives an emptied batch back, for its memory.
-    pub fn recycle(&self, mut batch: Batch) {
-        if batch.bytes.capacity() <= SPARE_BYTES_MAX {
-            batch.bytes.clear();
-            batch.entries.clear();
+    /// Gives back a batch that was read, for its memory.
+    pub fn recycle(&self, batch: Batch) {
+        let mut entries = batch.entries;
+        if entries.capacity() <= SPARE_ENTRIES_MAX {
+            entries.clear();
             let mut state = self.lock();
             if state.spares.len() < SPARES_MAX {
-                state.spares.push(batch);
+                state.spares.push(entries);
             }
         }
     }

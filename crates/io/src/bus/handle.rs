@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use shoal_node::{Interest, Membership, MembershipConfig, SubscriptionId};
 use shoal_norm::{NodeId, ObjectId, Stats, SyncPolicy};
-use shoal_wire::PriorityClass;
+use shoal_wire::is_reserved;
 
 use super::application::{BusApplication, BusEvent, Change};
 use super::consumer::Consumer;
 use super::flush::Flushes;
-use crate::norm::{Full, LaneOptions, LinkError, LinkOptions, NormLink, Outbox, SendError};
+use super::inbox::InboxBounds;
+use super::lanes::{Lane, lane_options};
+use crate::norm::{Full, LinkError, LinkOptions, NormLink, Outbox, SendError};
 
 /// Events kept for an owner that does not take them.
 const EVENTS_MAX: usize = 10_000;
@@ -24,6 +26,8 @@ pub const DISCOVERY: Duration = Duration::from_secs(2);
 /// A bus.
 #[derive(Clone, Debug)]
 pub struct BusOptions {
+    /// Its domain; nodes of others may share the group, and are ignored.
+    pub domain: u64,
     /// Its link. Lanes and sync policy are the bus's own business and are overwritten.
     pub link: LinkOptions,
     /// How often to say that we are here (TI).
@@ -36,6 +40,8 @@ pub struct BusOptions {
     pub window_bytes: usize,
     /// What is kept for repair, per lane.
     pub cache_bytes: usize,
+    /// Parts of messages whose end has not come yet, of all senders together.
+    pub assembly_bytes_max: usize,
 }
 
 /// What the handle and the link's thread share.
@@ -54,6 +60,21 @@ pub struct Shared<L> {
 }
 
 impl<L> Shared<L> {
+    pub fn new(membership: Membership) -> Shared<L> {
+        Shared {
+            membership: Mutex::new(membership),
+            changes: Mutex::new(Vec::new()),
+            has_changes: AtomicBool::new(false),
+            events: Mutex::new(VecDeque::new()),
+            event_told: Condvar::new(),
+            interest_version: AtomicU64::new(0),
+            flushes: Flushes::default(),
+            outbox: OnceLock::new(),
+            discovering: AtomicBool::new(true),
+            closed: AtomicBool::new(false),
+        }
+    }
+
     pub fn membership(&self) -> MutexGuard<'_, Membership> {
         self.membership.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,6 +136,7 @@ impl<L: Send + 'static> Bus<L> {
         let mut link = options.link;
         let (node, seed) = (link.norm.node, link.norm.seed);
         let membership = Membership::new(MembershipConfig {
+            domain: options.domain,
             node,
             instance: link.norm.instance,
             heartbeat: options.heartbeat,
@@ -122,24 +144,17 @@ impl<L: Send + 'static> Bus<L> {
             members_max: options.members_max,
             seed,
         });
-        let shared = Arc::new(Shared {
-            membership: Mutex::new(membership),
-            changes: Mutex::new(Vec::new()),
-            has_changes: AtomicBool::new(false),
-            events: Mutex::new(VecDeque::new()),
-            event_told: Condvar::new(),
-            interest_version: AtomicU64::new(0),
-            flushes: Flushes::default(),
-            outbox: OnceLock::new(),
-            discovering: AtomicBool::new(true),
-            closed: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new(membership));
         link.norm.sync = SyncPolicy::Ask;
         // Until the last moment somebody may have to be welcomed.
         link.end_streams = false;
-        link.lanes = lanes(options.window_bytes, options.cache_bytes);
+        link.lanes = lane_options(options.window_bytes, options.cache_bytes);
         let data_lanes = (1..link.lanes.len() as ObjectId).collect();
-        let application = BusApplication::new(shared.clone(), data_lanes, seed);
+        let bounds = InboxBounds {
+            message_bytes_max: link.message_bytes_max,
+            assembly_bytes_max: options.assembly_bytes_max,
+        };
+        let application = BusApplication::new(shared.clone(), data_lanes, seed, bounds);
         let link = NormLink::open(link, Box::new(application))?;
         // The thread may be waiting for it already.
         let _ = shared.outbox.set(link.outbox().clone());
@@ -156,9 +171,9 @@ impl<L: Send + 'static> Bus<L> {
         self.link.stats()
     }
 
-    /// Publishes an encoded message, in parts, on the lane of its class.
-    pub fn publish(&self, class: PriorityClass, parts: &[&[u8]], full: Full) -> Result<(), SendError> {
-        self.link.send(lane_of(class), parts, full)
+    /// Publishes an encoded message, in parts, on a lane.
+    pub fn publish(&self, lane: Lane, parts: &[&[u8]], full: Full) -> Result<(), SendError> {
+        self.link.send(lane.number(), parts, full)
     }
 
     /// Counts changes of who wants what; what [`Bus::is_wanted`] said holds until it changes.
@@ -169,9 +184,7 @@ impl<L: Send + 'static> Bus<L> {
     /// Whether a message on this topic has to be sent: somebody wants it, or may be about to say so, or it
     /// is an answer, whose asker may have subscribed a moment ago.
     pub fn is_wanted(&self, topic: &[u8]) -> bool {
-        topic.first() == Some(&b'_')
-            || self.shared.is_discovering()
-            || !self.shared.membership().interested(topic).is_empty()
+        is_reserved(topic) || self.shared.is_discovering() || self.shared.membership().is_wanted(topic)
     }
 
     /// Members that want a topic.
@@ -289,27 +302,5 @@ impl<L: Send + 'static> Flush<'_, L> {
 impl<L: Send + 'static> Drop for Flush<'_, L> {
     fn drop(&mut self) {
         self.bus.shared.flushes.end(self.id);
-    }
-}
-
-/// The lanes of a bus: control, then the classes by urgency.
-fn lanes(window_bytes: usize, cache_bytes: usize) -> Vec<LaneOptions> {
-    let mut lanes = vec![LaneOptions::default()];
-    lanes[0].stream.cache_bytes = 1 << 20;
-    for class in [PriorityClass::High, PriorityClass::Normal, PriorityClass::Low] {
-        let mut lane = LaneOptions { marks: true, ..Default::default() };
-        lane.stream.precedence = lane_of(class) as u8;
-        lane.stream.window_bytes = Some(window_bytes);
-        lane.stream.cache_bytes = cache_bytes;
-        lanes.push(lane);
-    }
-    lanes
-}
-
-fn lane_of(class: PriorityClass) -> usize {
-    match class {
-        PriorityClass::High => 1,
-        PriorityClass::Normal => 2,
-        PriorityClass::Low => 3,
     }
 }

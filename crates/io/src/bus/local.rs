@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use shoal_node::{Interest, Origin, SubscriptionId, Switch};
+use shoal_node::{Interest, Origin, SubscriptionId, Switch, Target};
 use shoal_norm::NodeId;
 use shoal_wire::MessageView;
 
@@ -101,7 +101,7 @@ impl<L> LocalSwitch<L> {
         found.clear();
         let mut state = self.lock();
         let State { switch, subscriptions } = &mut *state;
-        for id in switch.route(view, origin).unwrap_or(&[]) {
+        for Target { id, .. } in switch.route(view, origin).unwrap_or(&[]) {
             if let Some(subscription) = subscriptions.get(id)
                 && !(subscription.no_local && subscription.node == origin.node)
             {
@@ -115,8 +115,10 @@ impl<L> LocalSwitch<L> {
         let mut state = self.lock();
         let State { switch, subscriptions } = &mut *state;
         let ids = switch.subscribed(topic).iter();
-        let mut nodes: Vec<NodeId> =
-            ids.filter_map(|id| subscriptions.get(id)).map(|subscription| subscription.node).collect();
+        let mut nodes: Vec<NodeId> = ids
+            .filter_map(|target| subscriptions.get(&target.id))
+            .map(|subscription| subscription.node)
+            .collect();
         nodes.retain(|&other| other != node);
         nodes.sort_unstable();
         nodes.dedup();

@@ -8,9 +8,12 @@ mod application;
 mod consumer;
 mod flush;
 mod handle;
+mod inbox;
+mod lanes;
 mod local;
 
 pub use application::BusEvent;
 pub use consumer::{Batch, Consumer, Entry, Item, Overflow, Taken};
 pub use handle::{Bus, BusOptions, Flush};
+pub use lanes::Lane;
 pub use local::{Domains, LocalSwitch};

@@ -1,27 +1,37 @@
 //! What runs on top of a link.
 
-use shoal_norm::{Event, Session, StreamId, Time};
+use shoal_norm::{Chunk, Event, Session, StreamId, Time};
+
+/// What became of the bytes an application was offered.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has them.
+    All,
+    /// It has no room. The link stops reading the stream, its window fills, and its sender waits;
+    /// [`super::NormLink::resume`] makes the link read on.
+    Nothing,
+    /// They are no frames. The stream is read on from its next message.
+    Broken,
+}
 
 /// Takes what a link receives, and may speak for itself. Called on the link's thread, so it must never wait.
 pub trait Application: Send + 'static {
-    /// Whether it takes more of a stream. If not, the link stops reading it, its window fills, and its sender
-    /// waits; [`super::NormLink::resume`] makes it read on.
-    fn has_room(&self, stream: StreamId) -> bool;
-
-    /// A message of a stream.
-    fn frame(&mut self, now: Time, stream: StreamId, frame: &[u8]);
+    /// The next bytes of a stream.
+    fn take(&mut self, now: Time, stream: StreamId, chunk: Chunk<'_>) -> Taken;
 
     /// Something else happened.
     fn event(&mut self, now: Time, session: &mut Session, event: &Event);
-
-    /// A stream holds what cannot be a frame; it is read on from its next message.
-    fn broken(&mut self, stream: StreamId, why: &str);
 
     /// That was all for now: the time to wake whoever waits.
     fn batch_done(&mut self);
 
     /// Its turn to act: frames appended to `control` go out on the first lane, before anything else.
     fn serve(&mut self, _now: Time, _session: &mut Session, _control: &mut Vec<u8>) {}
+
+    /// What [`shoal_wire::Mark`]s say of it: how often it changed what it asks others for.
+    fn announced_version(&self) -> u64 {
+        0
+    }
 
     /// Whether lanes other than the first are not to be written to yet.
     fn holds_writes(&self) -> bool {

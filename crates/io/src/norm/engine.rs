@@ -1,24 +1,28 @@
 //! What the link's thread does in one turn: receive, deliver, write, transmit.
 
-use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use shoal_norm::{Destination, Event, ObjectId, Session, Source, StreamId, Time};
+use shoal_norm::{Chunk, Destination, Event, ObjectId, Session, Source, StreamId, Time};
 use shoal_wire::Mark;
-use shoal_wire::frame::{self, FrameReader};
+use shoal_wire::frame;
 
-use super::Application;
 use super::outbox::Outbox;
+use super::{Application, Taken};
 use crate::clock::Clock;
 use crate::files::Files;
 use crate::udp::{ReceiveBuffers, Sockets, Which};
 
-/// Batches received before anything is sent, and runs sent before anything is received.
-const RECEIVES_A_TURN: usize = 2;
+/// Runs received by one call: few enough to stay in the processor's cache until they are read.
+const RUNS_RECEIVED: usize = 4;
+/// Calls that receive before anything is sent, and runs sent before anything is received.
+const RECEIVES_A_TURN: usize = 8;
 const SENDS_A_TURN: usize = 16;
+
+/// What an application is offered at once, though its window holds more: it may have room for no more than that.
+const READ_BYTES: usize = 64 << 10;
 
 /// A run of datagrams is worth a system call from so many bytes on.
 pub const RUN_BYTES: usize = 60_000;
@@ -40,6 +44,7 @@ pub struct Lane {
     head_at: usize,
     marks: bool,
     marked_at: Time,
+    marked_version: u64,
     /// Messages written so far.
     messages: u64,
 }
@@ -56,19 +61,28 @@ impl Lane {
             head_at: 0,
             marks,
             marked_at: Time::ZERO,
+            marked_version: 0,
             messages: 0,
         }
     }
 
     /// Says when the messages that follow are sent, unless that was said a moment ago.
-    fn mark(&mut self, now: Time) {
-        if !self.marks || (self.messages > 0 && now.since(self.marked_at) < MARK_INTERVAL) {
+    fn mark(&mut self, now: Time, version: u64) {
+        let said =
+            self.messages > 0 && now.since(self.marked_at) < MARK_INTERVAL && version == self.marked_version;
+        if !self.marks || said {
             return;
         }
-        self.marked_at = now;
+        (self.marked_at, self.marked_version) = (now, version);
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut record = Vec::with_capacity(32);
-        Mark { timestamp_us: timestamp.as_micros() as u64, number: self.messages }.write(&mut record);
+        let mark = Mark {
+            timestamp_us: timestamp.as_micros() as u64,
+            number: self.messages,
+            version,
+            clock_us: now.as_nanos() / 1000,
+        };
+        mark.write(&mut record);
         frame::write(&record, &mut self.head);
     }
 
@@ -98,11 +112,12 @@ pub struct Engine {
     sockets: Arc<Sockets>,
     group: SocketAddr,
     application: Box<dyn Application>,
-    readers: HashMap<StreamId, FrameReader>,
+    /// Streams that may have something to read.
     readable: Vec<StreamId>,
+    /// Streams whose reader lost its place.
+    broken: Vec<StreamId>,
     buffers: ReceiveBuffers,
     unsent: Unsent,
-    message_bytes_max: usize,
     /// Share of received datagrams to throw away, for tests of repair.
     drop_received: f64,
     random: fastrand::Rng,
@@ -117,15 +132,11 @@ pub struct Engine {
 struct Deaf;
 
 impl Application for Deaf {
-    fn has_room(&self, _stream: StreamId) -> bool {
-        false
+    fn take(&mut self, _now: Time, _stream: StreamId, _chunk: Chunk<'_>) -> Taken {
+        Taken::Nothing
     }
 
-    fn frame(&mut self, _now: Time, _stream: StreamId, _frame: &[u8]) {}
-
     fn event(&mut self, _now: Time, _session: &mut Session, _event: &Event) {}
-
-    fn broken(&mut self, _stream: StreamId, _why: &str) {}
 
     fn batch_done(&mut self) {}
 }
@@ -144,7 +155,6 @@ pub struct Next {
 }
 
 impl Engine {
-    #[allow(clippy::too_many_arguments, reason = "called once, by the link that owns all of these")]
     pub fn new(
         session: Session,
         lanes: Vec<Lane>,
@@ -152,7 +162,6 @@ impl Engine {
         outbox: Arc<Outbox>,
         sockets: Arc<Sockets>,
         application: Box<dyn Application>,
-        message_bytes_max: usize,
         drop_received: f64,
     ) -> Engine {
         let random = fastrand::Rng::with_seed(session.config().seed);
@@ -166,11 +175,10 @@ impl Engine {
             sockets,
             group,
             application,
-            readers: HashMap::new(),
             readable: Vec::new(),
-            buffers: ReceiveBuffers::new(16),
+            broken: Vec::new(),
+            buffers: ReceiveBuffers::new(RUNS_RECEIVED),
             unsent: Unsent::default(),
-            message_bytes_max,
             drop_received,
             random,
             ending: false,
@@ -217,7 +225,12 @@ impl Engine {
         for which in [Which::Own, Which::Group] {
             for turn in 0..RECEIVES_A_TURN {
                 match self.sockets.receive(which, &mut self.buffers) {
-                    Ok(_) => self.handle_received(which),
+                    Ok(runs) => {
+                        self.handle_received(which);
+                        if runs < RUNS_RECEIVED {
+                            break;
+                        }
+                    }
                     Err(error) => {
                         if error.kind() != ErrorKind::WouldBlock {
                             self.socket_error = Some(error.to_string());
@@ -233,14 +246,30 @@ impl Engine {
 
     fn handle_received(&mut self, which: Which) {
         let now = self.clock.now();
-        for run in self.buffers.runs() {
+        let Engine { session, application, broken, buffers, random, drop_received, .. } = self;
+        let mut took = false;
+        let mut take = |stream, chunk: Chunk<'_>| {
+            let taken = application.take(now, stream, chunk);
+            if taken == Taken::Broken {
+                broken.push(stream);
+            }
+            took |= taken != Taken::Nothing;
+            taken != Taken::Nothing
+        };
+        for run in buffers.runs() {
             let from = Source { address: run.from, unicast: which == Which::Own };
             for datagram in run.datagrams() {
-                if self.drop_received > 0.0 && self.random.f64() < self.drop_received {
+                if *drop_received > 0.0 && random.f64() < *drop_received {
                     continue;
                 }
-                self.session.handle_datagram(now, from, datagram);
+                session.handle_datagram_with(now, from, datagram, &mut take);
             }
+        }
+        for stream in self.broken.drain(..) {
+            self.session.resync(now, stream);
+        }
+        if took {
+            self.application.batch_done();
         }
     }
 
@@ -259,12 +288,7 @@ impl Engine {
                 }
                 Event::Writable { .. } => {}
                 event if self.files.on_event(&event) => {}
-                event => {
-                    if let Event::StreamClosed { stream, .. } = event {
-                        self.readers.remove(&stream);
-                    }
-                    self.application.event(now, &mut self.session, &event);
-                }
+                event => self.application.event(now, &mut self.session, &event),
             }
         }
         told |= self.read_streams();
@@ -286,27 +310,18 @@ impl Engine {
 
     /// Reads a stream as far as the application takes it. True if there may be more.
     fn read_stream(&mut self, stream: StreamId, now: Time) -> bool {
-        let bytes_max = self.message_bytes_max;
-        let reader = self.readers.entry(stream).or_insert_with(|| FrameReader::new(bytes_max));
-        while self.application.has_room(stream) {
-            let Some(chunk) = self.session.read(stream) else {
-                return false;
-            };
-            if chunk.fresh {
-                reader.reset();
+        while let Some(chunk) = self.session.read(stream) {
+            let used = chunk.bytes.len().min(READ_BYTES);
+            let taken = self.application.take(now, stream, Chunk { bytes: &chunk.bytes[..used], ..chunk });
+            if taken == Taken::Nothing {
+                return true;
             }
-            let used = chunk.bytes.len();
-            let application = &mut self.application;
-            if let Err(error) = reader.read(chunk.bytes, |frame| application.frame(now, stream, frame)) {
-                reader.reset();
-                application.broken(stream, &error.to_string());
-                self.session.consume(now, stream, used);
+            self.session.consume(now, stream, used);
+            if taken == Taken::Broken {
                 self.session.resync(now, stream);
-            } else {
-                self.session.consume(now, stream, used);
             }
         }
-        true
+        false
     }
 
     /// Moves what waits into the streams and onto the network. True if there may be more.
@@ -335,7 +350,7 @@ impl Engine {
                     lane.at = 0;
                     lane.bytes.clear();
                     if self.outbox.exchange(index, &mut lane.bytes) {
-                        lane.mark(now);
+                        lane.mark(now, self.application.announced_version());
                     } else if lane.waiting() == 0 {
                         if std::mem::take(&mut lane.unflushed) {
                             let _ = self.session.flush(now, lane.object);

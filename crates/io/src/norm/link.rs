@@ -13,8 +13,10 @@ use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, StreamOp
 use super::Application;
 use super::engine::{Engine, Lane, RUN_BYTES};
 use super::outbox::{Full, Outbox, SendError};
+use crate::clock::Clock;
 use crate::files::Files;
-use crate::udp::{LinkAddress, SocketOptions, Sockets, Waker, Which};
+use crate::interfaces::{ETHERNET_MTU, InterfaceInfo};
+use crate::udp::{LinkAddress, RUN_BYTES_MAX, SocketOptions, Sockets, Waker, Which};
 
 /// While a stream flows, less than a run waits so long for company.
 const GATHER: Duration = Duration::from_micros(50);
@@ -24,6 +26,10 @@ const RAPID: Duration = Duration::from_micros(20);
 const SOCKET_PATIENCE: Duration = Duration::from_millis(2);
 /// How long the goodbye may take.
 const GOODBYE: Duration = Duration::from_millis(20);
+/// Segments in a run at the least, however long packets may be: a run that is lost is lost as a whole.
+const RUN_SEGMENTS_MIN: usize = 8;
+/// No segment is shorter, even where packets are so short that it takes several.
+const SEGMENT_BYTES_MIN: usize = 512;
 /// The thread wakes at least so often, should a wake-up ever be missed.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 
@@ -55,6 +61,8 @@ pub struct LinkOptions {
     pub sockets: SocketOptions,
     /// Its session.
     pub norm: Config,
+    /// Whether segments are as long as the interface takes them; otherwise the session says how long.
+    pub fit_segments: bool,
     /// Its lanes, by precedence. None makes a link that only receives.
     pub lanes: Vec<LaneOptions>,
     /// Whose acknowledgements windows and watermarks wait for.
@@ -78,6 +86,7 @@ impl LinkOptions {
             address,
             sockets: SocketOptions::default(),
             norm,
+            fit_segments: false,
             lanes: vec![LaneOptions::default()],
             ackers: Vec::new(),
             lane_bytes_max: 1 << 20,
@@ -141,6 +150,7 @@ impl Shared {
 
 /// A NORM link. Dropping it closes it without lingering.
 pub struct NormLink {
+    clock: Clock,
     shared: Arc<Shared>,
     waker: Waker,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -150,7 +160,11 @@ impl NormLink {
     /// Opens the sockets and starts the thread.
     pub fn open(options: LinkOptions, application: Box<dyn Application>) -> Result<NormLink, LinkError> {
         let sockets = Arc::new(Sockets::open(&options.address, &options.sockets)?);
-        let mut session = Session::new(options.norm.clone()).map_err(LinkError::Config)?;
+        let mut norm = options.norm.clone();
+        if options.fit_segments {
+            norm.segment_bytes = fitting_segment(&sockets, options.address.group.is_ipv6(), &norm);
+        }
+        let mut session = Session::new(norm).map_err(LinkError::Config)?;
         session.set_ackers(&options.ackers);
         let mut lanes = Vec::new();
         for lane in &options.lanes {
@@ -165,11 +179,10 @@ impl NormLink {
             outbox.clone(),
             sockets.clone(),
             application,
-            options.message_bytes_max,
             options.drop_received,
         );
         engine.files = Files::new(options.files_directory.clone());
-        let waker = sockets.waker();
+        let (waker, clock) = (sockets.waker(), engine.clock);
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             outbox,
@@ -183,7 +196,7 @@ impl NormLink {
             let shared = shared.clone();
             std::thread::Builder::new().name("shoal-norm".into()).spawn(move || run(&shared))?
         };
-        Ok(NormLink { shared, waker, thread: Mutex::new(Some(thread)) })
+        Ok(NormLink { clock, shared, waker, thread: Mutex::new(Some(thread)) })
     }
 
     /// Sends a message made of `parts` on a lane.
@@ -232,6 +245,11 @@ impl NormLink {
         drop(engine);
         self.waker.wake();
         result
+    }
+
+    /// Microseconds by the clock that [`shoal_wire::Mark`]s show.
+    pub fn clock_us(&self) -> u64 {
+        self.clock.now().as_nanos() / 1000
     }
 
     /// What waits to be sent.
@@ -318,6 +336,14 @@ impl Drop for NormLink {
     fn drop(&mut self) {
         self.close(Duration::ZERO);
     }
+}
+
+/// The longest segment that travels in one packet, and of which a run still takes several.
+fn fitting_segment(sockets: &Sockets, ipv6: bool, norm: &Config) -> u16 {
+    let mtu = sockets.interface().map_or(ETHERNET_MTU, InterfaceInfo::mtu);
+    let packet_header = if ipv6 { 48 } else { 28 };
+    let datagram = mtu.saturating_sub(packet_header).min(RUN_BYTES_MAX / RUN_SEGMENTS_MIN);
+    datagram.saturating_sub(norm.header_bytes()).max(SEGMENT_BYTES_MIN) as u16
 }
 
 /// The thread of a link.

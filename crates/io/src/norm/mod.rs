@@ -7,13 +7,15 @@
 mod application;
 mod bulk;
 mod engine;
+mod frames;
 mod link;
 mod outbox;
 mod queue;
 mod verify;
 
-pub use application::Application;
+pub use application::{Application, Taken};
 pub use bulk::{BulkReport, receive_bulk, send_bulk};
+pub use frames::Frames;
 pub use link::{LaneOptions, LinkError, LinkOptions, NormLink};
 pub use outbox::{Full, Outbox, SendError};
 pub use queue::{Arrival, Queue, QueueInbox};

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use shoal_norm::{Event, Session, StreamId, Time};
+use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
-use super::Application;
+use super::frames::Frames;
+use super::{Application, Taken};
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,10 +36,10 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue bounded in bytes, and the inbox that fills it.
-    pub fn new(bytes_max: usize) -> (Arc<Queue>, QueueInbox) {
+    /// A queue bounded in bytes, and the inbox that fills it with messages of up to `message_bytes_max`.
+    pub fn new(bytes_max: usize, message_bytes_max: usize) -> (Arc<Queue>, QueueInbox) {
         let queue = Arc::new(Queue { state: Mutex::default(), arrived: Condvar::new(), bytes_max });
-        (queue.clone(), QueueInbox(queue))
+        (queue.clone(), QueueInbox { queue, frames: Frames::new(message_bytes_max) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -80,33 +81,40 @@ impl Queue {
 
 /// The filling end.
 #[derive(Debug)]
-pub struct QueueInbox(Arc<Queue>);
+pub struct QueueInbox {
+    queue: Arc<Queue>,
+    frames: Frames,
+}
 
 impl Application for QueueInbox {
-    fn has_room(&self, _stream: StreamId) -> bool {
-        self.0.lock().bytes < self.0.bytes_max
-    }
-
-    fn frame(&mut self, _now: Time, stream: StreamId, frame: &[u8]) {
-        self.0.put(Arrival::Message(stream, frame.to_vec()), frame.len());
+    fn take(&mut self, _now: Time, stream: StreamId, chunk: Chunk<'_>) -> Taken {
+        let queue = &self.queue;
+        if queue.lock().bytes >= queue.bytes_max {
+            return Taken::Nothing;
+        }
+        let each = |frame: &[u8]| queue.put(Arrival::Message(stream, frame.to_vec()), frame.len());
+        match self.frames.read(stream, chunk, each) {
+            Ok(()) => Taken::All,
+            Err(error) => {
+                queue.put(Arrival::Broken(stream, error.to_string()), 0);
+                Taken::Broken
+            }
+        }
     }
 
     fn event(&mut self, _now: Time, _session: &mut Session, event: &Event) {
-        self.0.put(Arrival::Event(event.clone()), 0);
-    }
-
-    fn broken(&mut self, stream: StreamId, why: &str) {
-        self.0.put(Arrival::Broken(stream, why.to_owned()), 0);
+        self.frames.on_event(event);
+        self.queue.put(Arrival::Event(event.clone()), 0);
     }
 
     fn batch_done(&mut self) {
-        self.0.arrived.notify_all();
+        self.queue.arrived.notify_all();
     }
 }
 
 impl Drop for QueueInbox {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.arrived.notify_all();
+        self.queue.lock().closed = true;
+        self.queue.arrived.notify_all();
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use shoal_norm::{Event, Session, StreamId, Time};
+use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
-use super::Application;
+use super::frames::Frames;
+use super::{Application, Taken};
 
 /// A message starts with its number; the rest follows from it.
 const NUMBER_BYTES: usize = 8;
@@ -39,6 +40,7 @@ pub struct Verified {
 pub struct VerifyInbox {
     /// Counting bytes, twice around, so that any message's pattern is one slice of it.
     pattern: Vec<u8>,
+    frames: Frames,
     local: Verified,
     shared: Arc<Mutex<Verified>>,
 }
@@ -48,42 +50,48 @@ impl VerifyInbox {
     pub fn new(message_bytes_max: usize) -> (VerifyInbox, Arc<Mutex<Verified>>) {
         let shared = Arc::new(Mutex::new(Verified::default()));
         let pattern = (0..message_bytes_max + 256).map(|at| at as u8).collect();
-        (VerifyInbox { pattern, local: Verified::default(), shared: shared.clone() }, shared)
+        let frames = Frames::new(message_bytes_max);
+        (VerifyInbox { pattern, frames, local: Verified::default(), shared: shared.clone() }, shared)
+    }
+}
+
+impl Verified {
+    fn check(&mut self, frame: &[u8], pattern: &[u8]) {
+        let number = self.messages;
+        let start = number as usize % 256;
+        let right = frame.len() >= NUMBER_BYTES
+            && frame[..NUMBER_BYTES] == number.to_le_bytes()
+            && pattern.get(start..start + frame.len() - NUMBER_BYTES) == Some(&frame[NUMBER_BYTES..]);
+        if !right {
+            self.fail(format!("message {number} came out wrong or out of order"));
+        }
+        self.messages += 1;
+        self.bytes += frame.len() as u64;
     }
 
     fn fail(&mut self, why: String) {
-        self.local.fault.get_or_insert(why);
+        self.fault.get_or_insert(why);
     }
 }
 
 impl Application for VerifyInbox {
-    fn has_room(&self, _stream: StreamId) -> bool {
-        true
-    }
-
-    fn frame(&mut self, _now: Time, _stream: StreamId, frame: &[u8]) {
-        let number = self.local.messages;
-        let start = number as usize % 256;
-        let right = frame.len() >= NUMBER_BYTES
-            && frame[..NUMBER_BYTES] == number.to_le_bytes()
-            && self.pattern.get(start..start + frame.len() - NUMBER_BYTES) == Some(&frame[NUMBER_BYTES..]);
-        if !right {
-            self.fail(format!("message {number} came out wrong or out of order"));
+    fn take(&mut self, _now: Time, stream: StreamId, chunk: Chunk<'_>) -> Taken {
+        let (local, pattern) = (&mut self.local, &self.pattern);
+        match self.frames.read(stream, chunk, |frame| local.check(frame, pattern)) {
+            Ok(()) => Taken::All,
+            Err(error) => {
+                self.local.fail(error.to_string());
+                Taken::Broken
+            }
         }
-        self.local.messages += 1;
-        self.local.bytes += frame.len() as u64;
     }
 
     fn event(&mut self, _now: Time, _session: &mut Session, event: &Event) {
         match event {
             Event::StreamClosed { .. } => self.local.ended = true,
-            Event::Gap { segments, .. } => self.fail(format!("{segments} segments were lost")),
+            Event::Gap { segments, .. } => self.local.fail(format!("{segments} segments were lost")),
             _ => {}
         }
-    }
-
-    fn broken(&mut self, _stream: StreamId, why: &str) {
-        self.fail(why.to_owned());
     }
 
     fn batch_done(&mut self) {

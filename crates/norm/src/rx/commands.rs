@@ -19,6 +19,8 @@ use crate::wire::{CcFeedback, RepairRequests};
 const PROMPT_ACKERS_MAX: usize = 8;
 /// Probes are answered after a back-off of at least so many round-trip times.
 const PROBE_BACKOFF_MIN: u32 = 4;
+/// Answers are spread over at least so much time for each receiver: a host needs that long to hear another's.
+const PROBE_SPREAD: Duration = Duration::from_micros(50);
 /// About so many receivers answer a probe where nobody can overhear another's answer.
 const UNICAST_PROBE_ANSWERS: f64 = 10.0;
 
@@ -41,8 +43,8 @@ impl Remote {
                 }
             }
             Command::Application(content) => {
-                let (node, content) = (self.node, content.to_vec());
-                shared.events.push_back(Event::CommandReceived { node, content });
+                let (node, instance, content) = (self.node, self.instance, content.to_vec());
+                shared.events.push_back(Event::CommandReceived { node, instance, content });
             }
         }
     }
@@ -122,6 +124,7 @@ impl Remote {
             let chosen = overheard || shared.random.f64() * self.timing.group_size < UNICAST_PROBE_ANSWERS;
             if chosen {
                 let longest = self.timing.grtt * self.timing.backoff_factor.max(PROBE_BACKOFF_MIN);
+                let longest = longest.max(PROBE_SPREAD.mul_f64(self.timing.group_size));
                 self.answer_probe_at = now + backoff::draw(shared.random, longest, self.timing.group_size);
             }
         }

@@ -89,7 +89,7 @@ impl Remote {
         if fresh_only {
             return self.write_nack(now, sequence, true, requests, out, shared);
         }
-        self.nack.on_asked(now, &self.timing);
+        self.nack.on_asked(now, &self.timing, shared.config.robust_factor);
         let cycle = self.nack.number();
         let of_streams = self.streams.iter().any(|object| object.needs_asking(nacking, cycle));
         if !of_streams && !self.objects.needs_asking(nacking, cycle) {

@@ -18,4 +18,4 @@ pub mod slot;
 pub mod stream;
 pub mod window;
 
-pub use stream::Chunk;
+pub use stream::{Chunk, Take};

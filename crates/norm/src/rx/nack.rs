@@ -6,19 +6,27 @@
 //! | Backoff  | stays                 | NACK, unless others asked; HoldOff   | Idle                       |
 //! | HoldOff  | stays                 | Backoff, a random time               | Idle                       |
 //!
+//! | GivenUp  | stays                 |                                      |                            |
+//!
 //! The back-off lets the few that draw a short time speak for all; the hold-off gives the sender
-//! time to answer before the question is repeated.
+//! time to answer before the question is repeated. A sender of which nothing is heard any more, though it was
+//! asked as often as the robust factor says, is asked ever more rarely, as often once more, and then not until it is
+//! heard: it may be gone.
 
 use std::time::Duration;
 
 use crate::backoff;
 use crate::time::Time;
 
+/// The interval at which a silent sender is asked is doubled so often at the most.
+const DOUBLINGS_MAX: u32 = 16;
+
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
     Idle,
     Backoff { until: Time },
     HoldOff { until: Time },
+    GivenUp,
 }
 
 /// What a sender advertises about its group, which decides all waiting times.
@@ -55,11 +63,15 @@ pub struct NackCycle {
     state: State,
     /// Counts cycles, never 0: requests overheard in another cycle do not suppress.
     number: u16,
+    /// How often the sender was asked since it was heard.
+    unheard: u32,
+    /// It was asked in vain, and is asked more rarely than usual, or not at all.
+    discouraged: bool,
 }
 
 impl NackCycle {
     pub fn new() -> NackCycle {
-        NackCycle { state: State::Idle, number: 1 }
+        NackCycle { state: State::Idle, number: 1, unheard: 0, discouraged: false }
     }
 
     /// The cycle's number, for marking what others asked for.
@@ -74,8 +86,16 @@ impl NackCycle {
 
     pub fn deadline(&self) -> Time {
         match self.state {
-            State::Idle => Time::NEVER,
+            State::Idle | State::GivenUp => Time::NEVER,
             State::Backoff { until } | State::HoldOff { until } => until,
+        }
+    }
+
+    /// The sender said something: it is there, and is asked as usual.
+    pub fn on_heard(&mut self, now: Time) {
+        self.unheard = 0;
+        if std::mem::take(&mut self.discouraged) {
+            self.state = State::HoldOff { until: now };
         }
     }
 
@@ -104,7 +124,7 @@ impl NackCycle {
         }
         match self.state {
             _ if !missing => self.state = State::Idle,
-            State::Idle => {}
+            State::Idle | State::GivenUp => {}
             State::HoldOff { .. } => {
                 self.begin(now, timing, random);
                 if self.deadline() <= now {
@@ -116,9 +136,18 @@ impl NackCycle {
         Due::Nothing
     }
 
-    /// Somebody asked: we, or others for us.
-    pub fn on_asked(&mut self, now: Time, timing: &GroupTiming) {
-        self.state = State::HoldOff { until: now + timing.hold_off() };
+    /// Somebody asked: we, or others for us. A sender that stays silent is asked `times` times, and as often again
+    /// at doubled intervals.
+    pub fn on_asked(&mut self, now: Time, timing: &GroupTiming, times: u32) {
+        self.unheard += 1;
+        let doublings = self.unheard.saturating_sub(times);
+        self.discouraged = doublings > 0;
+        self.state = if doublings >= times {
+            State::GivenUp
+        } else {
+            let patience = timing.hold_off().saturating_mul(1 << doublings.min(DOUBLINGS_MAX));
+            State::HoldOff { until: now + patience }
+        };
     }
 }
 
@@ -138,13 +167,36 @@ mod tests {
         let ask_at = cycle.deadline();
         assert!(ask_at <= start + Duration::from_millis(40));
         assert_eq!(cycle.poll(ask_at, true, &TIMING, &mut random), Due::Ask);
-        cycle.on_asked(ask_at, &TIMING);
+        cycle.on_asked(ask_at, &TIMING, 20);
         assert_eq!(cycle.deadline(), ask_at + Duration::from_millis(60));
         cycle.on_loss(ask_at, &TIMING, &mut random);
         assert_eq!(cycle.deadline(), ask_at + Duration::from_millis(60));
         let number = cycle.number();
         cycle.poll(ask_at + Duration::from_millis(60), true, &TIMING, &mut random);
         assert_ne!(cycle.number(), number);
+    }
+
+    #[test]
+    fn a_sender_that_stays_silent_is_asked_for_a_bounded_number_of_times_and_again_once_it_is_heard() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut cycle = NackCycle::new();
+        let mut asked = 0;
+        let mut ask_all = |cycle: &mut NackCycle| {
+            while cycle.deadline() < Time::NEVER {
+                let now = cycle.deadline();
+                if cycle.poll(now, true, &TIMING, &mut random) == Due::Ask {
+                    cycle.on_asked(now, &TIMING, 20);
+                    asked += 1;
+                }
+            }
+            asked
+        };
+        cycle.on_loss(Time::ZERO, &TIMING, &mut fastrand::Rng::with_seed(4));
+        assert_eq!(ask_all(&mut cycle), 40);
+        cycle.on_loss(Time::from_nanos(1 << 40), &TIMING, &mut fastrand::Rng::with_seed(5));
+        assert_eq!(ask_all(&mut cycle), 40, "nothing was heard");
+        cycle.on_heard(Time::from_nanos(1 << 41));
+        assert_eq!(ask_all(&mut cycle), 80);
     }
 
     #[test]

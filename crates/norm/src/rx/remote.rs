@@ -8,7 +8,7 @@ use super::entry::{Body, Heard, InfoState, StreamEntry};
 use super::nack::{GroupTiming, NackCycle};
 use super::objects::RxObjects;
 use super::shared::Shared;
-use super::stream::RxStream;
+use super::stream::{RxStream, Take};
 use crate::config::{Config, FecId, Join, NackingMode, SyncPolicy};
 use crate::congestion::receiver::ReceiverCongestion;
 use crate::event::{CloseReason, Event, StreamId};
@@ -101,6 +101,7 @@ impl Remote {
             self.newest_sequence = header.sequence;
         }
         self.address = address;
+        self.nack.on_heard(now);
         self.congestion.on_message(now, header.sequence, bytes, self.timing.grtt);
         let quantized = (header.grtt, header.backoff, header.group_size);
         if quantized != self.quantized {
@@ -129,7 +130,13 @@ impl Remote {
 
     // --- input ---
 
-    pub fn handle_data(&mut self, now: Time, data: &Data<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
+    pub fn handle_data(
+        &mut self,
+        now: Time,
+        data: &Data<'_>,
+        take: &mut Take<'_>,
+        shared: &mut Shared<'_>,
+    ) -> Result<(), Reject> {
         if !data.header.flags.has(Flags::STREAM) {
             self.forget_wanted(data.header.object);
             let handled = self.objects.handle_data(now, data, shared);
@@ -173,7 +180,7 @@ impl Remote {
         let Body::Open(stream) = &mut self.streams[index].body else { return Ok(()) };
         let repair = data.header.flags.has(Flags::REPAIR);
         let received =
-            stream.receive(data.payload_id, data.payload, repair, shared.memory_left, shared.stats);
+            stream.receive(data.payload_id, data.payload, repair, take, shared.memory_left, shared.stats);
         self.after_progress(now, index, shared);
         received.map(|_| ())
     }
@@ -324,7 +331,14 @@ impl Remote {
         self.open(index, &header, Some(fti), payload_id, at, shared)?;
         if let Body::Open(stream) = &mut self.streams[index].body {
             // What was heard may lie before where we join, and then counts as a duplicate.
-            stream.receive(payload_id, &symbol, false, shared.memory_left, shared.stats)?;
+            stream.receive(
+                payload_id,
+                &symbol,
+                false,
+                &mut |_, _| false,
+                shared.memory_left,
+                shared.stats,
+            )?;
         }
         self.after_progress(now, index, shared);
         Ok(())

@@ -38,6 +38,11 @@ impl Remotes {
     }
 
     /// The sender with this node and instance, if it is known.
+    pub fn get(&self, node: NodeId, instance: u16) -> Option<&Remote> {
+        self.index.get(&(node, instance)).and_then(|&index| self.list.get(index))
+    }
+
+    /// The same, to be changed.
     pub fn find(&mut self, node: NodeId, instance: u16) -> Option<&mut Remote> {
         let index = *self.index.get(&(node, instance))?;
         self.list.get_mut(index)

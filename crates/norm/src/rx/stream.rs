@@ -25,6 +25,9 @@ pub struct Chunk<'a> {
     pub fresh: bool,
 }
 
+/// Somebody who reads a stream's bytes where they arrived. False leaves them to be kept.
+pub type Take<'a> = dyn FnMut(StreamId, Chunk<'_>) -> bool + 'a;
+
 /// A stream being received.
 #[derive(Debug)]
 pub struct RxStream {
@@ -167,12 +170,14 @@ impl RxStream {
         self.symbols
     }
 
-    /// Takes a segment in; `repair` says that somebody had asked for it. True if it was new.
+    /// Takes a segment in; `repair` says that somebody had asked for it. What is next to be read is offered to
+    /// `take` before it is kept. True if it was new.
     pub fn receive(
         &mut self,
         payload_id: PayloadId,
         symbol: &[u8],
         repair: bool,
+        take: &mut Take<'_>,
         memory_left: &mut usize,
         stats: &mut Stats,
     ) -> Result<bool, Reject> {
@@ -184,6 +189,13 @@ impl RxStream {
             return Err(Reject::Position);
         }
         let segment = self.segment_at(payload_id);
+        if self.is_next(segment, &header) && take(self.id, Chunk { bytes: data, fresh: self.fresh }) {
+            self.fresh = false;
+            self.window.pass();
+            stats.segments_received += 1;
+            stats.payload_bytes_received += data.len() as u64;
+            return Ok(true);
+        }
         let known = self.window.end();
         let inserted = self.window.insert(segment, header, data, memory_left);
         let losses = segment.saturating_sub(known).min(self.window.end() - known);
@@ -205,6 +217,16 @@ impl RxStream {
             Insert::Beyond => Err(Reject::BeyondWindow),
             Insert::NoMemory => Err(Reject::NoMemory),
         }
+    }
+
+    /// Whether the reader waits for just this segment, and for nothing to be told before it.
+    fn is_next(&self, segment: u64, header: &SegmentHeader) -> bool {
+        segment == self.window.first()
+            && self.window.is_caught_up()
+            && header.length > 0
+            && self.parity.is_none()
+            && self.gap.is_none()
+            && !(self.seeking || self.ended)
     }
 
     /// A segment of a block came: earlier blocks are complete by now, or have lost something.

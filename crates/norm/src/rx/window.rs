@@ -9,8 +9,8 @@
 
 use crate::wire::SegmentHeader;
 
-/// Slots of a new window.
-const SLOTS_MIN: usize = 16;
+/// A new window takes so many bytes, and has at least two slots.
+const BYTES_MIN: usize = 32 << 10;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
@@ -84,13 +84,14 @@ impl Window {
         bytes_max: usize,
         memory_left: &mut usize,
     ) -> Option<Window> {
-        let needed = SLOTS_MIN * segment_bytes;
+        let slots_min = 1usize << (BYTES_MIN / segment_bytes).clamp(2, 16).ilog2();
+        let needed = slots_min * segment_bytes;
         *memory_left = memory_left.checked_sub(needed)?;
-        let slots_max = (1usize << (bytes_max / segment_bytes).max(SLOTS_MIN).ilog2())
+        let slots_max = (1usize << (bytes_max / segment_bytes).max(slots_min).ilog2())
             .max((2 * unit as usize).next_power_of_two());
         Some(Window {
             bytes: vec![0; needed],
-            entries: vec![EMPTY; SLOTS_MIN],
+            entries: vec![EMPTY; slots_min],
             segment_bytes,
             slots_max,
             unit,
@@ -159,6 +160,18 @@ impl Window {
 
     pub(super) fn slot(&self, segment: u64) -> usize {
         (segment.wrapping_sub(self.origin) as usize) & (self.entries.len() - 1)
+    }
+
+    /// Whether nothing waits for the reader and nothing is missing.
+    pub fn is_caught_up(&self) -> bool {
+        self.first == self.end
+    }
+
+    /// The reader had the next segment without its being kept. Only when caught up, and with a unit of 1.
+    pub fn pass(&mut self) {
+        self.end += 1;
+        (self.first, self.complete) = (self.end, self.end);
+        (self.origin, self.base) = (self.end, self.end);
     }
 
     /// Notes that everything before `end` was sent. Returns how many missing segments that revealed.

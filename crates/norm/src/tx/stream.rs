@@ -17,6 +17,9 @@ use crate::wire::SegmentHeader;
 use crate::wire::command::Position;
 use crate::{Config, ObjectId, StreamOptions};
 
+/// How often the last segment of a quiet stream is announced.
+const QUIET_ANNOUNCEMENTS: u32 = 2;
+
 /// Where a stream is in its life.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum StreamState {
@@ -64,6 +67,8 @@ pub struct TxStream {
     /// Place in the stream where it starts.
     offset: u64,
     window_segments: Option<u64>,
+    /// Little is written to it: see [`StreamOptions::quiet`].
+    pub quiet: bool,
     state: StreamState,
     fec_id: crate::FecId,
 }
@@ -92,6 +97,7 @@ impl TxStream {
             window_segments: options
                 .window_bytes
                 .map(|bytes| (bytes / cache.segment_bytes()).clamp(1, cache.slots()) as u64),
+            quiet: options.quiet,
             state: StreamState::Open,
             fec_id: config.fec_id,
             cache,
@@ -287,13 +293,14 @@ impl TxStream {
     /// The next `count` segments were sent. They are announced if nothing follows them soon.
     pub fn on_sent(&mut self, count: usize, now: Time, grtt: Duration, robust_factor: u32) {
         self.sent += count as u64;
-        self.flush = FlushState::Announcing { at: now + 2 * grtt, left: robust_factor };
+        self.announce_again(now, grtt, robust_factor);
         self.ask(now);
     }
 
     /// The last segment was repaired. Whoever asked for it may know of it from nobody else, and lose it again.
     pub fn announce_again(&mut self, now: Time, grtt: Duration, robust_factor: u32) {
-        self.flush = FlushState::Announcing { at: now + 2 * grtt, left: robust_factor };
+        let left = if self.quiet { robust_factor.min(QUIET_ANNOUNCEMENTS) } else { robust_factor };
+        self.flush = FlushState::Announcing { at: now + 2 * grtt, left };
     }
 
     /// The application wants to know when everybody has everything written so far.
@@ -367,7 +374,7 @@ impl TxStream {
             && self.waiting() == 0
             && !self.has_repairs()
             && self.order.parity_due(self.sent).is_none()
-            && (self.flush == FlushState::Done || self.all_acked())
+            && (self.quiet || self.flush == FlushState::Done || self.all_acked())
     }
 
     /// It ended, and all of it was sent and announced.

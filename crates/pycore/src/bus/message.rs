@@ -93,6 +93,11 @@ impl Message {
         })
     }
 
+    /// Whether it does not live for ever.
+    pub fn expires(&self) -> bool {
+        self.expires.is_some()
+    }
+
     /// Whether it outlived its time while it waited in this process.
     pub fn has_expired(&self) -> bool {
         self.expires.is_some_and(|expires| expires <= Instant::now())

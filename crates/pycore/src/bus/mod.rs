@@ -2,11 +2,14 @@
 
 mod body;
 mod delivery;
+mod events;
 pub mod exit;
 mod fork;
 mod message;
 mod node;
+mod outgoing;
 mod properties;
+mod publishing;
 mod subscription;
 mod topic_cache;
 

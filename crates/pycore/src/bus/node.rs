@@ -1,26 +1,22 @@
 //! The node inside a Python process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use shoal_io::bus::{Bus, BusEvent, BusOptions, Consumer, Domains, LocalSwitch, Overflow};
-use shoal_io::norm::{Full, SendError};
-use shoal_node::{Departure, Interest, Origin};
+use shoal_io::bus::{Bus, BusOptions, Consumer, Domains, LocalSwitch, Overflow};
+use shoal_node::Interest;
 use shoal_norm::NodeId;
-use shoal_wire::{
-    Destination, HeaderFields, MessageView, Outgoing, Priority, PropertiesWriter, Topic, TopicPattern,
-};
+use shoal_wire::{Topic, TopicPattern};
 
-use super::body::{self, Encoded, encode_error};
-use super::delivery::{LocalConsumer, Patience, WhenFull, make_room};
+use super::delivery::WhenFull;
+use super::events::{EventTuple, event_to_python};
 use super::exit::{check, detached};
 use super::fork::Birth;
 use super::message::Message;
-use super::properties;
+use super::outgoing::{Extras, Scratch, correlation_bytes, priority_of};
 use super::subscription::Subscription;
 use super::topic_cache::TopicCache;
 use crate::convert::duration;
@@ -33,13 +29,11 @@ static DOMAINS: Domains<Py<Message>> = Domains::new();
 /// How long to wait before looking whether the user wants to interrupt.
 pub const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
-/// What kind of event, which node it is about, and its details.
-type EventTuple<'py> = (&'static str, NodeId, Bound<'py, PyDict>);
 /// What a node shares with its subscriptions.
 pub struct Inner {
-    node: NodeId,
-    bus: Option<Bus<Py<Message>>>,
-    local: Arc<LocalSwitch<Py<Message>>>,
+    pub(super) node: NodeId,
+    pub(super) bus: Option<Bus<Py<Message>>>,
+    pub(super) local: Arc<LocalSwitch<Py<Message>>>,
     birth: Birth,
     closed: AtomicBool,
 }
@@ -68,21 +62,14 @@ impl Inner {
 #[pyclass(module = "shoal._core", frozen, subclass, weakref)]
 pub struct Node {
     inner: Option<Arc<Inner>>,
-    topics: Mutex<TopicCache>,
-    scratch: Mutex<Scratch>,
-    full: WhenFull,
+    pub(super) topics: Mutex<TopicCache>,
+    pub(super) scratch: Mutex<Scratch>,
+    pub(super) full: WhenFull,
     /// How long a reader in this process may make no progress.
-    patience: Duration,
-    message_bytes_max: usize,
+    pub(super) patience: Duration,
+    pub(super) message_bytes_max: usize,
     /// Messages delivered in this process.
-    delivered: AtomicU64,
-}
-
-#[derive(Default)]
-struct Scratch {
-    head: Vec<u8>,
-    properties: PropertiesWriter,
-    consumers: Vec<LocalConsumer>,
+    pub(super) delivered: AtomicU64,
 }
 
 fn overflow(name: &str) -> PyResult<Overflow> {
@@ -94,63 +81,9 @@ fn overflow(name: &str) -> PyResult<Overflow> {
     }
 }
 
-/// Header fields a publisher may give.
-struct Extras<'a> {
-    properties: Option<&'a Bound<'a, PyAny>>,
-    ttl: Option<Duration>,
-    correlation_id: Option<&'a [u8]>,
-    reply_to: Option<&'a str>,
-    message_type: Option<&'a str>,
-}
-
-impl Extras<'_> {
-    fn is_empty(&self) -> bool {
-        self.properties.is_none()
-            && self.ttl.is_none()
-            && self.correlation_id.is_none()
-            && self.reply_to.is_none()
-            && self.message_type.is_none()
-    }
-}
-
-/// Writes the head of a message that has more than topic and body.
-fn write_head(
-    topic: Topic<'_>,
-    priority: Priority,
-    encoded: &Encoded<'_>,
-    extras: &Extras<'_>,
-    scratch: &mut Scratch,
-) -> PyResult<()> {
-    if let Some(mapping) = extras.properties {
-        properties::write(mapping, &mut scratch.properties)?;
-    } else {
-        scratch.properties.clear();
-    }
-    let reply_to = extras
-        .reply_to
-        .map(|name| Topic::new(name).map(Destination::topic))
-        .transpose()
-        .map_err(|error| PyValueError::new_err(format!("reply_to: {error}")))?;
-    let outgoing = Outgoing {
-        priority,
-        properties: scratch.properties.properties(),
-        fields: HeaderFields {
-            ttl_us: extras.ttl.map(|span| span.as_micros() as u64),
-            correlation_id: extras.correlation_id,
-            reply_to,
-            message_type: extras.message_type,
-            body_detail: (!encoded.detail.is_empty()).then_some(&encoded.detail[..]),
-            ..HeaderFields::default()
-        },
-        ..Outgoing::new(Destination::topic(topic), encoded.kind, &[])
-    };
-    scratch.head.clear();
-    outgoing.encode_head_into(&mut scratch.head).map_err(encode_error)
-}
-
 impl Node {
     /// What a connection can do only while it is open.
-    fn open(&self) -> PyResult<&Arc<Inner>> {
+    pub(super) fn open(&self) -> PyResult<&Arc<Inner>> {
         let inner = self.inner()?;
         inner.check_open()?;
         Ok(inner)
@@ -161,35 +94,6 @@ impl Node {
         inner.birth.check()?;
         Ok(inner)
     }
-
-    fn send(
-        &self,
-        py: Python<'_>,
-        bus: &Bus<Py<Message>>,
-        class: shoal_wire::PriorityClass,
-        parts: &[&[u8]],
-        deadline: Option<Instant>,
-    ) -> PyResult<bool> {
-        match bus.publish(class, parts, Full::Refuse) {
-            Ok(()) => return Ok(true),
-            Err(SendError::Full) => {}
-            Err(error) => return Err(errors::send(error)),
-        }
-        match self.full {
-            WhenFull::Drop => return Ok(false),
-            WhenFull::Error => return Err(errors::send(SendError::Full)),
-            WhenFull::Block => {}
-        }
-        loop {
-            let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
-            let wait = Full::Wait(Some(left.min(SIGNAL_CHECK)));
-            match detached(py, || bus.publish(class, parts, wait)) {
-                Ok(()) => return Ok(true),
-                Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => check(py)?,
-                Err(error) => return Err(errors::send(error)),
-            }
-        }
-    }
 }
 
 #[pymethods]
@@ -197,15 +101,17 @@ impl Node {
     /// A node on a NORM link, or with `inproc` a name, in this process alone.
     #[new]
     #[pyo3(signature = (
-        node, *, inproc = None, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
+        node, *, inproc = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
         heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
-        cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, patience_s = 0.5, **options
+        cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, assembly_bytes_max = 256 << 20,
+        patience_s = 0.5, **options
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
         node: NodeId,
         inproc: Option<&str>,
+        domain: u64,
         group: &str,
         port: u16,
         interface: &str,
@@ -217,6 +123,7 @@ impl Node {
         cache_bytes: usize,
         when_full: &str,
         message_bytes_max: usize,
+        assembly_bytes_max: usize,
         patience_s: f64,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Node> {
@@ -239,12 +146,14 @@ impl Node {
                 link.message_bytes_max = message_bytes_max;
                 link.norm.acker_patience = patience;
                 let options = BusOptions {
+                    domain,
                     link,
                     heartbeat: duration("heartbeat_s", heartbeat_s)?,
                     missed_heartbeats_max,
                     members_max,
                     window_bytes,
                     cache_bytes,
+                    assembly_bytes_max,
                 };
                 let bus = detached(py, || Bus::open(options)).map_err(errors::link)?;
                 (Some(bus), Arc::new(LocalSwitch::new(seed)))
@@ -286,87 +195,17 @@ impl Node {
         r#type: Option<&str>,
         timeout_s: Option<f64>,
     ) -> PyResult<bool> {
-        let inner = self.open()?;
-        let priority = priority_of(priority)?;
-        let until = deadline(timeout_s)?;
         let ttl = ttl_s.map(|seconds| duration("ttl_s", seconds)).transpose()?;
-        let none = py.None().into_bound(py);
-        let body = body.unwrap_or(&none);
-        let encoded = body::encode(body)?;
         let correlation = correlation_id.map(correlation_bytes).transpose()?;
         let extras = Extras {
             properties,
             ttl,
+            published_us: None,
             correlation_id: correlation.as_deref(),
             reply_to,
             message_type: r#type,
         };
-        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = topics.get(topic)?;
-        let wanted = match &inner.bus {
-            Some(bus) => {
-                let version = bus.interest_version();
-                match known.wanted {
-                    Some((seen, wanted)) if seen == version => wanted,
-                    _ => {
-                        let wanted = bus.is_wanted(known.topic.as_topic().as_str().as_bytes());
-                        known.wanted = Some((version, wanted));
-                        wanted
-                    }
-                }
-            }
-            None => false,
-        };
-        let here = !inner.local.is_empty();
-        if !wanted && !here {
-            return Ok(true);
-        }
-        let mut scratch = std::mem::take(&mut *self.scratch.lock().unwrap_or_else(PoisonError::into_inner));
-        scratch.head.clear();
-        if extras.is_empty() && encoded.detail.is_empty() {
-            scratch.head.extend_from_slice(known.head_for(encoded.kind, priority));
-        } else {
-            write_head(known.topic.as_topic(), priority, &encoded, &extras, &mut scratch)?;
-        }
-        let mut origin = Origin { node: inner.node, ..Origin::default() };
-        if here {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            origin.timestamp_us = now.as_micros() as u64;
-            origin.number = Some(self.delivered.fetch_add(1, Ordering::Relaxed));
-            let view = MessageView::parse(&scratch.head).map_err(|error| errors::unreadable(&error))?;
-            inner.local.wanting(&view, &origin, &mut scratch.consumers);
-        }
-        // From here on another thread may publish: this one may have to wait.
-        drop(topics);
-        let content = encoded.bytes.as_slice();
-        let bytes = scratch.head.len() + content.len();
-        if bytes > self.message_bytes_max {
-            return Err(errors::send(SendError::TooLong(bytes, self.message_bytes_max)));
-        }
-        let mut sent = true;
-        // Room is made here before anything is sent, so that what is refused reached nobody.
-        if !scratch.consumers.is_empty() {
-            let patience = Patience {
-                when_full: self.full,
-                deadline: until,
-                patience: self.patience,
-                on_network: inner.bus.is_some(),
-            };
-            sent = make_room(py, &mut scratch.consumers, patience)?;
-        }
-        if let (Some(bus), true) = (&inner.bus, wanted) {
-            sent &= self.send(py, bus, priority.class(), &[&scratch.head, content], until)?;
-        }
-        if !scratch.consumers.is_empty() {
-            let topic = topic.clone().unbind();
-            let message = Message::local(py, &scratch.head, &encoded, body, topic, origin, ttl)?;
-            let message = Py::new(py, message)?;
-            for consumer in scratch.consumers.drain(..) {
-                consumer.put_local(message.clone_ref(py), bytes);
-            }
-        }
-        *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = scratch;
-        Ok(sent)
+        self.publish_message(py, topic, body, priority_of(priority)?, extras, deadline(timeout_s)?)
     }
 
     /// Delivers what matches a pattern, and passes its filters, to a subscription from now on.
@@ -542,45 +381,4 @@ pub fn deadline(timeout_s: Option<f64>) -> PyResult<Option<Instant>> {
     let span = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
     // Later than any clock goes is never.
     Ok(span.and_then(|span| Instant::now().checked_add(span)))
-}
-
-fn priority_of(priority: i64) -> PyResult<Priority> {
-    let valid = u8::try_from(priority).ok().and_then(|priority| Priority::new(priority).ok());
-    valid.ok_or_else(|| PyValueError::new_err(format!("priority is {priority}, and must be 0 to 9")))
-}
-
-fn correlation_bytes(id: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    match id.extract::<String>() {
-        Ok(text) => Ok(text.into_bytes()),
-        Err(_) => id
-            .extract::<Vec<u8>>()
-            .map_err(|_| PyValueError::new_err(format!("correlation_id must be str or bytes, not {id:?}"))),
-    }
-}
-
-fn event_to_python<'py>(py: Python<'py>, event: &BusEvent) -> PyResult<EventTuple<'py>> {
-    let details = PyDict::new(py);
-    let (kind, node) = match event {
-        BusEvent::Joined(node) => ("joined", node),
-        BusEvent::Gone(node, departure) => {
-            details.set_item("failed", *departure == Departure::Failed)?;
-            ("gone", node)
-        }
-        BusEvent::Subscriptions(node, added, removed) => {
-            details.set_item("added", added)?;
-            details.set_item("removed", removed)?;
-            ("subscriptions", node)
-        }
-        BusEvent::Lost(node, lane, segments) => {
-            details.set_item("lane", lane)?;
-            details.set_item("segments", segments)?;
-            ("lost", node)
-        }
-        BusEvent::Slow(node) => ("slow", node),
-        BusEvent::Unreadable(node, why) => {
-            details.set_item("why", why)?;
-            ("unreadable", node)
-        }
-    };
-    Ok((kind, *node, details))
 }

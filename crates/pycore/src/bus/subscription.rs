@@ -1,14 +1,19 @@
 //! The reading end of a subscription.
+//!
+//! Messages become Python objects many at a time, in a list that every reader of the subscription goes through
+//! with one and the same iterator: a `for` loop then takes the next message without coming back here for each.
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyStopIteration;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyIterator, PyList, PyString};
 use shoal_io::bus::{Batch, Consumer, Item};
 use shoal_wire::MessageView;
 
@@ -21,13 +26,25 @@ use super::node::{Inner, SIGNAL_CHECK, deadline};
 /// How long to wait before looking whether another thread is through.
 const TURN_CHECK: Duration = Duration::from_millis(1);
 
-/// What was taken from the consumer and not read yet.
+/// A list is no longer than this, and its messages' records together not much.
+const LIST_MAX: usize = 256;
+const LIST_BYTES: usize = 64 << 10;
+
+/// What was taken from the consumer and is no Python object yet.
 #[derive(Default)]
 struct Reading {
     items: VecDeque<(Item<Py<Message>>, usize)>,
     batch: Option<(Batch, usize)>,
     /// The topic of the last message, most likely that of the next.
     topic: Option<(Vec<u8>, Py<PyString>)>,
+    /// Kept for its memory.
+    list: Vec<Py<Message>>,
+}
+
+/// The messages to be read next.
+struct Ahead {
+    list: Py<PyList>,
+    iterator: Py<PyIterator>,
 }
 
 /// A subscription: iterate over it, or ask it for messages.
@@ -38,6 +55,7 @@ pub struct Subscription {
     ids: (Option<u64>, u64),
     pattern: String,
     reading: Mutex<Reading>,
+    ahead: Mutex<Option<Ahead>>,
     closed: AtomicBool,
     /// It is not iterated over any more.
     stopped: AtomicBool,
@@ -57,10 +75,15 @@ impl Subscription {
             ids,
             pattern,
             reading: Mutex::default(),
+            ahead: Mutex::default(),
             closed: false.into(),
             stopped: false.into(),
             birth: Birth::now(),
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
     }
 
     fn unsubscribe(&self) {
@@ -83,43 +106,87 @@ impl Subscription {
         }
     }
 
-    /// The next message that is here already.
-    fn next_here(&self, py: Python<'_>, reading: &mut Reading) -> PyResult<Option<Py<Message>>> {
-        loop {
+    /// The messages to be read next. Held only for a moment, never while waiting.
+    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The iterator over the messages to be read next, if there are any.
+    fn iterator<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyIterator>>> {
+        let mut ahead = self.ahead();
+        let Some(Ahead { iterator, .. }) = ahead.as_ref() else { return Ok(None) };
+        let iterator = iterator.bind(py).clone();
+        let left: usize = iterator.call_method0(intern!(py, "__length_hint__"))?.extract()?;
+        if left == 0 {
+            *ahead = None;
+            return Ok(None);
+        }
+        Ok(Some(iterator))
+    }
+
+    /// Makes a list of what is here already. One that does not live for ever is alone in it: it must not grow
+    /// old there.
+    fn fill_list(&self, py: Python<'_>, reading: &mut Reading, count_max: usize) -> PyResult<()> {
+        let mut bytes = 0;
+        while reading.list.len() < count_max && bytes < LIST_BYTES {
             if let Some((batch, at)) = &mut reading.batch {
-                while let Some(entry) = batch.entries.get(*at) {
-                    *at += 1;
-                    let record = batch.record(entry);
-                    let Ok(view) = MessageView::parse(record) else { continue };
-                    if has_expired(&view, batch.arrived) {
-                        continue;
+                let Some(entry) = batch.entries.get(*at) else {
+                    if let Some((batch, _)) = reading.batch.take() {
+                        self.consumer.recycle(batch);
                     }
-                    let topic = match &reading.topic {
-                        Some((name, topic)) if name == view.name_bytes() => topic.clone_ref(py),
-                        _ => {
-                            let name = String::from_utf8_lossy(view.name_bytes());
-                            let topic = PyString::new(py, &name).unbind();
-                            reading.topic = Some((view.name_bytes().to_vec(), topic.clone_ref(py)));
-                            topic
-                        }
-                    };
-                    let message = Message::from_record(py, record, &view, topic, entry.origin);
-                    return Ok(Some(Py::new(py, message)?));
+                    continue;
+                };
+                let record = batch.record(entry);
+                let Ok(view) = MessageView::parse(record) else {
+                    *at += 1;
+                    continue;
+                };
+                let ttl = view.ttl_us().ok().flatten().map(Duration::from_micros);
+                if ttl.is_some() && !reading.list.is_empty() {
+                    return Ok(());
                 }
-                if let Some((batch, _)) = reading.batch.take() {
-                    self.consumer.recycle(batch);
+                *at += 1;
+                if ttl.is_some_and(|ttl| batch.age(entry) + batch.arrived.elapsed() >= ttl) {
+                    continue;
                 }
+                let topic = match &reading.topic {
+                    Some((name, topic)) if name == view.name_bytes() => topic.clone_ref(py),
+                    _ => {
+                        let name = String::from_utf8_lossy(view.name_bytes());
+                        let topic = PyString::new(py, &name).unbind();
+                        reading.topic = Some((view.name_bytes().to_vec(), topic.clone_ref(py)));
+                        topic
+                    }
+                };
+                let message = Message::from_record(py, record, &view, topic, batch.origin(entry));
+                reading.list.push(Py::new(py, message)?);
+                bytes += record.len();
+                if ttl.is_some() {
+                    return Ok(());
+                }
+                continue;
+            }
+            match reading.items.front() {
+                Some((Item::Local(message), _)) if message.get().expires() && !reading.list.is_empty() => {
+                    return Ok(());
+                }
+                Some(_) => {}
+                None => return Ok(()),
             }
             match reading.items.pop_front() {
                 Some((Item::Batch(batch), _)) => reading.batch = Some((batch, 0)),
-                Some((Item::Local(message), _)) => {
-                    if !message.get().has_expired() {
-                        return Ok(Some(message));
+                Some((Item::Local(message), cost)) if !message.get().has_expired() => {
+                    let expires = message.get().expires();
+                    reading.list.push(message);
+                    bytes += cost;
+                    if expires {
+                        return Ok(());
                     }
                 }
-                None => return Ok(None),
+                Some((Item::Local(_), _)) | None => {}
             }
         }
+        Ok(())
     }
 
     /// Takes more from the consumer. False if nothing came before `deadline`; an error once it is closed.
@@ -150,16 +217,42 @@ impl Subscription {
         }
     }
 
-    fn next_before(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Option<Py<Message>>> {
+    /// The iterator over the messages to be read next, waiting until `deadline` for the first of them.
+    fn iterator_before<'py>(
+        &self,
+        py: Python<'py>,
+        deadline: Option<Instant>,
+    ) -> PyResult<Option<Bound<'py, PyIterator>>> {
         let mut reading = self.lock(py)?;
         loop {
-            if let Some(message) = self.next_here(py, &mut reading)? {
-                return Ok(Some(message));
+            if let Some(iterator) = self.iterator(py)? {
+                return Ok(Some(iterator));
+            }
+            self.fill_list(py, &mut reading, LIST_MAX)?;
+            if !reading.list.is_empty() {
+                let list = PyList::new(py, reading.list.drain(..))?;
+                let iterator = list.try_iter()?;
+                *self.ahead() = Some(Ahead { list: list.unbind(), iterator: iterator.clone().unbind() });
+                return Ok(Some(iterator));
             }
             if !self.refill(py, &mut reading, deadline)? {
                 return Ok(None);
             }
         }
+    }
+
+    fn next_before<'py>(
+        &self,
+        py: Python<'py>,
+        deadline: Option<Instant>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        while let Some(mut iterator) = self.iterator_before(py, deadline)? {
+            // Another reader may have had the last one.
+            if let Some(message) = iterator.next() {
+                return message.map(Some);
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -174,11 +267,29 @@ impl Drop for Subscription {
     }
 }
 
-/// Whether a message outlived its time while it waited here.
-fn has_expired(view: &MessageView<'_>, arrived: Option<Instant>) -> bool {
-    let Ok(fields) = view.fields() else { return false };
-    let Some(ttl) = fields.ttl_us else { return false };
-    arrived.is_some_and(|arrived| arrived.elapsed() >= Duration::from_micros(ttl))
+/// What a `for` loop over a subscription asks for more.
+#[pyclass(frozen)]
+struct Lists(Py<Subscription>);
+
+#[pymethods]
+impl Lists {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyIterator>>> {
+        let subscription = self.0.get();
+        ended(py, subscription.iterator_before(py, None))
+            .map(|next| next.filter(|_| !subscription.is_stopped()))
+    }
+}
+
+/// A subscription that is closed and empty has no next.
+fn ended<T>(py: Python<'_>, next: PyResult<Option<T>>) -> PyResult<Option<T>> {
+    match next {
+        Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
+        other => other,
+    }
 }
 
 #[pymethods]
@@ -202,28 +313,26 @@ impl Subscription {
         self.close(py);
     }
 
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    /// Chained lists: the loop runs inside Python, and comes here once for each of them.
+    fn __iter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        static CHAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let chain = CHAIN.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+            Ok(py.import("itertools")?.getattr("chain")?.getattr("from_iterable")?.unbind())
+        })?;
+        chain.bind(py).call1((Lists(slf),))
     }
 
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Message>>> {
-        if self.stopped.load(Ordering::SeqCst) {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.is_stopped() {
             return Ok(None);
         }
-        match self.next_before(py, None) {
-            Ok(_) if self.stopped.load(Ordering::SeqCst) => Ok(None),
-            Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
-            other => other,
-        }
+        ended(py, self.next_before(py, None)).map(|next| next.filter(|_| !self.is_stopped()))
     }
 
     /// The next message, or `None` if none came in time or the subscription is closed.
     #[pyo3(signature = (timeout_s = None))]
-    fn receive(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<Py<Message>>> {
-        match self.next_before(py, deadline(timeout_s)?) {
-            Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
-            other => other,
-        }
+    fn receive<'py>(&self, py: Python<'py>, timeout_s: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        ended(py, self.next_before(py, deadline(timeout_s)?))
     }
 
     /// Messages that are here already, at most so many, without waiting; `None` once closed and empty.
@@ -232,17 +341,23 @@ impl Subscription {
         let messages = PyList::empty(py);
         let mut reading = self.lock(py)?;
         while messages.len() < count_max {
-            if let Some(message) = self.next_here(py, &mut reading)? {
-                messages.append(message)?;
+            if let Some(mut iterator) = self.iterator(py)? {
+                if let Some(message) = iterator.next() {
+                    messages.append(message?)?;
+                }
                 continue;
             }
-            match self.refill(py, &mut reading, Some(Instant::now())) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) if error.is_instance_of::<PyStopIteration>(py) => {
-                    return Ok((!messages.is_empty()).then_some(messages));
+            self.fill_list(py, &mut reading, count_max - messages.len())?;
+            if !reading.list.is_empty() {
+                for message in reading.list.drain(..) {
+                    messages.append(message)?;
                 }
-                Err(error) => return Err(error),
+                continue;
+            }
+            match ended(py, self.refill(py, &mut reading, Some(Instant::now())).map(Some))? {
+                Some(true) => {}
+                Some(false) => break,
+                None => return Ok((!messages.is_empty()).then_some(messages)),
             }
         }
         Ok(Some(messages))
@@ -266,10 +381,15 @@ impl Subscription {
     }
 
     /// Ends an iteration, whatever has arrived.
-    fn stop(&self) {
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
         self.stopped.store(true, Ordering::SeqCst);
+        let ahead = self.ahead().take();
+        if let Some(Ahead { list, .. }) = ahead {
+            list.bind(py).del_slice(0, LIST_MAX)?;
+        }
         if self.birth.is_here() {
             self.consumer.close();
         }
+        Ok(())
     }
 }

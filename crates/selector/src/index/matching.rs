@@ -36,7 +36,7 @@ impl SelectorIndex {
         }
     }
 
-    fn look_up<A: Attributes + ?Sized>(&mut self, message: &A) {
+    pub(super) fn look_up<A: Attributes + ?Sized>(&mut self, message: &A) {
         let mut values: Vec<Value<'_>> = std::mem::take(&mut self.values);
         self.read(message, &mut values);
         self.open();

@@ -19,6 +19,7 @@ mod sample;
 mod slab;
 mod slots;
 mod thresholds;
+mod verdicts;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ use posting::{Access, Place, Postings, TESTS_MAX, Test};
 use predicates::{Formula, Predicates};
 use slab::Slab;
 use slots::{PostingId, Slot, SlotState, TextSet};
+pub use verdicts::Verdicts;
 
 /// Up to this many filters are evaluated one by one, unless told otherwise.
 const EVALUATED_FILTERS_MAX: usize = 16;
@@ -102,6 +104,8 @@ pub struct SelectorIndex {
     epoch: u64,
     /// The epoch in which each filter was last found.
     found: Vec<u64>,
+    /// The epoch in which each filter was last evaluated because it was asked for.
+    asked: Vec<u64>,
     matched: Vec<FilterId>,
     states: Vec<SlotState>,
     views: Views,
@@ -155,6 +159,7 @@ impl SelectorIndex {
             counters: Counters::default(),
             epoch: 0,
             found: Vec::new(),
+            asked: Vec::new(),
             matched: Vec::new(),
             states: Vec::new(),
             views: Views::default(),
@@ -253,6 +258,8 @@ impl SelectorIndex {
         let id = FilterId(self.filters.insert(filter));
         self.found.resize(self.filters.bound(), 0);
         self.found[id.0 as usize] = 0;
+        self.asked.resize(self.filters.bound(), 0);
+        self.asked[id.0 as usize] = 0;
         self.by_condition.insert(condition.clone(), id);
         self.file(id, &condition);
         id
@@ -303,7 +310,7 @@ impl SelectorIndex {
             + self.predicates.heap_bytes()
             + self.sets.heap_bytes()
             + self.sets.iter().map(|set| size_of_val(&**set)).sum::<usize>()
-            + self.found.capacity() * size_of::<u64>()
+            + (self.found.capacity() + self.asked.capacity()) * size_of::<u64>()
     }
 }
 

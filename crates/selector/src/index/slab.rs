@@ -32,6 +32,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    #[inline]
     pub(crate) fn get(&self, place: u32) -> Option<&T> {
         self.places.get(place as usize)?.as_ref()
     }

@@ -1,0 +1,177 @@
+//! What becomes of messages, without a network.
+
+use std::time::Duration;
+
+use shoal_norm::ObjectId;
+use shoal_wire::{BodyKind, Destination, HeaderFields, Outgoing, Topic, TopicPattern, frame};
+
+use super::super::consumer::{Item, Overflow};
+use super::*;
+
+struct Bench {
+    inbox: Inbox<()>,
+    next: SubscriptionId,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let bounds = InboxBounds { message_bytes_max: 1 << 20, assembly_bytes_max: 1 << 20 };
+        Bench { inbox: Inbox::new(1, bounds), next: 0 }
+    }
+
+    fn subscribe(&mut self, pattern: &str, bytes_max: usize) -> Arc<Consumer<()>> {
+        let consumer = Arc::new(Consumer::new(bytes_max, Overflow::Wait));
+        self.next += 1;
+        self.inbox.subscribe(
+            self.next,
+            Interest::topics(TopicPattern::new(pattern).unwrap()),
+            consumer.clone(),
+        );
+        consumer
+    }
+
+    fn take(&mut self, stream: StreamId, bytes: &[u8]) -> Taken {
+        let chunk = Chunk { bytes, fresh: false };
+        self.inbox.take(NOW, stream, chunk, |why| panic!("{why}"), |_| ())
+    }
+
+    /// A message comes, and is handed over. False if the stream is parked.
+    fn deliver(&mut self, stream: StreamId, topic: &str, bytes: usize) -> bool {
+        let taken = self.take(stream, &message(topic, bytes, HeaderFields::default()));
+        self.inbox.hand_over();
+        taken == Taken::All
+    }
+}
+
+const NOW: Time = Time::from_nanos(5_000_000_000);
+
+/// A message in its frame.
+fn message(topic: &str, bytes: usize, fields: HeaderFields<'_>) -> Vec<u8> {
+    let (mut record, mut framed) = (Vec::new(), Vec::new());
+    let body = vec![0; bytes];
+    let destination = Destination::topic(Topic::new(topic).unwrap());
+    Outgoing { fields, ..Outgoing::new(destination, BodyKind::Bytes, &body) }
+        .encode_into(&mut record)
+        .unwrap();
+    frame::write(&record, &mut framed);
+    framed
+}
+
+fn stream(node: NodeId, object: ObjectId) -> StreamId {
+    StreamId { node, instance: 1, object }
+}
+
+fn read(consumer: &Consumer<()>) {
+    consumer.take(Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn a_full_subscription_parks_the_stream_that_feeds_it_and_no_other() {
+    let mut bench = Bench::new();
+    let full = bench.subscribe("a", 1000);
+    bench.subscribe("b", 1000);
+    assert!(bench.deliver(stream(2, 2), "a", 600));
+    assert!(bench.deliver(stream(2, 2), "a", 600));
+    assert!(!bench.deliver(stream(2, 2), "b", 10), "what follows in the stream waits, whoever it is for");
+    for other in [stream(2, 1), stream(2, 4), stream(3, 2)] {
+        assert!(bench.deliver(other, "b", 10), "{other:?}");
+    }
+    read(&full);
+    assert!(bench.deliver(stream(2, 2), "a", 600));
+}
+
+#[test]
+fn a_stream_waits_for_every_subscription_it_filled() {
+    let mut bench = Bench::new();
+    let consumers = [bench.subscribe("a", 1000), bench.subscribe("*", 500)];
+    assert!(bench.deliver(stream(2, 2), "a", 1000));
+    read(&consumers[0]);
+    assert!(!bench.deliver(stream(2, 2), "c", 1));
+    read(&consumers[1]);
+    assert!(bench.deliver(stream(2, 2), "c", 1));
+    assert!(bench.inbox.parked.is_empty());
+}
+
+#[test]
+fn a_queue_that_is_full_takes_no_more_than_one_piece_of_each_stream() {
+    let mut bench = Bench::new();
+    bench.subscribe("a", 1000);
+    for node in 2..5 {
+        assert!(bench.deliver(stream(node, 2), "a", 1000), "nothing of it came yet");
+        assert!(!bench.deliver(stream(node, 2), "a", 1000));
+    }
+}
+
+#[test]
+fn a_subscription_that_ends_holds_nobody_back() {
+    let mut bench = Bench::new();
+    let full = bench.subscribe("a", 1000);
+    assert!(bench.deliver(stream(2, 2), "a", 2000));
+    assert!(!bench.deliver(stream(2, 2), "a", 1));
+    full.close();
+    assert!(bench.deliver(stream(2, 2), "a", 1));
+}
+
+#[test]
+fn a_version_that_a_mark_names_is_told_once_and_before_the_messages_after_it() {
+    let mut bench = Bench::new();
+    let mut told = Vec::new();
+    for version in [3, 3, 4] {
+        let (mut record, mut framed) = (Vec::new(), Vec::new());
+        Mark { timestamp_us: 1, number: 0, version, clock_us: 0 }.write(&mut record);
+        frame::write(&record, &mut framed);
+        let chunk = Chunk { bytes: &framed, fresh: false };
+        bench.inbox.take(NOW, stream(2, 2), chunk, |why| panic!("{why}"), |version| told.push(version));
+    }
+    assert_eq!(told, [3, 4]);
+}
+
+#[test]
+fn the_time_a_message_waited_at_its_sender_counts_against_its_time_to_live() {
+    let mut bench = Bench::new();
+    let consumer = bench.subscribe("a", 10_000);
+    let (mut record, mut bytes) = (Vec::new(), Vec::new());
+    Mark { timestamp_us: 1, number: 0, version: 0, clock_us: 9_000_000 }.write(&mut record);
+    frame::write(&record, &mut bytes);
+    // By the sender's clock it is nine seconds: one was published two seconds ago, the other just now.
+    for published_us in [7_000_000, 9_000_000] {
+        for ttl_us in [1_000_000, 3_000_000] {
+            let fields = HeaderFields {
+                ttl_us: Some(ttl_us),
+                published_us: Some(published_us),
+                ..HeaderFields::default()
+            };
+            bytes.extend(message("a", 10, fields));
+        }
+    }
+    assert_eq!(bench.take(stream(2, 2), &bytes), Taken::All);
+    bench.inbox.hand_over();
+    let Some((Item::Batch(batch), _)) = consumer.take(None).unwrap().items.pop_front() else {
+        panic!("nothing came");
+    };
+    let ages: Vec<u64> = batch.entries.iter().map(|entry| batch.age(entry).as_secs()).collect();
+    assert_eq!(ages, [2, 0, 0], "the one that may live for a second is gone, and the others know their age");
+}
+
+#[test]
+fn parts_of_messages_are_bounded_for_all_streams_together() {
+    let mut bench = Bench::new();
+    let consumer = bench.subscribe("a", 10 << 20);
+    let large = message("a", 700_000, HeaderFields::default());
+    let mut lost = Vec::new();
+    let (begun, rest) = large.split_at(600_000);
+    for node in 2..5 {
+        let chunk = Chunk { bytes: begun, fresh: false };
+        let taken = bench.inbox.take(NOW, stream(node, 2), chunk, |why| lost.push(why), |_| ());
+        assert_eq!(taken, if node == 2 { Taken::All } else { Taken::Broken });
+        assert!(bench.inbox.assembling <= bench.inbox.bounds.assembly_bytes_max);
+    }
+    assert!(lost.len() == 2 && lost[0].contains("assembly_bytes_max"), "{lost:?}");
+    assert_eq!(bench.take(stream(2, 2), rest), Taken::All);
+    bench.inbox.hand_over();
+    assert_eq!(consumer.take(None).unwrap().items.len(), 1);
+    assert_eq!(bench.inbox.assembling, 0);
+    bench.take(stream(3, 2), begun);
+    bench.inbox.forget(3, 1);
+    assert_eq!(bench.inbox.assembling, 0, "what will never be completed holds nothing");
+}

@@ -1,0 +1,99 @@
+//! The lanes of a bus: which stream carries what.
+//!
+//! | lane | carries |
+//! |---|---|
+//! | 0 | what nodes tell each other |
+//! | 1, 2, 3 | messages of the classes high, normal and low |
+//! | 4 | messages on reserved topics, such as answers to requests |
+//!
+//! A reader that falls behind makes the lanes wait that feed it. Answers have a lane of their own, so that
+//! whoever waits for one gets it, though everything else of the same sender waits.
+
+use shoal_norm::ObjectId;
+use shoal_wire::{PriorityClass, is_reserved};
+
+use crate::norm::LaneOptions;
+
+/// The stream that carries what nodes tell each other.
+pub const CONTROL: ObjectId = 0;
+
+/// What may be waiting to be repaired of the control stream.
+const CONTROL_CACHE_BYTES: usize = 1 << 20;
+
+/// A lane that carries messages.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Of a class.
+    Class(PriorityClass),
+    /// Of reserved topics.
+    Reserved,
+}
+
+impl Lane {
+    const ALL: [Lane; 4] = [
+        Lane::Class(PriorityClass::High),
+        Lane::Class(PriorityClass::Normal),
+        Lane::Class(PriorityClass::Low),
+        Lane::Reserved,
+    ];
+
+    /// The lane for a message.
+    pub fn of(topic: &[u8], class: PriorityClass) -> Lane {
+        if is_reserved(topic) { Lane::Reserved } else { Lane::Class(class) }
+    }
+
+    /// Its number, which is its stream's too.
+    pub fn number(self) -> usize {
+        match self {
+            Lane::Class(PriorityClass::High) => 1,
+            Lane::Class(PriorityClass::Normal) => 2,
+            Lane::Class(PriorityClass::Low) => 3,
+            Lane::Reserved => 4,
+        }
+    }
+
+    /// Lanes with a smaller one go first.
+    fn precedence(self) -> u8 {
+        match self {
+            // Somebody waits for it.
+            Lane::Reserved => 1,
+            Lane::Class(_) => self.number() as u8 + 1,
+        }
+    }
+}
+
+/// The streams of all lanes, by number.
+pub fn lane_options(window_bytes: usize, cache_bytes: usize) -> Vec<LaneOptions> {
+    let mut lanes = vec![LaneOptions::default()];
+    lanes[0].stream.cache_bytes = CONTROL_CACHE_BYTES;
+    // Heartbeats and repeated announcements tell of what was lost.
+    lanes[0].stream.quiet = true;
+    for lane in Lane::ALL {
+        let mut options = LaneOptions { marks: true, ..Default::default() };
+        options.stream.precedence = lane.precedence();
+        options.stream.window_bytes = Some(window_bytes);
+        options.stream.cache_bytes = cache_bytes;
+        lanes.push(options);
+    }
+    lanes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_listed_by_their_numbers() {
+        let numbers: Vec<usize> = Lane::ALL.iter().map(|lane| lane.number()).collect();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+        assert_eq!(lane_options(1 << 20, 4 << 20).len(), 5);
+    }
+
+    #[test]
+    fn answers_travel_apart_from_every_class() {
+        for class in [PriorityClass::High, PriorityClass::Normal, PriorityClass::Low] {
+            assert_eq!(Lane::of(b"_reply/00000001", class), Lane::Reserved);
+            assert_eq!(Lane::of(b"prices/_reply", class), Lane::Class(class));
+        }
+    }
+}

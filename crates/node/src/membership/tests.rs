@@ -1,0 +1,250 @@
+//! Nodes that hear each other, or do not.
+
+use super::*;
+
+fn unheard(_node: NodeId, _instance: u16) -> Option<Time> {
+    None
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Duration::from_millis(millis)
+}
+
+fn node(id: NodeId) -> Membership {
+    Membership::new(MembershipConfig {
+        domain: 7,
+        node: id,
+        instance: 1,
+        heartbeat: Duration::from_millis(1000),
+        missed_heartbeats_max: 5,
+        members_max: 100,
+        seed: 1,
+    })
+}
+
+/// Hands everything one node says to the others until nobody says anything more.
+fn settle(now: Time, nodes: &mut [Membership]) {
+    run(now, nodes, |_, _| true);
+}
+
+/// The same, but only what `heard` lets through arrives: from which node, to which. Returns how many records
+/// were said: announcements, heartbeats, welcomes.
+fn run(now: Time, nodes: &mut [Membership], heard: impl Fn(NodeId, NodeId) -> bool) -> [usize; 3] {
+    let mut count = [0; 3];
+    loop {
+        let mut said = Vec::new();
+        for (index, node) in nodes.iter_mut().enumerate() {
+            if node.poll_timeout() <= now {
+                node.handle_timeout(now, unheard);
+            }
+            while let Some(record) = node.poll_record().or_else(|| node.poll_heartbeat()) {
+                said.push((index, node.config.node, record));
+            }
+        }
+        if said.is_empty() {
+            return count;
+        }
+        for (.., record) in &said {
+            let kinds = [RecordKind::Announce, RecordKind::Heartbeat, RecordKind::Welcome];
+            let kind = RecordKind::of(record).unwrap();
+            count[kinds.iter().position(|known| *known == kind).unwrap()] += 1;
+        }
+        for (from, id, record) in said {
+            for (index, node) in nodes.iter_mut().enumerate() {
+                if index != from && heard(id, node.config.node) {
+                    node.handle_record(now, id, 1, &record, || vec![(1, 7)]).unwrap();
+                }
+            }
+        }
+    }
+}
+
+fn events(node: &mut Membership) -> Vec<MemberEvent> {
+    std::iter::from_fn(|| node.poll_event()).collect()
+}
+
+#[test]
+fn two_nodes_meet_and_welcome_each_other() {
+    let mut nodes = [node(1), node(2)];
+    nodes[1].subscribe(at(0), "prices/*");
+    settle(at(0), &mut nodes);
+    settle(at(30), &mut nodes);
+    settle(at(200), &mut nodes);
+    let seen = events(&mut nodes[0]);
+    assert!(seen.contains(&MemberEvent::Joined(2)));
+    assert!(seen.contains(&MemberEvent::Subscriptions(2, vec!["prices/*".into()], vec![])));
+    assert!(seen.contains(&MemberEvent::Welcomed { node: 2, instance: 1, positions: vec![(1, 7)] }));
+    assert_eq!(nodes[0].interested(b"prices/ACME"), [2]);
+    assert_eq!(nodes[0].poll_ackers(), Some(vec![2]));
+    assert_eq!(nodes[0].poll_ackers(), None);
+    assert!(nodes[0].poll_timeout() > at(900), "nothing more to say until the heartbeat");
+}
+
+#[test]
+fn a_lost_announcement_is_repeated_until_everybody_has_welcomed_us() {
+    let (mut one, mut two) = (node(1), node(2));
+    one.handle_timeout(at(0), unheard);
+    let heard = one.poll_record().unwrap();
+    two.handle_record(at(0), 1, 1, &heard, Vec::new).unwrap();
+    while two.poll_record().is_some() {}
+    // Two knows one, but one heard nothing of two yet, and two was not welcomed.
+    let mut announced = 0;
+    let mut now = at(0);
+    while now < at(3000) {
+        now = two.poll_timeout();
+        two.handle_timeout(now, unheard);
+        while let Some(record) = two.poll_record() {
+            announced += u32::from(RecordKind::of(&record) == Ok(RecordKind::Announce));
+        }
+    }
+    assert!((4..10).contains(&announced), "{announced} announcements in three seconds");
+}
+
+#[test]
+fn a_silent_node_is_taken_for_dead_after_its_missed_heartbeats() {
+    let mut nodes = [node(1), node(2)];
+    settle(at(0), &mut nodes);
+    settle(at(30), &mut nodes);
+    events(&mut nodes[0]);
+    let one = &mut nodes[0];
+    one.handle_timeout(at(6000), unheard);
+    assert_eq!(events(one), []);
+    one.handle_timeout(at(6031), unheard);
+    assert_eq!(events(one), [MemberEvent::Gone(2, Departure::Failed)]);
+    assert_eq!(one.poll_ackers(), Some(vec![]));
+}
+
+#[test]
+fn a_node_that_starts_again_is_another_one() {
+    let mut nodes = [node(1), node(2)];
+    settle(at(0), &mut nodes);
+    settle(at(30), &mut nodes);
+    events(&mut nodes[0]);
+    let mut record = Vec::new();
+    Announce { domain: 7, version: 9, heartbeat_ms: 1000, patterns: vec!["x"], missing: vec![] }
+        .write(&mut record);
+    nodes[0].handle_record(at(50), 2, 2, &record, Vec::new).unwrap();
+    assert_eq!(
+        events(&mut nodes[0]),
+        [
+            MemberEvent::Gone(2, Departure::Failed),
+            MemberEvent::Joined(2),
+            MemberEvent::Subscriptions(2, vec!["x".into()], vec![]),
+        ]
+    );
+    nodes[0].on_sender_gone(2, 1);
+    assert_eq!(events(&mut nodes[0]), [], "the goodbye of the old instance does not bury the new one");
+}
+
+#[test]
+fn a_subscription_held_twice_is_announced_once_and_withdrawn_with_the_last() {
+    let mut one = node(1);
+    one.subscribe(at(0), "a/b");
+    one.subscribe(at(0), "a/b");
+    one.handle_timeout(at(0), unheard);
+    let record = one.poll_record().unwrap();
+    assert_eq!(Announce::read(&record).unwrap().patterns, ["a/b"]);
+    one.unsubscribe(at(1), "a/b");
+    assert!(one.poll_timeout() > at(1));
+    one.unsubscribe(at(2), "a/b");
+    assert_eq!(one.poll_timeout(), at(2));
+}
+
+/// Lets time go by until `end`; returns how many records were said.
+fn run_until(now: &mut Time, end: Time, nodes: &mut [Membership]) -> [usize; 3] {
+    let mut count = [0; 3];
+    loop {
+        let next = nodes.iter().map(Membership::poll_timeout).fold(Time::NEVER, Time::min);
+        if next > end {
+            *now = end;
+            return count;
+        }
+        *now = next.max(*now);
+        let said = run(*now, nodes, |_, _| true);
+        count = std::array::from_fn(|kind| count[kind] + said[kind]);
+    }
+}
+
+#[test]
+fn a_member_whose_announcement_was_lost_may_want_anything_until_it_is_heard() {
+    let mut nodes = [node(1), node(2), node(3)];
+    settle(at(0), &mut nodes);
+    settle(at(30), &mut nodes);
+    assert!(!nodes[0].is_wanted(b"prices/ACME"));
+    // Two subscribes, and one does not hear of it.
+    nodes[1].subscribe(at(100), "prices/*");
+    run(at(100), &mut nodes, |from, to| (from, to) != (2, 1));
+    assert!(!nodes[0].is_wanted(b"prices/ACME"), "it cannot know");
+    // A message of two says which version it has.
+    let version = nodes[1].version();
+    assert!(nodes[0].on_version(at(110), 2, 1, version));
+    assert!(nodes[0].is_wanted(b"prices/ACME"));
+    assert!(nodes[0].is_wanted(b"something/else"), "nobody knows what it wants");
+    assert!(!nodes[0].on_version(at(111), 2, 1, version), "that is no news");
+    // One asks, two announces again, and interest is known.
+    settle(at(140), &mut nodes);
+    settle(at(170), &mut nodes);
+    assert!(nodes[0].is_wanted(b"prices/ACME"));
+    assert!(!nodes[0].is_wanted(b"something/else"));
+}
+
+#[test]
+fn a_heartbeat_tells_of_a_lost_announcement_too() {
+    let mut nodes = [node(1), node(2)];
+    settle(at(0), &mut nodes);
+    settle(at(30), &mut nodes);
+    nodes[1].subscribe(at(100), "prices/*");
+    run(at(100), &mut nodes, |_, _| false);
+    settle(at(1100), &mut nodes);
+    assert!(nodes[0].is_wanted(b"prices/ACME"));
+    assert!(events(&mut nodes[0]).contains(&MemberEvent::InterestUnknown(2)));
+    settle(at(1130), &mut nodes);
+    settle(at(1160), &mut nodes);
+    assert_eq!(nodes[0].interested(b"prices/ACME"), [2]);
+}
+
+#[test]
+fn nodes_of_another_domain_are_not_noticed() {
+    let mut nodes = [node(1), node(2)];
+    nodes[1].config.domain = 8;
+    let mut now = at(0);
+    nodes[1].subscribe(now, ">");
+    run_until(&mut now, at(20_000), &mut nodes);
+    let said = run_until(&mut now, at(40_000), &mut nodes);
+    for node in &mut nodes {
+        assert_eq!(node.members().count(), 0);
+        assert!(!node.is_wanted(b"prices/ACME"));
+        assert_eq!(events(node), []);
+    }
+    assert!(said[1] <= 42 && said[0] + said[2] == 0, "{said:?} in 20 s: more than their heartbeats");
+}
+
+#[test]
+fn a_member_that_speaks_is_alive_though_its_heartbeats_are_lost() {
+    let mut nodes = [node(1), node(2)];
+    settle(at(0), &mut nodes);
+    settle(at(30), &mut nodes);
+    events(&mut nodes[0]);
+    let one = &mut nodes[0];
+    one.handle_timeout(at(6031), |_, _| Some(at(6000)));
+    assert_eq!(events(one), []);
+    assert!(one.poll_timeout() > at(6031));
+    one.handle_timeout(at(12_001), |_, _| Some(at(6000)));
+    assert_eq!(events(one), [MemberEvent::Gone(2, Departure::Failed)]);
+}
+
+#[test]
+fn a_crowd_says_no_more_than_its_heartbeats_and_a_newcomer_costs_it_a_few_records_each() {
+    const CROWD: usize = 60;
+    let mut nodes: Vec<Membership> = (0..CROWD).map(|number| node(10 + 7 * number as NodeId)).collect();
+    let mut now = at(0);
+    run_until(&mut now, at(10_000), &mut nodes);
+    assert!(nodes.iter().all(|node| node.members().count() == CROWD - 1));
+    let idle = run_until(&mut now, at(30_000), &mut nodes);
+    assert!(idle[1] <= 21 * CROWD && idle[0] + idle[2] == 0, "{idle:?} in 20 s of a heartbeat a second");
+    nodes.push(node(5));
+    let [announcements, _, welcomes] = run_until(&mut now, at(31_000), &mut nodes);
+    assert!(nodes.iter().all(|node| node.members().count() == CROWD));
+    assert!(announcements <= CROWD + 8, "{announcements} announcements for one newcomer");
+    assert!(welcomes <= 2 * CROWD, "{welcomes} welcomes: more than one each way");
+}

@@ -1,0 +1,93 @@
+//! A message on its way out: what its publisher gave, and its encoded head.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic};
+
+use super::body::{Encoded, encode_error};
+use super::delivery::LocalConsumer;
+use super::properties;
+
+/// Kept for its memory.
+#[derive(Default)]
+pub struct Scratch {
+    pub head: Vec<u8>,
+    pub properties: PropertiesWriter,
+    pub consumers: Vec<LocalConsumer>,
+}
+
+/// Header fields a publisher may give.
+pub struct Extras<'a> {
+    pub properties: Option<&'a Bound<'a, PyAny>>,
+    pub ttl: Option<Duration>,
+    /// By the link's clock; only with a time to live.
+    pub published_us: Option<u64>,
+    pub correlation_id: Option<&'a [u8]>,
+    pub reply_to: Option<&'a str>,
+    pub message_type: Option<&'a str>,
+}
+
+impl Extras<'_> {
+    pub fn is_empty(&self) -> bool {
+        self.properties.is_none()
+            && self.ttl.is_none()
+            && self.correlation_id.is_none()
+            && self.reply_to.is_none()
+            && self.message_type.is_none()
+    }
+}
+
+/// Writes the head of a message that has more than topic and body.
+pub fn write_head(
+    topic: Topic<'_>,
+    priority: Priority,
+    encoded: &Encoded<'_>,
+    extras: &Extras<'_>,
+    scratch: &mut Scratch,
+) -> PyResult<()> {
+    if let Some(mapping) = extras.properties {
+        properties::write(mapping, &mut scratch.properties)?;
+    } else {
+        scratch.properties.clear();
+    }
+    let reply_to = extras
+        .reply_to
+        .map(|name| Topic::new(name).map(Destination::topic))
+        .transpose()
+        .map_err(|error| PyValueError::new_err(format!("reply_to: {error}")))?;
+    let outgoing = Outgoing {
+        priority,
+        properties: scratch.properties.properties(),
+        fields: HeaderFields {
+            ttl_us: extras.ttl.map(|span| span.as_micros() as u64),
+            published_us: extras.published_us,
+            correlation_id: extras.correlation_id,
+            reply_to,
+            message_type: extras.message_type,
+            body_detail: (!encoded.detail.is_empty()).then_some(&encoded.detail[..]),
+            ..HeaderFields::default()
+        },
+        ..Outgoing::new(Destination::topic(topic), encoded.kind, &[])
+    };
+    scratch.head.clear();
+    outgoing.encode_head_into(&mut scratch.head).map_err(encode_error)
+}
+
+pub fn priority_of(priority: i64) -> PyResult<Priority> {
+    let valid = u8::try_from(priority).ok().and_then(|priority| Priority::new(priority).ok());
+    valid.ok_or_else(|| PyValueError::new_err(format!("priority is {priority}, and must be 0 to 9")))
+}
+
+pub fn correlation_bytes<'a>(id: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
+    if let Ok(text) = id.cast::<PyString>() {
+        return Ok(Cow::Borrowed(text.to_str()?.as_bytes()));
+    }
+    let bytes = id.extract::<Vec<u8>>();
+    bytes
+        .map(Cow::Owned)
+        .map_err(|_| PyValueError::new_err(format!("correlation_id must be str or bytes, not {id:?}")))
+}

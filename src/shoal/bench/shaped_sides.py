@@ -1,0 +1,80 @@
+"""One side of a transfer of messages with more than a body, for a process of its own (see `workers`)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.bench.bodies import Reception
+from shoal.bench.contestant import PATIENCE_S, TOPIC, Load, Place
+from shoal.bench.cpu import CpuClock
+from shoal.bench.shaped import PROPERTIES_MAX, Shape
+from shoal.bench.shoal_loop import connect, explain
+from shoal.bench.workers import Report, Role, run_role, wait_told
+from shoal.errors import ExperimentError
+
+#: The last is what selectors ask for, so that they have to look past the others.
+PROPERTIES = {"desk": "equities", "urgent": True, "volume": 100_000, "price": 10.25, "region": "EU"}
+CORRELATION_ID, TYPE, PRIORITY = "order-4711", "trade", 5
+
+
+def publish(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
+    """Publish in a plain loop, and stay until the parent says that all was received."""
+    load, shape = Load(**options["load"]), Shape(**options["shape"])
+    properties = dict(list(PROPERTIES.items())[PROPERTIES_MAX - shape.properties :])
+    with connect(Place(**options["place"])) as bus:
+        if not bus.wait_for_subscribers(TOPIC, 1, PATIENCE_S):
+            raise ExperimentError("the subscriber did not come")
+        send, used = bus.publish, CpuClock()
+        bodies = load.bodies().sent(load.count)
+        # A loop for each shape, as a user would write it: keywords cost something where they are given.
+        if shape.headers:
+            for body in bodies:
+                send(
+                    TOPIC,
+                    body,
+                    properties=properties,
+                    correlation_id=CORRELATION_ID,
+                    type=TYPE,
+                    priority=PRIORITY,
+                )
+        elif properties:
+            for body in bodies:
+                send(TOPIC, body, properties=properties)
+        else:
+            for body in bodies:
+                send(TOPIC, body)
+        wait_told()
+        return {"cpu_s": used.elapsed_s()}
+
+
+def subscribe(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
+    """Receive, and check what came."""
+    load, shape = Load(**options["load"]), Shape(**options["shape"])
+    reception, used = Reception(load.bodies(), load.count), CpuClock()
+    with (
+        connect(Place(**options["place"])) as bus,
+        bus.subscribe(TOPIC, selector=shape.selector) as subscription,
+    ):
+        for expected, message in zip(reception.expected, subscription, strict=False):
+            body = message.body
+            if shape.reads:
+                _check(message.properties, message.correlation_id, shape)
+            if body != expected:
+                if reception.is_over(body, expected):
+                    break
+                used = CpuClock()
+        cpu_s = used.elapsed_s()
+        explain(reception, bus)
+    if reception.fault is not None:
+        raise ExperimentError(reception.fault)
+    return {"seconds": reception.ended_s - reception.began_s, "cpu_s": cpu_s}
+
+
+def _check(properties: Mapping[str, object], correlation_id: object, shape: Shape) -> None:
+    if len(properties) != shape.properties or (shape.headers and correlation_id != CORRELATION_ID):
+        raise ExperimentError(f"came with the properties {properties} and correlation id {correlation_id}")
+
+
+ROLES: dict[str, Role] = {"publish": publish, "subscribe": subscribe}
+
+if __name__ == "__main__":
+    run_role(ROLES)
