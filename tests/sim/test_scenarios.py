@@ -2,11 +2,12 @@
 
 import pytest
 
-import shoal.testing.chaos  # noqa: F401  registers the scenario of that name
+import shoal.testing.chaos
+import shoal.testing.crowds  # noqa: F401  they register their scenarios
 from shoal.testing.scenarios import SCENARIOS
 
 SEEDS = range(5)
-ONE_SEED = {"thousand_receivers", "one_hour"}
+ONE_SEED = {"thousand_receivers", "thousand_receivers_with_parity", "one_hour"}
 MANY_SEEDS = {"chaos": range(100)}
 
 CASES = [

@@ -29,6 +29,7 @@ mod layout;
 mod pacing;
 pub mod quantize;
 mod rx;
+mod sending;
 mod serial;
 mod session;
 pub mod stats;
