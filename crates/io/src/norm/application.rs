@@ -2,6 +2,8 @@
 
 use shoal_norm::{Event, Session, StreamId, Time};
 
+use crate::files::FileFailure;
+
 /// Takes what a link receives, and may speak for itself. Called on the link's thread, so it must never wait.
 pub trait Application: Send + 'static {
     /// Whether it takes more of a stream. If not, the link stops reading it, its window fills, and its sender
@@ -16,6 +18,9 @@ pub trait Application: Send + 'static {
 
     /// A stream holds what cannot be a frame; it is read on from its next message.
     fn broken(&mut self, stream: StreamId, why: &str);
+
+    /// The disk refused a file of ours or of somebody else.
+    fn file_failed(&mut self, _failure: &FileFailure) {}
 
     /// That was all for now: the time to wake whoever waits.
     fn batch_done(&mut self);

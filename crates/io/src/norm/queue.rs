@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use shoal_norm::{Event, Session, StreamId, Time};
 
 use super::Application;
+use crate::files::FileFailure;
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Arrival {
     Event(Event),
     /// A stream held what cannot be a frame.
     Broken(StreamId, String),
+    /// The disk refused a file.
+    FileFailed(FileFailure),
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +100,10 @@ impl Application for QueueInbox {
 
     fn broken(&mut self, stream: StreamId, why: &str) {
         self.0.put(Arrival::Broken(stream, why.to_owned()), 0);
+    }
+
+    fn file_failed(&mut self, failure: &FileFailure) {
+        self.0.put(Arrival::FileFailed(failure.clone()), 0);
     }
 
     fn batch_done(&mut self) {
