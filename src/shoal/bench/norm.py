@@ -1,12 +1,13 @@
 """NORM goodput: one stream between two processes on loopback multicast, beside libnorm and the bare kernel.
 
+With parity, Shoal runs without as well, and libnorm has the same blocks and as much parity.
 Contestants alternate within a run, and every byte is compared at the receiver. Loss is made at the receiver,
 by dropping datagrams at random before the protocol sees them; each contestant does that with its own means.
 """
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -17,8 +18,11 @@ from shoal.errors import ExperimentError
 SIDES = "shoal.bench.norm_sides"
 GROUP = "239.192.74.202"
 PEERS = ("libnorm",)
+FEC = ("none", "rs")
+#: Shoal without parity, beside Shoal with it.
+NO_CODE = "shoal_no_code"
 #: Moved before the rounds, to warm up and to learn how much fills the time asked for.
-WARM_UP_BYTES = {"shoal": 200_000_000, "libnorm": 20_000_000}
+WARM_UP_BYTES = {"shoal": 200_000_000, NO_CODE: 200_000_000, "libnorm": 20_000_000}
 KERNEL_SECONDS_MAX = 1.0
 
 #: Told which contestant runs in which round, and how fast it was once that is known.
@@ -32,6 +36,10 @@ class NormOptions:
     segment_bytes: int = 1400
     #: Share of datagrams dropped at the receiver.
     loss_percent: float = 0.0
+    #: Whether blocks have Reed-Solomon parity, how much of it follows each unasked, and how long they are.
+    fec: str = "none"
+    parity_symbols: int = 8
+    block_symbols: int = 64
     peers: tuple[str, ...] = PEERS
     rounds: int = 5
     #: About how long each transfer takes.
@@ -43,6 +51,13 @@ class NormOptions:
         checks = [
             (16 <= self.segment_bytes <= 60_000, "segment_bytes", "from 16 to 60000"),
             (0 <= self.loss_percent < 100, "loss_percent", "from 0 to less than 100"),
+            (self.fec in FEC, "fec", f"one of {', '.join(FEC)}"),
+            (1 <= self.block_symbols <= 254, "block_symbols", "from 1 to 254"),
+            (
+                1 <= self.parity_symbols <= 255 - self.block_symbols,
+                "parity_symbols",
+                f"from 1 to {255 - self.block_symbols}, so that a block has at most 255 symbols",
+            ),
             (set(self.peers) <= set(PEERS), "peers", f"any of {', '.join(PEERS)}"),
             (self.rounds >= 1, "rounds", "at least 1"),
             (0 < self.seconds <= 600, "seconds", "more than 0 and at most 600"),
@@ -51,6 +66,11 @@ class NormOptions:
         for fine, name, wanted in checks:
             if not fine:
                 raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+
+    @property
+    def contestants(self) -> tuple[str, ...]:
+        """Who takes turns; Shoal as asked for comes first."""
+        return ("shoal", *((NO_CODE,) if self.fec == "rs" else ()), *self.peers)
 
 
 @dataclass(frozen=True)
@@ -61,6 +81,8 @@ class Transfer:
     gbit_s: float
     cpu_s: float = 0.0
     repair_overhead: float = 0.0
+    #: Parity sent, asked for or not, as a share of the segments sent.
+    parity_overhead: float = 0.0
 
 
 @dataclass
@@ -73,7 +95,7 @@ class _Contestant:
 def run(options: NormOptions, follow: Follow = lambda *_: None) -> dict[str, Any]:
     """Run all rounds and return the medians."""
     contestants = []
-    for name in ("shoal", *options.peers):
+    for name in options.contestants:
         follow(0, name, None)
         warm_up = transfer(name, options, options.bytes or WARM_UP_BYTES[name])
         wanted = options.bytes or int(warm_up.gbit_s * 1e9 / 8 * options.seconds)
@@ -100,10 +122,13 @@ def transfer(
         "bytes": count,
         "segment_bytes": options.segment_bytes,
         "loss_percent": options.loss_percent,
+        "block_symbols": options.block_symbols,
+        "parity_symbols": 0 if options.fec == "none" or name == NO_CODE else options.parity_symbols,
     }
-    with Worker(SIDES, f"{name} receive", **common) as receiver:
+    side = "shoal" if name == NO_CODE else name
+    with Worker(SIDES, f"{side} receive", **common) as receiver:
         receiver.wait_ready()
-        with Worker(SIDES, f"{name} send", **common) as sender:
+        with Worker(SIDES, f"{side} send", **common) as sender:
             watch(sender, receiver)
             sent, received = sender.result(), receiver.result()
     if sent["bytes"] != received["bytes"]:
@@ -114,6 +139,7 @@ def transfer(
         gbit_s=received["bytes"] * 8 / received["seconds"] / 1e9,
         cpu_s=sent["cpu_s"] + received["cpu_s"],
         repair_overhead=sent["repairs_sent"] / segments if segments else 0.0,
+        parity_overhead=sent["parity_sent"] / segments if segments else 0.0,
     )
 
 
@@ -144,15 +170,25 @@ def free_port() -> int:
 
 def _summary(options: NormOptions, contestants: list[_Contestant], kernel: list[float]) -> dict[str, Any]:
     result: dict[str, Any] = {each.name: _medians(each) for each in contestants}
-    result["shoal"]["repair_overhead"] = median(each.repair_overhead for each in contestants[0].transfers)
+    for each in contestants:
+        if each.name not in PEERS:
+            result[each.name] |= {
+                "repair_overhead": median(transfer.repair_overhead for transfer in each.transfers),
+                "parity_overhead": median(transfer.parity_overhead for transfer in each.transfers),
+            }
     result["kernel"] = {"gbit_s": median(kernel), "rounds_gbit_s": kernel}
     shoal_gbit_s = result["shoal"]["gbit_s"]
     if options.peers:
         result["ratio"] = shoal_gbit_s / max(result[peer]["gbit_s"] for peer in options.peers)
+    if NO_CODE in result:
+        result["ratio_to_no_code"] = shoal_gbit_s / result[NO_CODE]["gbit_s"]
     result["share_of_kernel"] = shoal_gbit_s / result["kernel"]["gbit_s"]
     result |= {
         "segment_bytes": options.segment_bytes,
         "loss_percent": options.loss_percent,
+        "fec": options.fec,
+        "block_symbols": options.block_symbols,
+        "parity_symbols": options.parity_symbols if options.fec == "rs" else 0,
         "rounds": options.rounds,
         "cores": os.cpu_count(),
         "load_1min": os.getloadavg()[0],
@@ -160,7 +196,7 @@ def _summary(options: NormOptions, contestants: list[_Contestant], kernel: list[
     return result
 
 
-def _medians(contestant: _Contestant) -> Mapping[str, Any]:
+def _medians(contestant: _Contestant) -> dict[str, Any]:
     transfers = contestant.transfers
     return {
         "gbit_s": median(each.gbit_s for each in transfers),

@@ -25,6 +25,9 @@ def _shoal_options(options: Mapping[str, Any]) -> dict[str, Any]:
         "port": options["port"],
         "interface": options.get("interface", "lo"),
         "segment_bytes": options["segment_bytes"],
+        "block_symbols": options.get("block_symbols", 64),
+        "parity_symbols": options.get("parity_symbols", 0),
+        "auto_parity": options.get("parity_symbols", 0),
         # One receiver has nobody to wait for before it asks for repair.
         "backoff_factor": 0,
         "sync": "start",
@@ -76,6 +79,8 @@ def _libnorm(options: Mapping[str, Any], send: bool) -> Mapping[str, Any]:
         total_bytes=options["bytes"],
         segment_bytes=options["segment_bytes"],
         loss_percent=options["loss_percent"],
+        block_symbols=options["block_symbols"],
+        parity_symbols=options["parity_symbols"],
     )
     try:
         return asdict(transfer.send(wanted) if send else transfer.receive(wanted))

@@ -40,6 +40,9 @@ def list_experiments() -> None:
 def norm(
     segment: Annotated[int, typer.Option(help="Bytes of stream data in a segment.")] = 1400,
     loss: Annotated[float, typer.Option(help="Percent of datagrams dropped at the receiver.")] = 0.0,
+    fec: Annotated[str, typer.Option(help="Parity: none, or rs for Reed-Solomon.")] = "none",
+    parity: Annotated[int, typer.Option(help="Parity symbols that follow each block.")] = 8,
+    block: Annotated[int, typer.Option(help="Segments of a block.")] = 64,
     peers: Annotated[str, typer.Option(help="Contestants beside Shoal: libnorm, or nothing.")] = "libnorm",
     rounds: Rounds = 5,
     seconds: Annotated[float, typer.Option(help="About how long each transfer takes.")] = 2.0,
@@ -53,6 +56,9 @@ def norm(
         options = norm_experiment.NormOptions(
             segment_bytes=segment,
             loss_percent=loss,
+            fec=fec,
+            parity_symbols=parity,
+            block_symbols=block,
             peers=_names(peers),
             rounds=rounds,
             seconds=seconds,
@@ -67,7 +73,8 @@ def norm(
 
         return norm_experiment.run(options, follow_rate)
 
-    report.show(f"NORM, {segment}-byte segments, {loss:g} % loss", _followed(rounds, run), json)
+    coded = f", parity {block} + {parity}" if fec == "rs" else ""
+    report.show(f"NORM, {segment}-byte segments, {loss:g} % loss{coded}", _followed(rounds, run), json)
 
 
 @app.command("throughput")

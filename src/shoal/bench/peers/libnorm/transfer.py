@@ -36,6 +36,7 @@ class TransferOptions:
     buffer_bytes: int = 6 << 20
     socket_buffer_bytes: int = 4 << 20
     block_symbols: int = 64
+    #: All of it follows its block unasked.
     parity_symbols: int = 0
     grtt_s: float = 0.0002
     backoff_factor: float = 0.0
@@ -77,6 +78,7 @@ def send(options: TransferOptions) -> TransferResult:
             block_symbols=options.block_symbols,
             parity_symbols=options.parity_symbols,
         )
+        session.set_auto_parity(options.parity_symbols)
         session.set_tx_socket_buffer(options.socket_buffer_bytes)
         session.set_flow_control(0.0)
         stream = session.open_stream(buffer_bytes=options.buffer_bytes)
