@@ -1,6 +1,6 @@
 //! Files to and from disk, for sessions that send and receive them block by block.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,8 +16,30 @@ pub struct Files {
     /// Where what is received goes; without it, chunks go to the application.
     directory: Option<PathBuf>,
     buffer: Vec<u8>,
-    /// The last thing the disk refused, until somebody asks.
+    /// Files of which a part could not be written: what still comes of them is dropped.
+    spoiled: HashSet<StreamId>,
+    /// What the disk refused, until it is told.
+    pub failures: Vec<FileFailure>,
+    /// The last of it, until somebody asks.
     pub error: Option<String>,
+}
+
+/// A file that could not be read or written. It is told once, and the object is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileFailure {
+    /// One that was being sent; it is cancelled.
+    Sending(ObjectId, String),
+    /// One that was being received; what there was of it is removed.
+    Receiving(StreamId, String),
+}
+
+impl FileFailure {
+    /// What happened, to what.
+    pub fn why(&self) -> &str {
+        match self {
+            FileFailure::Sending(_, why) | FileFailure::Receiving(_, why) => why,
+        }
+    }
 }
 
 /// Where a received file is put, under a name that no two objects share.
@@ -54,7 +76,8 @@ impl Files {
             match result {
                 Ok(()) => session.supply_file(read.object, read.offset, &self.buffer),
                 Err(error) => {
-                    self.error = Some(format!("a file being sent cannot be read: {error}"));
+                    let why = format!("a file being sent cannot be read: {error}");
+                    self.fail(FileFailure::Sending(read.object, why));
                     self.outgoing.remove(&read.object);
                     session.cancel_object(read.object);
                 }
@@ -72,7 +95,7 @@ impl Files {
             Event::FileChunk { object, offset, bytes } => {
                 if let Some(file) = self.incoming.get(object) {
                     if let Err(error) = file.write_all_at(bytes, *offset) {
-                        self.error = Some(format!("a received file cannot be written: {error}"));
+                        self.spoil(*object, &error);
                     }
                     return true;
                 }
@@ -80,8 +103,11 @@ impl Files {
             }
             Event::FileReceived { object, .. } => {
                 self.incoming.remove(object);
+                // Its failure was told; that all of it came helps nobody.
+                return self.spoiled.remove(object);
             }
             Event::ObjectAborted { object, .. } => {
+                self.spoiled.remove(object);
                 if self.incoming.remove(object).is_some()
                     && let Some(directory) = &self.directory
                 {
@@ -101,8 +127,24 @@ impl Files {
             Ok(file) => {
                 self.incoming.insert(object, file);
             }
-            Err(error) => self.error = Some(format!("{} cannot be written: {error}", path.display())),
+            Err(error) => self.spoil(object, &error),
         }
+    }
+
+    /// A received file could not be written: what there is of it is of no use.
+    fn spoil(&mut self, object: StreamId, error: &io::Error) {
+        self.incoming.remove(&object);
+        self.spoiled.insert(object);
+        let Some(directory) = &self.directory else { return };
+        let path = path_in(directory, object);
+        let why = format!("{} cannot be written: {error}", path.display());
+        let _ = fs::remove_file(path);
+        self.fail(FileFailure::Receiving(object, why));
+    }
+
+    fn fail(&mut self, failure: FileFailure) {
+        self.error = Some(failure.why().to_owned());
+        self.failures.push(failure);
     }
 }
 
@@ -154,6 +196,52 @@ mod tests {
         fs::remove_dir_all(directory).unwrap();
     }
 
+    /// What becomes of a file that arrives in two chunks, and then is complete.
+    fn receive_into(files: &mut Files, bytes: u64) -> Vec<FileFailure> {
+        let object = StreamId { node: 7, instance: 1, object: 3 };
+        files.on_event(&Event::ObjectOpened { object, kind: ObjectKind::File, bytes });
+        for offset in [0, 5] {
+            let chunk = Event::FileChunk { object, offset, bytes: b"12345".to_vec() };
+            assert!(files.on_event(&chunk), "chunks are no business of the application");
+        }
+        let told = !files.on_event(&Event::FileReceived { object, bytes: 10 });
+        assert_eq!(told, files.failures.is_empty(), "a file is received, or failed");
+        std::mem::take(&mut files.failures)
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_created_fails_once() {
+        let directory = scratch("gone");
+        fs::remove_dir_all(&directory).unwrap();
+        let failures = receive_into(&mut Files::new(Some(directory.clone())), 10);
+        assert_eq!(failures.len(), 1);
+        assert!(failures[0].why().contains(&format!("{}/7-1-3 cannot be written", directory.display())));
+    }
+
+    #[test]
+    fn a_file_larger_than_the_disk_takes_fails_and_leaves_nothing() {
+        let directory = scratch("large");
+        let failures = receive_into(&mut Files::new(Some(directory.clone())), u64::MAX);
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_chunk_that_cannot_be_written_spoils_its_file() {
+        let directory = scratch("spoiled");
+        let mut files = Files::new(Some(directory.clone()));
+        let object = StreamId { node: 7, instance: 1, object: 3 };
+        // Open for reading only: every write to it is refused.
+        fs::write(path_in(&directory, object), b"").unwrap();
+        files.incoming.insert(object, File::open(path_in(&directory, object)).unwrap());
+        assert!(files.on_event(&Event::FileChunk { object, offset: 0, bytes: b"12345".to_vec() }));
+        assert!(files.on_event(&Event::FileReceived { object, bytes: 5 }), "it is not received");
+        assert_eq!(files.failures.len(), 1);
+        assert!(!path_in(&directory, object).exists());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
     #[test]
     fn a_file_that_shrinks_while_it_is_sent_is_cancelled() {
         let directory = scratch("shrink");
@@ -167,6 +255,7 @@ mod tests {
         files.send(object, file);
         files.serve(&mut session);
         assert!(files.error.is_some());
+        assert!(matches!(files.failures[..], [FileFailure::Sending(failed, _)] if failed == object));
         assert!(!session.cancel_object(object), "it is gone already");
         fs::remove_dir_all(directory).unwrap();
     }

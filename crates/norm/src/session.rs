@@ -149,6 +149,11 @@ impl Session {
         self.sender.is_quiet()
     }
 
+    /// Whether every acker has acknowledged every stream; those that no longer answer are not forgiven.
+    pub fn is_acknowledged(&self) -> bool {
+        self.sender.is_acknowledged()
+    }
+
     /// Whether everything written to every stream was sent at least once.
     pub fn is_sent(&self) -> bool {
         self.sender.is_sent()

@@ -50,3 +50,27 @@ fn a_watermark_asked_for_while_the_window_is_full_does_not_stop_the_window() {
     assert_eq!(settled.expect("the watermark is settled").acked, [2]);
     assert_eq!(receiver.stats().nacks_sent, 0, "nothing was lost, so nothing may be asked for");
 }
+
+#[test]
+fn a_stream_that_was_announced_often_enough_is_not_quiet_before_its_acker_says_so() {
+    let mut config = Config::new(1, 1, 1);
+    (config.robust_factor, config.acker_patience) = (3, Duration::from_secs(1));
+    let mut sender = Session::new(config).unwrap();
+    sender.set_ackers(&[2]);
+    let object = sender.open_stream(&StreamOptions::default()).unwrap();
+    let start = Time::from_nanos(1_000_000_000);
+    sender.write(start, object, b"message", true).unwrap();
+    sender.close_stream(start, object).unwrap();
+    let mut quiet_after = None;
+    for millis in 0..3000 {
+        let now = start + Duration::from_millis(millis);
+        while sender.poll_transmit(now).is_some() {}
+        while sender.poll_event().is_some() {}
+        if sender.is_quiet() && quiet_after.is_none() {
+            quiet_after = Some(millis);
+        }
+    }
+    let quiet_after = quiet_after.expect("who never answers is not waited for in the end");
+    assert!(quiet_after >= 1000, "quiet after {quiet_after} ms, though the acker may still answer");
+    assert!(!sender.is_acknowledged(), "it never answered");
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use shoal_io::files::FileFailure;
 use shoal_io::interfaces::Interface;
 use shoal_io::norm::{Arrival, BulkReport, Full, LaneOptions, LinkOptions, NormLink as Link, Queue};
 use shoal_io::raw;
@@ -198,7 +199,13 @@ impl NormLink {
         py.detach(|| self.link.grtt()).as_secs_f64()
     }
 
-    /// Sends what waits, ends the streams, says goodbye. True if everything was acknowledged or announced.
+    /// The last thing the disk refused, once; the event `file_failed` tells each of them.
+    fn take_file_error(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| self.link.take_file_error())
+    }
+
+    /// Sends what waits, ends the streams, says goodbye. True if every acker acknowledged everything; without
+    /// ackers, if it was announced often enough.
     #[pyo3(signature = (linger_s = 1.0))]
     fn close(&self, py: Python<'_>, linger_s: f64) -> PyResult<bool> {
         let linger = duration("linger_s", linger_s)?;
@@ -212,6 +219,7 @@ fn arrival_to_python<'py>(
 ) -> PyResult<(&'static str, Bound<'py, PyDict>)> {
     let (stream, fields) = match arrival {
         Arrival::Event(event) => return event_to_python(py, event),
+        Arrival::FileFailed(failure) => return failure_to_python(py, failure),
         Arrival::Message(stream, _) | Arrival::Broken(stream, _) => (stream, PyDict::new(py)),
     };
     fields.set_item("sender", stream.node)?;
@@ -220,9 +228,28 @@ fn arrival_to_python<'py>(
     match arrival {
         Arrival::Message(_, body) => fields.set_item("body", PyBytes::new(py, body))?,
         Arrival::Broken(_, why) => fields.set_item("why", why)?,
-        Arrival::Event(_) => {}
+        Arrival::Event(_) | Arrival::FileFailed(_) => {}
     }
     Ok((if matches!(arrival, Arrival::Message(..)) { "message" } else { "broken" }, fields))
+}
+
+/// A file the disk refused: of ours its number, of somebody else's whose it was.
+fn failure_to_python<'py>(
+    py: Python<'py>,
+    failure: &FileFailure,
+) -> PyResult<(&'static str, Bound<'py, PyDict>)> {
+    let fields = PyDict::new(py);
+    match failure {
+        FileFailure::Sending(object, _) => fields.set_item("stream", object)?,
+        FileFailure::Receiving(object, _) => {
+            fields.set_item("sender", object.node)?;
+            fields.set_item("instance", object.instance)?;
+            fields.set_item("stream", object.object)?;
+        }
+    }
+    fields.set_item("sending", matches!(failure, FileFailure::Sending(..)))?;
+    fields.set_item("why", failure.why())?;
+    Ok(("file_failed", fields))
 }
 
 fn report_to_python<'py>(py: Python<'py>, report: &BulkReport) -> PyResult<Bound<'py, PyDict>> {

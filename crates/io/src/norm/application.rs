@@ -2,6 +2,8 @@
 
 use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
+use crate::files::FileFailure;
+
 /// What became of the bytes an application was offered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -21,6 +23,9 @@ pub trait Application: Send + 'static {
 
     /// Something else happened.
     fn event(&mut self, now: Time, session: &mut Session, event: &Event);
+
+    /// The disk refused a file of ours or of somebody else.
+    fn file_failed(&mut self, _failure: &FileFailure) {}
 
     /// That was all for now: the time to wake whoever waits.
     fn batch_done(&mut self);

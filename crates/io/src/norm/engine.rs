@@ -287,14 +287,22 @@ impl Engine {
                     self.read_streams();
                 }
                 Event::Writable { .. } => {}
-                event if self.files.on_event(&event) => {}
+                event if self.files.on_event(&event) => told |= self.tell_file_failures(),
                 event => self.application.event(now, &mut self.session, &event),
             }
         }
         told |= self.read_streams();
+        told |= self.tell_file_failures();
         if told {
             self.application.batch_done();
         }
+    }
+
+    /// Tells what the disk refused.
+    fn tell_file_failures(&mut self) -> bool {
+        let failures = std::mem::take(&mut self.files.failures);
+        failures.iter().for_each(|failure| self.application.file_failed(failure));
+        !failures.is_empty()
     }
 
     fn read_streams(&mut self) -> bool {
@@ -436,8 +444,12 @@ impl Engine {
         self.unsent.to.is_none()
             && self.outbox.waiting() == 0
             && self.lanes.iter().all(|lane| lane.waiting() == 0)
-            && (self.session.is_quiet()
-                || (self.session.is_sent() && !self.application.has_audience(&self.session)))
+            && (self.session.is_quiet() || (self.session.is_sent() && !self.has_audience()))
+    }
+
+    /// Whether somebody may be there who has not everything yet.
+    pub fn has_audience(&self) -> bool {
+        self.application.has_audience(&self.session)
     }
 
     /// Bytes that wait to be written to streams.

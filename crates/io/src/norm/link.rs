@@ -319,7 +319,8 @@ impl NormLink {
     }
 
     /// Closes the link: takes nothing more, waits up to `linger` until everything was sent and
-    /// acknowledged or announced, says goodbye, and ends the thread. Returns whether all of it went.
+    /// acknowledged or announced, says goodbye, and ends the thread. Returns whether all of it went, and every
+    /// acker said so: one that stopped answering is not waited for, and not forgiven.
     pub fn close(&self, linger: Duration) -> bool {
         self.shared.outbox.close();
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
@@ -328,7 +329,8 @@ impl NormLink {
         *self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + linger);
         self.waker.wake();
         let joined = thread.join().is_ok();
-        joined && self.shared.engine().is_drained()
+        let engine = self.shared.engine();
+        joined && engine.is_drained() && (engine.session.is_acknowledged() || !engine.has_audience())
     }
 }
 

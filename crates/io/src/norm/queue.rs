@@ -8,6 +8,7 @@ use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
 use super::frames::Frames;
 use super::{Application, Taken};
+use crate::files::FileFailure;
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum Arrival {
     Event(Event),
     /// A stream held what cannot be a frame.
     Broken(StreamId, String),
+    /// The disk refused a file.
+    FileFailed(FileFailure),
 }
 
 #[derive(Debug, Default)]
@@ -105,6 +108,10 @@ impl Application for QueueInbox {
     fn event(&mut self, _now: Time, _session: &mut Session, event: &Event) {
         self.frames.on_event(event);
         self.queue.put(Arrival::Event(event.clone()), 0);
+    }
+
+    fn file_failed(&mut self, failure: &FileFailure) {
+        self.queue.put(Arrival::FileFailed(failure.clone()), 0);
     }
 
     fn batch_done(&mut self) {

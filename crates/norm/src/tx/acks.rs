@@ -103,6 +103,11 @@ impl AckProcess {
         self.counting().map(|acker| acker.acked).min()
     }
 
+    /// Somebody listed has not everything before this segment, whether he still answers or not.
+    pub fn is_owed(&self, segment: u64) -> bool {
+        self.ackers.iter().any(|acker| acker.acked < segment)
+    }
+
     /// The application wants to know when everybody has everything before `segment`, which may have to be
     /// sent yet.
     pub fn want(&mut self, segment: u64) {

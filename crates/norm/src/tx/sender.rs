@@ -224,6 +224,11 @@ impl Sender {
         self.streams.iter().all(TxStream::is_quiet) && self.objects.is_quiet()
     }
 
+    /// Every acker, silent ones too, has acknowledged every stream.
+    pub fn is_acknowledged(&self) -> bool {
+        !self.streams.iter().any(TxStream::is_owed_acks)
+    }
+
     /// Nothing waits to be sent for the first time.
     pub fn is_sent(&self) -> bool {
         self.streams.iter().all(|stream| stream.waiting() == 0 && !stream.has_output())

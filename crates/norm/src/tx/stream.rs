@@ -381,7 +381,16 @@ impl TxStream {
             && self.waiting() == 0
             && !self.has_repairs()
             && self.order.parity_due(self.sent).is_none()
-            && (self.quiet || self.flush == FlushState::Done || self.all_acked())
+            && (self.quiet
+                || match self.acks.acked() {
+                    Some(acked) => acked >= self.sent,
+                    None => self.flush == FlushState::Done,
+                })
+    }
+
+    /// Whether somebody listed as acker, though he may be silent, has not acknowledged everything.
+    pub fn is_owed_acks(&self) -> bool {
+        !self.quiet && self.acks.is_owed(self.head)
     }
 
     /// It ended, and all of it was sent and announced.

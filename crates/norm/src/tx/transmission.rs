@@ -380,6 +380,7 @@ impl Sender {
         }
         self.objects.collect_events(events);
         events.append(&mut self.settled);
-        self.streams.retain(|stream| !(stream.is_finished() && stream.all_acked()));
+        // What a silent acker has not is kept, for him and for whoever asks whether all was acknowledged.
+        self.streams.retain(|stream| !(stream.is_finished() && stream.all_acked() && !stream.is_owed_acks()));
     }
 }
