@@ -81,8 +81,8 @@ WATERMARKED = [
     for loss_percent in (0.0, 20.0)
     for congestion_control in (False, True)
 ]
-#: libnorm's own rate control needs five seconds and more for a transfer that loses every fifth message, or that
-#: two nodes acknowledge.
+#: libnorm's own rate control needs five seconds and more for a transfer that loses every fifth message, or
+#: that two nodes acknowledge.
 CONTROLLED_BY_LIBNORM = [case for case in CONTROLLED if case.loss_percent <= 5]
 WATERMARKED_BY_LIBNORM = [
     case

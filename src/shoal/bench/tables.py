@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from shoal.bench import lan, latency, throughput
+from shoal.bench import lan, latency, norm, sharing, throughput
 
+#: Percent of loss and parity symbols of each row.
+FEC_ROWS = ((0.0, 8), (1.0, 4), (1.0, 8), (5.0, 8), (5.0, 16))
 #: Size and subscribers of each row.
 ROWS = ((64, 1), (1024, 1), (16_384, 1), (64, 4), (1024, 4), (16_384, 4), (1_000_000, 1))
 
@@ -55,10 +57,68 @@ def lan_lines(rounds: int, seconds: float) -> Iterable[str]:
         )
 
 
+def norm_lines(rounds: int, seconds: float) -> Iterable[str]:
+    """A row for each loss and amount of parity."""
+    yield from _head(
+        "loss",
+        "parity",
+        "Gbit/s",
+        "without",
+        "ratio",
+        "libnorm",
+        "repairs",
+        "without",
+        "CPU s per GB",
+        "without",
+    )
+    for loss_percent, parity in FEC_ROWS:
+        options = norm.NormOptions(
+            loss_percent=loss_percent, fec="rs", parity_symbols=parity, rounds=rounds, seconds=seconds
+        )
+        result = norm.run(options)
+        coded, plain = result["shoal"], result[norm.NO_CODE]
+        yield _row(
+            f"{loss_percent:g} %",
+            f"64 + {parity}",
+            f"{coded['gbit_s']:.2f}",
+            f"{plain['gbit_s']:.2f}",
+            f"{result['ratio_to_no_code']:.2f}",
+            f"{result['libnorm']['gbit_s']:.2f}",
+            f"{coded['repair_overhead']:.2%}",
+            f"{plain['repair_overhead']:.2%}",
+            f"{coded['cpu_s_per_gb']:.2f}",
+            f"{plain['cpu_s_per_gb']:.2f}",
+        )
+
+
+def sharing_lines(rounds: int, seconds: float) -> Iterable[str]:
+    """A row for each contest on the bottleneck; each needs several seconds to mean something."""
+    lasting_s = max(seconds, 20.0)
+    options = sharing.SharingOptions(rounds=rounds, seconds=lasting_s, warm_up_s=lasting_s / 4)
+    result = sharing.run(options, _tell)
+    yield from _head(
+        "contest", "Mbit/s", "the other", "ratio", "of the payload", "repairs", "half the rate after"
+    )
+    for name in options.contests:
+        figures: dict[str, Any] = result[name]
+        other = figures.get("tcp_mbit_s", figures.get("other_mbit_s"))
+        yield _row(
+            name,
+            f"{figures['goodput_mbit_s']:.1f}",
+            "" if other is None else f"{other:.1f}",
+            "" if other is None else f"{figures['ratio']:.2f}",
+            f"{figures['share_of_payload']:.3f}",
+            f"{figures['repairs_share']:.1%}",
+            f"{figures['time_to_half_s']:.1f} s",
+        )
+
+
 TABLES: dict[str, Callable[[int, float], Iterable[str]]] = {
     "throughput": throughput_lines,
     "latency": latency_lines,
     "lan": lan_lines,
+    "norm": norm_lines,
+    "sharing": sharing_lines,
 }
 
 
