@@ -86,13 +86,12 @@ WATERMARKED = [
 CONTROLLED_BY_LIBNORM = [
     case
     for case in CONTROLLED
-    if (case.fec_id, case.loss_percent, bool(case.parity))
-    in {(5, 5.0, True), (129, 0.0, True), (5, 0.0, False)}
+    if (case.fec_id, case.loss_percent, bool(case.parity)) in {(5, 5.0, True), (129, 0.0, False)}
 ]
 WATERMARKED_BY_LIBNORM = [
     case
     for case in WATERMARKED
-    if not case.congestion_control or (case.fec_id == 5 and case.parity and not case.loss_percent)
+    if not case.congestion_control or str(case) == "stream-fec5-parity_8+0-loss0-cc"
 ]
 
 
