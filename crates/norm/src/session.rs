@@ -413,6 +413,11 @@ impl Session {
         self.sender.objects.poll_read()
     }
 
+    /// Whether there is something to tell at once.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// The next thing to tell, if any.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {

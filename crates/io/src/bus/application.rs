@@ -249,6 +249,11 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         }
     }
 
+    /// A welcome tells where to join streams, and what comes before that is not kept.
+    fn wants_turn(&self) -> bool {
+        !self.records.is_empty()
+    }
+
     fn announced_version(&self) -> u64 {
         self.version
     }

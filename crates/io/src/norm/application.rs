@@ -38,6 +38,11 @@ pub trait Application: Send + 'static {
         0
     }
 
+    /// Whether what it was given makes it want its turn before anything else is received.
+    fn wants_turn(&self) -> bool {
+        false
+    }
+
     /// Whether lanes other than the first are not to be written to yet.
     fn holds_writes(&self) -> bool {
         false

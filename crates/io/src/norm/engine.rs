@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use super::{Application, Taken};
 use crate::clock::Clock;
 use crate::files::Files;
-use crate::udp::{ReceiveBuffers, Sockets, Which};
+use crate::udp::{ReceiveBuffers, Run, Sockets, Which};
 
 /// Runs received by one call: few enough to stay in the processor's cache until they are read.
 const RUNS_RECEIVED: usize = 4;
@@ -245,31 +245,37 @@ impl Engine {
     }
 
     fn handle_received(&mut self, which: Which) {
+        let buffers = std::mem::take(&mut self.buffers);
+        for run in buffers.runs() {
+            self.handle_run(Source { address: run.from, unicast: which == Which::Own }, &run);
+            // What was said in this run may decide what becomes of the next.
+            if self.session.has_events() || self.application.wants_turn() {
+                self.deliver();
+                self.serve();
+            }
+        }
+        self.buffers = buffers;
+        self.application.batch_done();
+    }
+
+    fn handle_run(&mut self, from: Source, run: &Run<'_>) {
         let now = self.clock.now();
-        let Engine { session, application, broken, buffers, random, drop_received, .. } = self;
-        let mut took = false;
+        let Engine { session, application, broken, random, drop_received, .. } = self;
         let mut take = |stream, chunk: Chunk<'_>| {
             let taken = application.take(now, stream, chunk);
             if taken == Taken::Broken {
                 broken.push(stream);
             }
-            took |= taken != Taken::Nothing;
             taken != Taken::Nothing
         };
-        for run in buffers.runs() {
-            let from = Source { address: run.from, unicast: which == Which::Own };
-            for datagram in run.datagrams() {
-                if *drop_received > 0.0 && random.f64() < *drop_received {
-                    continue;
-                }
-                session.handle_datagram_with(now, from, datagram, &mut take);
+        for datagram in run.datagrams() {
+            if *drop_received > 0.0 && random.f64() < *drop_received {
+                continue;
             }
+            session.handle_datagram_with(now, from, datagram, &mut take);
         }
         for stream in self.broken.drain(..) {
             self.session.resync(now, stream);
-        }
-        if took {
-            self.application.batch_done();
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Entry {
 }
 
 /// Memory for one call of [`Sockets::receive`](super::Sockets::receive), used again and again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ReceiveBuffers {
     pub(super) storage: Box<[u8]>,
     pub(super) entries: Box<[Entry]>,

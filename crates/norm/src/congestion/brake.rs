@@ -4,11 +4,13 @@
 //! is lost; its repairs, sent as fast, are lost again, and the path carries little else. So when a large part of what
 //! was sent is asked for again, the sender is paced for a while, at what seems to come through.
 //!
-//! | state | a large part was lost                            | nothing of the kind for four GRTT      |
-//! |-------|--------------------------------------------------|----------------------------------------|
-//! | off   | on: the rate of late, without what was lost      |                                        |
-//! | on    | slower, at most once in two GRTT and 50 ms       | 2 % faster each two GRTT, in the end off |
+//! | state     | a large part was lost                       | nothing of the kind for four GRTT        |
+//! |-----------|---------------------------------------------|------------------------------------------|
+//! | off       | suspicious, and everything is counted anew  |                                          |
+//! | suspicious | on: the rate of late, without what was lost | off, after a second                      |
+//! | on        | slower, at most once in two GRTT and 50 ms  | 2 % faster each two GRTT, in the end off |
 //!
+//! One large loss is no reason: a member that comes late asks for everything once, and goes on.
 //! It is no congestion control: it does not share a path fairly, and random loss of less than half leaves it off.
 
 use std::time::Duration;
@@ -35,6 +37,8 @@ const STEP_MIN: Duration = Duration::from_millis(5);
 /// What was lost before is still being asked for so long after it was slowed: a queue that filled just now is longer
 /// than any round trip measured so far.
 const SETTLE_MIN: Duration = Duration::from_millis(50);
+/// A second large loss so soon after the first is a reason to brake.
+const SUSPICION: Duration = Duration::from_secs(1);
 /// The slowest it makes a sender, in bytes per second.
 const RATE_MIN: f64 = 125_000.0;
 /// Faster than this it is off.
@@ -57,6 +61,8 @@ pub struct Brake {
     through: f64,
     slowed_at: Time,
     raised_at: Time,
+    /// When a large part was lost while it was off.
+    suspected_at: Option<Time>,
     /// What is counted now, and before that: what is asked for now may have been sent then.
     current: Count,
     earlier: Count,
@@ -99,6 +105,13 @@ impl Brake {
             return;
         }
         let too_much = share > if self.rate.is_some() { LOSS_MORE } else { LOSS_ON };
+        if too_much && self.rate.is_none() {
+            let suspected_at = self.suspected_at.replace(now);
+            if suspected_at.is_none_or(|at| now.since(at) > SUSPICION) {
+                self.slowed_at = now;
+                return self.count_from(now, sent_bytes);
+            }
+        }
         if too_much {
             let lately = sent / now.since(self.earlier.from).as_secs_f64().max(1e-6);
             self.through = self.rate.unwrap_or(lately) * (1.0 - share).max(STEP_DOWN_MIN);
@@ -144,6 +157,18 @@ mod tests {
             }
         }
         (sent as f64, lost)
+    }
+
+    #[test]
+    fn a_whole_window_lost_once_leaves_it_off() {
+        let mut brake = Brake::default();
+        for millis in 0..2_000 {
+            brake.on_sent(at(millis), GRTT, 1_000_000 * (millis + 1));
+            if [5, 6, 7].contains(&millis) {
+                brake.on_lost(at(millis), GRTT, 3e6, 1_000_000 * (millis + 1));
+            }
+            assert_eq!(brake.rate(), None, "after {millis} ms");
+        }
     }
 
     #[test]
@@ -196,6 +221,8 @@ mod tests {
         brake.on_sent(at(0), GRTT, 0);
         brake.on_sent(at(60_000), GRTT, 1000);
         brake.on_lost(at(60_010), GRTT, 800_000.0, 1_001_000);
+        brake.on_sent(at(60_070), GRTT, 1_002_000);
+        brake.on_lost(at(60_080), GRTT, 800_000.0, 2_001_000);
         let rate = brake.rate().unwrap();
         assert!(rate > 1e7, "{rate}: a minute of silence does not count");
     }
