@@ -16,17 +16,29 @@ pub const MATCH_CACHE_IDS_MAX: usize = 1 << 18;
 pub(crate) struct MatchCache<Id> {
     ranges: HashMap<Box<[u8]>, Range<usize>, SeedableRandomState>,
     ids: Vec<Id>,
+    /// The topic found last, most likely that of the next message.
+    last: Option<(Vec<u8>, Range<usize>)>,
 }
 
 impl<Id: Copy> MatchCache<Id> {
     pub(crate) fn new(hasher: SeedableRandomState) -> Self {
-        Self { ranges: HashMap::with_hasher(hasher), ids: Vec::new() }
+        Self { ranges: HashMap::with_hasher(hasher), ids: Vec::new(), last: None }
     }
 
     /// Where the matches of `topic` are, if they are remembered.
     #[inline]
-    pub(crate) fn find(&self, topic: &[u8]) -> Option<Range<usize>> {
-        self.ranges.get(topic).cloned()
+    pub(crate) fn find(&mut self, topic: &[u8]) -> Option<Range<usize>> {
+        if let Some((last, range)) = &self.last
+            && last == topic
+        {
+            return Some(range.clone());
+        }
+        let range = self.ranges.get(topic)?.clone();
+        let (last, found) = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(topic);
+        found.clone_from(&range);
+        Some(range)
     }
 
     /// Remembers the matches of `topic`; says where.
@@ -50,6 +62,7 @@ impl<Id: Copy> MatchCache<Id> {
     /// Forgets everything, because patterns changed or the bound was reached.
     pub(crate) fn forget(&mut self) {
         self.ranges.clear();
+        self.last = None;
         self.ids.clear();
         self.ids.shrink_to(MATCH_CACHE_IDS_MAX);
     }

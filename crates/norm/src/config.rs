@@ -16,6 +16,8 @@ pub enum FeedbackMode {
     Multicast,
     /// To the sender alone, which tells the group with NORM_CMD(REPAIR_ADV).
     Unicast,
+    /// Acknowledgements to the sender alone, since nobody else needs them; the rest to the group.
+    UnicastAcks,
 }
 
 /// When a sender repairs.

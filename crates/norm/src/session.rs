@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::auth;
-use crate::config::{Config, ConfigError, FeedbackMode, Join, NackingMode};
+use crate::config::{Config, ConfigError, Join, NackingMode};
 use crate::datagram::{Destination, Source, Transmit};
 use crate::event::{Event, StreamId};
 use crate::rx::remote::Remote;
@@ -390,19 +390,16 @@ impl Session {
                 continue;
             }
             remote.expire(now, shared!(self));
-            let wrote = remote.poll_transmit(
+            let written = remote.poll_transmit(
                 now,
                 self.feedback_sequence,
                 &mut self.requests,
                 &mut self.feedback,
                 shared!(self),
             );
-            if wrote {
+            if written.is_some() {
                 self.feedback_sequence = self.feedback_sequence.wrapping_add(1);
-                return Some(match self.config.feedback {
-                    FeedbackMode::Multicast => Destination::Group,
-                    FeedbackMode::Unicast => Destination::Node(remote.address),
-                });
+                return written;
             }
         }
         None

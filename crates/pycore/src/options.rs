@@ -73,7 +73,11 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
             config.repair = choice(field, value, all)?;
         }
         "feedback" => {
-            let all = [("multicast", FeedbackMode::Multicast), ("unicast", FeedbackMode::Unicast)];
+            let all = [
+                ("multicast", FeedbackMode::Multicast),
+                ("unicast", FeedbackMode::Unicast),
+                ("unicast_acks", FeedbackMode::UnicastAcks),
+            ];
             config.feedback = choice(field, value, all)?;
         }
         "congestion" => {

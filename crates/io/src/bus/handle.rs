@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use shoal_node::{Interest, Membership, MembershipConfig, SubscriptionId};
-use shoal_norm::{NodeId, ObjectId, Stats, SyncPolicy};
+use shoal_norm::{FeedbackMode, NodeId, ObjectId, Stats, SyncPolicy};
 use shoal_wire::is_reserved;
 
 use super::application::{BusApplication, BusEvent, Change};
@@ -146,6 +146,7 @@ impl<L: Send + 'static> Bus<L> {
         });
         let shared = Arc::new(Shared::new(membership));
         link.norm.sync = SyncPolicy::Ask;
+        link.norm.feedback = FeedbackMode::UnicastAcks;
         // Until the last moment somebody may have to be welcomed.
         link.end_streams = false;
         link.lanes = lane_options(options.window_bytes, options.cache_bytes);

@@ -120,7 +120,7 @@ impl Remote {
         if listed.is_some() {
             self.answer_probe_at = now;
         } else if wanted && self.answer_probe_at == Time::NEVER {
-            let overheard = shared.config.feedback == FeedbackMode::Multicast;
+            let overheard = shared.config.feedback != FeedbackMode::Unicast;
             let chosen = overheard || shared.random.f64() * self.timing.group_size < UNICAST_PROBE_ANSWERS;
             if chosen {
                 let longest = self.timing.grtt * self.timing.backoff_factor.max(PROBE_BACKOFF_MIN);

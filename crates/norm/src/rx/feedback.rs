@@ -5,6 +5,8 @@ use super::nack::Due;
 use super::remote::Remote;
 use super::shared::Shared;
 use crate::NodeId;
+use crate::config::FeedbackMode;
+use crate::datagram::Destination;
 use crate::event::Event;
 use crate::time::Time;
 use crate::wire::Nack;
@@ -30,7 +32,7 @@ impl Remote {
         }
     }
 
-    /// Writes feedback that is due into `out`. False if none is.
+    /// Writes feedback that is due into `out`, and says where it goes. `None` if none is.
     pub fn poll_transmit(
         &mut self,
         now: Time,
@@ -38,11 +40,20 @@ impl Remote {
         requests: &mut RepairWriter,
         out: &mut Vec<u8>,
         shared: &mut Shared<'_>,
-    ) -> bool {
-        self.poll_ack(now, sequence, out, shared)
-            || self.poll_answer(now, sequence, out, shared)
-            || self.poll_nack(now, sequence, requests, out, shared)
-            || self.poll_probe_answer(now, sequence, out, shared)
+    ) -> Option<Destination> {
+        let acknowledged =
+            self.poll_ack(now, sequence, out, shared) || self.poll_answer(now, sequence, out, shared);
+        if !acknowledged
+            && !self.poll_nack(now, sequence, requests, out, shared)
+            && !self.poll_probe_answer(now, sequence, out, shared)
+        {
+            return None;
+        }
+        Some(match shared.config.feedback {
+            FeedbackMode::Unicast => Destination::Node(self.address),
+            FeedbackMode::UnicastAcks if acknowledged => Destination::Node(self.address),
+            FeedbackMode::Multicast | FeedbackMode::UnicastAcks => Destination::Group,
+        })
     }
 
     fn poll_ack(&mut self, now: Time, sequence: u16, out: &mut Vec<u8>, shared: &mut Shared<'_>) -> bool {
