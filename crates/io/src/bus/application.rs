@@ -13,6 +13,9 @@ use super::inbox::{Inbox, InboxBounds};
 use super::lanes::CONTROL;
 use crate::norm::{Application, Frames, Taken};
 
+/// What a node says of itself is no longer than this.
+const CONTROL_RECORD_BYTES_MAX: usize = 1 << 20;
+
 /// What a bus tells its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BusEvent {
@@ -67,7 +70,7 @@ impl<L: Send + 'static> BusApplication<L> {
         BusApplication {
             shared,
             inbox: Inbox::new(seed, bounds),
-            control: Frames::new(bounds.message_bytes_max),
+            control: Frames::new(CONTROL_RECORD_BYTES_MAX),
             welcomed: HashSet::new(),
             data_lanes,
             records: VecDeque::new(),
@@ -122,7 +125,7 @@ impl<L: Send + 'static> BusApplication<L> {
                     for (object, segment) in positions {
                         // The first welcome counts; others repeat it for those who missed it.
                         let stream = StreamId { node, instance, object };
-                        if self.welcomed.insert(stream) {
+                        if self.data_lanes.contains(&object) && self.welcomed.insert(stream) {
                             session.join(now, stream, Join::At(segment));
                         }
                     }
@@ -178,6 +181,7 @@ impl<L: Send + 'static> Application for BusApplication<L> {
     fn event(&mut self, now: Time, session: &mut Session, event: &Event) {
         self.control.on_event(event);
         match event {
+            Event::StreamClosed { stream, .. } => self.inbox.close_stream(*stream),
             Event::SenderHeard { .. } => self.heard = true,
             Event::SenderGone { node, instance, .. } => {
                 // What it said before it went would make it a member again.
@@ -191,7 +195,6 @@ impl<L: Send + 'static> Application for BusApplication<L> {
                 session.join(now, *stream, Join::Here)
             }
             Event::Gap { stream, segments, .. } => {
-                self.inbox.on_gap(*stream);
                 self.shared.tell(BusEvent::Lost(stream.node, stream.object, *segments));
             }
             Event::CommandReceived { node, instance, content } => {

@@ -65,6 +65,27 @@ impl Batch {
         bytes + self.entries.len() * ENTRY_BYTES
     }
 
+    /// The same, but in a buffer of its own where its records are a small part of the one it shares, so that a few
+    /// bytes that wait for long hold no more than a few times their size.
+    pub fn without_waste(self) -> Batch {
+        let wanted: usize = self.entries.iter().map(|entry| entry.length as usize).sum();
+        if wanted * 4 >= self.bytes.len() {
+            return self;
+        }
+        let (mut bytes, mut ages) = (Vec::with_capacity(wanted), Vec::new());
+        let mut entries = Vec::with_capacity(self.entries.len());
+        for entry in &self.entries {
+            let start = bytes.len() as u32;
+            bytes.extend_from_slice(self.record(entry));
+            entries.push(Entry { start, ..*entry });
+            if self.ages.is_some() {
+                ages.push((start, self.age(entry)));
+            }
+        }
+        let ages = self.ages.is_some().then(|| Arc::new(ages));
+        Batch { bytes: Arc::new(bytes), entries, ages, ..self }
+    }
+
     /// The record of an entry.
     pub fn record(&self, entry: &Entry) -> &[u8] {
         &self.bytes[entry.start as usize..][..entry.length as usize]
@@ -313,6 +334,14 @@ impl<L> Consumer<L> {
             self.arrived.notify_all();
         }
         Some(Taken { items, made_room })
+    }
+
+    /// Waits until there is something to take, or never will be, at most for `limit`.
+    pub fn wait_for_items(&self, limit: Duration) {
+        let state = self.lock();
+        if state.items.is_empty() && !state.closed {
+            drop(self.wait(state, Some(limit)));
+        }
     }
 
     /// Gives back a batch that was read, for its memory.

@@ -14,7 +14,7 @@ use foldhash::{HashMap, HashMapExt};
 use shoal_node::{ClockOffset, Interest, Origin, SubscriptionId, Switch};
 use shoal_norm::{Chunk, NodeId, StreamId, Time};
 use shoal_wire::frame::FrameReader;
-use shoal_wire::{Mark, MessageView, RecordKind};
+use shoal_wire::{DecodeError, Mark, MessageView, RecordKind};
 
 use super::consumer::{Batch, Consumer, Entry};
 use crate::norm::Taken;
@@ -23,6 +23,8 @@ use crate::norm::Taken;
 const BUFFER_BYTES: usize = 128 << 10;
 /// Less than this is copied when it is handed over, so that a few bytes that wait for long hold no whole buffer.
 const SHARED_BYTES_MIN: usize = BUFFER_BYTES / 4;
+/// Parts of messages up to this length are not counted.
+const PART_BYTES_FREE: usize = 64 << 10;
 /// Buffers handed over that may come back for their memory.
 const LENT_MAX: usize = 64;
 
@@ -32,9 +34,9 @@ struct Subscription<L> {
     staged: Vec<Entry>,
 }
 
-/// A stream's messages, and what is known of them.
-struct Stream {
-    reader: FrameReader,
+/// What is known of a stream beside its messages.
+struct Notes {
+    stream: StreamId,
     timestamp_us: u64,
     /// The next message's number.
     number: Option<u64>,
@@ -44,23 +46,133 @@ struct Stream {
     clock: Option<ClockOffset>,
 }
 
-/// The inbox of a bus.
-pub struct Inbox<L> {
+impl Notes {
+    fn new(stream: StreamId) -> Notes {
+        Notes { stream, timestamp_us: 0, number: None, version: 0, clock: None }
+    }
+
+    /// Where the next message comes from.
+    fn next_origin(&mut self) -> Origin {
+        let number = self.number;
+        self.number = number.and_then(|number| number.checked_add(1));
+        Origin {
+            node: self.stream.node,
+            instance: self.stream.instance,
+            stream: self.stream.object,
+            number,
+            timestamp_us: self.timestamp_us,
+        }
+    }
+
+    /// Takes a mark in. True if its sender has announced another version since the last.
+    fn on_mark(&mut self, now: Time, mark: &Mark) -> bool {
+        (self.timestamp_us, self.number) = (mark.timestamp_us, Some(mark.number));
+        let first = || ClockOffset::new(now, mark.clock_us);
+        self.clock.get_or_insert_with(first).observe(now, mark.clock_us);
+        mark.version != std::mem::replace(&mut self.version, mark.version)
+    }
+
+    /// How old a message with a time to live is, and how old it may become.
+    fn age_and_ttl(&self, view: &MessageView<'_>, now: Time) -> Option<(Duration, Duration)> {
+        let clock = self.clock?;
+        let fields = view.fields().ok()?;
+        Some((clock.age(now, fields.published_us?), Duration::from_micros(fields.ttl_us?)))
+    }
+}
+
+/// A stream's messages.
+struct Stream {
+    reader: FrameReader,
+    notes: Notes,
+}
+
+impl Stream {
+    /// What comes next starts with a new message, of which nothing is known.
+    fn lose_place(&mut self) {
+        self.reader.reset();
+        (self.notes.timestamp_us, self.notes.number) = (0, None);
+    }
+}
+
+/// Who gets what of the buffer that is being filled.
+struct Routes<L> {
     switch: Switch,
     subscriptions: HashMap<SubscriptionId, Subscription<L>>,
+    /// Subscriptions with something staged.
+    staged: Vec<SubscriptionId>,
+    /// How old messages with a time to live are, by their place in the buffer.
+    ages: Vec<(u32, Duration)>,
+}
+
+impl<L> Routes<L> {
+    /// Stages a message that will lie `at` a place in the buffer. True if somebody wants it.
+    fn on_message(
+        &mut self,
+        now: Time,
+        notes: &mut Notes,
+        record: &[u8],
+        at: usize,
+    ) -> Result<bool, DecodeError> {
+        let origin = notes.next_origin();
+        let view = MessageView::parse(record)?;
+        let Ok(wanted) = self.switch.route(&view, &origin) else { return Ok(false) };
+        match notes.age_and_ttl(&view, now) {
+            Some((age, ttl)) if age >= ttl => return Ok(false),
+            Some((age, _)) if !wanted.is_empty() => self.ages.push((at as u32, age)),
+            _ => {}
+        }
+        for target in wanted {
+            if let Some(subscription) = self.subscriptions.get_mut(&target.id) {
+                if subscription.staged.is_empty() {
+                    self.staged.push(target.id);
+                }
+                subscription.staged.push(Entry::new(at, record.len(), &origin));
+            }
+        }
+        Ok(!wanted.is_empty())
+    }
+}
+
+/// Parts of messages whose end has not come yet, of all streams together.
+struct Assembly {
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Assembly {
+    /// What a part counts as: a small one nothing, so that whoever holds large ones breaks only those.
+    fn cost(part: usize) -> usize {
+        part.saturating_sub(PART_BYTES_FREE)
+    }
+
+    /// A stream's part grew or shrank. False if there is no room for it: then it is to be dropped.
+    fn change(&mut self, from: usize, to: usize) -> bool {
+        let others = self.bytes.saturating_sub(Assembly::cost(from));
+        let fits = others + Assembly::cost(to) <= self.bytes_max;
+        self.bytes = if fits { others + Assembly::cost(to) } else { others };
+        fits
+    }
+
+    fn refusal(&self) -> String {
+        format!(
+            "a message was lost because parts of too many large ones came at once: \
+             assembly_bytes_max is {} bytes",
+            self.bytes_max
+        )
+    }
+}
+
+/// The inbox of a bus.
+pub struct Inbox<L> {
+    routes: Routes<L>,
     streams: HashMap<StreamId, Stream>,
     /// The stream whose messages are staged.
     current: Option<StreamId>,
-    /// Subscriptions with something staged.
-    staged: Vec<SubscriptionId>,
     lent: Vec<Arc<Vec<u8>>>,
     /// Streams that filled a queue, and the subscriptions whose queues those are.
     parked: HashMap<StreamId, Vec<SubscriptionId>>,
-    /// How old messages with a time to live are, by their place in the buffer that is being filled.
-    ages: Vec<(u32, Duration)>,
-    /// Bytes of messages whose end has not come yet, in all streams.
-    assembling: usize,
-    bounds: InboxBounds,
+    assembly: Assembly,
+    message_bytes_max: usize,
 }
 
 /// How much an inbox holds.
@@ -75,31 +187,33 @@ pub struct InboxBounds {
 impl<L> Inbox<L> {
     pub fn new(seed: u64, bounds: InboxBounds) -> Inbox<L> {
         Inbox {
-            switch: Switch::new(seed),
-            subscriptions: HashMap::new(),
+            routes: Routes {
+                switch: Switch::new(seed),
+                subscriptions: HashMap::new(),
+                staged: Vec::new(),
+                ages: Vec::new(),
+            },
             streams: HashMap::new(),
             current: None,
-            staged: Vec::new(),
             lent: Vec::new(),
             parked: HashMap::new(),
-            ages: Vec::new(),
-            assembling: 0,
-            bounds,
+            assembly: Assembly { bytes: 0, bytes_max: bounds.assembly_bytes_max },
+            message_bytes_max: bounds.message_bytes_max,
         }
     }
 
     pub fn subscribe(&mut self, id: SubscriptionId, interest: Interest, consumer: Arc<Consumer<L>>) {
-        self.switch.insert(id, interest);
-        self.subscriptions.insert(id, Subscription { consumer, staged: Vec::new() });
+        self.routes.switch.insert(id, interest);
+        self.routes.subscriptions.insert(id, Subscription { consumer, staged: Vec::new() });
     }
 
     /// Ends a subscription and returns what it wanted. What has come for it can still be read.
     pub fn unsubscribe(&mut self, id: SubscriptionId) -> Option<Interest> {
         self.hand_over();
-        if let Some(subscription) = self.subscriptions.remove(&id) {
+        if let Some(subscription) = self.routes.subscriptions.remove(&id) {
             subscription.consumer.close();
         }
-        self.switch.remove(id)
+        self.routes.switch.remove(id)
     }
 
     /// Takes a stream's next bytes, unless it is parked; calls `unreadable` with what is wrong with them, and
@@ -119,87 +233,41 @@ impl<L> Inbox<L> {
             self.hand_over();
             self.current = Some(id);
         }
-        let Inbox { switch, subscriptions, streams, staged, ages, bounds, .. } = self;
+        let Inbox { routes, streams, assembly, message_bytes_max, .. } = self;
         let stream = streams.entry(id).or_insert_with(|| Stream {
-            reader: FrameReader::new(bounds.message_bytes_max),
-            timestamp_us: 0,
-            number: None,
-            version: 0,
-            clock: None,
+            reader: FrameReader::new(*message_bytes_max),
+            notes: Notes::new(id),
         });
-        let Stream { reader, timestamp_us, number, version, clock } = stream;
-        let carried = reader.carried();
+        let carried = stream.reader.carried();
         if chunk.fresh {
-            reader.reset();
+            stream.lose_place();
         }
-        let mut each = |record: &[u8], at: usize| match RecordKind::of(record) {
-            Ok(RecordKind::Message) => {
-                let this = *number;
-                *number = this.map(|number| number + 1);
-                let origin = Origin {
-                    node: id.node,
-                    instance: id.instance,
-                    stream: id.object,
-                    number: this,
-                    timestamp_us: *timestamp_us,
-                };
-                match MessageView::parse(record) {
-                    Ok(view) => {
-                        let Ok(wanted) = switch.route(&view, &origin) else { return false };
-                        match clock.and_then(|clock| age_and_ttl(&view, clock, now)) {
-                            Some((age, ttl)) if age >= ttl => return false,
-                            Some((age, _)) if !wanted.is_empty() => ages.push((at as u32, age)),
-                            _ => {}
-                        }
-                        for subscription in wanted {
-                            stage(
-                                subscriptions,
-                                staged,
-                                subscription.id,
-                                Entry::new(at, record.len(), &origin),
-                            );
-                        }
-                        !wanted.is_empty()
+        let Stream { reader, notes } = stream;
+        let mut each = |record: &[u8], at: usize| {
+            let kept = match RecordKind::of(record) {
+                Ok(RecordKind::Message) => routes.on_message(now, notes, record, at),
+                Ok(RecordKind::Mark) => Mark::read(record).map(|mark| {
+                    if notes.on_mark(now, &mark) {
+                        announced(mark.version);
                     }
-                    Err(error) => {
-                        unreadable(error.to_string());
-                        false
-                    }
-                }
-            }
-            Ok(RecordKind::Mark) => {
-                match Mark::read(record) {
-                    Ok(mark) => {
-                        (*timestamp_us, *number) = (mark.timestamp_us, Some(mark.number));
-                        let first = || ClockOffset::new(now, mark.clock_us);
-                        clock.get_or_insert_with(first).observe(now, mark.clock_us);
-                        if mark.version != std::mem::replace(version, mark.version) {
-                            announced(mark.version);
-                        }
-                    }
-                    Err(error) => unreadable(error.to_string()),
-                }
-                false
-            }
-            Ok(_) => false,
-            Err(error) => {
+                    false
+                }),
+                Ok(_) => Ok(false),
+                Err(error) => Err(error),
+            };
+            kept.unwrap_or_else(|error| {
                 unreadable(error.to_string());
                 false
-            }
+            })
         };
         let read = reader.read(chunk.bytes, &mut each).map_err(|error| error.to_string());
-        let assembling = self.assembling - carried;
-        let bound = bounds.assembly_bytes_max;
-        let fits = assembling + reader.carried() <= bound;
-        let read = read.and_then(|()| if fits { Ok(()) } else { Err(no_room_to_assemble(bound)) });
-        if let Err(why) = read {
-            reader.reset();
-            (*timestamp_us, *number) = (0, None);
-            self.assembling = assembling;
+        let part = if read.is_ok() { reader.carried() } else { 0 };
+        let fits = assembly.change(carried, part);
+        if let Err(why) = read.and_then(|()| fits.then_some(()).ok_or_else(|| assembly.refusal())) {
+            stream.lose_place();
             unreadable(why);
             return Taken::Broken;
         }
-        self.assembling = assembling + reader.carried();
         if reader.kept() >= BUFFER_BYTES {
             self.hand_over();
         }
@@ -212,7 +280,8 @@ impl<L> Inbox<L> {
             return false;
         }
         let Some(filled) = self.parked.get(&stream) else { return false };
-        let holds_back = |id| self.subscriptions.get(id).is_some_and(|found| found.consumer.holds_back());
+        let subscriptions = &self.routes.subscriptions;
+        let holds_back = |id| subscriptions.get(id).is_some_and(|found| found.consumer.holds_back());
         let parked = filled.iter().any(holds_back);
         if !parked {
             self.parked.remove(&stream);
@@ -222,7 +291,8 @@ impl<L> Inbox<L> {
 
     /// Puts what is staged into the queues.
     pub fn hand_over(&mut self) {
-        if self.staged.is_empty() {
+        let Routes { subscriptions, staged, ages, .. } = &mut self.routes;
+        if staged.is_empty() {
             return;
         }
         let Some((id, stream)) = self.current.and_then(|id| Some((id, self.streams.get_mut(&id)?))) else {
@@ -238,71 +308,43 @@ impl<L> Inbox<L> {
             bytes
         };
         let arrived = Instant::now();
-        let ages = (!self.ages.is_empty()).then(|| Arc::new(std::mem::take(&mut self.ages)));
-        for subscription in self.staged.drain(..) {
-            if let Some(Subscription { consumer, staged }) = self.subscriptions.get_mut(&subscription) {
+        let ages = (!ages.is_empty()).then(|| Arc::new(std::mem::take(ages)));
+        for subscription in staged.drain(..) {
+            if let Some(Subscription { consumer, staged }) = subscriptions.get_mut(&subscription) {
                 let entries = std::mem::replace(staged, consumer.spare_entries());
-                let (bytes, ages) = (bytes.clone(), ages.clone());
-                if consumer.put_batch(Batch { bytes, entries, stream: id, arrived, ages }) {
+                let batch = Batch { bytes: bytes.clone(), entries, stream: id, arrived, ages: ages.clone() };
+                if consumer.put_batch(batch.without_waste()) {
                     self.parked.entry(id).or_default().push(subscription);
                 }
             }
         }
     }
 
-    /// Messages of a stream are lost: the next one's number is not known.
-    pub fn on_gap(&mut self, stream: StreamId) {
-        if let Some(stream) = self.streams.get_mut(&stream) {
-            (stream.timestamp_us, stream.number) = (0, None);
+    /// Nothing more will come of a stream.
+    pub fn close_stream(&mut self, id: StreamId) {
+        self.hand_over();
+        if let Some(stream) = self.streams.remove(&id) {
+            self.assembly.change(stream.reader.carried(), 0);
         }
+        self.parked.remove(&id);
     }
 
     /// Nothing more will come of a node's run.
     pub fn forget(&mut self, node: NodeId, instance: u16) {
-        self.hand_over();
-        self.streams.retain(|stream, found| {
-            let others = (stream.node, stream.instance) != (node, instance);
-            if !others {
-                self.assembling -= found.reader.carried();
-            }
-            others
-        });
-        self.parked.retain(|stream, _| (stream.node, stream.instance) != (node, instance));
+        let of_node = |stream: &&StreamId| (stream.node, stream.instance) == (node, instance);
+        let streams: Vec<StreamId> = self.streams.keys().filter(of_node).copied().collect();
+        for stream in streams {
+            self.close_stream(stream);
+        }
     }
 }
 
 impl<L> Drop for Inbox<L> {
     fn drop(&mut self) {
-        for subscription in self.subscriptions.values() {
+        for subscription in self.routes.subscriptions.values() {
             subscription.consumer.close();
         }
     }
-}
-
-fn stage<L>(
-    subscriptions: &mut HashMap<SubscriptionId, Subscription<L>>,
-    staged: &mut Vec<SubscriptionId>,
-    id: SubscriptionId,
-    entry: Entry,
-) {
-    let Some(subscription) = subscriptions.get_mut(&id) else { return };
-    if subscription.staged.is_empty() {
-        staged.push(id);
-    }
-    subscription.staged.push(entry);
-}
-
-/// How old a message with a time to live is, and how old it may become.
-fn age_and_ttl(view: &MessageView<'_>, clock: ClockOffset, now: Time) -> Option<(Duration, Duration)> {
-    let fields = view.fields().ok()?;
-    Some((clock.age(now, fields.published_us?), Duration::from_micros(fields.ttl_us?)))
-}
-
-fn no_room_to_assemble(bound: usize) -> String {
-    format!(
-        "a message was lost because parts of too many large ones came at once: \
-         assembly_bytes_max is {bound} bytes"
-    )
 }
 
 /// A buffer that everybody is through with, the last one first, because it is the most likely to be in the

@@ -262,6 +262,10 @@ impl Engine {
         let now = self.clock.now();
         let Engine { session, application, broken, random, drop_received, .. } = self;
         let mut take = |stream, chunk: Chunk<'_>| {
+            // What follows in this run belongs to a message of which the beginning was thrown away.
+            if broken.contains(&stream) {
+                return false;
+            }
             let taken = application.take(now, stream, chunk);
             if taken == Taken::Broken {
                 broken.push(stream);

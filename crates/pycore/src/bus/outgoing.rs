@@ -41,7 +41,16 @@ impl Extras<'_> {
     }
 }
 
-/// Writes the head of a message that has more than topic and body.
+/// Writes the properties of a message, which may run Python.
+pub fn write_properties(extras: &Extras<'_>, scratch: &mut Scratch) -> PyResult<()> {
+    scratch.properties.clear();
+    match extras.properties {
+        Some(mapping) => properties::write(mapping, &mut scratch.properties),
+        None => Ok(()),
+    }
+}
+
+/// Writes the head of a message that has more than topic and body; its properties are written already.
 pub fn write_head(
     topic: Topic<'_>,
     priority: Priority,
@@ -49,11 +58,6 @@ pub fn write_head(
     extras: &Extras<'_>,
     scratch: &mut Scratch,
 ) -> PyResult<()> {
-    if let Some(mapping) = extras.properties {
-        properties::write(mapping, &mut scratch.properties)?;
-    } else {
-        scratch.properties.clear();
-    }
     let reply_to = extras
         .reply_to
         .map(|name| Topic::new(name).map(Destination::topic))

@@ -1,7 +1,7 @@
 //! From `publish` to the subscriptions of this process and to the network.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
@@ -16,7 +16,8 @@ use super::delivery::{Patience, WhenFull, make_room};
 use super::exit::{check, detached};
 use super::message::Message;
 use super::node::{Node, SIGNAL_CHECK};
-use super::outgoing::{Extras, write_head};
+use super::outgoing::{Extras, write_head, write_properties};
+use super::topic_cache::TopicCache;
 use crate::errors;
 
 impl Node {
@@ -35,7 +36,7 @@ impl Node {
         let body = body.unwrap_or(&none);
         let encoded = body::encode(body)?;
         extras.published_us = extras.ttl.and(inner.bus.as_ref()).map(|bus| bus.link().clock_us());
-        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut topics = self.topics();
         let known = topics.get(topic)?;
         let wanted = match &inner.bus {
             Some(bus) => {
@@ -60,8 +61,13 @@ impl Node {
         scratch.head.clear();
         if extras.is_empty() && encoded.detail.is_empty() {
             scratch.head.extend_from_slice(known.head_for(encoded.kind, priority));
+            drop(topics);
         } else {
-            write_head(known.topic.as_topic(), priority, &encoded, &extras, &mut scratch)?;
+            // A mapping may run Python, and Python may let another thread publish.
+            drop(topics);
+            write_properties(&extras, &mut scratch)?;
+            let mut topics = self.topics();
+            write_head(topics.get(topic)?.topic.as_topic(), priority, &encoded, &extras, &mut scratch)?;
         }
         let mut origin = Origin { node: inner.node, ..Origin::default() };
         if here {
@@ -71,8 +77,6 @@ impl Node {
             let view = MessageView::parse(&scratch.head).map_err(|error| errors::unreadable(&error))?;
             inner.local.wanting(&view, &origin, &mut scratch.consumers);
         }
-        // From here on another thread may publish: this one may have to wait.
-        drop(topics);
         let content = encoded.bytes.as_slice();
         let bytes = scratch.head.len() + content.len();
         if bytes > self.message_bytes_max {
@@ -102,6 +106,10 @@ impl Node {
         }
         *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = scratch;
         Ok(sent)
+    }
+
+    fn topics(&self) -> MutexGuard<'_, TopicCache> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(

@@ -190,40 +190,20 @@ impl Subscription {
         Ok(())
     }
 
-    /// Takes more from the consumer. False if nothing came before `deadline`; an error once it is closed.
-    fn refill(&self, py: Python<'_>, reading: &mut Reading, deadline: Option<Instant>) -> PyResult<bool> {
-        let mut left = Duration::ZERO;
-        loop {
-            let taken = if left.is_zero() {
-                // What is here, or never will be, is not waited for.
-                self.consumer.take(Some(left))
-            } else {
-                detached(py, || self.consumer.take(Some(left.min(SIGNAL_CHECK))))
-            };
-            left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
-            let Some(taken) = taken else {
-                return Err(PyStopIteration::new_err(()));
-            };
-            if taken.made_room {
-                self.inner.resume();
-            }
-            if !taken.items.is_empty() {
-                reading.items = taken.items;
-                return Ok(true);
-            }
-            check(py)?;
-            if deadline.is_some_and(|at| at <= Instant::now()) {
-                return Ok(false);
-            }
+    /// Takes more from the consumer. False if there is nothing; an error once it is closed.
+    fn refill(&self, reading: &mut Reading) -> PyResult<bool> {
+        let Some(taken) = self.consumer.take(Some(Duration::ZERO)) else {
+            return Err(PyStopIteration::new_err(()));
+        };
+        if taken.made_room {
+            self.inner.resume();
         }
+        reading.items = taken.items;
+        Ok(!reading.items.is_empty())
     }
 
-    /// The iterator over the messages to be read next, waiting until `deadline` for the first of them.
-    fn iterator_before<'py>(
-        &self,
-        py: Python<'py>,
-        deadline: Option<Instant>,
-    ) -> PyResult<Option<Bound<'py, PyIterator>>> {
+    /// The iterator over the messages to be read next that are here already.
+    fn iterator_here<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyIterator>>> {
         let mut reading = self.lock(py)?;
         loop {
             if let Some(iterator) = self.iterator(py)? {
@@ -238,9 +218,29 @@ impl Subscription {
                 drop(spent);
                 return Ok(Some(iterator));
             }
-            if !self.refill(py, &mut reading, deadline)? {
+            if !self.refill(&mut reading)? {
                 return Ok(None);
             }
+        }
+    }
+
+    /// The same, waiting until `deadline` for the first of them.
+    fn iterator_before<'py>(
+        &self,
+        py: Python<'py>,
+        deadline: Option<Instant>,
+    ) -> PyResult<Option<Bound<'py, PyIterator>>> {
+        loop {
+            if let Some(iterator) = self.iterator_here(py)? {
+                return Ok(Some(iterator));
+            }
+            let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(None);
+            }
+            // Nothing is locked meanwhile: another thread, or the handler of a signal, may read.
+            detached(py, || self.consumer.wait_for_items(left.min(SIGNAL_CHECK)));
+            check(py)?;
         }
     }
 
@@ -357,7 +357,7 @@ impl Subscription {
                 }
                 continue;
             }
-            match ended(py, self.refill(py, &mut reading, Some(Instant::now())).map(Some))? {
+            match ended(py, self.refill(&mut reading).map(Some))? {
                 Some(true) => {}
                 Some(false) => break,
                 None => return Ok((!messages.is_empty()).then_some(messages)),

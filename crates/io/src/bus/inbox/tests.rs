@@ -164,14 +164,68 @@ fn parts_of_messages_are_bounded_for_all_streams_together() {
         let chunk = Chunk { bytes: begun, fresh: false };
         let taken = bench.inbox.take(NOW, stream(node, 2), chunk, |why| lost.push(why), |_| ());
         assert_eq!(taken, if node == 2 { Taken::All } else { Taken::Broken });
-        assert!(bench.inbox.assembling <= bench.inbox.bounds.assembly_bytes_max);
+        assert!(bench.inbox.assembly.bytes <= bench.inbox.assembly.bytes_max);
     }
     assert!(lost.len() == 2 && lost[0].contains("assembly_bytes_max"), "{lost:?}");
     assert_eq!(bench.take(stream(2, 2), rest), Taken::All);
     bench.inbox.hand_over();
     assert_eq!(consumer.take(None).unwrap().items.len(), 1);
-    assert_eq!(bench.inbox.assembling, 0);
+    assert_eq!(bench.inbox.assembly.bytes, 0);
     bench.take(stream(3, 2), begun);
     bench.inbox.forget(3, 1);
-    assert_eq!(bench.inbox.assembling, 0, "what will never be completed holds nothing");
+    assert_eq!(bench.inbox.assembly.bytes, 0, "what will never be completed holds nothing");
+}
+
+#[test]
+fn a_small_message_is_put_together_though_large_ones_hold_everything() {
+    let mut bench = Bench::new();
+    let consumer = bench.subscribe("a", 10 << 20);
+    let large = message("a", 1_000_000, HeaderFields::default());
+    bench.take(stream(2, 1), &large[..999_000]);
+    bench.take(stream(2, 2), &large[..150_000]);
+    let small = message("a", 1000, HeaderFields::default());
+    assert_eq!(bench.take(stream(3, 2), &small[..500]), Taken::All);
+    assert_eq!(bench.take(stream(3, 2), &small[500..]), Taken::All);
+    bench.inbox.hand_over();
+    assert_eq!(consumer.take(None).unwrap().items.len(), 1);
+}
+
+#[test]
+fn a_subscription_that_wants_little_holds_no_more_than_a_few_times_that() {
+    let mut bench = Bench::new();
+    let (everything, little) = (bench.subscribe(">", 10 << 20), bench.subscribe("rare", 10 << 20));
+    let mut bytes = message("rare", 64, HeaderFields::default());
+    for _ in 0..100 {
+        bytes.extend(message("often", 1000, HeaderFields::default()));
+    }
+    bench.take(stream(2, 2), &bytes);
+    bench.inbox.hand_over();
+    let batch = |consumer: &Consumer<()>| match consumer.take(None).unwrap().items.pop_front() {
+        Some((Item::Batch(batch), _)) => batch,
+        _ => panic!("nothing came"),
+    };
+    let (all, one) = (batch(&everything), batch(&little));
+    assert_eq!((all.entries.len(), one.entries.len()), (101, 1));
+    assert!(one.bytes.len() < 100, "{} bytes", one.bytes.len());
+    assert_eq!(one.record(&one.entries[0]), all.record(&all.entries[0]));
+}
+
+#[test]
+fn after_a_gap_a_message_has_no_number_until_a_mark_gives_it_one() {
+    let mut bench = Bench::new();
+    let consumer = bench.subscribe("a", 10_000);
+    let (mut record, mut marked) = (Vec::new(), Vec::new());
+    Mark { timestamp_us: 1, number: u64::MAX - 1, version: 0, clock_us: 0 }.write(&mut record);
+    frame::write(&record, &mut marked);
+    bench.take(stream(2, 2), &marked);
+    let bytes = message("a", 1, HeaderFields::default());
+    let fresh = Chunk { bytes: &bytes, fresh: true };
+    bench.inbox.take(NOW, stream(2, 2), Chunk { fresh: false, ..fresh }, |why| panic!("{why}"), |_| ());
+    bench.inbox.take(NOW, stream(2, 2), fresh, |why| panic!("{why}"), |_| ());
+    bench.inbox.hand_over();
+    let Some((Item::Batch(batch), _)) = consumer.take(None).unwrap().items.pop_front() else {
+        panic!("nothing came");
+    };
+    let numbers: Vec<Option<u64>> = batch.entries.iter().map(|entry| batch.origin(entry).number).collect();
+    assert_eq!(numbers, [Some(u64::MAX - 1), None]);
 }
