@@ -5,7 +5,9 @@ holds what tshark's NORM dissector made of each datagram. Start and end are cert
 unique text is sent until it shows up in the recording, before the test's traffic and after it.
 
 Of libnorm's FEC encodings Wireshark 4.0 understands only 129 in every message: with 5 it takes DATA with a
-header extension for malformed, with 2 the commands and NACKs that carry a payload id.
+header extension for malformed, with 2 the commands and NACKs that carry a payload id. A SQUELCH that names
+invalid objects is malformed to it in all of them: it reads four bytes for each number, which has two (RFC
+5740 section 4.2.3).
 """
 
 import contextlib

@@ -2,17 +2,12 @@
 
 mod support;
 
-use std::time::Duration;
-
-use shoal_norm::{
-    Config, Event, FeedbackMode, NackingMode, RepairPolicy, Session, StreamId, StreamOptions, SyncPolicy,
-};
-use support::{START, drain_events, from, session, step};
+use shoal_norm::{Config, Event, FeedbackMode, NackingMode, RepairPolicy, Session, StreamId, StreamOptions};
+use support::{SMALL_SEGMENT as SEGMENT, START, drain_events, from, session, small_and_slow, step};
 
 const INFO: u8 = 1;
 const DATA: u8 = 2;
 const REPAIR_ADV: (u8, u8) = (3, 5);
-const SEGMENT: usize = 100;
 
 /// A message as loss sees it.
 struct Seen {
@@ -33,12 +28,7 @@ struct Outcome {
 fn adjust(config: &mut Config) {
     config.feedback = FeedbackMode::Unicast;
     config.repair = RepairPolicy::Aggregated;
-    config.sync = SyncPolicy::Start;
-    config.segment_bytes = SEGMENT as u16;
-    config.block_symbols = 8;
-    config.grtt_initial = Duration::from_millis(10);
-    config.grtt_min = Duration::from_millis(10);
-    config.rate_bytes_per_s = Some(1e6);
+    small_and_slow(config);
 }
 
 /// One sender and two receivers, who lose the same of what is sent for the first time.

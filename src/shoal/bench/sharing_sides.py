@@ -39,18 +39,20 @@ class Arrivals:
         return {"samples": [*self.samples, (time.monotonic(), self._bytes)]}
 
 
-def norm_send(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
-    """Send for as long as asked, and note what rate control did meanwhile."""
-    link = NormLink(
+def _link(options: dict[str, Any], **more: Any) -> NormLink:
+    return NormLink(
         options["node"],
         group=options["group"],
         port=options["port"],
         interface="eth0",
         seed=options["seed"],
-        receive=False,
-        segment_bytes=options["segment_bytes"],
-        **options["norm"],
+        **more,
     )
+
+
+def norm_send(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
+    """Send for as long as asked, and note what rate control did meanwhile."""
+    link = _link(options, receive=False, segment_bytes=options["segment_bytes"], **options["norm"])
     report(1)
     wait_told()
     began_s = time.monotonic()
@@ -84,15 +86,7 @@ def _send_all(send: Callable[[bytes], None]) -> None:
 
 def norm_receive(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
     """Count what comes until the parent says that it is over."""
-    link = NormLink(
-        options["node"],
-        group=options["group"],
-        port=options["port"],
-        interface="eth0",
-        seed=options["seed"],
-        sync="start",
-        lanes=0,
-    )
+    link = _link(options, sync="start", lanes=0)
     report(1)
     arrivals = Arrivals()
     while not is_told():

@@ -1,6 +1,7 @@
 """`shoal bench`: measure Shoal, alone and beside its peers. One command per experiment of `shoal.bench`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -52,7 +53,7 @@ def norm(
     json: Json = None,
 ) -> None:
     """Goodput of one NORM stream between two processes on loopback multicast."""
-    try:
+    with _options_checked():
         options = norm_experiment.NormOptions(
             segment_bytes=segment,
             loss_percent=loss,
@@ -64,8 +65,6 @@ def norm(
             seconds=seconds,
             bytes=bytes_,
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
 
     def run(follow: Follow) -> dict[str, Any]:
         def follow_rate(number: int, contestant: str, gbit_s: float | None) -> None:
@@ -88,7 +87,7 @@ def throughput(
     json: Json = None,
 ) -> None:
     """Messages per second from one publisher to its subscribers, from Python, on loopback."""
-    try:
+    with _options_checked():
         options = throughput_experiment.ThroughputOptions(
             size=size,
             subscribers=subscribers,
@@ -97,8 +96,6 @@ def throughput(
             seconds=seconds,
             count=count,
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     result = _followed(rounds, lambda follow: throughput_experiment.run(options, follow))
     report.show(f"{size}-byte messages to {subscribers}", result, json)
 
@@ -112,12 +109,10 @@ def latency(
     json: Json = None,
 ) -> None:
     """Round trips between two processes, from Python, on loopback."""
-    try:
+    with _options_checked():
         options = latency_experiment.LatencyOptions(
             size=size, peers=_names(peers), rounds=rounds, count=count
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     result = _followed(rounds, lambda follow: latency_experiment.run(options, follow))
     report.show(f"{size}-byte messages, there and back", result, json)
 
@@ -132,12 +127,10 @@ def lan(
     json: Json = None,
 ) -> None:
     """Goodput to one and to many hosts on a switched LAN made of network namespaces (needs root)."""
-    try:
+    with _options_checked():
         options = lan_experiment.LanOptions(
             size=size, rate_mbit_s=rate, many=subscribers, rounds=rounds, seconds=seconds
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     result = _followed(rounds, lambda follow: lan_experiment.run(options, follow))
     report.show(f"{size}-byte messages on a LAN of {rate} Mbit/s", result, json)
 
@@ -150,10 +143,8 @@ def jms(
     json: Json = None,
 ) -> None:
     """Messages with headers and five properties beside plain bytes, from Python, on loopback."""
-    try:
+    with _options_checked():
         options = jms_experiment.JmsOptions(size=size, rounds=rounds, count=count)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     result = _followed(rounds, lambda follow: jms_experiment.run(options, follow))
     report.show(f"{size}-byte messages with headers and properties", result, json)
 
@@ -171,7 +162,7 @@ def sharing(
     json: Json = None,
 ) -> None:
     """Rate control on a bottleneck between network namespaces: alone, beside TCP, two flows (needs root)."""
-    try:
+    with _options_checked():
         options = sharing_experiment.SharingOptions(
             rate_mbit_s=rate,
             queue_ms=queue,
@@ -181,8 +172,6 @@ def sharing(
             warm_up_s=seconds / 4,
             contests=_names(contests) or tuple(sharing_experiment.CONTESTS),
         )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     result = _followed(rounds, lambda follow: sharing_experiment.run(options, follow))
     report.show(f"a bottleneck of {rate:g} Mbit/s with a queue of {queue:g} ms", result, json)
 
@@ -219,6 +208,15 @@ def _followed(rounds: int, run: Callable[[Follow], dict[str, Any]]) -> dict[str,
         raise _failed(error) from error
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def _options_checked() -> Iterator[None]:
+    """What an experiment's options refuse is a mistake on the command line."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _names(listed: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::sender::Sender;
 use crate::ObjectId;
+use crate::serial;
 use crate::time::Time;
 use crate::wire::command::{self, Position};
 
@@ -15,7 +16,9 @@ impl Sender {
     /// Writes the command that is due, if one is.
     pub(super) fn plan_command(&mut self, now: Time) -> bool {
         let grtt = self.grtt.advertised();
-        self.objects.check_room(now, self.repair_hold());
+        let hold = self.repair_hold();
+        self.objects.check_room(now, hold);
+        self.streams.retain(|stream| !stream.is_forgettable(now, hold));
         for stream in &mut self.streams {
             let owed =
                 self.pacer.time_for(stream.repairs.pending_count() * usize::from(self.config.segment_bytes));
@@ -66,31 +69,39 @@ impl Sender {
 
     /// Refuses what can no longer be repaired, at most once in two round-trip times.
     fn plan_squelch(&mut self, now: Time, grtt: Duration) -> bool {
-        // A stream that had sent nothing when it was asked for may have begun since.
+        // A stream to which nothing was written when it was asked for may have begun since.
         let streams = &self.streams;
         let began =
-            |object: ObjectId| streams.iter().any(|stream| stream.object == object && stream.sent() > 0);
+            |object: ObjectId| streams.iter().any(|stream| stream.object == object && !stream.is_unused());
         self.invalid_objects.retain(|object| !began(*object));
         let refused = self.streams.iter().position(|stream| stream.squelch);
         if now < self.squelch_at || (refused.is_none() && self.invalid_objects.is_empty()) {
             return false;
         }
-        let position = match (self.streams.get_mut(refused.unwrap_or(0)), self.objects.oldest()) {
-            (Some(stream), _) => {
-                stream.squelch = false;
-                stream.position(stream.first())
-            }
-            (None, Some(oldest)) => oldest,
-            (None, None) => Position {
-                fec_id: self.config.fec_id,
-                object: self.next_object,
-                payload_id: Default::default(),
-            },
+        let position = if let Some(index) = refused {
+            let stream = &mut self.streams[index];
+            stream.squelch = false;
+            stream.position(stream.first())
+        } else {
+            self.oldest()
         };
         command::write_squelch(&self.header, position, &self.invalid_objects, &mut self.scratch);
         self.invalid_objects.clear();
         self.squelch_at = now + 2 * grtt;
         true
+    }
+
+    /// The start of the oldest object that can be repaired: receivers give up those before it.
+    fn oldest(&self) -> Position {
+        let streams = self.streams.iter().map(|stream| stream.position(stream.first()));
+        let older = |one: Position, other: Position| {
+            if serial::before(other.object, one.object) { other } else { one }
+        };
+        streams.chain(self.objects.oldest()).reduce(older).unwrap_or(Position {
+            fec_id: self.config.fec_id,
+            object: self.next_object,
+            payload_id: Default::default(),
+        })
     }
 
     /// Announces the last segment of a stream that has nothing else to send. Those whose acknowledgement

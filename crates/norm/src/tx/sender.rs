@@ -330,8 +330,8 @@ impl Sender {
             stream.segment_at(place)
         };
         let (from, to) = if flags.has(RepairFlags::OBJECT) {
-            // Of a stream that has sent nothing there is nothing to wait for.
-            if stream.sent() == 0 && !stream.info_pending {
+            // Of a stream to which nothing was written there is nothing to wait for.
+            if stream.is_unused() && !stream.info_pending {
                 return self.refuse(first.object);
             }
             (stream.first(), stream.sent())

@@ -55,6 +55,8 @@ pub struct TxStream {
     flush: FlushState,
     /// When to announce once more, for whoever was out of reach.
     again_at: Time,
+    /// When the last of it was sent or repaired.
+    sent_at: Time,
     pub squelch: bool,
     /// A write was refused for want of room.
     pub write_refused: bool,
@@ -88,6 +90,7 @@ impl TxStream {
             acks: AckProcess::new(config.robust_factor, config.acker_patience),
             flush: FlushState::Done,
             again_at: Time::NEVER,
+            sent_at: Time::ZERO,
             squelch: false,
             write_refused: false,
             first: 0,
@@ -123,6 +126,11 @@ impl TxStream {
     /// The oldest segment that can be repaired.
     pub fn first(&self) -> u64 {
         self.first
+    }
+
+    /// Nothing was written to it, not even its end.
+    pub fn is_unused(&self) -> bool {
+        self.head == 0 && self.filled == 0
     }
 
     /// Bytes the stream took so far.
@@ -273,13 +281,13 @@ impl TxStream {
         self.sendable() > self.sent || self.order.parity_due(self.sent).is_some()
     }
 
-    /// Whether anything was asked for again.
     /// Whether the next repair is parity: what is older goes first.
     pub fn repairs_by_parity(&mut self) -> bool {
         let named = self.repairs.first(self.sent()).map(|segment| segment / self.symbols());
         self.parity.first_block().is_some_and(|block| named.is_none_or(|named| block < named))
     }
 
+    /// Whether anything was asked for again.
     pub fn has_repairs(&self) -> bool {
         !self.repairs.is_empty() || !self.parity.is_empty()
     }
@@ -303,6 +311,7 @@ impl TxStream {
     pub fn announce_again(&mut self, now: Time, grtt: Duration, robust_factor: u32) {
         let left = if self.is_hushed() { robust_factor.min(QUIET_ANNOUNCEMENTS) } else { robust_factor };
         self.flush = FlushState::Announcing { at: now + 2 * grtt, left };
+        self.sent_at = now;
     }
 
     /// Whether its announcements would cost more than what was said: everybody hears and answers them.
@@ -396,5 +405,11 @@ impl TxStream {
     /// It ended, and all of it was sent and announced.
     pub fn is_finished(&self) -> bool {
         self.state == StreamState::Ending && self.waiting() == 0 && self.flush == FlushState::Done
+    }
+    /// Nobody needs it any more. Those who need not acknowledge it may ask for its end for `hold` after it went
+    /// out; what a silent acker has not is kept, for him and for whoever asks whether all was acknowledged.
+    pub fn is_forgettable(&self, now: Time, hold: Duration) -> bool {
+        let settled = self.all_acked() && !self.is_owed_acks() && !self.has_repairs();
+        self.is_finished() && settled && now.since(self.sent_at) >= hold
     }
 }

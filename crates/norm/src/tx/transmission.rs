@@ -380,7 +380,5 @@ impl Sender {
         }
         self.objects.collect_events(events);
         events.append(&mut self.settled);
-        // What a silent acker has not is kept, for him and for whoever asks whether all was acknowledged.
-        self.streams.retain(|stream| !(stream.is_finished() && stream.all_acked() && !stream.is_owed_acks()));
     }
 }

@@ -7,7 +7,7 @@ pub mod fuzzing;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use shoal_norm::{Config, Event, Session, Source, StreamId, Time};
+use shoal_norm::{Config, Event, Session, Source, StreamId, SyncPolicy, Time};
 
 pub const START: Time = Time::from_nanos(1_000_000_000_000);
 
@@ -26,6 +26,19 @@ pub fn session(node: u32, adjust: impl FnOnce(&mut Config)) -> Session {
     let mut config = Config::new(node, 1, u64::from(node));
     adjust(&mut config);
     Session::new(config).expect("a test's configuration works")
+}
+
+/// Segments of so many bytes have the sessions that [`small_and_slow`] adjusts.
+pub const SMALL_SEGMENT: usize = 100;
+
+/// Small blocks of small segments, a round-trip time of 10 ms, and everything wanted from its start.
+pub fn small_and_slow(config: &mut Config) {
+    config.sync = SyncPolicy::Start;
+    config.segment_bytes = SMALL_SEGMENT as u16;
+    config.block_symbols = 8;
+    config.grtt_initial = Duration::from_millis(10);
+    config.grtt_min = Duration::from_millis(10);
+    config.rate_bytes_per_s = Some(1e6);
 }
 
 /// Reads everything there is in a stream; returns how many bytes that was, and whether they continue `expected`,
