@@ -3,12 +3,10 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use shoal_norm::{Chunk, Destination, Event, ObjectId, Session, Source, StreamId, Time};
-use shoal_wire::Mark;
-use shoal_wire::frame;
+use shoal_norm::{Chunk, Destination, Event, Session, Source, StreamId, Time};
 
+use super::lane::Lane;
 use super::outbox::Outbox;
 use super::{Application, Taken};
 use crate::clock::Clock;
@@ -26,70 +24,6 @@ const READ_BYTES: usize = 64 << 10;
 
 /// A run of datagrams is worth a system call from so many bytes on.
 pub const RUN_BYTES: usize = 60_000;
-/// Marks are at least so far apart.
-const MARK_INTERVAL: Duration = Duration::from_millis(1);
-
-/// A lane's stream, and what is being written to it.
-#[derive(Debug)]
-pub struct Lane {
-    pub object: ObjectId,
-    bytes: Vec<u8>,
-    at: usize,
-    /// Bytes left of the frame being written.
-    frame_left: usize,
-    /// Written, but not flushed.
-    unflushed: bool,
-    /// Written before the rest: a mark, or what the application says.
-    head: Vec<u8>,
-    head_at: usize,
-    marks: bool,
-    marked_at: Time,
-    marked_version: u64,
-    /// Messages written so far.
-    messages: u64,
-}
-
-impl Lane {
-    pub fn new(object: ObjectId, marks: bool) -> Lane {
-        Lane {
-            object,
-            bytes: Vec::new(),
-            at: 0,
-            frame_left: 0,
-            unflushed: false,
-            head: Vec::new(),
-            head_at: 0,
-            marks,
-            marked_at: Time::ZERO,
-            marked_version: 0,
-            messages: 0,
-        }
-    }
-
-    /// Says when the messages that follow are sent, unless that was said a moment ago.
-    fn mark(&mut self, now: Time, version: u64) {
-        let said =
-            self.messages > 0 && now.since(self.marked_at) < MARK_INTERVAL && version == self.marked_version;
-        if !self.marks || said {
-            return;
-        }
-        (self.marked_at, self.marked_version) = (now, version);
-        let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut record = Vec::with_capacity(32);
-        let mark = Mark {
-            timestamp_us: timestamp.as_micros() as u64,
-            number: self.messages,
-            version,
-            clock_us: now.as_nanos() / 1000,
-        };
-        mark.write(&mut record);
-        frame::write(&record, &mut self.head);
-    }
-
-    fn waiting(&self) -> usize {
-        self.bytes.len() - self.at + self.head.len() - self.head_at
-    }
-}
 
 /// A run the socket had no room for.
 #[derive(Debug, Default)]
@@ -214,7 +148,7 @@ impl Engine {
         let mut control = std::mem::take(&mut self.control);
         self.application.serve(now, &mut self.session, &mut control);
         if let Some(lane) = self.lanes.first_mut() {
-            lane.head.extend_from_slice(&control);
+            lane.say_first(&control);
         }
         control.clear();
         self.control = control;
@@ -361,28 +295,10 @@ impl Engine {
 
     fn write(&mut self) {
         let now = self.clock.now();
+        let version = self.application.announced_version();
         let open = if self.application.holds_writes() { 1 } else { self.lanes.len() };
         for (index, lane) in self.lanes[..open].iter_mut().enumerate() {
-            loop {
-                if lane.at == lane.bytes.len() {
-                    lane.at = 0;
-                    lane.bytes.clear();
-                    if self.outbox.exchange(index, &mut lane.bytes) {
-                        lane.mark(now, self.application.announced_version());
-                    } else if lane.waiting() == 0 {
-                        if std::mem::take(&mut lane.unflushed) {
-                            let _ = self.session.flush(now, lane.object);
-                        }
-                        break;
-                    }
-                }
-                let before = lane.at;
-                let all = write_lane(&mut self.session, lane, now);
-                self.outbox.add_written(index, lane.at - before);
-                if !all {
-                    break;
-                }
-            }
+            lane.write(now, &mut self.session, &self.outbox, index, version);
             if self.ending && lane.waiting() == 0 {
                 let _ = self.session.close_stream(now, lane.object);
             }
@@ -466,44 +382,4 @@ impl Engine {
     pub fn waiting(&self) -> usize {
         self.outbox.waiting() + self.lanes.iter().map(Lane::waiting).sum::<usize>()
     }
-}
-
-/// Writes frames of a lane to its stream. False if the stream took no more.
-fn write_lane(session: &mut Session, lane: &mut Lane, now: Time) -> bool {
-    // The head goes in between two messages, and frames of it may go out one by one.
-    while lane.frame_left == 0 && lane.head_at < lane.head.len() {
-        let part = &lane.head[lane.head_at..];
-        let taken = session.write(now, lane.object, part, lane.head_at == 0).unwrap_or(part.len());
-        lane.head_at += taken;
-        lane.unflushed = true;
-        if lane.head_at < lane.head.len() {
-            return false;
-        }
-        lane.head.clear();
-        lane.head_at = 0;
-    }
-    while lane.at < lane.bytes.len() {
-        let starts = lane.frame_left == 0;
-        if starts {
-            lane.frame_left = frame::frame_bytes(&lane.bytes[lane.at..]);
-        }
-        let part = &lane.bytes[lane.at..lane.at + lane.frame_left];
-        let Ok(taken) = session.write(now, lane.object, part, starts) else {
-            // The stream is closed: nothing more can go.
-            (lane.at, lane.frame_left) = (lane.bytes.len(), 0);
-            return false;
-        };
-        if taken == 0 && starts {
-            lane.frame_left = 0;
-            return false;
-        }
-        lane.unflushed = true;
-        lane.at += taken;
-        lane.frame_left -= taken;
-        if lane.frame_left > 0 {
-            return false;
-        }
-        lane.messages += 1;
-    }
-    true
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, StreamOptions, Time, WriteError};
 
 use super::Application;
-use super::engine::{Engine, Lane, RUN_BYTES};
+use super::engine::{Engine, RUN_BYTES};
+use super::lane::Lane;
 use super::outbox::{Full, Outbox, SendError};
 use crate::clock::Clock;
 use crate::files::Files;

@@ -8,6 +8,7 @@ mod application;
 mod bulk;
 mod engine;
 mod frames;
+mod lane;
 mod link;
 mod outbox;
 mod queue;
