@@ -16,7 +16,7 @@ pub struct Files {
     /// Where what is received goes; without it, chunks go to the application.
     directory: Option<PathBuf>,
     buffer: Vec<u8>,
-    /// Files of which a part could not be written: what still comes of them is dropped.
+    /// Files of which a part could not be written: what still comes of them is dropped, until they are given up.
     spoiled: HashSet<StreamId>,
     /// What the disk refused, until it is told.
     pub failures: Vec<FileFailure>,
@@ -29,7 +29,7 @@ pub struct Files {
 pub enum FileFailure {
     /// One that was being sent; it is cancelled.
     Sending(ObjectId, String),
-    /// One that was being received; what there was of it is removed.
+    /// One that was being received; what there was of it is removed, and the session is to abandon it.
     Receiving(StreamId, String),
 }
 
@@ -107,7 +107,9 @@ impl Files {
                 return self.spoiled.remove(object);
             }
             Event::ObjectAborted { object, .. } => {
-                self.spoiled.remove(object);
+                if self.spoiled.remove(object) {
+                    return true;
+                }
                 if self.incoming.remove(object).is_some()
                     && let Some(directory) = &self.directory
                 {
@@ -152,7 +154,7 @@ impl Files {
 mod tests {
     use std::time::Duration;
 
-    use shoal_norm::{Config, Source, Time};
+    use shoal_norm::{AbortReason, Config, Source, Time};
 
     use super::*;
 
@@ -225,6 +227,42 @@ mod tests {
         assert_eq!(failures.len(), 1, "{failures:?}");
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_failed_file_is_given_up_without_another_word() {
+        let directory = scratch("abandoned");
+        fs::remove_dir_all(&directory).unwrap();
+        let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+        let mut receiver = Session::new(Config::new(2, 1, 2)).unwrap();
+        let mut now = Time::from_nanos(1_000_000);
+        let object = sender.send_file(now, 10_000_000, b"").unwrap().unwrap();
+        let source = Source { address: "127.0.0.1:1".parse().unwrap(), unicast: false };
+        let mut files = Files::new(Some(directory));
+        let mut reasons = Vec::new();
+        for _ in 0..2_000 {
+            now += Duration::from_millis(1);
+            while let Some(read) = sender.poll_read() {
+                sender.supply_file(object, read.offset, &vec![7; read.bytes]);
+            }
+            while let Some(out) = sender.poll_transmit(now) {
+                out.datagrams().for_each(|datagram| receiver.handle_datagram(now, source, datagram));
+            }
+            while let Some(event) = receiver.poll_event() {
+                let about_file_only = files.on_event(&event);
+                if let Event::ObjectAborted { reason, .. } = event {
+                    assert!(about_file_only, "its failure was told");
+                    reasons.push(reason);
+                }
+                for failure in files.failures.drain(..) {
+                    if let FileFailure::Receiving(object, _) = failure {
+                        receiver.abandon_object(object);
+                    }
+                }
+            }
+        }
+        assert_eq!(reasons, [AbortReason::Abandoned], "once, and it does not begin anew");
+        assert!(files.spoiled.is_empty());
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | … that lacks us                  | welcome it again with the same; announce soon               |
 //! | welcome for us                   | join the sender's streams where it says                     |
 //! | a version that was not announced | it may want anything; announce that we lack it              |
+//! | … and another announced later    | believe the announcement                                    |
 //! | heartbeat of an unknown node     | announce that we lack it                                    |
 //! | something of a member is lacking | announce that again, ever more rarely                       |
 //! | goodbye, or silence too long     | member left; count on it no longer                          |
@@ -25,7 +26,10 @@ use std::time::Duration;
 use shoal_norm::{NodeId, ObjectId, Time};
 use shoal_wire::{Announce, DecodeError, Heartbeat, RecordKind, TopicPattern, Welcome};
 
+use self::member::Member;
 use crate::topic_index::TopicIndex;
+
+mod member;
 
 /// Announcements that newcomers provoke wait so long for each other.
 const ANNOUNCE_DELAY: Duration = Duration::from_millis(20);
@@ -75,7 +79,8 @@ pub enum MemberEvent {
     Joined(NodeId),
     /// A node is gone.
     Gone(NodeId, Departure),
-    /// A node subscribes to something else now: what is new, and what no longer.
+    /// A node subscribes to something else now: what is new, and what no longer. Neither, if all that changed is that
+    /// its interest is known again.
     Subscriptions(NodeId, Vec<String>, Vec<String>),
     /// A node subscribes to something else now, and we do not know what yet: it may want anything.
     InterestUnknown(NodeId),
@@ -88,33 +93,6 @@ pub enum MemberEvent {
         /// Its streams, and from which segment on.
         positions: Vec<(ObjectId, u64)>,
     },
-}
-
-#[derive(Debug)]
-struct Member {
-    instance: u16,
-    /// The version of its subscriptions that we have, and the latest that we heard of.
-    version: u64,
-    version_heard: u64,
-    patterns: BTreeSet<String>,
-    heard_at: Time,
-    heartbeat: Duration,
-    /// What we told it, and when last.
-    welcome: Vec<(ObjectId, u64)>,
-    welcomed_at: Time,
-    /// It welcomed us.
-    welcomed_us: bool,
-}
-
-impl Member {
-    fn is_known(&self) -> bool {
-        self.version_heard <= self.version
-    }
-
-    /// Whether it has to announce or to welcome us once more.
-    fn is_lacking(&self) -> bool {
-        !self.welcomed_us || !self.is_known()
-    }
 }
 
 /// The members of a domain as one node sees them.
@@ -228,22 +206,19 @@ impl Membership {
         self.repeats = false;
     }
 
-    /// A node said which version of its subscriptions it has announced. True if that was news to us: until its
-    /// announcement arrives it may want anything.
+    /// A node said which version of its subscriptions it has announced. True if thereby what it wants is no longer
+    /// known: until its announcement arrives it may want anything.
     pub fn on_version(&mut self, now: Time, node: NodeId, instance: u16, version: u64) -> bool {
         let Some(member) = self.members.get_mut(&node).filter(|member| member.instance == instance) else {
             return false;
         };
-        if version <= member.version_heard {
-            return false;
-        }
-        member.version_heard = version;
-        let unknown = !member.is_known();
-        if unknown {
+        // While it is lacking it is asked for, ever more rarely, however many versions it is said to have.
+        let became_unknown = member.hear_version(now, version);
+        if became_unknown {
             self.repeat = REPEAT_FIRST;
             self.announce_soon(now);
         }
-        unknown
+        became_unknown
     }
 
     /// A sender said goodbye, or its state was dropped.
@@ -297,31 +272,19 @@ impl Membership {
             if self.members.len() >= self.config.members_max {
                 return;
             }
-            let member = Member {
-                instance,
-                version: 0,
-                version_heard: 0,
-                patterns: BTreeSet::new(),
-                heard_at: now,
-                heartbeat: Duration::from_millis(announce.heartbeat_ms.clamp(10, 3_600_000)),
-                welcome: positions(),
-                welcomed_at: Time::ZERO,
-                welcomed_us: false,
-            };
+            let member = Member::new(now, instance, announce.heartbeat_ms, positions());
             self.members.insert(node, member);
             self.ackers_changed = true;
             self.events.push_back(MemberEvent::Joined(node));
             self.repeat = REPEAT_FIRST;
         }
-        self.take_patterns(node, announce);
+        self.take_patterns(now, node, announce);
         let Some(member) = self.members.get_mut(&node) else { return };
         // What was said a moment ago is on its way.
         if !is_new && (!lacks_us || now.since(member.welcomed_at) < REPEAT_FIRST) {
             return self.stop_repeating();
         }
-        member.welcomed_at = now;
-        let mut record = Vec::new();
-        Welcome { node, instance, positions: member.welcome.clone() }.write(&mut record);
+        let record = member.welcome(now, node);
         if self.members.len() > PROMPT_MEMBERS_MAX {
             self.held.push(record);
         } else {
@@ -330,18 +293,9 @@ impl Membership {
         self.announce_soon(now);
     }
 
-    fn take_patterns(&mut self, node: NodeId, announce: &Announce<'_>) {
+    fn take_patterns(&mut self, now: Time, node: NodeId, announce: &Announce<'_>) {
         let Some(member) = self.members.get_mut(&node) else { return };
-        // An older one may come late, where a stream was joined anew.
-        if announce.version <= member.version {
-            return;
-        }
-        member.version = announce.version;
-        member.version_heard = member.version_heard.max(announce.version);
-        let announced: BTreeSet<String> =
-            announce.patterns.iter().map(|&pattern| pattern.to_owned()).collect();
-        let added: Vec<String> = announced.difference(&member.patterns).cloned().collect();
-        let removed: Vec<String> = member.patterns.difference(&announced).cloned().collect();
+        let Some((added, removed)) = member.take_announce(now, announce) else { return };
         for (patterns, insert) in [(&added, true), (&removed, false)] {
             for pattern in patterns {
                 if let Ok(pattern) = TopicPattern::new(pattern) {
@@ -353,7 +307,6 @@ impl Membership {
                 }
             }
         }
-        member.patterns = announced;
         self.events.push_back(MemberEvent::Subscriptions(node, added, removed));
     }
 

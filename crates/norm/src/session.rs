@@ -199,7 +199,8 @@ impl Session {
         self.sender.set_group_size(size);
     }
 
-    /// Asks the ackers to confirm an object, or everything written to a stream so far; [`Event::WatermarkDone`] tells the outcome.
+    /// Asks the ackers to confirm an object, or everything written to a stream so far; [`Event::WatermarkDone`] tells
+    /// the outcome.
     pub fn request_watermark(&mut self, now: Time, object: ObjectId) -> Result<(), WriteError> {
         if self.sender.want_object_ack(now, object) {
             return Ok(());

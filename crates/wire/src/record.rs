@@ -5,7 +5,7 @@
 use crate::error::DecodeError;
 
 /// The version of the format this crate writes.
-pub const WIRE_VERSION: u8 = 1;
+pub const WIRE_VERSION: u8 = 2;
 
 const KIND_BITS: u32 = 5;
 const KIND_MASK: u8 = (1 << KIND_BITS) - 1;

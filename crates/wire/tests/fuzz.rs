@@ -81,7 +81,7 @@ proptest! {
         properties in prop::collection::vec(0..0xc8u8, 0..60),
         body in prop::collection::vec(any::<u8>(), 0..30),
     ) {
-        let mut record = vec![0x21, urgency_and_kind, flags | FIELDS | PROPERTIES, name.len() as u8];
+        let mut record = vec![0x41, urgency_and_kind, flags | FIELDS | PROPERTIES, name.len() as u8];
         record.extend_from_slice(name.as_bytes());
         for section in [fields, properties] {
             record.extend_from_slice(&(section.len() as u16).to_be_bytes());

@@ -242,7 +242,7 @@ fn the_largest_properties_survive_the_trip() {
 
 /// A record of `prices` with the given second and third byte and what follows the name.
 fn record(urgency_and_kind: u8, flags: u8, rest: &[u8]) -> Vec<u8> {
-    [&[0x21, urgency_and_kind, flags, 6], &b"prices"[..], rest].concat()
+    [&[0x41, urgency_and_kind, flags, 6], &b"prices"[..], rest].concat()
 }
 
 const FIELDS: u8 = 1 << 4;
@@ -253,14 +253,14 @@ fn a_record_that_is_no_message_is_refused_with_the_reason() {
     let refused = |record: &[u8]| MessageView::parse(record).unwrap_err().to_string();
     assert_eq!(refused(&[]), "the bytes end inside the record");
     assert_eq!(
-        refused(&[0x41, 0, 0, 0]),
-        "the sender speaks version 2 of the format, this program version 1"
+        refused(&[0x21, 0, 0, 0]),
+        "the sender speaks version 1 of the format, this program version 2"
     );
-    assert_eq!(refused(&[0x3f, 0, 0, 0]), "record kind 31 is not a message");
-    assert_eq!(refused(&[0x21, 0x41]), "the bytes end inside the message header");
-    assert_eq!(refused(&[0x21, 0xa1, 0, 1, b'a']), "priority 10 is not between 0 and 9");
-    assert_eq!(refused(&[0x21, 0x41, 0, 0]), "the message has no destination");
-    assert_eq!(refused(&[0x21, 0x41, 0, 2, b'a']), "the bytes end inside the destination");
+    assert_eq!(refused(&[0x5f, 0, 0, 0]), "record kind 31 is not a message");
+    assert_eq!(refused(&[0x41, 0x41]), "the bytes end inside the message header");
+    assert_eq!(refused(&[0x41, 0xa1, 0, 1, b'a']), "priority 10 is not between 0 and 9");
+    assert_eq!(refused(&[0x41, 0x41, 0, 0]), "the message has no destination");
+    assert_eq!(refused(&[0x41, 0x41, 0, 2, b'a']), "the bytes end inside the destination");
     assert_eq!(refused(&record(0x41, FIELDS, &[0])), "the bytes end inside the header fields");
     assert_eq!(refused(&record(0x41, PROPERTIES, &[0, 2, 1])), "the bytes end inside the properties");
 }
@@ -358,5 +358,5 @@ fn checking_a_message_reads_every_part() {
     );
     assert_eq!(check(&record(0x48, 0, &[1])), Err(DecodeError::NoBodyDetail));
     assert_eq!(check(&record(0x48, FIELDS, &[0, 4, 0x10, 0, 1, b'T', 1])), Ok(()));
-    assert!(matches!(check(&[0x21, 0x41, 0, 1, b'*']), Err(DecodeError::Destination { .. })));
+    assert!(matches!(check(&[0x41, 0x41, 0, 1, b'*']), Err(DecodeError::Destination { .. })));
 }

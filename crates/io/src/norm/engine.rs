@@ -10,7 +10,7 @@ use super::lane::Lane;
 use super::outbox::Outbox;
 use super::{Application, Taken};
 use crate::clock::Clock;
-use crate::files::Files;
+use crate::files::{FileFailure, Files};
 use crate::udp::{ReceiveBuffers, Run, Sockets, Which};
 
 /// Runs received by one call: few enough to stay in the processor's cache until they are read.
@@ -242,10 +242,15 @@ impl Engine {
         }
     }
 
-    /// Tells what the disk refused.
+    /// Tells what the disk refused, and asks nobody for more of it.
     fn tell_file_failures(&mut self) -> bool {
         let failures = std::mem::take(&mut self.files.failures);
-        failures.iter().for_each(|failure| self.application.file_failed(failure));
+        for failure in &failures {
+            if let FileFailure::Receiving(object, _) = failure {
+                self.session.abandon_object(*object);
+            }
+            self.application.file_failed(failure);
+        }
         !failures.is_empty()
     }
 

@@ -32,7 +32,8 @@ pub struct SocketOptions {
     pub dscp: u8,
     /// Whether to use GSO and GRO where the kernel and the device have them.
     pub offload: bool,
-    /// The port a unicast link listens on and sends from; `None` is the peer's own.
+    /// The port a unicast link listens on and sends from; `None` is the peer's own. A multicast
+    /// link has none.
     pub listen_port: Option<u16>,
 }
 

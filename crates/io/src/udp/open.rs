@@ -26,6 +26,12 @@ pub(super) fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result
     }
     let LinkAddress { group, interface } = address;
     if group.ip().is_multicast() {
+        if let Some(port) = options.listen_port {
+            return Err(invalid(format!(
+                "listen_port is {port}, but only a unicast link has one: {group} is a multicast group, and everybody \
+                 listens on its port"
+            )));
+        }
         return open_multicast(group, interfaces::choose(interface, group.is_ipv6())?, options);
     }
     open_unicast(group, interface, options)

@@ -192,6 +192,14 @@ fn two_unicast_links_answer_each_other_from_the_ports_they_listen_on() {
 }
 
 #[test]
+fn a_port_to_listen_on_is_refused_with_a_multicast_group() {
+    let options = SocketOptions { listen_port: Some(7475), ..SocketOptions::default() };
+    let error = Sockets::open(&on_loopback(GROUP_V4, free_port()), &options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("listen_port is 7475, but only a unicast link has one"), "{error}");
+}
+
+#[test]
 fn a_unicast_link_that_cannot_work_says_why() {
     let port = free_port();
     let refused = |ip: &str, port, interface| {

@@ -204,6 +204,36 @@ fn a_heartbeat_tells_of_a_lost_announcement_too() {
 }
 
 #[test]
+fn a_version_that_nobody_announced_is_outlived() {
+    let mut nodes = [node(1), node(2)];
+    let mut now = at(0);
+    run_until(&mut now, at(500), &mut nodes);
+    assert!(nodes[0].on_version(now, 2, 1, u64::MAX));
+    assert!(nodes[0].is_wanted(b"prices/ACME"));
+    run_until(&mut now, at(1500), &mut nodes);
+    assert!(!nodes[0].is_wanted(b"prices/ACME"), "it was asked, and announced what it announced before");
+    let told = events(&mut nodes[0]);
+    assert_eq!(told.last(), Some(&MemberEvent::Subscriptions(2, vec![], vec![])), "interest is known again");
+    assert!(nodes[0].on_version(now, 2, 1, nodes[1].version() + 1), "and a new version is news");
+}
+
+#[test]
+fn versions_that_count_up_do_not_make_a_node_announce_without_pause() {
+    let mut nodes = [node(1), node(2)];
+    run_until(&mut at(0), at(500), &mut nodes);
+    let one = &mut nodes[0];
+    let mut announced = 0;
+    for millis in 500..3500 {
+        one.on_version(at(millis), 2, 1, 1000 + millis);
+        one.handle_timeout(at(millis), unheard);
+        while let Some(record) = one.poll_record() {
+            announced += u32::from(RecordKind::of(&record) == Ok(RecordKind::Announce));
+        }
+    }
+    assert!((4..10).contains(&announced), "{announced} announcements in three seconds");
+}
+
+#[test]
 fn nodes_of_another_domain_are_not_noticed() {
     let mut nodes = [node(1), node(2)];
     nodes[1].config.domain = 8;

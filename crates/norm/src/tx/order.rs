@@ -2,8 +2,8 @@
 //!
 //! Without parity and interleaving: as they were written. With parity: a block, then its parity. With
 //! interleaving, while enough whole blocks wait: the first segment of each, the second of each, and so on, then
-//! the parity of all of them in the same way. A burst of loss then takes a few segments of many blocks, which parity repairs,
-//! instead of more of one block than it has parity for.
+//! the parity of all of them in the same way. A burst of loss then takes a few segments of many blocks, which
+//! parity repairs, instead of more of one block than it has parity for.
 
 use crate::Config;
 

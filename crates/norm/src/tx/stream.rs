@@ -19,8 +19,8 @@ use crate::{Config, ObjectId, StreamOptions};
 
 /// How often the last segment of a quiet stream is announced to a large group.
 const QUIET_ANNOUNCEMENTS: u32 = 2;
-/// A larger one than this is large.
-const PROMPT_ACKERS_MAX: usize = 8;
+/// With more ackers than this it is one.
+const SMALL_GROUP_ACKERS_MAX: usize = 8;
 
 /// Where a stream is in its life.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -316,7 +316,7 @@ impl TxStream {
 
     /// Whether its announcements would cost more than what was said: everybody hears and answers them.
     pub fn is_hushed(&self) -> bool {
-        self.quiet && self.acks.count() > PROMPT_ACKERS_MAX
+        self.quiet && self.acks.count() > SMALL_GROUP_ACKERS_MAX
     }
 
     /// The application wants to know when everybody has everything written so far.
