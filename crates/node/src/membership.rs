@@ -14,7 +14,7 @@
 //! | … that lacks us                  | welcome it again with the same; announce soon               |
 //! | welcome for us                   | join the sender's streams where it says                     |
 //! | a version that was not announced | it may want anything; announce that we lack it              |
-//! | … and another announced later    | believe the announcement                                    |
+//! | … and what we have, once more    | believe that: there is no such version                      |
 //! | heartbeat of an unknown node     | announce that we lack it                                    |
 //! | something of a member is lacking | announce that again, ever more rarely                       |
 //! | goodbye, or silence too long     | member left; count on it no longer                          |

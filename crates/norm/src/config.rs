@@ -87,7 +87,7 @@ pub struct Config {
     /// The rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.
     pub rate_bytes_per_s: Option<f64>,
     /// The least rate control may choose, whatever receivers report; 0 lets one receiver slow the group down to a
-    /// segment per round-trip time.
+    /// segment per round-trip time. Not more than `rate_bytes_per_s`; a fixed rate is what it is.
     pub rate_min_bytes_per_s: f64,
     /// What decides the rate.
     pub congestion: CongestionControl,
@@ -269,7 +269,7 @@ impl Config {
                 self.rate_min_bytes_per_s >= 0.0
                     && self.rate_min_bytes_per_s <= self.rate_bytes_per_s.unwrap_or(f64::MAX),
                 "rate_min_bytes_per_s",
-                "from 0 to rate_bytes_per_s",
+                "at least 0, and at most rate_bytes_per_s where that is given",
             ),
             (self.backoff_factor <= 15, "backoff_factor", "at most 15"),
             (!self.grtt_min.is_zero(), "grtt_min", "more than zero"),

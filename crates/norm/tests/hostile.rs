@@ -294,6 +294,44 @@ fn a_receiver_that_claims_loss_slows_norm_cc_down_to_its_least_rate_and_no_furth
 }
 
 #[test]
+fn a_stranger_that_asks_for_everything_brakes_an_unpaced_sender_only_where_nobody_is_listed() {
+    const RATE_MIN: f64 = 2e6;
+    let slowest = |ackers: &[u32]| {
+        let mut scene = Scene::adjusted(|config| {
+            config.rate_bytes_per_s = None;
+            config.rate_min_bytes_per_s = RATE_MIN;
+        });
+        scene.honest.set_ackers(ackers);
+        let nack = nack_for_everything(66, scene.object);
+        let mut slowest: Option<f64> = None;
+        for _ in 0..2_000 {
+            scene.honest.handle_datagram(scene.now, from(66), &nack);
+            scene.go_on();
+            let rate = scene.honest.rate_bytes_per_s();
+            slowest = slowest.into_iter().chain(rate).reduce(f64::min);
+        }
+        scene.finish();
+        slowest
+    };
+    assert_eq!(slowest(&[]), Some(RATE_MIN), "it is believed, down to the least rate");
+    assert_eq!(slowest(&[VICTIM]), None, "it is not believed");
+}
+
+#[test]
+fn a_least_rate_above_a_fixed_rate_is_refused() {
+    let mut config = Config::new(1, 1, 1);
+    config.congestion = CongestionControl::Fixed;
+    (config.rate_bytes_per_s, config.rate_min_bytes_per_s) = (Some(1e6), 2e6);
+    let error = config.check().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "rate_min_bytes_per_s must be at least 0, and at most rate_bytes_per_s where that is given"
+    );
+    config.rate_bytes_per_s = None;
+    assert_eq!(config.check(), Ok(()));
+}
+
+#[test]
 fn ids_made_up_one_after_the_other_do_not_keep_a_newcomer_out() {
     let mut scene = Scene::new();
     let mut newcomer = session(7, |config| config.rate_bytes_per_s = Some(1e6));

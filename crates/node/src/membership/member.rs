@@ -68,15 +68,16 @@ impl Member {
 
     /// Takes what it announces; what changed, if that is news.
     pub fn take_announce(&mut self, now: Time, announce: &Announce<'_>) -> Option<PatternChange> {
-        let was_known = self.is_known();
-        // Heartbeats and Marks are easily forged. What it announces long after a version was heard of is the truth,
-        // or no such version could ever be outlived.
-        if announce.version >= self.version && now.since(self.version_heard_at) >= REPEAT_FIRST {
-            self.version_heard = announce.version;
+        // Heartbeats and Marks are easily forged. If it announces what we have once more, long after another version
+        // was heard of, there is no other. One that is new to us may be followed by that other.
+        let repeats = announce.version == self.version;
+        if repeats && !self.is_known() && now.since(self.version_heard_at) >= REPEAT_FIRST {
+            self.version_heard = self.version;
+            return Some(PatternChange::default());
         }
         // An older one may come late, where a stream was joined anew.
         if announce.version <= self.version {
-            return (was_known != self.is_known()).then(PatternChange::default);
+            return None;
         }
         self.version = announce.version;
         self.version_heard = self.version_heard.max(announce.version);

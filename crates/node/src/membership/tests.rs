@@ -218,6 +218,27 @@ fn a_version_that_nobody_announced_is_outlived() {
 }
 
 #[test]
+fn an_announcement_that_comes_late_does_not_hide_the_next_one() {
+    let mut nodes = [node(1), node(2)];
+    let mut now = at(0);
+    run_until(&mut now, at(500), &mut nodes);
+    let announced = |version, pattern| {
+        let mut record = Vec::new();
+        Announce { domain: 7, version, heartbeat_ms: 1000, patterns: vec![pattern], missing: vec![] }
+            .write(&mut record);
+        record
+    };
+    // Two announced twice, and both are repaired long after its message.
+    let version = nodes[1].version();
+    let one = &mut nodes[0];
+    assert!(one.on_version(at(500), 2, 1, version + 2));
+    one.handle_record(at(700), 2, 1, &announced(version + 1, "a"), Vec::new).unwrap();
+    assert!(one.is_wanted(b"b"), "the second may want it");
+    one.handle_record(at(710), 2, 1, &announced(version + 2, "b"), Vec::new).unwrap();
+    assert!(one.is_wanted(b"b") && !one.is_wanted(b"a"));
+}
+
+#[test]
 fn versions_that_count_up_do_not_make_a_node_announce_without_pause() {
     let mut nodes = [node(1), node(2)];
     run_until(&mut at(0), at(500), &mut nodes);

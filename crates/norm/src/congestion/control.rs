@@ -32,7 +32,7 @@ impl RateControl {
         let packet_bytes =
             config.data_header_bytes() + SEGMENT_HEADER_BYTES + usize::from(config.segment_bytes);
         match config.congestion {
-            CongestionControl::Fixed => RateControl::Fixed(rate_max, Brake::default()),
+            CongestionControl::Fixed => RateControl::Fixed(rate_max, Brake::new(rate_min)),
             CongestionControl::NackDriven => {
                 let start = rate_max.map_or(NACK_DRIVEN_START, |rate| rate.min(NACK_DRIVEN_START));
                 RateControl::NackDriven(NackDriven::new(start, rate_min, rate_max))
@@ -78,12 +78,17 @@ impl RateControl {
         }
     }
 
-    /// A receiver asked for repair, of so many bytes that nobody asked for yet; `sent_bytes` were ever sent.
-    pub fn on_nack(&mut self, now: Time, grtt: Duration, lost_bytes: f64, sent_bytes: u64) {
-        match self {
-            RateControl::Fixed(None, brake) => brake.on_lost(now, grtt, lost_bytes, sent_bytes),
-            RateControl::NackDriven(control) => control.on_nack(now, grtt),
-            RateControl::Fixed(..) | RateControl::NormCc(_) => {}
+    /// A receiver asked for repair.
+    pub fn on_nack(&mut self, now: Time, grtt: Duration) {
+        if let RateControl::NackDriven(control) = self {
+            control.on_nack(now, grtt);
+        }
+    }
+
+    /// A receiver that counts asked for so many bytes that nobody asked for yet; `sent_bytes` were ever sent.
+    pub fn on_lost(&mut self, now: Time, grtt: Duration, lost_bytes: f64, sent_bytes: u64) {
+        if let RateControl::Fixed(None, brake) = self {
+            brake.on_lost(now, grtt, lost_bytes, sent_bytes);
         }
     }
 

@@ -265,9 +265,14 @@ impl Sender {
         }
         // Also what can no longer be repaired was lost.
         if !nack.requests.is_empty() {
-            let segments = stats.repairs_requested - requested_before;
-            let lost_bytes = segments as f64 * f64::from(self.config.segment_bytes);
-            self.control.on_nack(now, self.grtt.advertised(), lost_bytes, stats.bytes_sent);
+            let grtt = self.grtt.advertised();
+            self.control.on_nack(now, grtt);
+            // Where it is known who counts, nobody else brakes the sender.
+            if self.ackers.is_empty() || self.ackers.contains(&nack.header.source) {
+                let segments = stats.repairs_requested - requested_before;
+                let lost_bytes = segments as f64 * f64::from(self.config.segment_bytes);
+                self.control.on_lost(now, grtt, lost_bytes, stats.bytes_sent);
+            }
             self.pacer.set_rate(self.control.rate());
         }
         if self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs() {
