@@ -146,7 +146,7 @@ impl Brake {
             let lately = sent / now.since(self.earlier.from).as_secs_f64().max(1e-6);
             self.state = match self.state {
                 State::On { rate, .. } => self.slowed(now, rate * left),
-                State::Suspicious { since } if now.since(since) <= SUSPICION => {
+                State::Suspicious { since } if now.since(since) <= SUSPICION.max(4 * grtt) => {
                     self.slowed(now, lately * left)
                 }
                 State::Off | State::Suspicious { .. } => State::Suspicious { since: now },
