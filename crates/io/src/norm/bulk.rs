@@ -7,6 +7,9 @@ use shoal_norm::Stats;
 
 use super::{Full, LinkError, LinkOptions, NormLink, VerifyInbox, fill_pattern};
 
+/// How long a receiver stays for its sender's last questions.
+const GOODBYE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How one side of a transfer went.
 #[derive(Clone, Debug, Default)]
 pub struct BulkReport {
@@ -61,12 +64,12 @@ pub fn receive_bulk(
     patience: Duration,
     mut progress: impl FnMut(u64),
 ) -> Result<BulkReport, LinkError> {
-    let (inbox, verified) = VerifyInbox::new(message_bytes);
+    let (inbox, shared) = VerifyInbox::new(message_bytes);
     let link = NormLink::open(options, Box::new(inbox))?;
     let mut last = (0, Instant::now());
     let verified = loop {
         std::thread::sleep(Duration::from_millis(10));
-        let seen = verified.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let seen = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
         progress(seen.bytes);
         if seen.bytes != last.0 {
             last = (seen.bytes, Instant::now());
@@ -77,7 +80,14 @@ pub fn receive_bulk(
     };
     let stats = link.stats();
     // The sender may still be asking whether its end arrived.
-    link.close(Duration::from_millis(50));
+    let until = Instant::now() + GOODBYE_PATIENCE;
+    while verified.ended
+        && Instant::now() < until
+        && !shared.lock().unwrap_or_else(PoisonError::into_inner).gone
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    link.close(Duration::ZERO);
     let seconds = verified.span.map_or(0.0, |(first, last)| (last - first).as_secs_f64());
     let unfinished = (!verified.ended).then(|| "the stream did not end".to_owned());
     Ok(BulkReport { bytes: verified.bytes, seconds, fault: verified.fault.or(unfinished), stats })

@@ -33,6 +33,8 @@ pub struct Verified {
     pub span: Option<(Instant, Instant)>,
     /// Its stream ended.
     pub ended: bool,
+    /// Its sender said goodbye.
+    pub gone: bool,
 }
 
 /// The inbox.
@@ -89,6 +91,7 @@ impl Application for VerifyInbox {
     fn event(&mut self, _now: Time, _session: &mut Session, event: &Event) {
         match event {
             Event::StreamClosed { .. } => self.local.ended = true,
+            Event::SenderGone { .. } => self.local.gone = true,
             Event::Gap { segments, .. } => self.local.fail(format!("{segments} segments were lost")),
             _ => {}
         }
