@@ -71,6 +71,9 @@ pub struct TxStream {
     /// Place in the stream where it starts.
     offset: u64,
     window_segments: Option<u64>,
+    /// Bytes of data sent, and how many of them had been when acknowledgements were asked for last.
+    sent_bytes: u64,
+    asked_bytes: u64,
     /// Little is written to it: see [`StreamOptions::quiet`].
     pub quiet: bool,
     state: StreamState,
@@ -102,6 +105,8 @@ impl TxStream {
             window_segments: options
                 .window_bytes
                 .map(|bytes| (bytes / cache.segment_bytes()).clamp(1, cache.slots()) as u64),
+            sent_bytes: 0,
+            asked_bytes: 0,
             quiet: options.quiet,
             state: StreamState::Open,
             fec_id: config.fec_id,
@@ -302,7 +307,9 @@ impl TxStream {
 
     /// The next `count` segments were sent. They are announced if nothing follows them soon.
     pub fn on_sent(&mut self, count: usize, now: Time, grtt: Duration, robust_factor: u32) {
-        self.sent += count as u64;
+        let end = self.sent + count as u64;
+        self.sent_bytes += (self.sent..end).map(|segment| self.cache.data_bytes(segment) as u64).sum::<u64>();
+        self.sent = end;
         self.announce_again(now, grtt, robust_factor);
         self.ask(now);
     }
@@ -333,11 +340,16 @@ impl TxStream {
         let Some(acked) = self.acks.acked() else { return };
         let unacked = self.sent.saturating_sub(acked);
         let due = match self.window_segments {
-            Some(window) => unacked >= (window / 8).max(1),
+            // Small amounts sent one by one fill the window with segments, but hardly with bytes.
+            Some(window) => {
+                let bytes = (window * self.cache.segment_bytes() as u64 / 8).max(1);
+                self.sent_bytes - self.asked_bytes >= bytes || unacked >= (window * 3 / 4).max(1)
+            }
             None => false,
         };
         let wanted = self.acks.wanted().is_some_and(|wanted| acked < wanted);
         if unacked > 0 && (due || wanted) {
+            self.asked_bytes = self.sent_bytes;
             self.acks.request(now, self.sent);
         }
     }
