@@ -15,3 +15,4 @@ pub mod repair;
 pub mod sender;
 pub mod stream;
 pub mod transmission;
+pub mod window;
