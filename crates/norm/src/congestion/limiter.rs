@@ -198,10 +198,12 @@ impl RateLimiter {
         let loss = quantize::unquantize_loss(feedback.loss);
         candidate.start = feedback.flags & CcFeedback::START != 0 || loss == 0.0;
         let said = quantize::unquantize_rate(feedback.rate);
-        // The receiver may not know its round-trip time yet; we do.
-        let told_rtt = feedback.flags & CcFeedback::RTT != 0;
-        candidate.rate =
-            if candidate.start || told_rtt { said } else { tcp_rate(self.packet_bytes, candidate.rtt, loss) };
+        // Where we measured its round-trip time we know it better: on the wire it is rounded up.
+        candidate.rate = if candidate.start || !candidate.rtt_measured {
+            said
+        } else {
+            tcp_rate(self.packet_bytes, candidate.rtt, loss)
+        };
         candidate.unanswered = 0;
         match known {
             Some(index) => self.candidates[index] = candidate,
@@ -261,12 +263,18 @@ impl RateLimiter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::loss_at;
     use super::*;
 
     const RTT: Duration = Duration::from_millis(20);
 
     fn at(millis: u64) -> Time {
         Time::from_nanos(1_000_000_000 + millis * 1_000_000)
+    }
+
+    /// Of a receiver that loses so much that this is its rate.
+    fn lossy(rate: f64) -> CcFeedback {
+        answer(rate, loss_at(1400.0, RTT, rate))
     }
 
     fn answer(rate: f64, loss: f64) -> CcFeedback {
@@ -295,24 +303,24 @@ mod tests {
     #[test]
     fn it_falls_at_once_to_what_the_slowest_can_take_and_rises_slowly() {
         let mut limiter = RateLimiter::new(1400, RTT, 0.0, None);
-        limiter.on_feedback(at(20), 2, &answer(5e6, 0.001), Some(RTT));
-        limiter.on_feedback(at(40), 3, &answer(2e5, 0.02), Some(RTT));
+        limiter.on_feedback(at(20), 2, &lossy(5e6), Some(RTT));
+        limiter.on_feedback(at(40), 3, &lossy(2e5), Some(RTT));
         assert!((1.9e5..2.1e5).contains(&limiter.rate()), "{}", limiter.rate());
-        limiter.on_feedback(at(50), 2, &answer(5e6, 0.001), Some(RTT));
+        limiter.on_feedback(at(50), 2, &lossy(5e6), Some(RTT));
         assert!(limiter.rate() < 2.1e5, "a faster receiver changes nothing");
-        limiter.on_feedback(at(70), 3, &answer(1e6, 0.001), Some(RTT));
+        limiter.on_feedback(at(70), 3, &lossy(1e6), Some(RTT));
         assert!((2.4e5..3.2e5).contains(&limiter.rate()), "{}", limiter.rate());
     }
 
     #[test]
     fn a_limiting_receiver_that_is_gone_is_forgotten() {
         let mut limiter = RateLimiter::new(1400, RTT, 0.0, None);
-        limiter.on_feedback(at(20), 2, &answer(5e6, 0.001), Some(RTT));
-        limiter.on_feedback(at(40), 3, &answer(2e5, 0.02), Some(RTT));
+        limiter.on_feedback(at(20), 2, &lossy(5e6), Some(RTT));
+        limiter.on_feedback(at(40), 3, &lossy(2e5), Some(RTT));
         let mut nodes = Vec::new();
         for probe in 0..12 {
             limiter.on_probe(&mut nodes);
-            limiter.on_feedback(at(60 + probe * 20), 2, &answer(5e6, 0.001), Some(RTT));
+            limiter.on_feedback(at(60 + probe * 20), 2, &lossy(5e6), Some(RTT));
         }
         let listed: Vec<NodeId> = nodes.iter().map(|node| node.node).collect();
         assert_eq!(listed, [2]);
