@@ -101,7 +101,7 @@ impl RateControl {
     pub fn on_sent(&mut self, now: Time, grtt: Duration, sent_bytes: u64) {
         match self {
             RateControl::Fixed(None, brake) => brake.on_sent(now, grtt, sent_bytes),
-            RateControl::NackDriven(control) => control.on_sent(now, grtt),
+            RateControl::NackDriven(control) => control.on_sent(now, grtt, sent_bytes),
             RateControl::Fixed(..) | RateControl::NormCc(_) => {}
         }
     }

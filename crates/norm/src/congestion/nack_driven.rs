@@ -1,7 +1,8 @@
 //! Rate control by NACKs alone: slow down when somebody asks for repair, speed up when nobody does.
 //!
 //! It needs nothing from receivers beyond what reliability needs, and suits a network whose losses mean
-//! that a receiver does not keep up. It knows nothing of other traffic.
+//! that a receiver does not keep up. It knows nothing of other traffic. A rate that is not used does not grow: nobody
+//! could have asked for repair of what was not sent.
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use crate::time::Time;
 const SLOW_DOWN: f64 = 0.75;
 /// What the rate grows by when none came for a while.
 const SPEED_UP: f64 = 1.05;
+/// It grows only if so much of it was used.
+const USED_MIN: f64 = 0.5;
 /// The rate grows not more often than this.
 const STEP_MIN: Duration = Duration::from_millis(5);
 
@@ -22,6 +25,8 @@ pub struct NackDriven {
     rate_max: f64,
     slowed_at: Time,
     raised_at: Time,
+    /// What had been sent by then.
+    sent_before: u64,
 }
 
 impl NackDriven {
@@ -30,7 +35,7 @@ impl NackDriven {
         let rate_max = rate_max.unwrap_or(f64::MAX);
         let rate = rate_start.min(rate_max);
         let rate_min = rate_min.max(rate / 10.0).min(rate_max);
-        NackDriven { rate, rate_min, rate_max, slowed_at: Time::ZERO, raised_at: Time::ZERO }
+        NackDriven { rate, rate_min, rate_max, slowed_at: Time::ZERO, raised_at: Time::ZERO, sent_before: 0 }
     }
 
     /// Sets the most that may be sent.
@@ -51,11 +56,15 @@ impl NackDriven {
         }
     }
 
-    /// Something is sent: speeds up if nobody asked for repair for a few round trips.
-    pub fn on_sent(&mut self, now: Time, grtt: Duration) {
-        let step = (2 * grtt).max(STEP_MIN);
-        if now.since(self.slowed_at) >= 4 * grtt && now.since(self.raised_at) >= step {
-            self.raised_at = now;
+    /// Something is sent, after `sent_bytes` ever: speeds up if nobody asked for repair for a few round trips.
+    pub fn on_sent(&mut self, now: Time, grtt: Duration, sent_bytes: u64) {
+        let step = now.since(self.raised_at);
+        if now.since(self.slowed_at) < 4 * grtt || step < (2 * grtt).max(STEP_MIN) {
+            return;
+        }
+        let used = (sent_bytes - self.sent_before) as f64 >= USED_MIN * self.rate * step.as_secs_f64();
+        (self.raised_at, self.sent_before) = (now, sent_bytes);
+        if used {
             self.rate = (self.rate * SPEED_UP).min(self.rate_max);
         }
     }
@@ -71,16 +80,28 @@ mod tests {
         Time::from_nanos(1_000_000_000 + millis * 1_000_000)
     }
 
+    /// Sends for as many milliseconds, so many bytes per second.
+    fn send(control: &mut NackDriven, millis: std::ops::Range<u64>, bytes_per_s: f64) {
+        for at_millis in millis {
+            control.on_sent(at(at_millis), GRTT, (at_millis as f64 * bytes_per_s / 1e3) as u64);
+        }
+    }
+
     #[test]
     fn it_slows_down_on_nacks_once_per_round_trip_and_speeds_up_without_them() {
         let mut control = NackDriven::new(1e6, 0.0, None);
         control.on_nack(at(0), GRTT);
         control.on_nack(at(1), GRTT);
         assert_eq!(control.rate(), 7.5e5);
-        for millis in 1..1000 {
-            control.on_sent(at(millis), GRTT);
-        }
+        send(&mut control, 1..1000, 1e9);
         assert!(control.rate() > 2e6, "{}", control.rate());
+    }
+
+    #[test]
+    fn a_rate_that_is_not_used_does_not_grow() {
+        let mut control = NackDriven::new(1e6, 0.0, None);
+        send(&mut control, 0..60_000, 3e6);
+        assert!((3e6..7e6).contains(&control.rate()), "{}", control.rate());
     }
 
     #[test]
@@ -90,9 +111,7 @@ mod tests {
             control.on_nack(at(millis), GRTT);
         }
         assert_eq!(control.rate(), 1e5);
-        for millis in 10_000..20_000 {
-            control.on_sent(at(millis), GRTT);
-        }
+        send(&mut control, 10_000..20_000, 1e9);
         assert_eq!(control.rate(), 2e6);
     }
 }
