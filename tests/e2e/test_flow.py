@@ -133,6 +133,25 @@ def test_a_frozen_subscriber_stalls_a_publisher_once_and_not_for_long(start: Sta
     assert not [fault for fault in tally["faults"] if "missing" not in fault]
 
 
+@pytest.mark.parametrize("pause_s", [1.5, 4.0])
+def test_a_subscriber_that_was_away_stalls_nobody_when_it_is_back(start: StartPeers, pause_s: float) -> None:
+    slow_after_s = 1.0
+    publisher, awake, frozen = start(3, slow_after_s=slow_after_s)
+    meet([publisher], [awake, frozen])
+    total_s = 1.0 + pause_s + 3.0
+    publisher.ask(
+        "publish_aside", source=0, topic="t/x", count=10**9, sizes=[10_000], every_s=1e-4, for_s=total_s
+    )
+    time.sleep(1.0)
+    frozen.freeze()
+    time.sleep(pause_s)
+    frozen.thaw()
+    did = publisher.ask("wait_published", source=0, timeout_s=60)
+    # While it was away it was waited for once; what it found in its socket afterwards held nobody up.
+    assert did["longest_s"] < 2 * slow_after_s
+    whole(awake.ask("wait_received", pattern="t/>", source=0, count=did["published"]), 0, did["published"])
+
+
 def test_a_killed_member_stalls_nobody_and_is_declared_dead(start: StartPeers) -> None:
     publisher, awake, killed = start(3, heartbeat_s=0.2, missed_heartbeats_max=3)
     meet([publisher], [awake, killed])

@@ -1,6 +1,9 @@
 """A bare NORM link: what closing it answers, and what it says about files the disk refuses."""
 
+import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -60,6 +63,57 @@ def test_closing_is_no_success_when_one_of_two_ackers_is_gone(port: int) -> None
     sender = link(SENDER, port, ackers=[RECEIVER, NOBODY], acker_patience_s=0.3)
     sender.send(b"x")
     assert not sender.close(PATIENCE_S)
+    receiver.close(0.0)
+
+
+ONE_RUN = """
+import os, signal, sys
+from shoal._core import NormLink
+
+run, port, group, node, acker = sys.argv[1:]
+sender = NormLink(
+    int(node), group=group, port=int(port), interface="lo", seed=1, backoff_factor=1, ackers=[int(acker)]
+)
+sender.send(f"message of {run}".encode())
+number = sender.send_data(f"object of {run}".encode())
+sender.request_watermark(0)
+sender.request_watermark(number)
+done = 0
+while done < 2:
+    for kind, fields in sender.receive(timeout_s=20.0):
+        if kind == "watermark_done":
+            assert fields["acked"] == [int(acker)], fields
+            done += 1
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_sender_that_was_killed_and_runs_again_is_heard_again(port: int) -> None:
+    """What it is told to have been acknowledged was received."""
+    receiver = link(RECEIVER, port, lanes=0)
+    for run in ("run 0", "run 1"):
+        arguments = [run, str(port), GROUP, str(SENDER), str(RECEIVER)]
+        ended = subprocess.run([sys.executable, "-c", ONE_RUN, *arguments], timeout=60, check=False)
+        assert ended.returncode == -signal.SIGKILL
+        wanted = {("message", f"message of {run}".encode()), ("data_received", f"object of {run}".encode())}
+        deadline = time.monotonic() + PATIENCE_S
+        while wanted and time.monotonic() < deadline:
+            for kind, fields in receiver.receive(timeout_s=0.5):
+                wanted.discard((kind, fields.get("body", fields.get("content"))))
+        assert not wanted, f"{run} was acknowledged, but {wanted} did not come"
+    receiver.close(0.0)
+
+
+def test_a_stream_is_opened_before_its_first_message_comes(port: int) -> None:
+    receiver = link(RECEIVER, port, lanes=0)
+    sender = link(SENDER, port, ackers=[RECEIVER])
+    sender.send(b"x")
+    assert sender.close(PATIENCE_S)
+    kinds: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while "message" not in kinds and time.monotonic() < deadline:
+        kinds += [kind for kind, _ in receiver.receive(timeout_s=0.5)]
+    assert kinds.index("stream_opened") < kinds.index("message")
     receiver.close(0.0)
 
 

@@ -177,7 +177,8 @@ mod tests {
         let mut now = Time::from_nanos(1_000_000);
         let object = sender.send_file(now, length, b"").unwrap().unwrap();
         outgoing.send(object, file);
-        let source = Source { address: "127.0.0.1:1".parse().unwrap(), unicast: false };
+        let source =
+            Source { address: "127.0.0.1:1".parse().unwrap(), unicast: false, waited: Duration::ZERO };
         let mut received = None;
         while received.is_none() {
             now += Duration::from_millis(1);
@@ -237,7 +238,8 @@ mod tests {
         let mut receiver = Session::new(Config::new(2, 1, 2)).unwrap();
         let mut now = Time::from_nanos(1_000_000);
         let object = sender.send_file(now, 10_000_000, b"").unwrap().unwrap();
-        let source = Source { address: "127.0.0.1:1".parse().unwrap(), unicast: false };
+        let source =
+            Source { address: "127.0.0.1:1".parse().unwrap(), unicast: false, waited: Duration::ZERO };
         let mut files = Files::new(Some(directory));
         let mut reasons = Vec::new();
         for _ in 0..2_000 {

@@ -1,6 +1,13 @@
 //! Datagrams that come in and go out, and where from and where to.
 
 use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// A datagram that lay unread for longer says more about its reader, which was away, than about the network. A
+/// shorter wait is what traffic does to a round trip, and whoever expects an answer has to reckon with it.
+const AWAY_AFTER: Duration = Duration::from_millis(100);
 
 /// Where a datagram came from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -9,6 +16,15 @@ pub struct Source {
     pub address: SocketAddr,
     /// Whether it was sent to us alone.
     pub unicast: bool,
+    /// How long it lay in our socket before it was read, as far as known.
+    pub waited: Duration,
+}
+
+impl Source {
+    /// When a datagram that is read now arrived, as round-trip times count it.
+    pub(crate) fn arrived_at(&self, now: Time) -> Time {
+        if self.waited > AWAY_AFTER { now - self.waited } else { now }
+    }
 }
 
 /// Where a datagram goes.

@@ -4,15 +4,17 @@
 //! A probe carries the sender's clock. A receiver answers with that clock plus how long it held the
 //! probe, so the sender learns the round trip whatever the receiver's own clock says. The estimate
 //! follows a longer answer at once and a shorter one slowly: the group's slowest member must not be
-//! forgotten because a near one spoke last. Until the first answer it is a guess, and the first answer,
-//! doubled for safety, replaces it.
+//! forgotten because a near one spoke last. How slowly is a matter of proportion: an estimate that is a
+//! thousand times what anybody measures is as soon half of that as one that is a little too long is right.
+//! Until the first answer it is a guess, and the first answer, doubled for safety, replaces it.
 
 use std::time::Duration;
 
 use crate::quantize;
 use crate::time::Time;
 
-/// What remains of the old estimate when a longer round trip is heard, and when only shorter ones were.
+/// What remains of the old estimate when a longer round trip is heard, and of how many times too long it is when
+/// only shorter ones were, as an exponent.
 const KEEP_ON_RISE: f64 = 0.25;
 const KEEP_ON_FALL: f64 = 0.75;
 /// A quiet sender probes this much more rarely each time.
@@ -90,7 +92,8 @@ impl Grtt {
         if let Some(peak) = self.peak.take()
             && peak < self.estimate
         {
-            self.set(blend(self.estimate, peak, KEEP_ON_FALL));
+            let too_long = self.estimate.as_secs_f64() / peak.max(self.least).as_secs_f64();
+            self.set(self.estimate.mul_f64(too_long.powf(KEEP_ON_FALL - 1.0)));
         }
         self.interval = if active {
             self.interval_active
@@ -107,24 +110,24 @@ impl Grtt {
         self.next_probe = self.next_probe.min(at);
     }
 
-    /// A receiver answered. Tells its round-trip time, if the answer does.
-    pub fn on_response(&mut self, now: Time, response: Time) -> Option<Duration> {
-        if response == Time::ZERO || response > now {
+    /// A receiver answered. Tells its round-trip time, if the answer does; whether it `counts` for the group's says
+    /// the caller.
+    pub fn on_response(&mut self, arrived_at: Time, response: Time, counts: bool) -> Option<Duration> {
+        if response == Time::ZERO || response > arrived_at {
             return None;
         }
-        let rtt = now.since(response).min(self.greatest);
+        let rtt = arrived_at.since(response).min(self.greatest);
+        if !counts {
+            return Some(rtt);
+        }
         self.peak = Some(self.peak.map_or(rtt, |peak| peak.max(rtt)));
         if !std::mem::replace(&mut self.measured, true) {
             self.set(2 * rtt);
         } else if rtt > self.estimate {
-            self.set(blend(self.estimate, rtt, KEEP_ON_RISE));
+            self.set(self.estimate.mul_f64(KEEP_ON_RISE) + rtt.mul_f64(1.0 - KEEP_ON_RISE));
         }
         Some(rtt)
     }
-}
-
-fn blend(old: Duration, new: Duration, keep: f64) -> Duration {
-    old.mul_f64(keep) + new.mul_f64(1.0 - keep)
 }
 
 #[cfg(test)]
@@ -139,17 +142,38 @@ mod tests {
     #[test]
     fn follows_a_longer_round_trip_at_once_and_a_shorter_one_slowly() {
         let mut grtt = Grtt::new(&Config::new(1, 1, 1));
-        grtt.on_response(at(999), at(998));
+        grtt.on_response(at(999), at(998), true);
         assert!(grtt.advertised() < Duration::from_millis(3), "the first answer replaces the guess");
-        grtt.on_response(at(1000), at(900));
+        grtt.on_response(at(1000), at(900), true);
         assert!(grtt.advertised() > Duration::from_millis(75));
         let mut probes = 0;
         while grtt.advertised() > Duration::from_millis(2) {
-            grtt.on_response(at(2000), at(1999));
+            grtt.on_response(at(2000), at(1999), true);
             grtt.probe(at(2000), true);
             probes += 1;
         }
         assert!((8..40).contains(&probes), "{probes} probes");
+    }
+
+    #[test]
+    fn an_estimate_far_too_long_falls_in_a_few_probes() {
+        let mut grtt = Grtt::new(&Config::new(1, 1, 1));
+        grtt.on_response(at(5000), at(3000), true);
+        assert_eq!(grtt.advertised().as_secs(), 4);
+        for _ in 0..10 {
+            grtt.on_response(at(6000), at(5999), true);
+            grtt.probe(at(6000), true);
+        }
+        assert!(grtt.advertised() < Duration::from_millis(3), "{:?}", grtt.advertised());
+    }
+
+    #[test]
+    fn a_receiver_that_does_not_count_changes_nothing() {
+        let mut grtt = Grtt::new(&Config::new(1, 1, 1));
+        grtt.on_response(at(999), at(998), true);
+        let before = grtt.advertised();
+        assert_eq!(grtt.on_response(at(5000), at(1000), false), Some(Duration::from_secs(4)));
+        assert_eq!(grtt.advertised(), before);
     }
 
     #[test]
@@ -165,7 +189,7 @@ mod tests {
     fn answers_from_the_future_are_ignored() {
         let mut grtt = Grtt::new(&Config::new(1, 1, 1));
         let before = grtt.advertised();
-        grtt.on_response(at(1), at(5));
+        grtt.on_response(at(1), at(5), true);
         assert_eq!(grtt.advertised(), before);
     }
 

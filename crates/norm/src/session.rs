@@ -289,7 +289,7 @@ impl Session {
         match message {
             Message::Nack(nack) => {
                 if self.is_for_us(&nack.header)? {
-                    self.sender.handle_nack(now, nack, from.unicast, &mut self.stats);
+                    self.sender.handle_nack(now, from, nack, &mut self.stats);
                 } else if let Some(remote) = self.remote_of(&nack.header) {
                     remote.overhear_requests(nack.requests);
                 }
@@ -297,7 +297,7 @@ impl Session {
             }
             Message::Ack(ack) => {
                 if self.is_for_us(&ack.header)? {
-                    self.sender.handle_ack(now, ack, &mut self.stats);
+                    self.sender.handle_ack(now, from, ack, &mut self.stats);
                 } else if ack.kind == AckType::Probe
                     && let Some(remote) = self.remote_of(&ack.header)
                 {
@@ -335,7 +335,7 @@ impl Session {
             Message::Data(data) => remote.handle_data(now, data, take, shared),
             Message::Info(info) => remote.handle_info(now, info, shared),
             Message::Command(_, command) => {
-                remote.handle_command(now, command, shared);
+                remote.handle_command(now, from.arrived_at(now), command, shared);
                 if remote.departed.is_some() {
                     self.remotes.note_departure();
                 }

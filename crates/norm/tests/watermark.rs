@@ -3,15 +3,26 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use shoal_norm::wire::Message;
 use shoal_norm::{Config, Event, Session, Source, StreamOptions, SyncPolicy, Time};
 
 fn deliver(now: Time, from: &mut Session, to: &mut Session, address: SocketAddr) {
+    deliver_if(now, from, to, address, |_| true);
+}
+
+fn deliver_if(
+    now: Time,
+    from: &mut Session,
+    to: &mut Session,
+    address: SocketAddr,
+    arrives: impl Fn(&[u8]) -> bool,
+) {
     let mut datagrams: Vec<Vec<u8>> = Vec::new();
     while let Some(out) = from.poll_transmit(now) {
         datagrams.extend(out.datagrams().map(<[u8]>::to_vec));
     }
-    for datagram in datagrams {
-        to.handle_datagram(now, Source { address, unicast: false }, &datagram);
+    for datagram in datagrams.into_iter().filter(|datagram| arrives(datagram)) {
+        to.handle_datagram(now, Source { address, unicast: false, waited: Duration::ZERO }, &datagram);
     }
 }
 
@@ -73,4 +84,61 @@ fn a_stream_that_was_announced_often_enough_is_not_quiet_before_its_acker_says_s
     let quiet_after = quiet_after.expect("who never answers is not waited for in the end");
     assert!(quiet_after >= 1000, "quiet after {quiet_after} ms, though the acker may still answer");
     assert!(!sender.is_acknowledged(), "it never answered");
+}
+
+#[test]
+fn what_an_earlier_run_sent_is_not_acknowledged_to_the_next() {
+    let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
+    let mut receiver = Session::new(Config { sync: SyncPolicy::All, ..Config::new(2, 1, 2) }).unwrap();
+    let mut now = Time::from_nanos(1_000_000_000);
+    let mut is_acknowledged = |instance: u16, data_arrives: bool| {
+        let mut sender = Session::new(Config::new(1, instance, 1)).unwrap();
+        sender.set_ackers(&[2]);
+        let object = sender.open_stream(&StreamOptions::default()).unwrap();
+        sender.write(now, object, b"message", true).unwrap();
+        sender.request_watermark(now, object).unwrap();
+        let is_data = |datagram: &[u8]| matches!(shoal_norm::wire::parse(datagram), Ok(Message::Data(_)));
+        for _ in 0..100 {
+            now += Duration::from_millis(1);
+            deliver_if(now, &mut sender, &mut receiver, address, |datagram| {
+                data_arrives || !is_data(datagram)
+            });
+            deliver(now, &mut receiver, &mut sender, address);
+        }
+        sender.is_acknowledged()
+    };
+    assert!(is_acknowledged(1, true));
+    assert!(!is_acknowledged(2, false), "it has the place of the first run only");
+    assert!(is_acknowledged(3, true));
+    assert!(is_acknowledged(3, false), "of the same run it has what it has");
+}
+
+#[test]
+fn a_stream_is_told_of_before_anything_of_it_is_read() {
+    let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
+    let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+    let mut receiver = Session::new(Config { sync: SyncPolicy::Start, ..Config::new(2, 1, 2) }).unwrap();
+    let object = sender.open_stream(&StreamOptions::default()).unwrap();
+    let now = Time::from_nanos(1_000_000_000);
+    sender.write(now, object, &[7; 10_000], true).unwrap();
+    let mut taken = 0;
+    while let Some(out) = sender.poll_transmit(now) {
+        for datagram in out.datagrams() {
+            let from = Source { address, unicast: false, waited: Duration::ZERO };
+            receiver.handle_datagram_with(now, from, datagram, &mut |_, chunk| {
+                taken += chunk.bytes.len();
+                true
+            });
+        }
+    }
+    assert_eq!(taken, 0);
+    let events = std::iter::from_fn(|| receiver.poll_event());
+    let order: Vec<bool> = events
+        .filter_map(|event| match event {
+            Event::StreamOpened { .. } => Some(true),
+            Event::Readable { .. } => Some(false),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, [true, false], "it is opened, and then read");
 }

@@ -30,7 +30,11 @@ fn a_stream_of_more_than_four_gibibytes_arrives_whole_with_sixteen_bit_blocks() 
         }
         while let Some(out) = sender.poll_transmit(now) {
             for datagram in out.datagrams() {
-                receiver.handle_datagram(now, Source { address, unicast: false }, datagram);
+                receiver.handle_datagram(
+                    now,
+                    Source { address, unicast: false, waited: std::time::Duration::ZERO },
+                    datagram,
+                );
             }
         }
         while let Some(event) = receiver.poll_event() {

@@ -10,7 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use shoal_io::files::FileFailure;
 use shoal_io::interfaces::Interface;
-use shoal_io::norm::{Arrival, BulkReport, Full, LaneOptions, LinkOptions, NormLink as Link, Queue};
+use shoal_io::norm::{
+    Arrival, BulkReport, Full, LaneOptions, LinkOptions, NormLink as Link, Queue, fresh_instance,
+};
 use shoal_io::raw;
 use shoal_io::udp::LinkAddress;
 use shoal_norm::{NodeId, Stats, StreamOptions};
@@ -81,7 +83,7 @@ pub fn link_options(
     let ackers = take(&options, "ackers", Vec::new())?;
     let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
     let fit_segments = take(&options, "fit_segments", false)?;
-    let mut link = LinkOptions::new(address, options::config(node, seed, &options)?);
+    let mut link = LinkOptions::new(address, options::config(node, fresh_instance(), seed, &options)?);
     link.fit_segments = fit_segments;
     link.lanes = (0..lanes)
         .map(|lane| LaneOptions {

@@ -13,8 +13,8 @@ use crate::convert::duration;
 use crate::errors;
 
 /// A configuration with everything `options` names, and the defaults of a LAN for the rest.
-pub fn config(node: NodeId, seed: u64, options: &Bound<'_, PyDict>) -> PyResult<Config> {
-    let mut config = Config::new(node, 1, seed);
+pub fn config(node: NodeId, instance: u16, seed: u64, options: &Bound<'_, PyDict>) -> PyResult<Config> {
+    let mut config = Config::new(node, instance, seed);
     for (key, value) in options {
         let field: String = key.extract()?;
         set(&mut config, &field, &value)?;

@@ -135,7 +135,7 @@ impl Simulation {
         port: (Option<f64>, Option<f64>, usize),
     ) -> PyResult<()> {
         let seed = self.network.random();
-        let config = options::config(node, seed, options)?;
+        let config = options::config(node, 1, seed, options)?;
         let clock = Clock { offset: duration("offset_s", clock.0)?, skew: clock.1 };
         self.network.add(config, clock, port_of(port)).map_err(config_error)
     }

@@ -1,6 +1,6 @@
 //! The simulation: nodes, links and the order of things.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,11 +15,18 @@ const PORT: u16 = 7400;
 const NO_SUCH_NODE: ConfigError =
     ConfigError { field: "node", wanted: "the id of a node of this simulation" };
 
+/// A datagram at its destination, and who sent it.
+struct Arrived {
+    from: usize,
+    unicast: bool,
+    bytes: Rc<[u8]>,
+}
+
 enum Happening {
     /// A datagram comes out of the network at a node's cable.
-    Arrive { to: usize, from: usize, unicast: bool, bytes: Rc<[u8]> },
+    Arrive { to: usize, arrived: Arrived },
     /// It is through the cable.
-    Receive { to: usize, from: usize, unicast: bool, bytes: Rc<[u8]> },
+    Receive { to: usize, arrived: Arrived },
     /// A node's deadline.
     Wake { node: usize, incarnation: u32 },
 }
@@ -29,9 +36,17 @@ struct Place {
     port: Port,
     ingress: Ingress,
     up: bool,
+    /// What waits in the socket of a node that is frozen.
+    unread: Option<Unread>,
     /// Counts stops and starts; what was meant for an earlier one is void.
     incarnation: u32,
     wake_at: Time,
+}
+
+/// A socket that nobody reads.
+struct Unread {
+    bytes_left: usize,
+    datagrams: VecDeque<(Time, Arrived)>,
 }
 
 /// One line of a trace.
@@ -123,6 +138,7 @@ impl Simulation {
             port,
             ingress: Ingress::default(),
             up: true,
+            unread: None,
             incarnation: 0,
             wake_at: Time::NEVER,
         });
@@ -201,10 +217,31 @@ impl Simulation {
         Some(())
     }
 
+    /// Freezes a node: it does nothing, and its clock wakes nobody, but its socket takes what arrives, up to so many
+    /// bytes.
+    pub fn freeze(&mut self, id: NodeId, socket_bytes: usize) -> Option<()> {
+        self.stop(id)?;
+        let place = &mut self.places[*self.by_id.get(&id)?];
+        place.unread.get_or_insert(Unread { bytes_left: socket_bytes, datagrams: VecDeque::new() });
+        Some(())
+    }
+
+    /// Lets a frozen node go on: it reads what its socket holds as if that came now.
+    pub fn thaw(&mut self, id: NodeId) -> Option<()> {
+        let index = *self.by_id.get(&id)?;
+        let unread = self.places[index].unread.take();
+        self.resume(id)?;
+        for (at, arrived) in unread.into_iter().flat_map(|unread| unread.datagrams) {
+            self.read(index, at, &arrived);
+        }
+        Some(())
+    }
+
     /// Starts a node over: it forgets everything and comes back as a new instance.
     pub fn restart(&mut self, id: NodeId) -> Option<Result<(), ConfigError>> {
         let index = *self.by_id.get(&id)?;
         self.places[index].incarnation += 1;
+        self.places[index].unread = None;
         let restarted = self.places[index].node.restart();
         self.resume(id);
         Some(restarted)
@@ -252,17 +289,17 @@ impl Simulation {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Arrive { to, from, unicast, bytes } => {
+            Happening::Arrive { to, arrived } => {
                 let place = &mut self.places[to];
-                match place.ingress.receive(self.now, bytes.len(), &place.port) {
+                match place.ingress.receive(self.now, arrived.bytes.len(), &place.port) {
                     Some(at) if at > self.now => {
-                        self.agenda.add(at, Happening::Receive { to, from, unicast, bytes });
+                        self.agenda.add(at, Happening::Receive { to, arrived });
                     }
-                    Some(_) => self.receive(to, from, unicast, &bytes),
+                    Some(_) => self.receive(to, arrived),
                     None => self.datagrams_lost += 1,
                 }
             }
-            Happening::Receive { to, from, unicast, bytes } => self.receive(to, from, unicast, &bytes),
+            Happening::Receive { to, arrived } => self.receive(to, arrived),
             Happening::Wake { node, incarnation } => {
                 let place = &mut self.places[node];
                 if place.up && place.incarnation == incarnation && place.wake_at <= self.now {
@@ -275,13 +312,26 @@ impl Simulation {
         }
     }
 
-    fn receive(&mut self, to: usize, from: usize, unicast: bool, bytes: &[u8]) {
-        if !self.places[to].up {
-            return;
+    fn receive(&mut self, to: usize, arrived: Arrived) {
+        if self.places[to].up {
+            return self.read(to, self.now, &arrived);
         }
-        let (from_id, address) = (self.places[from].node.id(), self.places[from].node.address);
+        let Some(unread) = &mut self.places[to].unread else { return };
+        match unread.bytes_left.checked_sub(arrived.bytes.len()) {
+            Some(left) => {
+                unread.bytes_left = left;
+                unread.datagrams.push_back((self.now, arrived));
+            }
+            None => self.datagrams_lost += 1,
+        }
+    }
+
+    /// A node reads a datagram that came into its socket at a time.
+    fn read(&mut self, to: usize, at: Time, Arrived { from, unicast, bytes }: &Arrived) {
+        let (from_id, address) = (self.places[*from].node.id(), self.places[*from].node.address);
         self.record(from_id, to, bytes);
-        self.places[to].node.handle_datagram(self.now, Source { address, unicast }, bytes);
+        let from = Source { address, unicast: *unicast, waited: self.now.since(at) };
+        self.places[to].node.handle_datagram(self.now, from, bytes);
         self.serve(to);
     }
 
@@ -363,7 +413,8 @@ impl Simulation {
         let arrivals = path.send(at, run, conditions, &mut self.random);
         self.datagrams_lost += u64::from(arrivals[0].is_none());
         for at in arrivals.into_iter().flatten() {
-            self.agenda.add(at, Happening::Arrive { to, from, unicast, bytes: bytes.clone() });
+            let arrived = Arrived { from, unicast, bytes: bytes.clone() };
+            self.agenda.add(at, Happening::Arrive { to, arrived });
         }
     }
 

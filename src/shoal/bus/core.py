@@ -48,7 +48,6 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "port": config.port,
         "interface": config.interface,
         "seed": seed,
-        "instance": secrets.randbits(16),
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,
         "patience_s": config.slow_after_s,

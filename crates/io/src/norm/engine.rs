@@ -181,7 +181,8 @@ impl Engine {
     fn handle_received(&mut self, which: Which) {
         let buffers = std::mem::take(&mut self.buffers);
         for run in buffers.runs() {
-            self.handle_run(Source { address: run.from, unicast: which == Which::Own }, &run);
+            let from = Source { address: run.from, unicast: which == Which::Own, waited: run.waited };
+            self.handle_run(from, &run);
             // What was said in this run may decide what becomes of the next.
             if self.session.has_events() || self.application.wants_turn() {
                 self.deliver();

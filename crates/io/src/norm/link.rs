@@ -1,6 +1,7 @@
 //! The handle of a NORM link, and its thread.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -51,6 +52,12 @@ pub struct LaneOptions {
     pub stream: StreamOptions,
     /// Whether [`shoal_wire::Mark`]s say when its messages were sent, and number them.
     pub marks: bool,
+}
+
+/// An instance id for a new run of a node. Receivers tell by it that what they know of the node is of an earlier
+/// run, and so it comes from the system's randomness, not from a seed that may be the same each time.
+pub fn fresh_instance() -> u16 {
+    RandomState::new().hash_one(std::process::id()) as u16
 }
 
 /// A NORM link.

@@ -17,7 +17,7 @@ mod verify;
 pub use application::{Application, Taken};
 pub use bulk::{BulkReport, receive_bulk, send_bulk};
 pub use frames::Frames;
-pub use link::{LaneOptions, LinkError, LinkOptions, NormLink};
+pub use link::{LaneOptions, LinkError, LinkOptions, NormLink, fresh_instance};
 pub use outbox::{Full, Outbox, SendError};
 pub use queue::{Arrival, Queue, QueueInbox};
 pub use verify::{Verified, VerifyInbox, fill_pattern};

@@ -193,6 +193,9 @@ fn new_socket(address: &SocketAddr, options: &SocketOptions) -> io::Result<Socke
         socket.set_tos_v4(u32::from(options.dscp) << 2)?;
     }
     set_buffers(&socket, options)?;
+    // Without it nobody knows how long a datagram lay unread.
+    #[cfg(target_os = "linux")]
+    let _ = sys::linux::set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
     #[cfg(target_os = "linux")]
     if options.offload {
         // An old kernel does not know it; datagrams then come one by one.

@@ -6,6 +6,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use super::receive::{Entry, SLOT_BYTES};
 
@@ -32,7 +33,13 @@ pub(super) fn receive_batch(
     for (slot, entry) in storage.chunks_exact_mut(SLOT_BYTES).zip(entries) {
         match socket.recv_from(slot) {
             Ok((length, from)) => {
-                *entry = Entry { from: Some(from), length, segment_bytes: length, truncated: false };
+                *entry = Entry {
+                    from: Some(from),
+                    length,
+                    segment_bytes: length,
+                    truncated: false,
+                    waited: Duration::ZERO,
+                };
                 filled += 1;
             }
             Err(error) if filled > 0 && error.kind() == io::ErrorKind::WouldBlock => break,

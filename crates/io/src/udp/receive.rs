@@ -1,6 +1,7 @@
 //! Memory to receive into, and the datagrams found there.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The largest UDP datagram, and so the largest run that the kernel hands over at once.
 pub(crate) const SLOT_BYTES: usize = 65_535;
@@ -14,6 +15,7 @@ pub(crate) struct Entry {
     pub length: usize,
     pub segment_bytes: usize,
     pub truncated: bool,
+    pub waited: Duration,
 }
 
 /// Memory for one call of [`Sockets::receive`](super::Sockets::receive), used again and again.
@@ -33,6 +35,8 @@ pub struct Run<'a> {
     pub bytes: &'a [u8],
     /// The size of each.
     pub segment_bytes: usize,
+    /// How long the first of them lay in the socket, if the system says so.
+    pub waited: Duration,
 }
 
 impl<'a> Run<'a> {
@@ -60,7 +64,8 @@ impl ReceiveBuffers {
         self.storage.chunks_exact(SLOT_BYTES).zip(&self.entries[..self.filled]).filter_map(|(slot, entry)| {
             // A truncated datagram cannot happen with slots of this size; if it does, it is a lost one.
             let from = entry.from.filter(|_| !entry.truncated)?;
-            Some(Run { from, bytes: &slot[..entry.length], segment_bytes: entry.segment_bytes })
+            let Entry { length, segment_bytes, waited, .. } = *entry;
+            Some(Run { from, bytes: &slot[..length], segment_bytes, waited })
         })
     }
 }

@@ -116,6 +116,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 pub(super) mod linux {
     use std::net::{SocketAddr, UdpSocket};
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::time::{Duration, SystemTime};
     use std::{io, mem, ptr};
 
     use socket2::{SockAddr, SockAddrStorage};
@@ -123,7 +124,7 @@ pub(super) mod linux {
     use super::super::receive::{BATCH_MAX, Entry, SLOT_BYTES};
     use super::check;
 
-    /// Room for the one control message we send or ask for: an integer.
+    /// Room for the control messages we send or ask for: an integer and a time.
     #[repr(C, align(8))]
     struct Control([u8; 64]);
 
@@ -225,35 +226,64 @@ pub(super) mod linux {
             ))?
         };
         let received = received as usize;
+        let now = SystemTime::now();
         for ((entry, message), name) in entries.iter_mut().zip(&messages).zip(names).take(received) {
             let length = message.msg_len as usize;
             // SAFETY: the kernel filled in the name and its length.
             let from = unsafe { SockAddr::new(name, message.msg_hdr.msg_namelen) };
+            let control = ReceivedControl::read(&message.msg_hdr);
             *entry = Entry {
                 from: from.as_socket(),
                 length,
-                segment_bytes: segment_bytes(&message.msg_hdr).unwrap_or(length),
+                segment_bytes: control.segment_bytes.unwrap_or(length),
                 truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+                // A clock that was set back meanwhile says nothing.
+                waited: control
+                    .arrived_at
+                    .map_or(Duration::ZERO, |at| now.duration_since(at).unwrap_or_default()),
             };
         }
         Ok(received)
     }
 
-    /// The size of the datagrams that the kernel put together, if it did (UDP_GRO).
-    fn segment_bytes(message: &libc::msghdr) -> Option<usize> {
-        // SAFETY: the control buffer was filled by the kernel and `msg_controllen` says how far; `CMSG_NXTHDR` stays
-        // within it. The value may be unaligned.
-        unsafe {
-            let mut header = libc::CMSG_FIRSTHDR(message);
-            while !header.is_null() {
-                if (*header).cmsg_level == libc::SOL_UDP && (*header).cmsg_type == libc::UDP_GRO {
-                    let size = ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::c_int>());
-                    return usize::try_from(size).ok().filter(|&size| size > 0);
+    /// What the kernel says about what it received.
+    #[derive(Default)]
+    struct ReceivedControl {
+        /// The size of the datagrams that it put together, if it did (UDP_GRO).
+        segment_bytes: Option<usize>,
+        /// When it had them (SO_TIMESTAMPNS).
+        arrived_at: Option<SystemTime>,
+    }
+
+    impl ReceivedControl {
+        fn read(message: &libc::msghdr) -> ReceivedControl {
+            let mut control = ReceivedControl::default();
+            // SAFETY: the control buffer was filled by the kernel and `msg_controllen` says how far; `CMSG_NXTHDR`
+            // stays within it. The values may be unaligned.
+            unsafe {
+                let mut header = libc::CMSG_FIRSTHDR(message);
+                while !header.is_null() {
+                    match ((*header).cmsg_level, (*header).cmsg_type) {
+                        (libc::SOL_UDP, libc::UDP_GRO) => {
+                            let size = ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::c_int>());
+                            control.segment_bytes = usize::try_from(size).ok().filter(|&size| size > 0);
+                        }
+                        (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                            control.arrived_at =
+                                system_time(ptr::read_unaligned(libc::CMSG_DATA(header).cast()));
+                        }
+                        _ => {}
+                    }
+                    header = libc::CMSG_NXTHDR(message, header);
                 }
-                header = libc::CMSG_NXTHDR(message, header);
             }
+            control
         }
-        None
+    }
+
+    fn system_time(time: libc::timespec) -> Option<SystemTime> {
+        let since = Duration::new(time.tv_sec.try_into().ok()?, time.tv_nsec.try_into().ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(since)
     }
 
     fn check_size(result: libc::ssize_t) -> io::Result<usize> {

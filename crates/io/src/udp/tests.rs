@@ -80,6 +80,25 @@ fn a_run_arrives_as_equal_datagrams_at_every_member_of_an_ipv4_group() {
 
 #[test]
 #[cfg(target_os = "linux")]
+fn a_run_says_how_long_it_lay_unread() {
+    let address = on_loopback(GROUP_V4, free_port());
+    let [sender, receiver] = [0, 1].map(|_| open(&address));
+    let began = Instant::now();
+    sender.send_run(address.group, &numbered(3600), 1200).unwrap();
+    assert!(receiver.wait(Some(PATIENCE), false).unwrap().group);
+    let arrived = Instant::now();
+    thread::sleep(Duration::from_millis(50));
+    let mut buffers = ReceiveBuffers::new(4);
+    let at_least = arrived.elapsed();
+    receiver.receive(Which::Group, &mut buffers).unwrap();
+    let waited = buffers.runs().next().unwrap().waited;
+    // Two clocks that may run a little differently.
+    let slack = Duration::from_millis(5);
+    assert!(waited + slack >= at_least && waited <= began.elapsed() + slack, "{waited:?} of {at_least:?}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn a_link_does_not_hear_itself() {
     hears_others_but_not_itself(&on_loopback(GROUP_V4, free_port()), &SocketOptions::default());
 }

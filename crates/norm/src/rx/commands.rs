@@ -25,12 +25,19 @@ const PROBE_SPREAD: Duration = Duration::from_micros(50);
 const UNICAST_PROBE_ANSWERS: f64 = 10.0;
 
 impl Remote {
-    pub fn handle_command(&mut self, now: Time, command: &Command<'_>, shared: &mut Shared<'_>) {
+    /// Takes a command that arrived at a time, which may be long before it is read.
+    pub fn handle_command(
+        &mut self,
+        now: Time,
+        arrived_at: Time,
+        command: &Command<'_>,
+        shared: &mut Shared<'_>,
+    ) {
         match *command {
             Command::Flush { position, ackers } => self.handle_flush(now, position, ackers, shared),
             Command::Squelch { position, invalid } => self.handle_squelch(now, position, invalid, shared),
             Command::CongestionControl { sequence, sent_at, rate, nodes } => {
-                self.probe = Some(Probe { sent_at, received_at: now, sequence });
+                self.probe = Some(Probe { sent_at, received_at: arrived_at, sequence });
                 self.schedule_probe_answer(now, rate.is_some(), nodes, shared);
             }
             Command::RepairAdvertisement { content } => self.overhear_requests(content),

@@ -8,7 +8,7 @@ use super::entry::{Body, Heard, InfoState, StreamEntry};
 use super::nack::{GroupTiming, NackCycle};
 use super::objects::RxObjects;
 use super::shared::Shared;
-use super::stream::{RxStream, Take};
+use super::stream::{Chunk, RxStream, Take};
 use crate::config::{Config, FecId, Join, NackingMode, SyncPolicy};
 use crate::congestion::receiver::ReceiverCongestion;
 use crate::event::{CloseReason, Event, StreamId};
@@ -151,6 +151,10 @@ impl Remote {
             object.info = InfoState::Missing;
             object.fec_id = data.header.fec_id;
         }
+        // Nobody gets anything of a stream before the news that there is one.
+        let mut nobody = |_: StreamId, _: Chunk<'_>| false;
+        let is_new = matches!(object.body, Body::Wanted(_));
+        let take: &mut Take<'_> = if is_new { &mut nobody } else { take };
         match &object.body {
             Body::Closed => {
                 shared.stats.duplicates_received += 1;

@@ -2,14 +2,18 @@
 //!
 //! A watermark is a segment count: "everything before it". One is asked for at a time, in
 //! NORM_CMD(FLUSH) with the nodes that still owe it. A node that acknowledges nothing new for
-//! `patience`, though it was asked at least `robust_factor` times, no longer counts, until it
-//! acknowledges again. The receiver window asks by itself whenever enough was sent.
+//! `patience`, though it was asked a few times, no longer counts, until it has caught up. The receiver
+//! window asks by itself whenever enough was sent.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use crate::NodeId;
 use crate::time::Time;
+
+/// Whoever holds the window is asked so often at the least before it no longer counts: any of the requests may be
+/// lost, but so long everybody waits. Where an application waits for the answer it is `robust_factor` times.
+const REQUESTS_MIN: u32 = 4;
 
 /// One node whose acknowledgement counts.
 #[derive(Clone, Debug)]
@@ -166,40 +170,56 @@ impl AckProcess {
         self.next_request
     }
 
-    /// If a request is due: the watermark, and in `nodes` whom to ask.
+    /// If a request is due: the watermark, and in `nodes` whom to ask. If it is not, `nodes` are those who fell silent
+    /// and may say that they are back.
     pub fn poll(&mut self, now: Time, interval: Duration, nodes: &mut Vec<NodeId>) -> Option<u64> {
+        nodes.clear();
         let requested = self.requested?;
         if now < self.next_request {
             return None;
         }
-        nodes.clear();
-        for acker in &mut self.ackers {
-            if !acker.silent && acker.acked < requested {
+        let requests = if self.wanted.is_some() { self.robust_factor } else { REQUESTS_MIN };
+        let mut due = false;
+        for acker in self.ackers.iter_mut().filter(|acker| acker.acked < requested) {
+            if !acker.silent {
                 if acker.unanswered == 0 {
                     acker.asked_at = now;
                 }
                 acker.unanswered += 1;
-                // The round trip may have become longer since it was asked first.
-                let patience = self.owed + self.patience.max(self.robust_factor * interval);
-                acker.silent = acker.unanswered > self.robust_factor && now.since(acker.asked_at) >= patience;
-                if !acker.silent {
-                    nodes.push(acker.node);
-                }
+                let waited = now.since(acker.asked_at);
+                acker.silent = acker.unanswered > requests && waited >= self.patience + self.owed;
             }
+            due |= !acker.silent;
+            // Who fell silent is asked along, but is no reason to ask.
+            nodes.push(acker.node);
         }
         self.next_request = now + interval;
-        (!nodes.is_empty()).then_some(requested)
+        due.then_some(requested)
     }
 
-    /// `node` has everything before `segment`.
+    /// `node` has everything before `segment`. If it was silent it counts again.
     pub fn on_ack(&mut self, node: NodeId, segment: u64) {
+        self.on_ack_of(node, segment, 0);
+    }
+
+    /// `node` has everything before `segment`. If it was silent, and others count, it counts again from `caught_up`
+    /// on.
+    pub fn on_ack_of(&mut self, node: NodeId, segment: u64, caught_up: u64) {
+        let nobody_counts = self.counting().next().is_none();
         if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node)
             && segment > acker.acked
         {
             acker.acked = segment;
             acker.seen = acker.seen.max(segment);
-            acker.counts_again();
+            if !acker.silent || nobody_counts || segment >= caught_up {
+                acker.counts_again();
+            }
         }
+    }
+
+    /// Whether a node stopped answering while others count.
+    pub fn is_left_behind(&self, node: NodeId) -> bool {
+        self.ackers.iter().any(|acker| acker.node == node && acker.silent) && self.counting().next().is_some()
     }
 
     /// `node` asks for repair of segments. If they begin farther on than before it gets on, however slowly. True if
@@ -304,6 +324,59 @@ mod tests {
         assert_eq!(acks.poll_outcome(), Some(AckOutcome::Silent(1)));
         acks.on_ack(1, 5);
         assert_eq!(acks.acked(), Some(5), "it counts again once it gets on");
+    }
+
+    #[test]
+    fn however_long_the_round_trip_a_node_holds_the_window_for_a_few_requests_only() {
+        let mut acks = AckProcess::new(20, Duration::from_millis(500));
+        acks.set_ackers(&[1, 2], 0);
+        acks.request(Time::ZERO, 10);
+        let interval = Duration::from_millis(400);
+        let mut now = Time::ZERO;
+        while acks.is_waiting() {
+            acks.poll(now, interval, &mut Vec::new());
+            acks.on_ack(2, 10);
+            now += interval;
+        }
+        assert!(now.since(Time::ZERO) <= 2 * Duration::from_secs(1), "{now:?}");
+    }
+
+    #[test]
+    fn a_node_that_fell_silent_is_asked_along_and_counts_again_when_it_has_caught_up() {
+        let mut acks = process(&[1, 2]);
+        let mut asked = Vec::new();
+        let mut now = Time::ZERO;
+        acks.request(now, 10);
+        acks.on_ack(2, 10);
+        while !acks.is_left_behind(1) {
+            acks.poll(now, STEP, &mut asked);
+            now += STEP;
+        }
+        assert_eq!(acks.poll(now, STEP, &mut asked), None, "it alone is no reason to ask");
+        acks.request(now, 100);
+        assert_eq!(acks.poll(now, STEP, &mut asked), Some(100));
+        assert_eq!(asked, [1, 2]);
+        acks.on_ack(2, 100);
+        acks.on_ack_of(1, 50, 80);
+        assert_eq!(acks.acked(), Some(100), "it would hold everybody back");
+        acks.on_ack_of(1, 90, 80);
+        assert_eq!(acks.acked(), Some(90));
+    }
+
+    #[test]
+    fn where_nobody_counts_whoever_acknowledges_something_counts_again() {
+        let mut acks = process(&[1, 2]);
+        let mut now = Time::ZERO;
+        acks.request(now, 10);
+        while acks.acked().is_some() {
+            acks.poll(now, STEP, &mut Vec::new());
+            now += STEP;
+        }
+        assert!(!acks.is_left_behind(1), "there is nobody it could be behind");
+        acks.on_ack_of(1, 5, 8);
+        assert_eq!(acks.acked(), Some(5));
+        acks.on_ack_of(2, 7, 8);
+        assert!(acks.is_left_behind(2));
     }
 
     #[test]

@@ -21,9 +21,10 @@ impl Sender {
         self.streams.retain(|stream| !stream.is_forgettable(now, hold));
         for stream in &mut self.streams {
             stream.pass_time(now, grtt);
-            let owed =
-                self.pacer.time_for(stream.repairs.pending_count() * usize::from(self.config.segment_bytes));
-            stream.acks.set_owed(owed);
+            if stream.acks.deadline() <= now {
+                let owed = stream.repairs_needed() * usize::from(self.config.segment_bytes);
+                stream.acks.set_owed(self.pacer.time_for(owed));
+            }
             if let Some(watermark) = stream.acks.poll(now, 2 * grtt, &mut self.asked) {
                 let position = stream.position(watermark.saturating_sub(1));
                 command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
@@ -118,9 +119,7 @@ impl Sender {
             if !stream.is_hushed() {
                 stream.acks.request(now, stream.sent());
             }
-            if stream.acks.poll(now, 2 * grtt, &mut self.asked).is_none() {
-                self.asked.clear();
-            }
+            stream.acks.poll(now, 2 * grtt, &mut self.asked);
             command::write_flush(&self.header, stream.position(last), &self.asked, &mut self.scratch);
             return true;
         }

@@ -114,10 +114,15 @@ impl ParityQueue {
 
     /// The oldest block that has symbols to be sent.
     pub fn first_block(&self) -> Option<u64> {
+        self.first_block_from(0)
+    }
+
+    /// The oldest block not before `from` that has symbols to be sent.
+    pub fn first_block_from(&self, from: u64) -> Option<u64> {
         if self.pending == 0 {
             return None;
         }
-        self.blocks.iter().find(|(_, state)| state.pending.len() > 0).map(|(block, _)| *block)
+        self.blocks.range(from..).find(|(_, state)| state.pending.len() > 0).map(|(block, _)| *block)
     }
 
     /// Takes up to `count` symbols of a block, to be sent now.

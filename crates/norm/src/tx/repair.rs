@@ -87,11 +87,6 @@ impl RepairQueue {
         self.pending == 0
     }
 
-    /// How many segments are to be sent again.
-    pub fn pending_count(&self) -> usize {
-        self.pending
-    }
-
     pub fn is_pending(&self, segment: u64) -> bool {
         let (word, bit) = self.place(segment);
         self.bits[word] & bit != 0
@@ -112,22 +107,33 @@ impl RepairQueue {
 
     /// Every request before `end`, oldest first.
     pub fn pending(&self, end: u64) -> impl Iterator<Item = u64> + '_ {
-        let from = if self.pending == 0 { end } else { self.low };
+        self.pending_from(0, end)
+    }
+
+    /// Every request before `end` that is not before `from`.
+    pub fn pending_from(&self, from: u64, end: u64) -> impl Iterator<Item = u64> + '_ {
+        let from = if self.pending == 0 { end } else { self.low.max(from) };
         (from..end).filter(|segment| self.is_pending(*segment))
     }
 
     /// The oldest request before `end`.
     pub fn first(&mut self, end: u64) -> Option<u64> {
+        let found = self.first_from(0, end);
+        self.low = found.unwrap_or(self.low);
+        found
+    }
+
+    /// The oldest request before `end` that is not before `from`.
+    pub fn first_from(&self, from: u64, end: u64) -> Option<u64> {
         if self.pending == 0 {
             return None;
         }
-        let mut segment = self.low;
+        let mut segment = from.max(self.low);
         while segment < end {
             let (word, _) = self.place(segment);
             let ahead = self.bits[word] >> (segment % 64);
             if ahead != 0 {
                 let found = segment + u64::from(ahead.trailing_zeros());
-                self.low = found;
                 return (found < end).then_some(found);
             }
             segment = (segment / 64 + 1) * 64;
@@ -176,6 +182,17 @@ mod tests {
         }
         assert_eq!(order, [63, 65, 70, 100]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn what_is_needed_most_can_be_found_behind_what_is_older() {
+        let mut queue = RepairQueue::new(64);
+        for segment in [40, 70, 90] {
+            queue.request(segment, Time::from_nanos(1), GRTT);
+        }
+        assert_eq!(queue.first_from(60, 95), Some(70));
+        assert_eq!(queue.first_from(71, 90), None);
+        assert_eq!(queue.first(95), Some(40), "the older one is not forgotten");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::questions::Questions;
 use super::repair::RepairGate;
 use super::stream::TxStream;
 use crate::congestion::control::RateControl;
+use crate::datagram::Source;
 use crate::event::Event;
 use crate::grtt::Grtt;
 use crate::pacing::Pacer;
@@ -249,9 +250,9 @@ impl Sender {
 
     // --- input ---
 
-    pub fn handle_nack(&mut self, now: Time, nack: &Nack<'_>, unicast: bool, stats: &mut Stats) {
+    pub fn handle_nack(&mut self, now: Time, from: Source, nack: &Nack<'_>, stats: &mut Stats) {
         stats.nacks_received += 1;
-        self.hear_feedback(now, &nack.header);
+        self.hear_feedback(now, from, &nack.header);
         // However much one message asks for, it costs no more than one pass over the cache.
         let mut budget: u64 = self.streams.iter().map(|stream| stream.cache().slots() as u64).sum();
         budget += self.objects.segments();
@@ -274,7 +275,9 @@ impl Sender {
             let grtt = self.grtt.advertised();
             self.control.on_nack(now, grtt);
             // Where it is known who counts, nobody else brakes the sender.
-            if self.ackers.is_empty() || self.ackers.contains(&nack.header.source) {
+            let counts =
+                self.ackers.contains(&nack.header.source) && !self.is_left_behind(nack.header.source);
+            if self.ackers.is_empty() || counts {
                 let lost_bytes = lost as f64 * f64::from(self.config.segment_bytes);
                 self.control.on_lost(now, grtt, lost_bytes, stats.bytes_sent);
             }
@@ -283,15 +286,23 @@ impl Sender {
         if self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs() {
             self.gate.on_request(now, self.collect_factor * self.grtt.advertised());
             // Others cannot overhear a unicast request; only a sender that collects leaves them time to.
-            self.advertise |= unicast && self.gate.deadline() > now && self.gate != RepairGate::Repairing;
+            self.advertise |=
+                from.unicast && self.gate.deadline() > now && self.gate != RepairGate::Repairing;
         }
     }
 
     /// Takes note of what all feedback says: the round-trip time, and the rate the receiver can take.
-    fn hear_feedback(&mut self, now: Time, header: &FeedbackHeader) {
-        let rtt = self.grtt.on_response(now, header.probe_response);
+    fn hear_feedback(&mut self, now: Time, from: Source, header: &FeedbackHeader) {
+        // Nobody waits for it, so its round trip is nobody's timing.
+        let counts = !self.is_left_behind(header.source);
+        let rtt = self.grtt.on_response(from.arrived_at(now), header.probe_response, counts);
         self.control.on_feedback(now, header, rtt);
         self.pacer.set_rate(self.control.rate());
+    }
+
+    /// Whether it is an acker that the others no longer wait for.
+    fn is_left_behind(&self, node: NodeId) -> bool {
+        self.streams.iter().any(|stream| stream.acks.is_left_behind(node))
     }
 
     /// Takes note of one request. True if a window answers for what was lost: nothing else has to.
@@ -388,9 +399,9 @@ impl Sender {
         }
     }
 
-    pub fn handle_ack(&mut self, now: Time, ack: &Ack<'_>, stats: &mut Stats) {
+    pub fn handle_ack(&mut self, now: Time, from: Source, ack: &Ack<'_>, stats: &mut Stats) {
         stats.acks_received += 1;
-        self.hear_feedback(now, &ack.header);
+        self.hear_feedback(now, from, &ack.header);
         if let AckType::Other(ack_type, ack_id) = ack.kind {
             self.questions.on_answer(ack.header.source, ack_type, ack_id);
         } else if let AckType::Flush(position) = ack.kind

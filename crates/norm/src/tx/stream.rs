@@ -289,10 +289,33 @@ impl TxStream {
         self.sendable() > self.sent || self.order.parity_due(self.sent).is_some()
     }
 
-    /// Whether the next repair is parity: what is older goes first.
+    /// Whether the next repair is parity: what is older goes first, of what is needed alike.
     pub fn repairs_by_parity(&mut self) -> bool {
-        let named = self.repairs.first(self.sent()).map(|segment| segment / self.symbols());
-        self.parity.first_block().is_some_and(|block| named.is_none_or(|named| block < named))
+        let needed = self.needed() / self.symbols();
+        let rank = |block: u64| (block < needed, block);
+        let named = self.next_repair().map(|segment| rank(segment / self.symbols()));
+        self.next_parity().is_some_and(|block| named.is_none_or(|named| rank(block) < named))
+    }
+
+    /// Segments from this one on are needed by those who hold the window; older ones only by those who do not count.
+    fn needed(&self) -> u64 {
+        self.acks.acked().unwrap_or(0)
+    }
+
+    /// How many segments are to be sent again to those who hold the window.
+    pub fn repairs_needed(&self) -> usize {
+        self.repairs.pending_from(self.needed(), self.sent).count()
+    }
+
+    /// The segment to send again next: the oldest that is needed, so that who is far behind holds nobody up.
+    pub fn next_repair(&mut self) -> Option<u64> {
+        self.repairs.first_from(self.needed(), self.sent).or_else(|| self.repairs.first(self.sent))
+    }
+
+    /// The block whose parity to send next, by the same rule.
+    pub fn next_parity(&self) -> Option<u64> {
+        let needed = self.needed() / self.symbols();
+        self.parity.first_block_from(needed).or_else(|| self.parity.first_block())
     }
 
     /// Whether anything was asked for again.
@@ -363,9 +386,11 @@ impl TxStream {
         }
     }
 
-    /// `node` has everything before `segment`.
+    /// `node` has everything before `segment`. One that fell silent counts again when it has caught up: earlier,
+    /// everybody else would wait for it to.
     pub fn on_ack(&mut self, now: Time, node: NodeId, segment: u64) {
-        self.acks.on_ack(node, segment);
+        let caught_up = self.window.as_ref().map_or(0, |window| self.sent.saturating_sub(window.open()));
+        self.acks.on_ack_of(node, segment, caught_up);
         self.on_reached(now);
         self.ask(now);
     }
@@ -425,7 +450,9 @@ impl TxStream {
 
     /// When the last segment is to be announced again: never, while there is something better to send.
     pub fn next_announcement(&self) -> Time {
-        if self.waiting() > 0 || self.has_repairs() || self.has_output() || self.all_acked() {
+        // Also who fell silent is told, and learns when it is back what it has missed.
+        let all_have_it = self.all_acked() && !self.acks.is_owed(self.sent);
+        if self.waiting() > 0 || self.has_repairs() || self.has_output() || all_have_it {
             return Time::NEVER;
         }
         match self.flush {

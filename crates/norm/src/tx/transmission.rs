@@ -181,7 +181,7 @@ impl Sender {
         let mut datagram_bytes = 0;
         let mut count = 0;
         let sent = stream.sent();
-        while let Some(segment) = stream.repairs.first(sent) {
+        while let Some(segment) = stream.next_repair() {
             let datagram = stream.cache().datagram(segment);
             let fits = self.scratch.len() + datagram.len() <= bytes_max && count < self.burst_segments_max;
             if count > 0 && (datagram.len() > datagram_bytes || !fits) {
@@ -213,7 +213,7 @@ impl Sender {
         self.scratch.clear();
         let mut count = 0;
         while count < count_max
-            && let Some(block) = stream.parity.first_block()
+            && let Some(block) = stream.next_parity()
         {
             self.rows.clear();
             stream.parity.take(block, count_max - count, now, &mut self.rows);

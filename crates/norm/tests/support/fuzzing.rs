@@ -71,7 +71,11 @@ impl Fuzz {
     pub fn run(&mut self, count: u64) {
         for _ in 0..count {
             self.make_input();
-            let source = Source { address: address(self.random.u32(1..60_000)), unicast: self.random.bool() };
+            let source = Source {
+                address: address(self.random.u32(1..60_000)),
+                unicast: self.random.bool(),
+                waited: std::time::Duration::from_millis(self.random.u64(..5000)),
+            };
             self.victim.handle_datagram(self.now, source, &self.input);
             self.fed += 1;
             assert!(self.victim.receive_bytes() <= RECEIVE_BYTES_MAX, "input {} broke the bound", self.fed);

@@ -18,7 +18,7 @@ pub fn address(node: u32) -> SocketAddr {
 
 /// What came by multicast from a node.
 pub fn from(node: u32) -> Source {
-    Source { address: address(node), unicast: false }
+    Source { address: address(node), unicast: false, waited: Duration::ZERO }
 }
 
 /// A session with a rate and a seed, adjusted.
