@@ -166,7 +166,7 @@ impl Session {
 
     // --- commands ---
 
-    /// Gives up an object being received.
+    /// Gives up an object being received, or one that came completely and could not be kept. It is not acknowledged.
     pub fn abandon_object(&mut self, object: StreamId) {
         if let Some(remote) = self.remotes.find(object.node, object.instance) {
             remote.abandon(object.object, shared!(self));
