@@ -1,7 +1,9 @@
-"""Messages that live too short, and parts of messages that are too long: what is dropped, told, and given back."""
+"""Messages that live too short, and parts of them that are too long: what is dropped, told and given back."""
 
+import signal
 import time
 
+import pytest
 from conftest import StartPeers
 from programs import Peer
 from test_delivery import meet, whole
@@ -84,3 +86,40 @@ def test_a_part_beyond_the_bound_is_told_and_costs_one_message_and_no_memory(sta
     got = subscriber.ask("wait_received", pattern="t/>", source=3, count=1)
     whole(got, 3, 1)
     assert "1" not in got["received"]
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_member_that_fails_in_the_middle_of_a_message_gives_its_room_back(
+    start: StartPeers, returns: bool
+) -> None:
+    (victim,) = start(1, rate_bytes_per_s=4e6, heartbeat_s=0.2, missed_heartbeats_max=3)
+    (other,) = start(1)
+    (subscriber,) = start(1, message_bytes_max=BOUND_BYTES, assembly_bytes_max=BOUND_BYTES)
+    meet([victim, other], [subscriber])
+    begin(victim, subscriber, size=7 * MB, part=3 * MB, source=0)
+    if not returns:
+        victim.signal(signal.SIGKILL)
+    assert subscriber.ask("wait_event", event="MemberLeft", node=victim.node, timeout_s=20)["failed"]
+    told = subscriber.ask("wait_event", event="Unreadable", node=victim.node)
+    assert "in the middle of a large message" in told["why"]
+    other.ask("publish", topic="t/x", count=3, sizes=[7 * MB], source=1)
+    whole(subscriber.ask("wait_received", pattern="t/>", source=1, count=3), 1, 3)
+    if returns:
+        victim.thaw()
+        victim.ask("publish", topic="t/x", count=4, sizes=[MB, 100], source=2)
+        got = subscriber.ask("wait_received", pattern="t/>", source=2, count=4)
+        whole(got, 2, 4)
+        assert "0" not in got["received"], "its beginning was given up"
+
+
+def test_a_member_that_was_silent_for_so_long_that_it_failed_goes_on_where_it_was(start: StartPeers) -> None:
+    (publisher,) = start(1, heartbeat_s=0.2, missed_heartbeats_max=3)
+    (subscriber,) = start(1)
+    meet([publisher], [subscriber])
+    publisher.ask("publish", topic="t/x", count=2000, sizes=[1000, 5000])
+    whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=2000), 0, 2000)
+    publisher.freeze()
+    assert subscriber.ask("wait_event", event="MemberLeft", node=publisher.node, timeout_s=20)["failed"]
+    publisher.thaw()
+    publisher.ask("publish", topic="t/x", count=2000, sizes=[1000, 5000], start=2000)
+    whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=4000), 0, 4000)

@@ -15,6 +15,7 @@ pub mod parity;
 pub mod remote;
 pub mod remotes;
 pub mod requests;
+pub mod rest;
 pub mod shared;
 pub mod slot;
 pub mod stream;
