@@ -166,11 +166,17 @@ impl Session {
 
     // --- commands ---
 
-    /// Gives up an object being received.
+    /// Gives up an object being received, or one that came completely and could not be kept. It is not acknowledged.
     pub fn abandon_object(&mut self, object: StreamId) {
         if let Some(remote) = self.remotes.find(object.node, object.instance) {
             remote.abandon(object.object, shared!(self));
         }
+    }
+
+    /// A sender is not expected to say more: gives its receive buffers back, but keeps its streams' places. Should it
+    /// speak again they go on from there. False if something of it waits to be read: then call again.
+    pub fn rest_sender(&mut self, node: NodeId, instance: u16) -> bool {
+        self.remotes.find(node, instance).is_none_or(|remote| remote.rest(shared!(self)))
     }
 
     /// Sets what to ask for when something is missing.

@@ -37,6 +37,8 @@ const RTT_MEMORY: f64 = 20.0;
 const WEIGHT_MAX: f64 = 0.5;
 /// The rate of the moment is at most so far from the average one.
 const DAMPING_MAX: f64 = 1.5;
+/// So much slower a receiver may think it is, because what it is told is rounded.
+const ROUNDING_MAX: f64 = 1.1;
 /// Segments per round-trip time to begin with, as TCP begins (RFC 6928).
 const SEGMENTS_AT_START: f64 = 10.0;
 /// The slowest beginning, so that a wrong first guess of the round-trip time is no crawl.
@@ -198,11 +200,13 @@ impl RateLimiter {
         let loss = quantize::unquantize_loss(feedback.loss);
         candidate.start = feedback.flags & CcFeedback::START != 0 || loss == 0.0;
         let said = quantize::unquantize_rate(feedback.rate);
-        // Where we measured its round-trip time we know it better: on the wire it is rounded up.
-        candidate.rate = if candidate.start || !candidate.rtt_measured {
+        candidate.rate = if candidate.start {
             said
         } else {
-            tcp_rate(self.packet_bytes, candidate.rtt, loss)
+            let computed = tcp_rate(self.packet_bytes, candidate.rtt, loss);
+            // A receiver that knows its round-trip time has it from us, rounded up.
+            let told_rtt = feedback.flags & CcFeedback::RTT != 0;
+            if told_rtt { computed.clamp(said, ROUNDING_MAX * said) } else { computed }
         };
         candidate.unanswered = 0;
         match known {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::entry::InfoState;
+use super::given_up::GivenUp;
 use super::object::RxObject;
 use super::shared::Shared;
 use super::slot::{Body, Slot};
@@ -29,13 +30,16 @@ pub struct RxObjects {
     instance: u16,
     /// The number of the first slot; meaningless before the first object came.
     first: ObjectId,
-    slots: VecDeque<Slot>,
+    pub(super) slots: VecDeque<Slot>,
     synced: bool,
     /// An object of which nothing came for so long is given up, the first not before `expiry`.
     idle_after: Duration,
     expiry: Time,
     /// Watermarks that wait to be acknowledged.
-    acks: usize,
+    pub(super) acks: usize,
+    /// Watermarks before the first slot: their acknowledgement was given, and may have been lost.
+    pub(super) acks_again: VecDeque<(Position, Time)>,
+    pub(super) given_up: GivenUp,
     /// The FEC scheme the sender uses, for asking for what we know nothing of.
     fec_id: FecId,
 }
@@ -51,6 +55,8 @@ impl RxObjects {
             idle_after: Duration::MAX,
             expiry: Time::NEVER,
             acks: 0,
+            acks_again: VecDeque::new(),
+            given_up: GivenUp::default(),
             fec_id: FecId::ReedSolomon8,
         }
     }
@@ -59,12 +65,12 @@ impl RxObjects {
         StreamId { node: self.node, instance: self.instance, object }
     }
 
-    fn number(&self, index: usize) -> ObjectId {
+    pub(super) fn number(&self, index: usize) -> ObjectId {
         self.first.wrapping_add(index as u16)
     }
 
     /// The slot of an object, if it is neither before the first nor unheard of.
-    fn find(&self, object: ObjectId) -> Option<usize> {
+    pub(super) fn find(&self, object: ObjectId) -> Option<usize> {
         let index = usize::from(object.wrapping_sub(self.first));
         (self.synced && index < self.slots.len()).then_some(index)
     }
@@ -83,6 +89,7 @@ impl RxObjects {
             };
             self.first = object.wrapping_sub(older as u16);
             self.slots.extend((0..older).map(|_| wanted()));
+            self.given_up = GivenUp::starting_at(self.first);
         }
         if serial::before(object, self.first) {
             return None;
@@ -95,6 +102,9 @@ impl RxObjects {
             }
             self.slots.clear();
             self.first = object;
+            self.acks = 0;
+            self.given_up = GivenUp::starting_at(object);
+            self.given_up.add(object.wrapping_sub(1), false, None);
         }
         let index = usize::from(object.wrapping_sub(self.first));
         // A newer object has begun, so the one before it was sent completely.
@@ -106,8 +116,7 @@ impl RxObjects {
         while self.slots.len() <= usize::from(object.wrapping_sub(self.first)) {
             if self.slots.len() >= slots_max {
                 self.close(0, Some(AbortReason::Overrun), shared);
-                self.slots.pop_front();
-                self.first = self.first.wrapping_add(1);
+                self.pop_first();
             }
             self.slots.push_back(wanted());
             self.expiry = self.expiry.min(now + self.idle_after);
@@ -120,26 +129,39 @@ impl RxObjects {
         let object = self.id(self.number(index));
         let slot = &mut self.slots[index];
         slot.info = InfoState::Have;
-        let aborted = reason.is_some();
-        self.acks -= usize::from(aborted && slot.ack.take().is_some());
-        match std::mem::replace(&mut slot.body, Body::Closed) {
-            Body::Open(open) => *shared.memory_left += open.memory(),
-            Body::Wanted { .. } => {}
+        let heard = match std::mem::replace(&mut slot.body, Body::Closed) {
+            Body::Open(open) => {
+                *shared.memory_left += open.memory();
+                true
+            }
+            Body::Wanted { .. } => false,
             Body::Closed => return,
-        }
+        };
         if let Some(reason) = reason {
+            if reason == AbortReason::Squelched {
+                self.acks -= usize::from(self.slots[index].ack.take().is_some());
+                self.given_up.add_refused(object.object, heard);
+            } else {
+                self.note_given_up(object.object, heard);
+            }
             shared.events.push_back(Event::ObjectAborted { object, reason });
         }
     }
 
+    fn pop_first(&mut self) {
+        let slot = self.slots.pop_front();
+        self.acks -= usize::from(slot.is_some_and(|slot| slot.ack.is_some()));
+        self.first = self.first.wrapping_add(1);
+        self.given_up.on_first(self.first);
+    }
+
     /// Lets go of closed slots at the front.
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         // The newest one stays: what comes next is counted from it.
         while self.slots.len() > 1
             && self.slots.front().is_some_and(|slot| matches!(slot.body, Body::Closed) && slot.ack.is_none())
         {
-            self.slots.pop_front();
-            self.first = self.first.wrapping_add(1);
+            self.pop_first();
         }
     }
 
@@ -250,12 +272,14 @@ impl RxObjects {
         }
         self.fec_id = position.fec_id;
         let Some(index) = self.find_or_add(position.object, now, shared) else {
-            return false;
+            return self.announce_done(position, ack_at);
         };
         if let Body::Open(open) = &mut self.slots[index].body {
             shared.stats.losses_detected += open.announce(position.payload_id);
         }
-        if let Some(at) = ack_at {
+        if let Some(at) = ack_at
+            && self.given_up.allows(position.object)
+        {
             let ack = &mut self.slots[index].ack;
             self.acks += usize::from(ack.is_none());
             *ack = Some((position, ack.map_or(at, |(_, known)| known.max(now))));
@@ -279,12 +303,17 @@ impl RxObjects {
         self.release();
     }
 
-    /// Our application wants no more of an object.
+    /// Our application wants no more of an object, or could not keep it when it was complete.
     pub fn abandon(&mut self, object: ObjectId, shared: &mut Shared<'_>) {
-        if let Some(index) = self.find(object) {
-            self.close(index, Some(AbortReason::Abandoned), shared);
-            self.release();
+        match self.find(object) {
+            Some(index) if !matches!(self.slots[index].body, Body::Closed) => {
+                self.close(index, Some(AbortReason::Abandoned), shared);
+            }
+            Some(_) => self.note_given_up(object, true),
+            None if self.synced && serial::before(object, self.first) => self.note_given_up(object, true),
+            None => return,
         }
+        self.release();
     }
 
     /// Gives up objects of which nothing came for too long.
@@ -326,42 +355,7 @@ impl RxObjects {
             self.close(index, Some(AbortReason::SenderGone), shared);
         }
         self.slots.clear();
-    }
-
-    // --- acknowledgement ---
-
-    /// An object's watermark is acknowledged once it and all before it are here, or given up.
-    fn is_ack_ready(&self, index: usize) -> Option<(Position, Time)> {
-        let (position, at) = self.slots[index].ack?;
-        let settled = |slot: &Slot| matches!(slot.body, Body::Closed);
-        let has_it = match &self.slots[index].body {
-            Body::Closed => true,
-            Body::Open(open) => open.fec_id() == position.fec_id && open.has_up_to(position.payload_id),
-            Body::Wanted { .. } => false,
-        };
-        (has_it && self.slots.iter().take(index).all(settled)).then_some((position, at))
-    }
-
-    /// When an acknowledgement is due.
-    pub fn ack_deadline(&self) -> Time {
-        if self.acks == 0 {
-            return Time::NEVER;
-        }
-        let due = (0..self.slots.len()).filter_map(|index| self.is_ack_ready(index));
-        due.map(|(_, at)| at).min().unwrap_or(Time::NEVER)
-    }
-
-    /// An acknowledgement that is due.
-    pub fn take_ack(&mut self, now: Time) -> Option<Position> {
-        if self.acks == 0 {
-            return None;
-        }
-        let index =
-            (0..self.slots.len()).find(|index| self.is_ack_ready(*index).is_some_and(|(_, at)| at <= now))?;
-        let (position, _) = self.slots[index].ack.take()?;
-        self.acks -= 1;
-        self.release();
-        Some(position)
+        self.acks = 0;
     }
 
     // --- requests ---
