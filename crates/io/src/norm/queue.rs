@@ -8,7 +8,7 @@ use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
 use super::frames::Frames;
 use super::{Application, Taken};
-use crate::files::FileFailure;
+use crate::files::{FileFailure, StoredFile};
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Arrival {
     Event(Event),
     /// A stream held what cannot be a frame.
     Broken(StreamId, String),
+    /// A file is complete.
+    FileStored(StoredFile),
     /// The disk refused a file.
     FileFailed(FileFailure),
 }
@@ -108,6 +110,10 @@ impl Application for QueueInbox {
     fn event(&mut self, _now: Time, _session: &mut Session, event: &Event) {
         self.frames.on_event(event);
         self.queue.put(Arrival::Event(event.clone()), 0);
+    }
+
+    fn file_stored(&mut self, stored: &StoredFile) {
+        self.queue.put(Arrival::FileStored(stored.clone()), 0);
     }
 
     fn file_failed(&mut self, failure: &FileFailure) {
