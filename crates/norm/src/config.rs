@@ -134,6 +134,8 @@ pub struct Config {
     pub send_objects_max: usize,
     /// The most bytes of memory they take; a single larger one is taken all the same.
     pub send_cache_bytes_max: usize,
+    /// Bytes of objects sent but not yet acknowledged by every listed acker; without ackers nothing is waited for.
+    pub object_window_bytes: usize,
     /// An acker that gets nowhere for so long no longer holds the window.
     pub acker_patience: Duration,
 
@@ -196,6 +198,7 @@ impl Config {
             send_streams_max: 16,
             send_objects_max: 256,
             send_cache_bytes_max: 64 << 20,
+            object_window_bytes: 4 << 20,
             acker_patience: Duration::from_millis(500),
             receive: true,
             feedback: FeedbackMode::Multicast,

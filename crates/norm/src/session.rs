@@ -149,7 +149,7 @@ impl Session {
         self.sender.is_quiet()
     }
 
-    /// Whether every acker has acknowledged every stream; those that no longer answer are not forgiven.
+    /// Whether every acker has acknowledged every stream and object; those that no longer answer are not forgiven.
     pub fn is_acknowledged(&self) -> bool {
         self.sender.is_acknowledged()
     }
@@ -182,11 +182,13 @@ impl Session {
     /// was sent before.
     pub fn set_ackers(&mut self, nodes: &[NodeId]) {
         self.sender.set_ackers(nodes, TxStream::sent);
+        self.sender.objects.set_ackers(nodes, false);
     }
 
     /// As [`Session::set_ackers`], but one that is new owes everything that can still be repaired.
     pub fn set_ackers_from_oldest(&mut self, nodes: &[NodeId]) {
         self.sender.set_ackers(nodes, TxStream::first);
+        self.sender.objects.set_ackers(nodes, true);
     }
 
     /// Sets the rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.

@@ -47,6 +47,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "send_streams_max" => config.send_streams_max = number(field, value)?,
         "send_objects_max" => config.send_objects_max = number(field, value)?,
         "send_cache_bytes_max" => config.send_cache_bytes_max = number(field, value)?,
+        "object_window_bytes" => config.object_window_bytes = number(field, value)?,
         "objects_per_sender_max" => config.objects_per_sender_max = number(field, value)?,
         "object_bytes_max" => config.object_bytes_max = number(field, value)?,
         "object_idle_after_s" => config.object_idle_after = span(field, value)?,
