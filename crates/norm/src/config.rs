@@ -155,6 +155,8 @@ pub struct Config {
     pub streams_per_sender_max: usize,
     /// What to ask for when something is missing.
     pub nacking: NackingMode,
+    /// Whether to receive objects of known length at all; streams are received in any case.
+    pub receive_objects: bool,
     /// From the oldest incomplete object to the newest one of a sender there are at most so many.
     pub objects_per_sender_max: usize,
     /// The longest NORM_OBJECT_DATA taken; files may be longer.
@@ -208,6 +210,7 @@ impl Config {
             senders_max: 1024,
             streams_per_sender_max: 16,
             nacking: NackingMode::Full,
+            receive_objects: true,
             objects_per_sender_max: 1024,
             object_bytes_max: 128 << 20,
             object_idle_after: Duration::from_secs(60),

@@ -32,6 +32,8 @@ pub struct Session {
     stats: Stats,
     events: VecDeque<Event>,
     memory_left: usize,
+    /// Whether our application has room for objects and commands.
+    has_room: bool,
     feedback_sequence: u16,
     feedback: Vec<u8>,
     requests: RepairWriter,
@@ -43,6 +45,7 @@ macro_rules! shared {
             config: &$session.config,
             random: &mut $session.random,
             memory_left: &mut $session.memory_left,
+            has_room: $session.has_room,
             stats: &mut $session.stats,
             events: &mut $session.events,
         }
@@ -60,6 +63,7 @@ impl Session {
             stats: Stats::default(),
             events: VecDeque::with_capacity(64),
             memory_left: config.receive_bytes_max,
+            has_room: true,
             feedback_sequence: 0,
             feedback: Vec::with_capacity(2048),
             requests: RepairWriter::default(),
@@ -171,6 +175,12 @@ impl Session {
         if let Some(remote) = self.remotes.find(object.node, object.instance) {
             remote.abandon(object.object, shared!(self));
         }
+    }
+
+    /// Sets whether our application has room for objects and commands. While it has none, what comes of them is
+    /// refused: objects are asked for again when there is room, if their sender still has them; commands are gone.
+    pub fn set_room(&mut self, has_room: bool) {
+        self.has_room = has_room;
     }
 
     /// Sets what to ask for when something is missing.

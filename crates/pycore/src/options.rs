@@ -52,6 +52,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         "object_bytes_max" => config.object_bytes_max = number(field, value)?,
         "object_idle_after_s" => config.object_idle_after = span(field, value)?,
         "receive" => config.receive = number(field, value)?,
+        "receive_objects" => config.receive_objects = number(field, value)?,
         "receive_window_bytes" => config.receive_window_bytes = number(field, value)?,
         "receive_bytes_max" => config.receive_bytes_max = number(field, value)?,
         "senders_max" => config.senders_max = number(field, value)?,

@@ -30,6 +30,11 @@ pub trait Application: Send + 'static {
     /// The disk refused a file of ours or of somebody else.
     fn file_failed(&mut self, _failure: &FileFailure) {}
 
+    /// Whether it has room for objects and commands; without it they are refused, and objects asked for again later.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// That was all for now: the time to wake whoever waits.
     fn batch_done(&mut self);
 

@@ -181,6 +181,7 @@ impl Engine {
     fn handle_received(&mut self, which: Which) {
         let buffers = std::mem::take(&mut self.buffers);
         for run in buffers.runs() {
+            self.session.set_room(self.application.has_room());
             self.handle_run(Source { address: run.from, unicast: which == Which::Own }, &run);
             // What was said in this run may decide what becomes of the next.
             if self.session.has_events() || self.application.wants_turn() {

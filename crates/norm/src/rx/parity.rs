@@ -54,6 +54,11 @@ impl ParityStore {
         self.blocks.get(&block).map_or(0, Vec::len)
     }
 
+    /// The first block from this one on of which there is parity.
+    pub fn next_block(&self, from: u64) -> Option<u64> {
+        self.blocks.range(from..).find(|(_, held)| !held.is_empty()).map(|(block, _)| *block)
+    }
+
     /// Whether parity symbol `index` of a block is here.
     pub fn has(&self, block: u64, index: u16) -> bool {
         self.blocks.get(&block).is_some_and(|held| held.iter().any(|(known, _)| *known == index))
