@@ -10,6 +10,7 @@ use std::ops::Range;
 use shoal_fec::Symbol;
 
 use super::parity::ParityStore;
+use super::partial_block::PartialBlock;
 use crate::config::Config;
 use crate::event::{Event, ObjectKind, StreamId};
 use crate::layout::Layout;
@@ -20,29 +21,6 @@ use crate::wire::{Data, FecId, Flags, Fti, PayloadId};
 
 /// The most blocks a sender is believed to send in turn.
 pub(super) const PARITY_LAG_MAX: u64 = 64;
-
-/// A block that misses something.
-#[derive(Debug)]
-pub(super) struct PartialBlock {
-    /// One bit per source symbol that is here.
-    present: Vec<u64>,
-    missing: u64,
-    bytes: Vec<u8>,
-}
-
-impl PartialBlock {
-    pub(super) fn has(&self, symbol: u64) -> bool {
-        self.present[(symbol / 64) as usize] & (1 << (symbol % 64)) != 0
-    }
-
-    fn memory(&self) -> usize {
-        PartialBlock::memory_needed(self.present.len(), self.bytes.len())
-    }
-
-    fn memory_needed(words: usize, bytes: usize) -> usize {
-        bytes + words * 8 + size_of::<PartialBlock>()
-    }
-}
 
 /// What a run of complete blocks costs to remember.
 const RUN_BYTES: usize = 64;
@@ -188,7 +166,7 @@ impl RxObject {
             return Ok(());
         }
         if symbol >= symbols {
-            self.keep_parity(block, (symbol - symbols) as u16, data.payload, memory_left, stats);
+            self.keep_parity(block, (symbol - symbols) as u16, data.payload, memory_left, stats)?;
         } else {
             let segment = self.layout.block_segments(block).start + symbol;
             let range = self.layout.segment_bytes(segment);
@@ -242,23 +220,34 @@ impl RxObject {
         self.checked = self.checked.max(segment);
     }
 
-    fn partial(&mut self, block: u64, memory_left: &mut usize) -> Result<&mut PartialBlock, Reject> {
-        if !self.partial.contains_key(&block) {
-            let symbols = self.layout.symbols(block);
-            let range = self.layout.block_bytes(block);
-            let bytes = (range.end - range.start) as usize;
-            let words = symbols.div_ceil(64) as usize;
-            let needed = PartialBlock::memory_needed(words, bytes);
-            if *memory_left < needed && !self.give_up_newer(block, memory_left) {
-                self.blocks_asked_max = self.partial.len().max(1);
+    /// Takes memory for one more symbol of a block.
+    fn take_memory(&mut self, block: u64, memory_left: &mut usize) -> Result<(), Reject> {
+        let needed = match self.partial.get(&block) {
+            Some(partial) => partial.memory_for_next(),
+            None => {
+                let fresh = PartialBlock::new(self.layout.symbols(block), self.segment_bytes());
+                let needed = fresh.memory() + fresh.memory_for_next();
+                if self.reserve(block, needed, memory_left) {
+                    self.partial.insert(block, fresh);
+                    return Ok(());
+                }
                 return Err(Reject::NoMemory);
             }
-            *memory_left = memory_left.checked_sub(needed).ok_or(Reject::NoMemory)?;
-            self.memory += needed;
-            let fresh = PartialBlock { present: vec![0; words], missing: symbols, bytes: vec![0; bytes] };
-            self.partial.insert(block, fresh);
+        };
+        if self.reserve(block, needed, memory_left) { Ok(()) } else { Err(Reject::NoMemory) }
+    }
+
+    /// Takes memory for a block, and if need be forgets newer ones for it.
+    fn reserve(&mut self, block: u64, needed: usize, memory_left: &mut usize) -> bool {
+        while *memory_left < needed {
+            if !self.give_up_newer(block, memory_left) {
+                self.blocks_asked_max = self.partial.len().max(1);
+                return false;
+            }
         }
-        self.partial.get_mut(&block).ok_or(Reject::NoMemory)
+        *memory_left -= needed;
+        self.memory += needed;
+        true
     }
 
     /// Makes room for a block by forgetting what came of the newest one, if that is newer: the oldest blocks
@@ -285,16 +274,12 @@ impl RxObject {
         bytes: &[u8],
         memory_left: &mut usize,
     ) -> Result<bool, Reject> {
-        let segment = self.layout.block_segments(block).start + symbol;
-        let object_at = self.layout.segment_bytes(segment).start as usize;
-        let block_at = object_at - self.layout.block_bytes(block).start as usize;
-        let partial = self.partial(block, memory_left)?;
-        if partial.has(symbol) {
+        if self.partial.get(&block).is_some_and(|partial| partial.has(symbol)) {
             return Ok(false);
         }
-        partial.present[(symbol / 64) as usize] |= 1 << (symbol % 64);
-        partial.missing -= 1;
-        partial.bytes[block_at..block_at + bytes.len()].copy_from_slice(bytes);
+        self.take_memory(block, memory_left)?;
+        let partial = self.partial.get_mut(&block).ok_or(Reject::NoMemory)?;
+        partial.put(symbol, bytes);
         Ok(true)
     }
 
@@ -305,7 +290,14 @@ impl RxObject {
         symbol: &[u8],
         memory_left: &mut usize,
         stats: &mut Stats,
-    ) {
+    ) -> Result<(), Reject> {
+        let needed =
+            if self.parity.as_ref().is_some_and(|parity| parity.has_free()) { 0 } else { symbol.len() };
+        while *memory_left < needed {
+            if !self.give_up_newer(block, memory_left) {
+                return Err(Reject::NoMemory);
+            }
+        }
         if self.parity.is_none() {
             let store = ParityStore::new(self.fec_id, &self.fti, 0, self.parity_bytes_max);
             self.parity = store.map(Box::new);
@@ -315,20 +307,20 @@ impl RxObject {
         {
             stats.parity_received += 1;
         }
+        Ok(())
     }
 
     /// The bytes of a source symbol that is here.
     fn symbol(&self, block: u64, symbol: u64) -> Option<&[u8]> {
         let partial = self.partial.get(&block).filter(|partial| partial.has(symbol))?;
         let range = self.layout.segment_bytes(self.layout.block_segments(block).start + symbol);
-        let start = self.layout.block_bytes(block).start;
-        partial.bytes.get((range.start - start) as usize..(range.end - start) as usize)
+        partial.symbol(symbol)?.get(..(range.end - range.start) as usize)
     }
 
     /// Computes what a block misses, if there is enough parity.
     fn recover(&mut self, block: u64, memory_left: &mut usize, stats: &mut Stats) {
         let symbols = self.layout.symbols(block);
-        let lacking = self.partial.get(&block).map_or(symbols, |partial| partial.missing);
+        let lacking = self.partial.get(&block).map_or(symbols, PartialBlock::missing);
         let held = self.parity.as_ref().map_or(0, |parity| parity.count(block)) as u64;
         if lacking == 0 || held < lacking {
             return;
@@ -353,7 +345,7 @@ impl RxObject {
 
     /// Hands a block over if it is complete, and the object if it is.
     fn finish_block(&mut self, block: u64, memory_left: &mut usize, tell: &mut impl FnMut(Event)) {
-        if self.partial.get(&block).is_none_or(|partial| partial.missing > 0) {
+        if self.partial.get(&block).is_none_or(|partial| partial.missing() > 0) {
             return;
         }
         let Some(partial) = self.take_partial(block, memory_left) else { return };
@@ -366,11 +358,12 @@ impl RxObject {
             parity.forget(block);
         }
         let object = self.id;
+        let range = self.layout.block_bytes(block);
+        let bytes = partial.into_bytes((range.end - range.start) as usize);
         if self.kind == ObjectKind::File {
-            let offset = self.layout.block_bytes(block).start;
-            tell(Event::FileChunk { object, offset, bytes: partial.bytes });
+            tell(Event::FileChunk { object, offset: range.start, bytes });
         } else {
-            self.gather(block, partial.bytes, memory_left);
+            self.gather(block, bytes, memory_left);
         }
         if self.blocks_left == 0 {
             tell(match self.kind {

@@ -49,6 +49,11 @@ impl ParityStore {
         self.buffers * self.symbol_bytes
     }
 
+    /// Whether there is a buffer that nobody uses.
+    pub fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
     /// How much parity of a block is here.
     pub fn count(&self, block: u64) -> usize {
         self.blocks.get(&block).map_or(0, Vec::len)
