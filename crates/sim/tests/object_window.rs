@@ -210,3 +210,51 @@ fn objects_cancelled_at_random_leave_the_window_and_the_others_as_they_should_be
         assert!(cancelled > 5 && is_acknowledged(&simulation), "seed {seed}, {cancelled} cancelled");
     }
 }
+
+/// Sends a file through a receiver that takes 50 MB/s and holds two megabytes, with nothing that paces the sender.
+/// Returns how long it took.
+fn send_unpaced(seed: u64, ackers: &[NodeId], bytes: usize) -> Duration {
+    println!("seed {seed}");
+    let mut simulation = Simulation::new(seed);
+    let delay = Duration::from_micros(200);
+    simulation.set_conditions(Conditions { delay, ..Default::default() }).unwrap();
+    for id in 1..=2 {
+        let port = Port {
+            egress_bytes_per_s: Some(1e9),
+            ingress_bytes_per_s: Some(5e7),
+            ingress_queue_bytes: 2_000_000,
+        };
+        simulation.add(Config::new(id, 1, seed + u64::from(id)), CLOCK, port).unwrap();
+    }
+    simulation.act(1, |node, now| node.command(now, |session, _| session.set_ackers(ackers))).unwrap();
+    simulation.act(1, |node, now| node.send_file(now, vec![7; bytes], b"")).unwrap().unwrap().unwrap();
+    let began = simulation.now();
+    let arrived = |event: &Event| matches!(event, Event::FileReceived { .. });
+    let limit = began + Duration::from_secs(60);
+    simulation.run_while(limit, |simulation| count(simulation, 2, arrived) == 0);
+    simulation.now().since(began)
+}
+
+#[test]
+fn a_file_that_nothing_paces_does_not_crawl_after_its_first_flood_was_lost() {
+    for seed in 40..45 {
+        let took = send_unpaced(seed, &[], 100_000_000);
+        println!("{took:?}");
+        assert!(
+            took < Duration::from_secs(12),
+            "seed {seed}: {took:?}, though the path takes it in two seconds"
+        );
+    }
+}
+
+#[test]
+fn with_an_acker_a_file_that_nothing_paces_goes_at_the_rate_of_its_receiver() {
+    for seed in 40..45 {
+        let took = send_unpaced(seed, &[2], 100_000_000);
+        println!("{took:?}");
+        assert!(
+            took < Duration::from_secs(4),
+            "seed {seed}: {took:?}, though the path takes it in two seconds"
+        );
+    }
+}

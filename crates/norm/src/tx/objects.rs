@@ -43,6 +43,7 @@ pub struct TxObjects {
     /// Where the next object starts in the row of all segments.
     pub(super) row_end: u64,
     pub(super) window: ObjectWindow,
+    stale: u64,
     bytes: usize,
     bytes_max: usize,
     objects_max: usize,
@@ -72,6 +73,7 @@ impl TxObjects {
             sent_and_gone: 0,
             row_end: 0,
             window: ObjectWindow::new(config),
+            stale: 0,
             bytes: 0,
             bytes_max: config.send_cache_bytes_max,
             objects_max: config.send_objects_max,
@@ -290,7 +292,7 @@ impl TxObjects {
         };
         let (prefix, reach) = (object.prefix(), object.reach());
         self.window.on_request(node, object.start + segments.start.min(prefix));
-        let mut added =
+        let mut requested =
             object.repairs.request(segments.start.min(prefix)..segments.end.min(prefix), now, hold_off);
         // Of what is being sent together some went, in turn.
         for segment in segments.start.max(prefix)..segments.end.min(reach) {
@@ -299,11 +301,28 @@ impl TxObjects {
             }
             *budget -= 1;
             if object.was_sent(segment) {
-                added += object.repairs.request(segment..segment + 1, now, hold_off);
+                let more = object.repairs.request(segment..segment + 1, now, hold_off);
+                requested.segments += more.segments;
+                requested.stale += more.stale;
             }
         }
-        stats.repairs_requested += added;
+        stats.repairs_requested += requested.segments;
+        self.stale += requested.stale;
         true
+    }
+
+    /// How many segments were asked for since the last call of which no more is to be concluded: see
+    /// [`TxObjects::set_mark`].
+    pub fn take_stale(&mut self) -> u64 {
+        std::mem::take(&mut self.stale)
+    }
+
+    /// The rate follows from what was lost so far: what is still found lost of it is stale.
+    pub fn set_mark(&mut self) {
+        for object in self.cache.iter_mut().take(self.sent + 1) {
+            let reach = object.reach();
+            object.repairs.set_mark(reach);
+        }
     }
 
     /// Segments to be sent again.

@@ -265,15 +265,18 @@ impl Sender {
                 Err(reason) => stats.reject(reason),
             }
         }
+        let stale = self.objects.take_stale();
         // Also what can no longer be repaired was lost.
         if !nack.requests.is_empty() {
             let grtt = self.grtt.advertised();
             self.control.on_nack(now, grtt);
             // Where it is known who counts, nobody else brakes the sender.
             if self.ackers.is_empty() || self.ackers.contains(&nack.header.source) {
-                let segments = stats.repairs_requested - requested_before;
+                let segments = stats.repairs_requested - requested_before - stale;
                 let lost_bytes = segments as f64 * f64::from(self.config.segment_bytes);
-                self.control.on_lost(now, grtt, lost_bytes, stats.bytes_sent);
+                if self.control.on_lost(now, grtt, lost_bytes, stats.bytes_sent) {
+                    self.objects.set_mark();
+                }
             }
             self.pacer.set_rate(self.control.rate());
         }
