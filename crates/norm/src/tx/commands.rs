@@ -29,8 +29,10 @@ impl Sender {
                 return true;
             }
         }
-        let owed = self.objects.repairs_pending() as usize * usize::from(self.config.segment_bytes);
-        self.objects.set_owed(self.pacer.time_for(owed));
+        if let Some(repairs) = self.objects.repairs_pending() {
+            let owed = repairs as usize * usize::from(self.config.segment_bytes);
+            self.objects.set_owed(self.pacer.time_for(owed));
+        }
         if let Some(position) = self.objects.poll_ack_request(now, 2 * grtt, &mut self.asked) {
             command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
             return true;

@@ -68,6 +68,9 @@ impl TxObjects {
         interval: Duration,
         nodes: &mut Vec<NodeId>,
     ) -> Option<Position> {
+        if self.cache.is_empty() {
+            return None;
+        }
         self.window.ask(now, self.sent_so_far(), self.has_refused() || self.is_held_back());
         if let Some(row) = self.window.poll(now, interval, nodes) {
             return self.position_before(row);

@@ -325,9 +325,12 @@ impl TxObjects {
         }
     }
 
-    /// Segments to be sent again.
-    pub fn repairs_pending(&self) -> u64 {
-        if self.repairing { self.cache.iter().map(|object| object.repairs.count()).sum() } else { 0 }
+    /// Segments to be sent again; `None` if there is nothing that could be.
+    pub fn repairs_pending(&self) -> Option<u64> {
+        if self.cache.is_empty() {
+            return None;
+        }
+        Some(if self.repairing { self.cache.iter().map(|object| object.repairs.count()).sum() } else { 0 })
     }
 
     // --- sending ---
@@ -391,6 +394,9 @@ impl TxObjects {
             events.push_back(Event::ObjectRoom);
         }
         events.extend(self.settled.drain(..));
+        if self.cache.is_empty() {
+            return;
+        }
         self.collect_silent(events);
         if !std::mem::take(&mut self.telling) && !self.acking {
             return;
