@@ -34,7 +34,7 @@ NORM_CC: Mapping[str, Any] = {"congestion": "norm_cc", "cache_bytes": 16 << 20}
 
 def window(receiver_node: int) -> Mapping[str, Any]:
     """A publisher nothing paces but its receiver's window; the bus has the same."""
-    return {"ackers": [receiver_node], "window_bytes": 1 << 20, "cache_bytes": 4 << 20}
+    return {"ackers": [receiver_node], "window_bytes": 1 << 20, "cache_bytes": 4 << 20, "backoff_factor": 1}
 
 
 #: What runs beside what: the flows of each contest.

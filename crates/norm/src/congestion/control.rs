@@ -52,6 +52,11 @@ impl RateControl {
         }
     }
 
+    /// Whether there is always a rate, not only when the brake is on.
+    pub fn is_pacing(&self) -> bool {
+        !matches!(self, RateControl::Fixed(None, _))
+    }
+
     /// The receiver whose reports limit the rate, if any does.
     pub fn limiting_receiver(&self) -> Option<NodeId> {
         match self {

@@ -8,6 +8,9 @@
 //!
 //! | GivenUp  | stays                 |                                      |                            |
 //!
+//! A round-trip time that falls shortens the waiting that has begun: a sender that starts slowly advertises seconds, and
+//! milliseconds soon after.
+//!
 //! The back-off lets the few that draw a short time speak for all; the hold-off gives the sender
 //! time to answer before the question is repeated. A sender of which nothing is heard any more, though it was
 //! asked as often as the robust factor says, is asked ever more rarely, as often once more, and then not until it is
@@ -99,6 +102,18 @@ impl NackCycle {
         }
     }
 
+    /// The sender advertises another round-trip time than `before`. A back-off shrinks in proportion, so that those of
+    /// many receivers stay apart.
+    pub fn on_timing(&mut self, now: Time, before: Duration, timing: &GroupTiming) {
+        match &mut self.state {
+            State::Backoff { until } if timing.grtt < before => {
+                *until = now + until.since(now).mul_f64(timing.grtt.as_secs_f64() / before.as_secs_f64());
+            }
+            State::HoldOff { until } => *until = (*until).min(now + timing.hold_off()),
+            State::Idle | State::Backoff { .. } | State::GivenUp => {}
+        }
+    }
+
     /// A segment is missing.
     pub fn on_loss(&mut self, now: Time, timing: &GroupTiming, random: &mut fastrand::Rng) {
         if self.state == State::Idle {
@@ -174,6 +189,25 @@ mod tests {
         let number = cycle.number();
         cycle.poll(ask_at + Duration::from_millis(60), true, &TIMING, &mut random);
         assert_ne!(cycle.number(), number);
+    }
+
+    #[test]
+    fn waiting_follows_a_round_trip_time_that_falls_but_none_that_rises() {
+        let slow = GroupTiming { grtt: Duration::from_secs(1), ..TIMING };
+        let mut cycle = NackCycle::new();
+        cycle.on_loss(Time::ZERO, &slow, &mut fastrand::Rng::with_seed(3));
+        let left = cycle.deadline().since(Time::ZERO);
+        cycle.on_timing(Time::ZERO, slow.grtt, &TIMING);
+        assert_eq!(cycle.deadline(), Time::ZERO + left / 100);
+        cycle.on_timing(Time::ZERO, TIMING.grtt, &slow);
+        assert_eq!(cycle.deadline(), Time::ZERO + left / 100);
+
+        cycle.on_asked(Time::ZERO, &slow, 20);
+        let now = Time::ZERO + Duration::from_secs(2);
+        cycle.on_timing(now, slow.grtt, &TIMING);
+        assert_eq!(cycle.deadline(), now + TIMING.hold_off());
+        cycle.on_timing(now, TIMING.grtt, &slow);
+        assert_eq!(cycle.deadline(), now + TIMING.hold_off());
     }
 
     #[test]

@@ -160,7 +160,9 @@ impl RxObject {
         let block = self.layout.block_at(data.payload_id).ok_or(Reject::Position)?;
         let symbols = self.layout.symbols(block);
         let symbol = u64::from(data.payload_id.symbol);
-        self.hear(block, symbol.min(symbols - 1), !data.header.flags.has(Flags::REPAIR));
+        let revealed = self.hear(block, symbol.min(symbols - 1), !data.header.flags.has(Flags::REPAIR));
+        // A source symbol is itself the last one that it reveals.
+        stats.losses_detected += revealed.saturating_sub(u64::from(symbol < symbols));
         if self.is_block_complete(block) {
             stats.duplicates_received += 1;
             return Ok(());
@@ -186,12 +188,12 @@ impl RxObject {
         Ok(())
     }
 
-    /// Takes note of how far the sender is.
-    fn hear(&mut self, block: u64, symbol: u64, first_time: bool) {
-        self.known = self.known.max(self.layout.block_segments(block).start + symbol + 1);
+    /// Takes note of how far the sender is. Returns how much of that was news.
+    fn hear(&mut self, block: u64, symbol: u64, first_time: bool) -> u64 {
+        let revealed = self.extend(self.layout.block_segments(block).start + symbol + 1);
         if !self.has_parity() {
             self.checked = self.known;
-            return;
+            return revealed;
         }
         // A sender that comes back to a block it had left sends several of them together.
         if first_time && block < self.newest_block {
@@ -200,24 +202,30 @@ impl RxObject {
         self.newest_block = self.newest_block.max(block);
         let settled = self.newest_block.saturating_sub(self.parity_lag);
         self.checked = self.announced.max(self.layout.block_segments(settled).start);
+        revealed
     }
 
-    /// Everything up to here was sent: what is missing is lost.
-    pub fn announce(&mut self, place: PayloadId) {
-        if let Some(segment) = self.layout.segment_at(place) {
-            self.announce_before(segment + 1);
-        }
+    /// Everything before this segment was sent. Returns how much of that was news.
+    fn extend(&mut self, segment: u64) -> u64 {
+        let revealed = segment.saturating_sub(self.known);
+        self.known += revealed;
+        revealed
     }
 
-    /// All of it was sent.
-    pub fn announce_all(&mut self) {
-        self.announce_before(self.layout.segments());
+    /// Everything up to here was sent: what is missing is lost. Returns how much of it was news.
+    pub fn announce(&mut self, place: PayloadId) -> u64 {
+        self.layout.segment_at(place).map_or(0, |segment| self.announce_before(segment + 1))
     }
 
-    fn announce_before(&mut self, segment: u64) {
-        self.known = self.known.max(segment);
+    /// All of it was sent. Returns how much of it was news.
+    pub fn announce_all(&mut self) -> u64 {
+        self.announce_before(self.layout.segments())
+    }
+
+    fn announce_before(&mut self, segment: u64) -> u64 {
         self.announced = self.announced.max(segment);
         self.checked = self.checked.max(segment);
+        self.extend(segment)
     }
 
     /// Takes memory for one more symbol of a block.

@@ -117,7 +117,7 @@ impl RxObjects {
         if index >= self.slots.len()
             && let Some(Slot { body: Body::Open(newest), .. }) = self.slots.back_mut()
         {
-            newest.announce_all();
+            shared.stats.losses_detected += newest.announce_all();
         }
         while self.slots.len() <= usize::from(object.wrapping_sub(self.first)) {
             if self.slots.len() >= slots_max {
@@ -263,7 +263,7 @@ impl RxObjects {
                 match opened {
                     Ok(mut open) => {
                         if index + 1 < slots {
-                            open.announce_all();
+                            shared.stats.losses_detected += open.announce_all();
                         }
                         let (kind, bytes) = (open.kind(), open.object_bytes());
                         shared.events.push_back(Event::ObjectOpened { object: id, kind, bytes });
@@ -317,7 +317,7 @@ impl RxObjects {
             return self.announce_done(position, ack_at);
         };
         if let Body::Open(open) = &mut self.slots[index].body {
-            open.announce(position.payload_id);
+            shared.stats.losses_detected += open.announce(position.payload_id);
         }
         if let Some(at) = ack_at
             && self.given_up.allows(position.object)

@@ -106,11 +106,13 @@ impl Remote {
         let quantized = (header.grtt, header.backoff, header.group_size);
         if quantized != self.quantized {
             self.quantized = quantized;
+            let before = self.timing.grtt;
             self.timing = GroupTiming {
                 grtt: quantize::unquantize_rtt(header.grtt),
                 backoff_factor: header.backoff.into(),
                 group_size: quantize::unquantize_group_size(header.group_size),
             };
+            self.nack.on_timing(now, before, &self.timing);
         }
     }
 

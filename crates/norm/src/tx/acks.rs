@@ -5,6 +5,7 @@
 //! `patience`, though it was asked at least `robust_factor` times, no longer counts, until it
 //! acknowledges again. The receiver window asks by itself whenever enough was sent.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::NodeId;
@@ -21,7 +22,9 @@ struct Acker {
     /// When the first of them was sent.
     asked_at: Time,
     /// It asked for repair from here on: it got so far, though it could not acknowledge yet.
-    reached: u64,
+    repaired: u64,
+    /// It knows what happened to everything before this segment: it has it, or asked for it.
+    seen: u64,
     silent: bool,
     /// Its silence was told.
     told: bool,
@@ -29,12 +32,30 @@ struct Acker {
 
 impl Acker {
     fn new(node: NodeId, acked: u64) -> Acker {
-        Acker { node, acked, unanswered: 0, asked_at: Time::ZERO, reached: 0, silent: false, told: false }
+        Acker {
+            node,
+            acked,
+            unanswered: 0,
+            asked_at: Time::ZERO,
+            repaired: 0,
+            seen: acked,
+            silent: false,
+            told: false,
+        }
     }
 
     fn counts_again(&mut self) {
         (self.unanswered, self.silent, self.told) = (0, false, false);
     }
+}
+
+/// How far everybody who counts got.
+#[derive(Copy, Clone, Debug)]
+pub struct Reached {
+    /// Everybody has everything before this segment.
+    pub acked: u64,
+    /// Everybody has everything before this one, or asked for it: none of it is on its way any more.
+    pub seen: u64,
 }
 
 /// What became of acknowledgements.
@@ -103,6 +124,13 @@ impl AckProcess {
         self.counting().map(|acker| acker.acked).min()
     }
 
+    /// How far everybody who counts got; `None` if nobody counts.
+    pub fn reached(&self) -> Option<Reached> {
+        let least =
+            |a: Reached, b: Reached| Reached { acked: a.acked.min(b.acked), seen: a.seen.min(b.seen) };
+        self.counting().map(|acker| Reached { acked: acker.acked, seen: acker.seen }).reduce(least)
+    }
+
     /// Somebody listed has not everything before this segment, whether he still answers or not.
     pub fn is_owed(&self, segment: u64) -> bool {
         self.ackers.iter().any(|acker| acker.acked < segment)
@@ -169,6 +197,7 @@ impl AckProcess {
             && segment > acker.acked
         {
             acker.acked = segment;
+            acker.seen = acker.seen.max(segment);
             acker.counts_again();
         }
     }
@@ -177,6 +206,7 @@ impl AckProcess {
     pub fn advance(&mut self, past: impl Fn(u64) -> u64) {
         for acker in &mut self.ackers {
             acker.acked = acker.acked.max(past(acker.acked));
+            acker.seen = acker.seen.max(acker.acked);
         }
     }
 
@@ -188,14 +218,16 @@ impl AckProcess {
         Some((names(has), names(lacks)))
     }
 
-    /// `node` asks for repair from `segment` on. If that is farther than before it gets on, however slowly.
-    pub fn on_request(&mut self, node: NodeId, segment: u64) {
-        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node)
-            && segment > acker.reached
-        {
-            acker.reached = segment;
+    /// `node` asks for repair of segments. If they begin farther on than before it gets on, however slowly. True if
+    /// it counts.
+    pub fn on_request(&mut self, node: NodeId, segments: &Range<u64>) -> bool {
+        let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node) else { return false };
+        if segments.start > acker.repaired {
+            acker.repaired = segments.start;
             acker.unanswered = 0;
         }
+        acker.seen = acker.seen.max(segments.end);
+        !acker.silent
     }
 
     /// What is settled now; call until `None`.
@@ -299,7 +331,7 @@ mod tests {
             let mut now = Time::ZERO;
             for round in 1..100 {
                 acks.poll(now, STEP, &mut Vec::new());
-                acks.on_request(1, segment_at(round));
+                acks.on_request(1, &(segment_at(round)..1000));
                 now += STEP;
             }
             acks.poll_outcome()

@@ -20,6 +20,7 @@ impl Sender {
         self.objects.check_room(now, hold);
         self.streams.retain(|stream| !stream.is_forgettable(now, hold));
         for stream in &mut self.streams {
+            stream.pass_time(now, grtt);
             let owed =
                 self.pacer.time_for(stream.repairs.pending_count() * usize::from(self.config.segment_bytes));
             stream.acks.set_owed(owed);

@@ -18,3 +18,4 @@ pub mod repair;
 pub mod sender;
 pub mod stream;
 pub mod transmission;
+pub mod window;

@@ -5,6 +5,7 @@
 //! not acknowledged is kept, and no more than the window is sent beyond it. Whoever does not answer for the ackers'
 //! patience no longer holds the window, but is not forgiven what it owes.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::acks::{AckOutcome, AckProcess};
@@ -108,9 +109,9 @@ impl ObjectWindow {
         self.acks.on_ack(node, has);
     }
 
-    /// `node` asks for repair from a place on.
-    pub fn on_request(&mut self, node: NodeId, row: u64) {
-        self.acks.on_request(node, row);
+    /// `node` asks for repair of places.
+    pub fn on_request(&mut self, node: NodeId, rows: &Range<u64>) {
+        self.acks.on_request(node, rows);
     }
 
     /// Somebody did not acknowledge a place though he was asked for long enough.

@@ -291,9 +291,9 @@ impl TxObjects {
             return true;
         };
         let (prefix, reach) = (object.prefix(), object.reach());
-        self.window.on_request(node, object.start + segments.start.min(prefix));
-        let mut requested =
-            object.repairs.request(segments.start.min(prefix)..segments.end.min(prefix), now, hold_off);
+        let asked = segments.start.min(prefix)..segments.end.min(prefix);
+        self.window.on_request(node, &(object.start + asked.start..object.start + asked.end));
+        let mut requested = object.repairs.request(asked, now, hold_off);
         // Of what is being sent together some went, in turn.
         for segment in segments.start.max(prefix)..segments.end.min(reach) {
             if *budget == 0 {

@@ -143,6 +143,7 @@ impl Sender {
         let cache = SegmentCache::new(&self.config, &header, options.cache_bytes);
         let mut stream = TxStream::new(&self.config, object, options, cache);
         stream.acks.set_ackers(&self.ackers, 0);
+        stream.set_paced(self.control.is_pacing());
         let at = self.streams.partition_point(|other| other.precedence <= options.precedence);
         self.streams.insert(at, stream);
         Some(object)
@@ -204,6 +205,7 @@ impl Sender {
     /// Sets the rate, or the most rate control may choose.
     pub fn set_rate(&mut self, rate_max: Option<f64>) {
         self.control.set_max(rate_max);
+        self.streams.iter_mut().for_each(|stream| stream.set_paced(self.control.is_pacing()));
         self.pacer.set_rate(self.control.rate());
     }
 
@@ -256,24 +258,27 @@ impl Sender {
         let mut budget: u64 = self.streams.iter().map(|stream| stream.cache().slots() as u64).sum();
         budget += OBJECT_WORK_MAX;
         let mut tally = ErasureTally::default();
-        let requested_before = stats.repairs_requested;
+        let mut lost = 0;
         for request in RepairRequests::new(nack.requests) {
             match request {
                 Ok(range) => {
-                    self.request_repair(now, nack.header.source, &range, &mut budget, &mut tally, stats)
+                    let asked = stats.repairs_requested;
+                    let window =
+                        self.request_repair(now, nack.header.source, &range, &mut budget, &mut tally, stats);
+                    lost += if window { 0 } else { stats.repairs_requested - asked };
                 }
                 Err(reason) => stats.reject(reason),
             }
         }
         let stale = self.objects.take_stale();
+        self.streams.iter_mut().for_each(|stream| stream.on_reached(now));
         // Also what can no longer be repaired was lost.
         if !nack.requests.is_empty() {
             let grtt = self.grtt.advertised();
             self.control.on_nack(now, grtt);
             // Where it is known who counts, nobody else brakes the sender.
             if self.ackers.is_empty() || self.ackers.contains(&nack.header.source) {
-                let segments = stats.repairs_requested - requested_before - stale;
-                let lost_bytes = segments as f64 * f64::from(self.config.segment_bytes);
+                let lost_bytes = (lost - stale) as f64 * f64::from(self.config.segment_bytes);
                 if self.control.on_lost(now, grtt, lost_bytes, stats.bytes_sent) {
                     self.objects.set_mark();
                 }
@@ -294,6 +299,7 @@ impl Sender {
         self.pacer.set_rate(self.control.rate());
     }
 
+    /// Takes note of one request. True if a window answers for what was lost: nothing else has to.
     fn request_repair(
         &mut self,
         now: Time,
@@ -302,14 +308,15 @@ impl Sender {
         budget: &mut u64,
         tally: &mut ErasureTally,
         stats: &mut Stats,
-    ) {
+    ) -> bool {
         let (first, last) = (range.first, range.last);
         let hold_off = self.grtt.advertised();
         let count = usize::from(last.object.wrapping_sub(first.object));
         if count > 0 {
             // Only whole objects can be asked for in a range of several.
             if !(range.flags.has(RepairFlags::OBJECT) || range.flags.has(RepairFlags::INFO)) {
-                return stats.reject(Reject::RepairRequest);
+                stats.reject(Reject::RepairRequest);
+                return false;
             }
             for step in 0..=count.min(self.config.send_objects_max + INVALID_OBJECTS_MAX) {
                 if *budget == 0 {
@@ -320,24 +327,28 @@ impl Sender {
                 let one = RepairRange { flags: range.flags, first: item, last: item };
                 self.request_repair(now, node, &one, budget, tally, stats);
             }
-            return;
+            return false;
         }
         let flags = range.flags;
         // Whoever asks for all of an object, or its information, may not know our scheme yet.
         let positioned = flags.has(RepairFlags::BLOCK) || flags.has(RepairFlags::SEGMENT);
         let readable = !positioned || first.fec_id == self.config.fec_id;
         if readable && self.objects.request(node, range, (now, hold_off), budget, tally, stats) {
-            return;
+            return false;
         }
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.object == first.object) else {
-            return self.refuse(first.object);
+            self.refuse(first.object);
+            return false;
         };
         if !readable {
-            return stats.reject(Reject::RepairRequest);
+            stats.reject(Reject::RepairRequest);
+            return false;
         }
         if flags.has(RepairFlags::INFO) {
             stream.info_pending = !stream.info.is_empty();
         }
+        let hold_off = stream.repair_hold_off(hold_off);
+        let asked = stats.repairs_requested;
         let symbols = stream.symbols();
         let block_start = |item: RepairItem| {
             let place = PayloadId { symbol: 0, ..item.payload_id };
@@ -346,7 +357,8 @@ impl Sender {
         let (from, to) = if flags.has(RepairFlags::OBJECT) {
             // Of a stream to which nothing was written there is nothing to wait for.
             if stream.is_unused() && !stream.info_pending {
-                return self.refuse(first.object);
+                self.refuse(first.object);
+                return false;
             }
             (stream.first(), stream.sent())
         } else if flags.has(RepairFlags::BLOCK) {
@@ -362,10 +374,9 @@ impl Sender {
             }
             (source_from, source_to)
         } else {
-            return;
+            return false;
         };
         stream.squelch |= from < stream.first() && from < to;
-        stream.acks.on_request(node, from.min(stream.sent()));
         for segment in from.max(stream.first())..to.min(stream.sent()) {
             if *budget == 0 {
                 break;
@@ -373,6 +384,9 @@ impl Sender {
             *budget -= 1;
             stats.repairs_requested += u64::from(stream.repairs.request(segment, now, hold_off));
         }
+        let segments = from.min(stream.sent())..to.min(stream.sent());
+        stream.on_request(now, node, &segments, stats.repairs_requested - asked);
+        stream.has_window()
     }
 
     /// An object that is not here will not be repaired.
@@ -394,8 +408,7 @@ impl Sender {
         {
             let segment = stream.segment_at(position.payload_id);
             if segment < stream.sent() {
-                stream.acks.on_ack(ack.header.source, segment + 1);
-                stream.ask(now);
+                stream.on_ack(now, ack.header.source, segment + 1);
             }
         } else if let AckType::Flush(position) = ack.kind
             && position.fec_id == self.config.fec_id

@@ -5,6 +5,7 @@
 //! ```
 //! Numbers count segments from the stream's first; they never wrap. What wraps is their form on the wire.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::acks::AckProcess;
@@ -12,10 +13,11 @@ use super::cache::SegmentCache;
 use super::order::SendOrder;
 use super::parity::ParityQueue;
 use super::repair::RepairQueue;
+use super::window::SendWindow;
 use crate::time::Time;
 use crate::wire::SegmentHeader;
 use crate::wire::command::Position;
-use crate::{Config, ObjectId, StreamOptions};
+use crate::{Config, NodeId, ObjectId, StreamOptions};
 
 /// How often the last segment of a quiet stream is announced to a large group.
 const QUIET_ANNOUNCEMENTS: u32 = 2;
@@ -70,7 +72,7 @@ pub struct TxStream {
     message_start: u16,
     /// Place in the stream where it starts.
     offset: u64,
-    window_segments: Option<u64>,
+    window: Option<SendWindow>,
     /// Bytes of data sent, and how many of them had been when acknowledgements were asked for last.
     sent_bytes: u64,
     asked_bytes: u64,
@@ -102,9 +104,10 @@ impl TxStream {
             filled: 0,
             message_start: 0,
             offset: 0,
-            window_segments: options
-                .window_bytes
-                .map(|bytes| (bytes / cache.segment_bytes()).clamp(1, cache.slots()) as u64),
+            window: options.window_bytes.map(|bytes| {
+                let limit = (bytes / cache.segment_bytes()).clamp(1, cache.slots());
+                SendWindow::new(limit as u64)
+            }),
             sent_bytes: 0,
             asked_bytes: 0,
             quiet: options.quiet,
@@ -248,7 +251,7 @@ impl TxStream {
     /// Without a window, which keeps what is not acknowledged, what waits to be sent takes half the cache at
     /// most: the other half is for repair.
     fn has_backlog(&self) -> bool {
-        self.window_segments.is_none() && self.waiting() >= self.cache.slots() as u64 / 2
+        self.window.is_none() && self.waiting() >= self.cache.slots() as u64 / 2
     }
 
     fn has_slot(&self) -> bool {
@@ -259,7 +262,7 @@ impl TxStream {
     /// Segments before this one may be forgotten.
     fn releasable(&self) -> u64 {
         let sent = self.order.releasable(self.sent);
-        let released = match self.window_segments {
+        let released = match self.window {
             Some(_) => self.acks.acked().map_or(sent, |acked| acked.min(sent)),
             None => sent,
         };
@@ -299,10 +302,15 @@ impl TxStream {
 
     /// Segments before this one may be sent: all, or as far as the window reaches.
     pub fn sendable(&self) -> u64 {
-        match (self.window_segments, self.acks.acked()) {
-            (Some(window), Some(acked)) => self.head.min(acked + window),
+        match (&self.window, self.acks.reached()) {
+            (Some(window), Some(reached)) => self.head.min(window.end(reached)),
             _ => self.head,
         }
+    }
+
+    /// The most segments to send in one go.
+    pub fn run_max(&self) -> u64 {
+        self.window.as_ref().map_or(u64::MAX, SendWindow::run_max)
     }
 
     /// The next `count` segments were sent. They are announced if nothing follows them soon.
@@ -337,21 +345,77 @@ impl TxStream {
     /// window is unacknowledged. Never of what is still to be sent: nobody could acknowledge it, and the
     /// window would never move again.
     pub fn ask(&mut self, now: Time) {
-        let Some(acked) = self.acks.acked() else { return };
-        let unacked = self.sent.saturating_sub(acked);
-        let due = match self.window_segments {
+        let Some(reached) = self.acks.reached() else { return };
+        let unacked = self.sent.saturating_sub(reached.acked);
+        let due = match &mut self.window {
             // Small amounts sent one by one fill the window with segments, but hardly with bytes.
             Some(window) => {
-                let bytes = (window * self.cache.segment_bytes() as u64 / 8).max(1);
-                self.sent_bytes - self.asked_bytes >= bytes || unacked >= (window * 3 / 4).max(1)
+                let bytes = (window.open() * self.cache.segment_bytes() as u64 / 8).max(1);
+                let used = window.on_sent(now, self.sent, reached);
+                used || self.sent_bytes - self.asked_bytes >= bytes
             }
             None => false,
         };
-        let wanted = self.acks.wanted().is_some_and(|wanted| acked < wanted);
+        let wanted = self.acks.wanted().is_some_and(|wanted| reached.acked < wanted);
         if unacked > 0 && (due || wanted) {
             self.asked_bytes = self.sent_bytes;
             self.acks.request(now, self.sent);
         }
+    }
+
+    /// `node` has everything before `segment`.
+    pub fn on_ack(&mut self, now: Time, node: NodeId, segment: u64) {
+        self.acks.on_ack(node, segment);
+        self.on_reached(now);
+        self.ask(now);
+    }
+
+    /// `node` asks for repair of segments, `lost` of which nobody had asked for yet.
+    pub fn on_request(&mut self, now: Time, node: NodeId, segments: &Range<u64>, lost: u64) {
+        if self.acks.on_request(node, segments)
+            && let Some(window) = &mut self.window
+        {
+            window.on_lost(now, self.sent, lost);
+        }
+    }
+
+    /// Somebody may have got farther.
+    pub fn on_reached(&mut self, now: Time) {
+        if let (Some(window), Some(reached)) = (&mut self.window, self.acks.reached()) {
+            window.on_reached(now, reached);
+        }
+    }
+
+    /// For how long a repair that was sent may be on its way: what is asked for again before that crossed it.
+    pub fn repair_hold_off(&self, grtt: Duration) -> Duration {
+        self.window.as_ref().map_or(grtt, |window| grtt.max(window.round_trip()))
+    }
+
+    /// Takes note of the time.
+    pub fn pass_time(&mut self, now: Time, grtt: Duration) {
+        if let Some(window) = &mut self.window {
+            window.pass_time(now, grtt, self.sent);
+        }
+    }
+
+    /// When time alone lets it send more.
+    pub fn window_deadline(&self) -> Time {
+        match &self.window {
+            Some(window) if self.sendable() < self.head => window.deadline(),
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Whether something other than its window decides how fast to send.
+    pub fn set_paced(&mut self, paced: bool) {
+        if let Some(window) = &mut self.window {
+            window.set_paced(paced);
+        }
+    }
+
+    /// Whether a window keeps it from sending more than its receivers take.
+    pub fn has_window(&self) -> bool {
+        self.window.is_some() && self.acks.acked().is_some()
     }
 
     /// Everybody who counts has everything that was sent.

@@ -249,7 +249,7 @@ impl Sender {
             return Some(self.plan_mixed(index, now, stats));
         }
         let bytes_max = self.burst_bytes_max.min(self.pacer.burst_bytes());
-        let end = stream.order.run_end(first, sendable);
+        let end = stream.order.run_end(first, sendable.min(first.saturating_add(stream.run_max())));
         let count = stream.cache().run_length(first, end, self.burst_segments_max, bytes_max);
         let mut bytes = 0;
         for segment in first..first + count as u64 {
@@ -335,6 +335,7 @@ impl Sender {
         for stream in &self.streams {
             next = next.min(stream.acks.deadline());
             next = next.min(stream.next_announcement());
+            next = next.min(stream.window_deadline());
             if stream.squelch {
                 next = next.min(self.squelch_at);
             }

@@ -141,6 +141,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "NormStopSender": (_VOID, (_SESSION,)),
     "NormSetTxRate": (_VOID, (_SESSION, c_double)),
     "NormGetTxRate": (c_double, (_SESSION,)),
+    "NormSetTxRateBounds": (_VOID, (_SESSION, c_double, c_double)),
     "NormSetTxSocketBuffer": (c_bool, (_SESSION, c_uint)),
     "NormSetFlowControl": (_VOID, (_SESSION, c_double)),
     "NormSetCongestionControl": (_VOID, (_SESSION, c_bool, c_bool)),

@@ -113,8 +113,15 @@ class Session:
         return float(self._norm.NormGetTxRate(self.handle))
 
     def set_tx_rate(self, bit_s: float) -> None:
-        """Send at this rate; also the starting rate with congestion control."""
+        """Send at this rate; congestion control forgets it, see `set_tx_rate_min`."""
         self._norm.NormSetTxRate(self.handle, bit_s)
+
+    def set_tx_rate_min(self, bit_s: float) -> None:
+        """Where congestion control begins and what it never goes below, set before starting.
+
+        Without it libnorm begins with one segment per second, whatever the rate and the round trip time.
+        """
+        self._norm.NormSetTxRateBounds(self.handle, bit_s, -1.0)
 
     def set_tx_socket_buffer(self, size_bytes: int) -> None:
         """Ask the kernel for this much room for sending."""
