@@ -182,3 +182,35 @@ async def main():
 """,
         url,
     )
+
+
+def test_connections_that_are_dropped_unclosed_leave_no_threads_and_no_descriptors(url: str) -> None:
+    runs_well(
+        """
+import gc, os, warnings
+warnings.simplefilter("ignore", ResourceWarning)
+
+async def ignore(message):
+    pass
+
+def drop(number):
+    bus = shoal.aio.connect(sys.argv[1])
+    bus.subscribe("a/*")
+    if number % 2:
+        bus.subscribe("b", ignore)
+
+def state():
+    gc.collect()
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+async def main():
+    threads, descriptors = state()
+    for number in range(12):
+        drop(number)
+    # A listener ends when its loop comes to it, and its connection with it.
+    async with asyncio.timeout(20):
+        while len(asyncio.all_tasks()) > 1 or state() != (threads, descriptors):
+            await asyncio.sleep(0.01)
+""",
+        url,
+    )

@@ -77,8 +77,8 @@ pub enum Departure {
 pub enum MemberEvent {
     /// A node is here.
     Joined(NodeId),
-    /// A node is gone.
-    Gone(NodeId, Departure),
+    /// A node is gone: its run, and how it went.
+    Gone(NodeId, u16, Departure),
     /// A node subscribes to something else now: what is new, and what no longer. Neither, if all that changed is that
     /// its interest is known again.
     Subscriptions(NodeId, Vec<String>, Vec<String>),
@@ -358,7 +358,7 @@ impl Membership {
             }
         }
         self.ackers_changed = true;
-        self.events.push_back(MemberEvent::Gone(node, departure));
+        self.events.push_back(MemberEvent::Gone(node, member.instance, departure));
     }
 
     /// Announces, beats and buries as time goes on. `last_heard` tells when anything was heard of a node last:

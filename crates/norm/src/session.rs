@@ -183,6 +183,12 @@ impl Session {
         self.has_room = has_room;
     }
 
+    /// A sender is not expected to say more: gives its receive buffers back, but keeps its streams' places. Should it
+    /// speak again they go on from there. False if something of it waits to be read: then call again.
+    pub fn rest_sender(&mut self, node: NodeId, instance: u16) -> bool {
+        self.remotes.find(node, instance).is_none_or(|remote| remote.rest(shared!(self)))
+    }
+
     /// Sets what to ask for when something is missing.
     pub fn set_nacking(&mut self, nacking: NackingMode) {
         self.config.nacking = nacking;

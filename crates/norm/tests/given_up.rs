@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use shoal_norm::{
-    AbortReason, Config, Event, NackingMode, ObjectId, Session, Source, StreamId, Time, Watermark,
+    AbortReason, Config, Event, NackingMode, ObjectId, Session, Source, StreamId, StreamOptions, Time,
+    Watermark,
 };
 
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -179,4 +180,20 @@ fn an_acknowledgement_that_was_lost_is_given_again_though_newer_objects_followed
     pair.run(300, all);
     assert_eq!(pair.outcome(object), HAS_IT);
     assert_eq!(pair.receiver.stats().nacks_sent, 0, "nothing is missing");
+}
+
+#[test]
+fn a_stream_whose_number_was_refused_before_it_began_is_asked_for_once_it_did() {
+    let mut pair = Pair::new(|_| ());
+    pair.send(1000);
+    let stream = pair.sender.open_stream(&StreamOptions::default()).unwrap();
+    (0..3).for_each(|_| assert!(pair.send(1000) > stream));
+    // Its number is missing between objects, and the sender says that there is nothing of it.
+    pair.run(8000, all);
+    assert_eq!(pair.aborted(), [(stream, AbortReason::Squelched)]);
+    pair.sender.write(pair.now, stream, b"begins", true).unwrap();
+    pair.ask(stream);
+    pair.run(10, |_, datagram| !is_data(datagram));
+    pair.run(500, all);
+    assert_eq!(pair.outcome(stream), HAS_IT);
 }

@@ -31,7 +31,7 @@ fn no_such_node(id: NodeId) -> PyErr {
 }
 
 /// A network of simulated nodes with one clock and one seed.
-#[pyclass(unsendable, module = "shoal._core")]
+#[pyclass(module = "shoal._core")]
 pub struct Simulation {
     network: Network,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use shoal_norm::{Config, ConfigError, Destination, NodeId, Source, Time};
@@ -17,9 +17,9 @@ const NO_SUCH_NODE: ConfigError =
 
 enum Happening {
     /// A datagram comes out of the network at a node's cable.
-    Arrive { to: usize, from: usize, unicast: bool, bytes: Rc<[u8]> },
+    Arrive { to: usize, from: usize, unicast: bool, bytes: Arc<[u8]> },
     /// It is through the cable.
-    Receive { to: usize, from: usize, unicast: bool, bytes: Rc<[u8]> },
+    Receive { to: usize, from: usize, unicast: bool, bytes: Arc<[u8]> },
     /// A node's deadline.
     Wake { node: usize, incarnation: u32 },
 }
@@ -306,7 +306,7 @@ impl Simulation {
         let now = self.now;
         self.places[index].node.read(now);
         self.places[index].node.write(now);
-        let mut outgoing: Vec<(Time, u64, Destination, Rc<[u8]>)> = Vec::new();
+        let mut outgoing: Vec<(Time, u64, Destination, Arc<[u8]>)> = Vec::new();
         loop {
             let place = &mut self.places[index];
             if place.node.egress_free_at > now {
@@ -321,7 +321,7 @@ impl Simulation {
                     if let Some(rate) = rate {
                         leaves_at += Duration::from_secs_f64(datagram.len() as f64 / rate);
                     }
-                    outgoing.push((leaves_at, run, burst.to, Rc::from(datagram)));
+                    outgoing.push((leaves_at, run, burst.to, Arc::from(datagram)));
                 }
                 Some(())
             });
@@ -339,7 +339,7 @@ impl Simulation {
         self.schedule(index);
     }
 
-    fn send(&mut self, at: Time, run: u64, (from, to): (usize, Destination), bytes: &Rc<[u8]>) {
+    fn send(&mut self, at: Time, run: u64, (from, to): (usize, Destination), bytes: &Arc<[u8]>) {
         self.datagrams_sent += 1;
         match to {
             Destination::Group => {
@@ -357,7 +357,7 @@ impl Simulation {
         }
     }
 
-    fn send_to(&mut self, at: Time, run: u64, (from, to): (usize, usize), unicast: bool, bytes: &Rc<[u8]>) {
+    fn send_to(&mut self, at: Time, run: u64, (from, to): (usize, usize), unicast: bool, bytes: &Arc<[u8]>) {
         let conditions = self.overrides.get(&(from, to)).unwrap_or(&self.conditions);
         let path = self.paths.entry((from, to)).or_default();
         let arrivals = path.send(at, run, conditions, &mut self.random);

@@ -134,6 +134,41 @@ fn a_lost_run_is_repaired_by_parity_alone_when_blocks_are_interleaved() {
 }
 
 #[test]
+fn a_run_lost_at_the_end_of_a_stream_where_no_blocks_are_mixed_is_asked_for() {
+    let nacks = |last_run_lost: bool| {
+        let mut simulation = Simulation::new(1);
+        simulation.set_conditions(lossy(0.0)).unwrap();
+        for id in 1..=2 {
+            let mut config = Config::new(id, 1, id.into());
+            (config.rate_bytes_per_s, config.sync) = (Some(1e8), SyncPolicy::Start);
+            (config.block_symbols, config.interleave_blocks) = (32, 16);
+            (config.parity_symbols, config.auto_parity) = (16, 12);
+            simulation.add(config, CLOCK, Port::default()).unwrap();
+        }
+        let options = StreamOptions::default();
+        let object = simulation.act(1, |node, _| node.open_stream(options)).unwrap().unwrap();
+        // The receiver knows the stream; then comes less than the sixteen whole blocks it takes to mix.
+        simulation.act(1, |node, _| node.publish(object, &[0; 1000], true)).unwrap().unwrap();
+        simulation.run_until(Time::ZERO + Duration::from_secs(1));
+        let cut = Conditions { cut: last_run_lost, ..lossy(0.0) };
+        simulation.set_path(1, 2, Some(cut)).unwrap();
+        for number in 0..45u8 {
+            simulation.act(1, |node, _| node.publish(object, &[number; 1390], true)).unwrap().unwrap();
+        }
+        let sent = |simulation: &Simulation| simulation.node(1).unwrap().session().segments_sent(object);
+        let end = simulation.now() + Duration::from_secs(30);
+        assert!(simulation.run_while(end, |simulation| sent(simulation) < 46));
+        simulation.set_path(1, 2, None).unwrap();
+        simulation.run_until(end);
+        let receiver = simulation.node(2).unwrap();
+        assert_eq!(receiver.deliveries.len(), 46, "{:?}", receiver.session().stats());
+        receiver.session().stats().nacks_sent
+    };
+    assert_eq!(nacks(false), 0);
+    assert!(nacks(true) > 0, "a whole block and a half are more than parity repairs unasked");
+}
+
+#[test]
 fn repair_traffic_grows_with_loss_and_not_with_receivers() {
     let repairs = |receivers: u32, loss: f64| {
         let run = transfer(3, receivers, 150, lossy(loss), |config| {

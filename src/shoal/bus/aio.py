@@ -4,8 +4,11 @@ Messages wake the event loop once per batch. Calls that may have to wait for the
 """
 
 import asyncio
+import functools
 import itertools
 import logging
+import warnings
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
@@ -32,12 +35,12 @@ class Subscription:
 
     def __init__(self, subscription: _core.Subscription) -> None:
         self._subscription = subscription
-        self._loop = asyncio.get_running_loop()
         self._here: deque[Message] = deque()
         self._arrived = asyncio.Event()
-        self._descriptor = subscription.fileno()
-        self._loop.add_reader(self._descriptor, self._arrived.set)
-        self._closed = False
+        loop = asyncio.get_running_loop()
+        loop.add_reader(subscription.fileno(), self._arrived.set)
+        self._stop = weakref.finalize(self, _unwatch, loop, subscription)
+        self._stop.atexit = False
 
     @property
     def pattern(self) -> str:
@@ -83,11 +86,6 @@ class Subscription:
         self._subscription.close()
         self._arrived.set()
 
-    def _stop(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._loop.remove_reader(self._descriptor)
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -98,17 +96,39 @@ class Subscription:
         self._stop()
 
 
+def _unwatch(loop: asyncio.AbstractEventLoop, subscription: _core.Subscription) -> None:
+    """Take a subscription's descriptor out of its loop, before it is closed with the subscription."""
+    if loop.is_closed():
+        return
+    try:
+        is_here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        is_here = not loop.is_running()
+    if is_here:
+        loop.remove_reader(subscription.fileno())
+    else:
+        # Dropped on another thread: the subscription lives until its loop comes to it.
+        loop.call_soon_threadsafe(_unwatch, loop, subscription)
+
+
 class Bus:
-    """A connection for one event loop: publishes, subscribes, asks and answers."""
+    """A connection for one event loop: publishes, subscribes, asks and answers.
+
+    One that nobody refers to any more, nor to one of its subscriptions, is closed without lingering; its
+    callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
+    """
 
     def __init__(self, config: ConnectionConfig) -> None:
         self._node = Node(config)
         self._closed = False
         self._subscriptions: list[Subscription] = []
-        self._listeners: set[asyncio.Task[None]] = set()
+        self._listeners: dict[asyncio.Task[None], Subscription] = {}
         self._waiting: dict[str, asyncio.Future[Message]] = {}
         self._numbers = itertools.count(1)
         self._reply_topic: str | None = None
+        self._finalizer = weakref.finalize(self, _abandon, self._listeners, repr(self))
+        # Whoever is open at exit is closed there, and that is no reason to warn.
+        self._finalizer.atexit = False
 
     @property
     def node(self) -> int:
@@ -178,19 +198,10 @@ class Bus:
         )
         self._subscriptions.append(subscription)
         if callback is not None:
-            listener = asyncio.create_task(self._listen(subscription, callback), name=f"shoal-{pattern}")
-            self._listeners.add(listener)
-            listener.add_done_callback(self._listeners.discard)
+            listener = asyncio.create_task(_listen(subscription, callback), name=f"shoal-{pattern}")
+            self._listeners[listener] = subscription
+            listener.add_done_callback(functools.partial(_listened, self._listeners))
         return subscription
-
-    async def _listen(
-        self, subscription: Subscription, callback: Callable[[Message], Awaitable[object]]
-    ) -> None:
-        async for message in subscription:
-            try:
-                await callback(message)
-            except Exception as error:
-                log.error("a callback failed on %s", message.topic, exc_info=error)
 
     async def request(
         self,
@@ -206,7 +217,7 @@ class Bus:
             raise ClosedError("the connection is closed")
         if self._reply_topic is None:
             self._reply_topic = f"_reply/{self.node:08x}"
-            self.subscribe(self._reply_topic, self._replied)
+            self.subscribe(self._reply_topic, functools.partial(_replied, self._waiting))
         number = str(next(self._numbers))
         reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
@@ -225,11 +236,6 @@ class Bus:
             raise NoReplyError(f"nobody answered on {topic!r} within {timeout_s} s") from None
         finally:
             del self._waiting[number]
-
-    async def _replied(self, message: Message) -> None:
-        reply = self._waiting.get(str(message.correlation_id))
-        if reply is not None and not reply.done():
-            reply.set_result(message)
 
     async def reply(
         self, request: Message, body: Any = None, *, properties: Mapping[str, Any] | None = None
@@ -267,6 +273,7 @@ class Bus:
         if self._closed:
             return True
         self._closed = True
+        self._finalizer.detach()
         done = await asyncio.to_thread(self._node.shut_down, linger_s)
         for subscription in self._subscriptions:
             subscription.close()
@@ -285,3 +292,34 @@ class Bus:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _listen(subscription: Subscription, callback: Callable[[Message], Awaitable[object]]) -> None:
+    """Await the callback with every message. No method: the loop has it, and it would keep the connection."""
+    async for message in subscription:
+        try:
+            await callback(message)
+        except Exception as error:
+            log.error("a callback failed on %s", message.topic, exc_info=error)
+
+
+def _listened(listeners: dict[asyncio.Task[None], Subscription], listener: asyncio.Task[None]) -> None:
+    """A listener ended. One that was cancelled did so with its loop, and nobody closed the connection."""
+    if not listener.cancelled():
+        del listeners[listener]
+
+
+async def _replied(waiting: dict[str, asyncio.Future[Message]], message: Message) -> None:
+    reply = waiting.get(str(message.correlation_id))
+    if reply is not None and not reply.done():
+        reply.set_result(message)
+
+
+def _abandon(listeners: dict[asyncio.Task[None], Subscription], name: str) -> None:
+    """Nobody has the connection any more: end its callbacks, whose tasks would keep it open."""
+    if not listeners:
+        return
+    for subscription in list(listeners.values()):
+        # This may be another thread than the loop's, which the closed descriptor wakes.
+        subscription._subscription.close()
+    warnings.warn(f"unclosed {name} with callbacks: close it", ResourceWarning, stacklevel=2)

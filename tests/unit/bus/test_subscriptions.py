@@ -77,6 +77,18 @@ def test_messages_arrive_in_the_order_of_publishing(bus: shoal.Bus, other: shoal
         assert [next(subscription).body for _ in range(10_000)] == list(range(10_000))
 
 
+def test_a_message_older_than_it_may_become_is_not_delivered(bus: shoal.Bus, other: shoal.Bus) -> None:
+    subscription = bus.subscribe("a")
+    for number, ttl_s in enumerate([0.02, None, 60.0]):
+        other.publish("a", number, ttl_s=ttl_s)
+    time.sleep(0.03)
+    assert [message.body for message in (subscription.receive(1), subscription.receive(1)) if message] == [
+        1,
+        2,
+    ]
+    assert subscription.receive(0) is None
+
+
 def test_a_closed_subscription_gives_what_it_has_and_ends(bus: shoal.Bus) -> None:
     subscription = bus.subscribe("a")
     bus.publish("a", 1)

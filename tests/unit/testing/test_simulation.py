@@ -1,5 +1,9 @@
 """The simulation's own promises: the same seed gives the same run, and wrong options are named."""
 
+import gc
+import sys
+import threading
+
 import pytest
 
 from shoal.testing import Link, Simulation, numbered
@@ -27,6 +31,17 @@ def test_a_scenario_repeats_itself(name):
     import shoal.testing.chaos  # noqa: F401
 
     assert SCENARIOS[name](5).digest == SCENARIOS[name](5).digest
+
+
+def test_a_simulation_may_end_on_another_thread(monkeypatch):
+    complaints = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+    lossy_run(7)
+    # Its nodes refer to it, so it ends where garbage is collected next.
+    thread = threading.Thread(target=gc.collect)
+    thread.start()
+    thread.join(10)
+    assert complaints == []
 
 
 def test_running_in_pieces_is_running_at_once():

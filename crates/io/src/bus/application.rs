@@ -47,6 +47,8 @@ pub struct BusApplication<L> {
     welcomed: HashSet<StreamId>,
     data_lanes: Vec<ObjectId>,
     control: Frames,
+    /// Members that failed, and when: they rest once what came of them was read.
+    failed: Vec<(NodeId, u16, Time)>,
     /// Control records that came since the last turn.
     records: VecDeque<(StreamId, Vec<u8>)>,
     heard: bool,
@@ -73,6 +75,7 @@ impl<L: Send + 'static> BusApplication<L> {
             control: Frames::new(CONTROL_RECORD_BYTES_MAX),
             welcomed: HashSet::new(),
             data_lanes,
+            failed: Vec::new(),
             records: VecDeque::new(),
             heard: false,
             membership_deadline: Time::ZERO,
@@ -132,7 +135,12 @@ impl<L: Send + 'static> BusApplication<L> {
                 }
                 MemberEvent::InterestUnknown(_) => {}
                 MemberEvent::Joined(node) => self.shared.tell(BusEvent::Joined(node)),
-                MemberEvent::Gone(node, departure) => self.shared.tell(BusEvent::Gone(node, departure)),
+                MemberEvent::Gone(node, instance, departure) => {
+                    if departure == Departure::Failed {
+                        self.failed.push((node, instance, now));
+                    }
+                    self.shared.tell(BusEvent::Gone(node, departure));
+                }
                 MemberEvent::Subscriptions(node, added, removed) => {
                     if !added.is_empty() || !removed.is_empty() {
                         self.shared.tell(BusEvent::Subscriptions(node, added, removed));
@@ -148,6 +156,27 @@ impl<L: Send + 'static> BusApplication<L> {
             }
             session.set_group_size(ackers.len() as u32 + 1);
         }
+    }
+}
+
+impl<L: Send + 'static> BusApplication<L> {
+    /// Gives back what is held for members that failed. They may only have been silent, and then go on where they were.
+    fn rest_failed(&mut self, now: Time, session: &mut Session) {
+        let BusApplication { failed, inbox, shared, .. } = self;
+        failed.retain(|&(node, instance, failed_at)| {
+            if session.last_heard(node, instance).is_none_or(|heard| heard > failed_at) {
+                return false;
+            }
+            if !session.rest_sender(node, instance) {
+                return true;
+            }
+            for stream in inbox.rest(node, instance) {
+                session.resync(now, stream);
+                let why = "it failed in the middle of a large message, which is lost";
+                shared.tell(BusEvent::Unreadable(node, why.to_owned()));
+            }
+            false
+        });
     }
 }
 
@@ -218,6 +247,7 @@ impl<L: Send + 'static> Application for BusApplication<L> {
         if now >= began + GREETING {
             shared.flushes.serve(now, session, shared.outbox());
         }
+        self.rest_failed(now, session);
         let busy = self.heard || !self.records.is_empty() || shared.has_changes();
         if !busy && now < self.membership_deadline {
             return;

@@ -329,6 +329,26 @@ impl<L> Inbox<L> {
         self.parked.remove(&id);
     }
 
+    /// A node is not expected to say more: what is here of a large message gives way to others. Returns the streams that
+    /// go on at their next message, should they go on.
+    pub fn rest(&mut self, node: NodeId, instance: u16) -> Vec<StreamId> {
+        self.hand_over();
+        let mut cut = Vec::new();
+        for (&id, stream) in &mut self.streams {
+            if (id.node, id.instance) != (node, instance) {
+                continue;
+            }
+            let carried = stream.reader.carried();
+            if Assembly::cost(carried) > 0 {
+                self.assembly.change(carried, 0);
+                stream.lose_place();
+                cut.push(id);
+            }
+            stream.reader.take_kept(Vec::new());
+        }
+        cut
+    }
+
     /// Nothing more will come of a node's run.
     pub fn forget(&mut self, node: NodeId, instance: u16) {
         let of_node = |stream: &&StreamId| (stream.node, stream.instance) == (node, instance);

@@ -110,7 +110,7 @@ fn a_silent_node_is_taken_for_dead_after_its_missed_heartbeats() {
     one.handle_timeout(at(6000), unheard);
     assert_eq!(events(one), []);
     one.handle_timeout(at(6031), unheard);
-    assert_eq!(events(one), [MemberEvent::Gone(2, Departure::Failed)]);
+    assert_eq!(events(one), [MemberEvent::Gone(2, 1, Departure::Failed)]);
     assert_eq!(one.poll_ackers(), Some(vec![]));
 }
 
@@ -127,7 +127,7 @@ fn a_node_that_starts_again_is_another_one() {
     assert_eq!(
         events(&mut nodes[0]),
         [
-            MemberEvent::Gone(2, Departure::Failed),
+            MemberEvent::Gone(2, 1, Departure::Failed),
             MemberEvent::Joined(2),
             MemberEvent::Subscriptions(2, vec!["x".into()], vec![]),
         ]
@@ -281,7 +281,7 @@ fn a_member_that_speaks_is_alive_though_its_heartbeats_are_lost() {
     assert_eq!(events(one), []);
     assert!(one.poll_timeout() > at(6031));
     one.handle_timeout(at(12_001), |_, _| Some(at(6000)));
-    assert_eq!(events(one), [MemberEvent::Gone(2, Departure::Failed)]);
+    assert_eq!(events(one), [MemberEvent::Gone(2, 1, Departure::Failed)]);
 }
 
 #[test]

@@ -21,6 +21,8 @@ struct Lost {
     object: ObjectId,
     /// The first watermark from it on that was left unanswered.
     told_by: Option<ObjectId>,
+    /// Something of it came, so it is no stream that has yet to begin.
+    heard: bool,
 }
 
 /// The objects of one sender that were given up.
@@ -37,18 +39,23 @@ impl GivenUp {
         GivenUp { since: first, lost: VecDeque::new() }
     }
 
-    /// Whether it is known what became of an object that is done with.
-    pub fn knows(&self, object: ObjectId) -> bool {
+    /// Whether a number that is done with was an object's, as far as is known.
+    pub fn was_object(&self, object: ObjectId) -> bool {
+        self.knows(object) && self.lost.iter().all(|lost| lost.object != object || lost.heard)
+    }
+
+    fn knows(&self, object: ObjectId) -> bool {
         !serial::before(object, self.since)
     }
 
     /// The sender refused an object: it knows that it is not here, and later watermarks need not say so.
-    pub fn add_refused(&mut self, object: ObjectId) {
-        self.add(object, Some(object));
+    pub fn add_refused(&mut self, object: ObjectId, heard: bool) {
+        self.add(object, heard, Some(object));
     }
 
-    /// An object was given up, while the first watermark from it on that waits for its answer was `asked`.
-    pub fn add(&mut self, object: ObjectId, asked: Option<ObjectId>) {
+    /// An object, of which something was `heard` or nothing, was given up, while the first watermark from it on that
+    /// waits for its answer was `asked`.
+    pub fn add(&mut self, object: ObjectId, heard: bool, asked: Option<ObjectId>) {
         if self.lost.iter().any(|lost| lost.object == object) {
             return;
         }
@@ -58,7 +65,7 @@ impl GivenUp {
         {
             self.since = oldest.object.wrapping_add(1);
         }
-        self.lost.push_back(Lost { object, told_by: asked });
+        self.lost.push_back(Lost { object, told_by: asked, heard });
     }
 
     /// Whether a watermark at this object, for which we are asked, may be acknowledged as far as objects that were
@@ -98,7 +105,7 @@ mod tests {
     #[test]
     fn the_first_watermark_that_covers_a_lost_object_is_refused_however_often_it_is_asked_for() {
         let mut given_up = GivenUp::starting_at(65_530);
-        given_up.add(65_535, None);
+        given_up.add(65_535, true, None);
         assert!(given_up.allows(65_534));
         for _ in 0..2 {
             assert!(!given_up.allows(3));
@@ -111,7 +118,7 @@ mod tests {
     #[test]
     fn a_watermark_that_waited_when_the_object_was_given_up_is_the_one_refused() {
         let mut given_up = GivenUp::starting_at(0);
-        given_up.add(5, Some(7));
+        given_up.add(5, true, Some(7));
         assert!(!given_up.allows(7));
         assert!(given_up.allows(8));
     }
@@ -119,7 +126,7 @@ mod tests {
     #[test]
     fn what_was_forgotten_is_not_vouched_for() {
         let mut given_up = GivenUp::starting_at(0);
-        (0..=OBJECTS_MAX as u16).for_each(|number| given_up.add(2 * number, Some(2 * number)));
+        (0..=OBJECTS_MAX as u16).for_each(|number| given_up.add(2 * number, true, Some(2 * number)));
         assert!(!given_up.allows(0));
         assert!(given_up.allows(1), "nothing but the oldest is forgotten");
     }
@@ -127,8 +134,8 @@ mod tests {
     #[test]
     fn a_lost_object_is_not_taken_for_one_to_come_when_the_numbers_come_round() {
         let mut given_up = GivenUp::starting_at(0);
-        given_up.add(10, Some(10));
-        given_up.add(11, None);
+        given_up.add(10, true, Some(10));
+        given_up.add(11, true, None);
         for first in 12..=u16::MAX {
             given_up.on_first(first);
         }

@@ -16,6 +16,7 @@ pub mod partial_block;
 pub mod remote;
 pub mod remotes;
 pub mod requests;
+pub mod rest;
 pub mod shared;
 pub mod slot;
 pub mod stream;

@@ -12,18 +12,18 @@ const ACKS_AGAIN_MAX: usize = 16;
 
 impl RxObjects {
     /// An object was given up: the first watermark from it on that waits is not acknowledged any more.
-    pub(super) fn note_given_up(&mut self, object: ObjectId) {
+    pub(super) fn note_given_up(&mut self, object: ObjectId, heard: bool) {
         let index = self.find(object).unwrap_or(0);
         let asked = (index..self.slots.len()).find(|&index| self.slots[index].ack.take().is_some());
         self.acks -= usize::from(asked.is_some());
         self.acks_again.retain(|(position, _)| serial::before(position.object, object));
-        self.given_up.add(object, asked.map(|index| self.number(index)));
+        self.given_up.add(object, heard, asked.map(|index| self.number(index)));
     }
 
     /// What is before the first slot is done with: if an acknowledgement of it was lost, it is given again. False
-    /// if nothing is known of it.
+    /// if nothing is known of it, so that it may be a stream.
     pub(super) fn announce_done(&mut self, position: Position, ack_at: Option<Time>) -> bool {
-        let is_known = self.given_up.knows(position.object);
+        let is_known = self.given_up.was_object(position.object);
         if let Some(at) = ack_at.filter(|_| is_known)
             && self.given_up.allows(position.object)
             && self.acks_again.len() < ACKS_AGAIN_MAX

@@ -110,7 +110,7 @@ impl RxObjects {
             self.first = object;
             self.acks = 0;
             self.given_up = GivenUp::starting_at(object);
-            self.given_up.add(object.wrapping_sub(1), None);
+            self.given_up.add(object.wrapping_sub(1), false, None);
         }
         let index = usize::from(object.wrapping_sub(self.first));
         // A newer object has begun, so the one before it was sent completely.
@@ -135,20 +135,21 @@ impl RxObjects {
         let object = self.id(self.number(index));
         let slot = &mut self.slots[index];
         slot.info = InfoState::Have;
-        match std::mem::replace(&mut slot.body, Body::Closed) {
+        let heard = match std::mem::replace(&mut slot.body, Body::Closed) {
             Body::Open(open) => {
                 *shared.memory_left += open.memory();
                 self.memory -= open.memory();
+                true
             }
-            Body::Wanted { .. } => {}
+            Body::Wanted { .. } => false,
             Body::Closed => return,
-        }
+        };
         if let Some(reason) = reason {
             if reason == AbortReason::Squelched {
                 self.acks -= usize::from(self.slots[index].ack.take().is_some());
-                self.given_up.add_refused(object.object);
+                self.given_up.add_refused(object.object, heard);
             } else {
-                self.note_given_up(object.object);
+                self.note_given_up(object.object, heard);
             }
             shared.events.push_back(Event::ObjectAborted { object, reason });
         }
@@ -351,8 +352,8 @@ impl RxObjects {
             Some(index) if !matches!(self.slots[index].body, Body::Closed) => {
                 self.close(index, Some(AbortReason::Abandoned), shared);
             }
-            Some(_) => self.note_given_up(object),
-            None if self.synced && serial::before(object, self.first) => self.note_given_up(object),
+            Some(_) => self.note_given_up(object, true),
+            None if self.synced && serial::before(object, self.first) => self.note_given_up(object, true),
             None => return,
         }
         self.release();

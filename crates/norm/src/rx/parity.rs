@@ -133,6 +133,13 @@ impl ParityStore {
         solved
     }
 
+    /// Forgets everything, and keeps no buffers.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+        self.free = Vec::new();
+        self.buffers = 0;
+    }
+
     /// Forgets the parity of a block.
     pub fn forget(&mut self, block: u64) {
         let held = self.blocks.remove(&block).into_iter().flatten();

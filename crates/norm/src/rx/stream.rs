@@ -35,7 +35,7 @@ pub struct RxStream {
     fec_id: FecId,
     symbols: u64,
     fti: Fti,
-    window: Window,
+    pub(super) window: Window,
     /// The block that segment counts start from, so that they can go back a little.
     base_block: u64,
     /// Bytes already read of the first segment.
@@ -48,7 +48,7 @@ pub struct RxStream {
     announced: bool,
     ended: bool,
     /// What blocks are repaired from, if they have parity.
-    parity: Option<Box<ParityStore>>,
+    pub(super) parity: Option<Box<ParityStore>>,
     /// The newest block of which a segment was heard.
     newest_block: u64,
     /// By so many blocks the parity of a block is behind its segments.

@@ -28,7 +28,7 @@ pub(super) struct Entry {
     header: SegmentHeader,
 }
 
-const EMPTY: Entry = Entry {
+pub(super) const EMPTY: Entry = Entry {
     slot: Slot::Missing,
     asked_in: 0,
     header: SegmentHeader { length: 0, message_start: 0, offset: 0 },
@@ -69,7 +69,7 @@ pub struct Window {
     /// Missing segments between `complete` and `end`.
     pub(super) missing: u64,
     /// Segments that wait for the reader.
-    present: u64,
+    pub(super) present: u64,
     /// Only what is missing before this segment counts as lost: the rest may still come as parity.
     pub(super) checked: u64,
 }
@@ -256,9 +256,15 @@ impl Window {
             Some(left) => *memory_left = left,
             None => return Insert::NoMemory,
         }
-        let mut entries = vec![EMPTY; needed as usize];
-        let mut bytes = vec![0; needed as usize * self.segment_bytes];
-        for segment in self.base..self.end.min(self.base + self.entries.len() as u64) {
+        self.resize(needed as usize);
+        Insert::New
+    }
+
+    /// Moves what is held into so many slots, a power of two that has room for it.
+    pub(super) fn resize(&mut self, slots: usize) {
+        let mut entries = vec![EMPTY; slots];
+        let mut bytes = vec![0; slots * self.segment_bytes];
+        for segment in self.base..self.end.min(self.base + self.entries.len().min(slots) as u64) {
             let (old, new) = (self.slot(segment), (segment - self.base) as usize);
             entries[new] = self.entries[old];
             let length = usize::from(entries[new].header.length);
@@ -266,7 +272,6 @@ impl Window {
                 .copy_from_slice(&self.bytes[old * self.segment_bytes..][..length]);
         }
         (self.entries, self.bytes, self.origin) = (entries, bytes, self.base);
-        Insert::New
     }
 
     /// Gives up every missing segment before `segment`. Returns how many of them the reader need not

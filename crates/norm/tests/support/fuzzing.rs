@@ -171,6 +171,13 @@ impl Fuzz {
         while let Some(event) = self.victim.poll_event() {
             match event {
                 Event::Readable { stream } => self.readable.push(stream),
+                // An application that wants no more of some objects, and thinks that some senders are dead.
+                Event::ObjectOpened { object, .. } | Event::DataReceived { object, .. }
+                    if self.random.u8(..) < 16 =>
+                {
+                    self.victim.abandon_object(object);
+                    self.victim.rest_sender(object.node, object.instance);
+                }
                 Event::StreamClosed { stream, .. } => self.readable.retain(|known| *known != stream),
                 _ => {}
             }
@@ -190,6 +197,9 @@ impl Fuzz {
                 if used == 0 {
                     break;
                 }
+            }
+            if self.random.u8(..) < 16 {
+                self.victim.rest_sender(stream.node, stream.instance);
             }
         }
     }

@@ -177,6 +177,24 @@ fn parts_of_messages_are_bounded_for_all_streams_together() {
 }
 
 #[test]
+fn a_node_that_failed_holds_no_part_of_a_large_message_and_loses_no_small_one() {
+    let mut bench = Bench::new();
+    let consumer = bench.subscribe("a", 10 << 20);
+    let (large, small) =
+        (message("a", 700_000, HeaderFields::default()), message("a", 900, HeaderFields::default()));
+    bench.take(stream(2, 2), &large[..600_000]);
+    bench.take(stream(2, 3), &small[..500]);
+    bench.take(stream(3, 2), &large[..300_000]);
+    let others = bench.inbox.assembly.bytes - (600_000 - PART_BYTES_FREE);
+    assert_eq!(bench.inbox.rest(2, 1), [stream(2, 2)]);
+    assert_eq!(bench.inbox.assembly.bytes, others, "only what the node that failed had is given back");
+    assert_eq!(bench.take(stream(2, 3), &small[500..]), Taken::All);
+    assert_eq!(bench.take(stream(2, 2), &small), Taken::All);
+    bench.inbox.hand_over();
+    assert_eq!(consumer.take(None).unwrap().items.len(), 2, "it was only silent, and goes on");
+}
+
+#[test]
 fn a_small_message_is_put_together_though_large_ones_hold_everything() {
     let mut bench = Bench::new();
     let consumer = bench.subscribe("a", 10 << 20);

@@ -1,0 +1,113 @@
+"""What becomes of an asyncio connection that nobody closes."""
+
+import asyncio
+import gc
+import threading
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+import shoal.aio
+
+WARNING = "unclosed .*Bus.* with callbacks: close it"
+
+
+async def ignore(_: shoal.Message) -> None:
+    """A callback that keeps nothing."""
+
+
+def listeners() -> set[asyncio.Task[object]]:
+    """The tasks of callbacks."""
+    return {task for task in asyncio.all_tasks() if task.get_name().startswith("shoal-")}
+
+
+def forget(kept: list[shoal.aio.Bus]) -> None:
+    """Nobody has them any more."""
+    kept.clear()
+    gc.collect()
+
+
+def here(drop: Callable[[], None]) -> None:
+    """Drop it on the loop's own thread."""
+    drop()
+
+
+def elsewhere(drop: Callable[[], None]) -> None:
+    """Drop it on another thread, while the loop waits."""
+    thread = threading.Thread(target=drop)
+    thread.start()
+    thread.join(10)
+
+
+@pytest.mark.parametrize("where", [here, elsewhere])
+def test_a_connection_that_nobody_keeps_ends_its_callbacks_and_warns(
+    domain: str, where: Callable[[Callable[[], None]], None]
+) -> None:
+    async def main() -> None:
+        kept = [shoal.aio.connect(domain)]
+        kept[0].subscribe("a", ignore)
+        kept[0].subscribe("b/*", ignore)
+        await asyncio.sleep(0)
+        tasks = listeners()
+        assert len(tasks) == 2
+
+        with pytest.warns(ResourceWarning, match=WARNING):
+            where(lambda: forget(kept))
+        _, pending = await asyncio.wait(tasks, timeout=10)
+        assert not pending
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_only_asked_is_not_kept_by_its_answers(domain: str) -> None:
+    async def main() -> None:
+        async with shoal.aio.connect(domain) as other:
+            other.subscribe("double", lambda request: other.reply(request, request.body * 2))
+            kept = [shoal.aio.connect(domain)]
+            assert (await kept[0].request("double", 4)).body == 8
+            before = listeners()
+            with pytest.warns(ResourceWarning, match=WARNING):
+                forget(kept)
+            done, _ = await asyncio.wait(before, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            assert [task.get_name()[:13] for task in done] == ["shoal-_reply/"]
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_outlives_its_loop_unclosed_warns(domain: str) -> None:
+    async def main() -> shoal.aio.Bus:
+        bus = shoal.aio.connect(domain)
+        bus.subscribe("a", ignore)
+        await asyncio.sleep(0)
+        return bus
+
+    kept = [asyncio.run(main())]
+    with pytest.warns(ResourceWarning, match=WARNING):
+        forget(kept)
+
+
+def test_a_subscription_is_kept_by_its_reader_and_keeps_the_connection(domain: str) -> None:
+    async def main() -> None:
+        subscription = shoal.aio.connect(domain).subscribe("a")
+        gc.collect()
+        async with shoal.aio.connect(domain) as publisher:
+            await publisher.publish("a", 1)
+            message = await subscription.receive(10)
+            assert message is not None
+            assert message.body == 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(main())
+        gc.collect()
+
+
+def test_a_connection_that_was_closed_warns_of_nothing(domain: str, recwarn: pytest.WarningsRecorder) -> None:
+    async def main() -> None:
+        async with shoal.aio.connect(domain) as bus:
+            bus.subscribe("a", ignore)
+
+    asyncio.run(main())
+    gc.collect()
+    assert not [warning for warning in recwarn if warning.category is ResourceWarning]
