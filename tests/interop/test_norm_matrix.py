@@ -209,8 +209,8 @@ def collect_with_shoal(link: NormLink, case: Case, count: int, directory: Path) 
     kinds = {"stream": "message", "data": "data_received", "file": "file_received"}
     found = wait_for(link, lambda kind, fields: kind == kinds[case.kind], count)
     if case.kind == "file":
-        names = [f"{fields['sender']}-{fields['instance']}-{fields['stream']}" for fields in found]
-        return [(directory / name).read_bytes() for name in names]
+        assert {fields["path"].parent for fields in found} == {directory}
+        return [fields["path"].read_bytes() for fields in found]
     return [fields["body" if case.kind == "stream" else "content"] for fields in found]
 
 

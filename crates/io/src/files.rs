@@ -1,27 +1,46 @@
 //! Files to and from disk, for sessions that send and receive them block by block.
+//!
+//! Reading and writing happens on the link's thread, in pieces of one block.
+
+mod received;
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use shoal_norm::{Event, ObjectId, ObjectKind, Session, StreamId};
+
+use received::ReceivedFile;
 
 /// The files of one link.
 #[derive(Debug, Default)]
 pub struct Files {
     outgoing: HashMap<ObjectId, File>,
-    incoming: HashMap<StreamId, File>,
+    incoming: HashMap<StreamId, ReceivedFile>,
     /// Where what is received goes; without it, chunks go to the application.
     directory: Option<PathBuf>,
     buffer: Vec<u8>,
     /// Files of which a part could not be written: what still comes of them is dropped, until they are given up.
     spoiled: HashSet<StreamId>,
+    /// What is complete, until it is told.
+    pub stored: Vec<StoredFile>,
     /// What the disk refused, until it is told.
     pub failures: Vec<FileFailure>,
     /// The last of it, until somebody asks.
     pub error: Option<String>,
+}
+
+/// A file that was received completely.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFile {
+    /// The object it was.
+    pub object: StreamId,
+    /// How long it is.
+    pub bytes: u64,
+    /// Where it is.
+    pub path: PathBuf,
 }
 
 /// A file that could not be read or written. It is told once, and the object is given up.
@@ -42,22 +61,23 @@ impl FileFailure {
     }
 }
 
-/// Where a received file is put, under a name that no two objects share.
-pub fn path_in(directory: &Path, object: StreamId) -> PathBuf {
-    directory.join(format!("{}-{}-{}", object.node, object.instance, object.object))
-}
-
 impl Files {
     /// Files that are received into a directory, if one is named.
     pub fn new(directory: Option<PathBuf>) -> Files {
         Files { directory, ..Files::default() }
     }
 
-    /// Opens a file to send; tells how long it is.
+    /// Opens a file to send; tells how long it is. Only what has a length, and is read without waiting, can be sent.
     pub fn open(path: &Path) -> io::Result<(File, u64)> {
-        let file = File::open(path)?;
-        let length = file.metadata()?.len();
-        Ok((file, length))
+        // To open a pipe would wait for whoever writes to it.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            let kind = if metadata.is_dir() { "a directory" } else { "no regular file" };
+            let why = format!("{} is {kind}; only regular files can be sent", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok((file, metadata.len()))
     }
 
     /// A file is being sent as this object.
@@ -94,27 +114,27 @@ impl Files {
             Event::ObjectOpened { object, kind: ObjectKind::File, bytes } => self.begin(*object, *bytes),
             Event::FileChunk { object, offset, bytes } => {
                 if let Some(file) = self.incoming.get(object) {
-                    if let Err(error) = file.write_all_at(bytes, *offset) {
+                    if let Err(error) = file.write(*offset, bytes) {
                         self.spoil(*object, &error);
                     }
                     return true;
                 }
                 return self.directory.is_some();
             }
-            Event::FileReceived { object, .. } => {
-                self.incoming.remove(object);
-                // Its failure was told; that all of it came helps nobody.
-                return self.spoiled.remove(object);
+            Event::FileReceived { object, bytes } => {
+                if let Some(file) = self.incoming.remove(object) {
+                    match file.finish() {
+                        Ok(path) => self.stored.push(StoredFile { object: *object, bytes: *bytes, path }),
+                        Err(error) => self.tell_refused(*object, &error),
+                    }
+                }
+                // Where a file was to be stored, that is what is told, or its failure was.
+                self.spoiled.remove(object);
+                return self.directory.is_some();
             }
             Event::ObjectAborted { object, .. } => {
-                if self.spoiled.remove(object) {
-                    return true;
-                }
-                if self.incoming.remove(object).is_some()
-                    && let Some(directory) = &self.directory
-                {
-                    let _ = fs::remove_file(path_in(directory, *object));
-                }
+                self.incoming.remove(object);
+                return self.spoiled.remove(object);
             }
             _ => {}
         }
@@ -123,9 +143,7 @@ impl Files {
 
     fn begin(&mut self, object: StreamId, bytes: u64) {
         let Some(directory) = &self.directory else { return };
-        let path = path_in(directory, object);
-        let created = OpenOptions::new().write(true).create(true).truncate(true).open(&path);
-        match created.and_then(|file| file.set_len(bytes).map(|()| file)) {
+        match ReceivedFile::begin(directory, object, bytes) {
             Ok(file) => {
                 self.incoming.insert(object, file);
             }
@@ -133,14 +151,25 @@ impl Files {
         }
     }
 
+    /// Removes what is not complete: nobody will go on with it.
+    pub fn discard_incoming(&mut self) {
+        self.incoming.clear();
+    }
+
     /// A received file could not be written: what there is of it is of no use.
     fn spoil(&mut self, object: StreamId, error: &io::Error) {
         self.incoming.remove(&object);
         self.spoiled.insert(object);
+        self.tell_refused(object, error);
+    }
+
+    fn tell_refused(&mut self, object: StreamId, error: &io::Error) {
         let Some(directory) = &self.directory else { return };
-        let path = path_in(directory, object);
-        let why = format!("{} cannot be written: {error}", path.display());
-        let _ = fs::remove_file(path);
+        let StreamId { node, instance, object: number } = object;
+        let why = format!(
+            "file {number} of node {node}, instance {instance}, cannot be written to {}: {error}",
+            directory.display()
+        );
         self.fail(FileFailure::Receiving(object, why));
     }
 
@@ -152,6 +181,7 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use shoal_norm::{AbortReason, Config, Source, Time};
@@ -162,6 +192,14 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("shoal-files-{}-{name}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         directory
+    }
+
+    fn names_in(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     #[test]
@@ -189,13 +227,13 @@ mod tests {
             }
             while let Some(event) = receiver.poll_event() {
                 incoming.on_event(&event);
-                if let Event::FileReceived { object, bytes } = event {
-                    assert_eq!(bytes, length);
-                    received = Some(object);
-                }
+                received = received.or(incoming.stored.pop());
             }
         }
-        assert!(fs::read(path_in(&directory, received.unwrap())).unwrap() == content);
+        let received = received.unwrap();
+        assert_eq!((received.bytes, received.path), (length, directory.join("1-1-0")));
+        assert!(fs::read(directory.join("1-1-0")).unwrap() == content);
+        assert_eq!(names_in(&directory), ["1-1-0", "from"]);
         fs::remove_dir_all(directory).unwrap();
     }
 
@@ -207,8 +245,8 @@ mod tests {
             let chunk = Event::FileChunk { object, offset, bytes: b"12345".to_vec() };
             assert!(files.on_event(&chunk), "chunks are no business of the application");
         }
-        let told = !files.on_event(&Event::FileReceived { object, bytes: 10 });
-        assert_eq!(told, files.failures.is_empty(), "a file is received, or failed");
+        assert!(files.on_event(&Event::FileReceived { object, bytes: 10 }), "nor is their end");
+        assert_eq!(files.stored.is_empty(), !files.failures.is_empty(), "a file is received, or failed");
         std::mem::take(&mut files.failures)
     }
 
@@ -218,7 +256,8 @@ mod tests {
         fs::remove_dir_all(&directory).unwrap();
         let failures = receive_into(&mut Files::new(Some(directory.clone())), 10);
         assert_eq!(failures.len(), 1);
-        assert!(failures[0].why().contains(&format!("{}/7-1-3 cannot be written", directory.display())));
+        let why = format!("file 3 of node 7, instance 1, cannot be written to {}", directory.display());
+        assert!(failures[0].why().starts_with(&why), "{failures:?}");
     }
 
     #[test]
@@ -226,7 +265,7 @@ mod tests {
         let directory = scratch("large");
         let failures = receive_into(&mut Files::new(Some(directory.clone())), u64::MAX);
         assert_eq!(failures.len(), 1, "{failures:?}");
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        assert_eq!(names_in(&directory), [""; 0]);
         fs::remove_dir_all(directory).unwrap();
     }
 
@@ -272,13 +311,80 @@ mod tests {
         let directory = scratch("spoiled");
         let mut files = Files::new(Some(directory.clone()));
         let object = StreamId { node: 7, instance: 1, object: 3 };
-        // Open for reading only: every write to it is refused.
-        fs::write(path_in(&directory, object), b"").unwrap();
-        files.incoming.insert(object, File::open(path_in(&directory, object)).unwrap());
-        assert!(files.on_event(&Event::FileChunk { object, offset: 0, bytes: b"12345".to_vec() }));
-        assert!(files.on_event(&Event::FileReceived { object, bytes: 5 }), "it is not received");
-        assert_eq!(files.failures.len(), 1);
-        assert!(!path_in(&directory, object).exists());
+        files.on_event(&Event::ObjectOpened { object, kind: ObjectKind::File, bytes: 5 });
+        let beyond = i64::MAX as u64;
+        assert!(files.on_event(&Event::FileChunk { object, offset: beyond, bytes: b"12345".to_vec() }));
+        assert!(files.on_event(&Event::FileReceived { object, bytes: 5 }));
+        assert_eq!((files.stored.len(), files.failures.len()), (0, 1), "it is not received");
+        assert_eq!(names_in(&directory), [""; 0]);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn files_of_the_same_number_do_not_replace_each_other() {
+        let directory = scratch("again");
+        fs::write(directory.join("7-1-3"), b"mine").unwrap();
+        // Left by a receiver that was killed.
+        fs::write(directory.join("7-1-3-2.part"), b"12").unwrap();
+        let mut files = Files::new(Some(directory.clone()));
+        for _ in 0..2 {
+            assert_eq!(receive_into(&mut files, 10), []);
+        }
+        assert_eq!(names_in(&directory), ["7-1-3", "7-1-3-2.part", "7-1-3-3", "7-1-3-4"]);
+        let paths: Vec<_> = files.stored.iter().map(|stored| stored.path.clone()).collect();
+        assert_eq!(paths, [directory.join("7-1-3-3"), directory.join("7-1-3-4")]);
+        assert_eq!(fs::read(directory.join("7-1-3")).unwrap(), b"mine");
+        assert_eq!(fs::read(directory.join("7-1-3-4")).unwrap(), b"1234512345");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_name_that_was_taken_meanwhile_is_left_alone() {
+        let directory = scratch("meanwhile");
+        let object = StreamId { node: 7, instance: 1, object: 3 };
+        let file = ReceivedFile::begin(&directory, object, 5).unwrap();
+        file.write(0, b"12345").unwrap();
+        fs::write(directory.join("7-1-3"), b"mine").unwrap();
+        assert_eq!(file.finish().unwrap(), directory.join("7-1-3-2"));
+        assert_eq!(fs::read(directory.join("7-1-3")).unwrap(), b"mine");
+        assert_eq!(names_in(&directory), ["7-1-3", "7-1-3-2"]);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_complete_is_called_a_part_and_goes_with_its_receiver() {
+        for aborted in [true, false] {
+            let directory = scratch(&format!("part-{aborted}"));
+            let object = StreamId { node: 7, instance: 1, object: 3 };
+            let mut files = Files::new(Some(directory.clone()));
+            files.on_event(&Event::ObjectOpened { object, kind: ObjectKind::File, bytes: 10 });
+            files.on_event(&Event::FileChunk { object, offset: 0, bytes: b"12345".to_vec() });
+            assert_eq!(names_in(&directory), ["7-1-3.part"]);
+            if aborted {
+                let reason = AbortReason::Expired;
+                assert!(!files.on_event(&Event::ObjectAborted { object, reason }), "that is to be told");
+            } else {
+                drop(files);
+            }
+            assert_eq!(names_in(&directory), [""; 0]);
+            fs::remove_dir_all(directory).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let directory = scratch("special");
+        let pipe = directory.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for (path, kind) in [
+            (directory.as_path(), "a directory"),
+            (pipe.as_path(), "no regular file"),
+            (Path::new("/dev/zero"), "no regular file"),
+        ] {
+            let error = Files::open(path).unwrap_err();
+            let why = format!("{} is {kind}; only regular files can be sent", path.display());
+            assert_eq!(error.to_string(), why);
+        }
         fs::remove_dir_all(directory).unwrap();
     }
 

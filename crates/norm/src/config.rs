@@ -134,6 +134,8 @@ pub struct Config {
     pub send_objects_max: usize,
     /// The most bytes of memory they take; a single larger one is taken all the same.
     pub send_cache_bytes_max: usize,
+    /// Bytes of objects sent but not yet acknowledged by every listed acker; without ackers nothing is waited for.
+    pub object_window_bytes: usize,
     /// An acker that gets nowhere for so long no longer holds the window.
     pub acker_patience: Duration,
 
@@ -153,6 +155,8 @@ pub struct Config {
     pub streams_per_sender_max: usize,
     /// What to ask for when something is missing.
     pub nacking: NackingMode,
+    /// Whether to receive objects of known length at all; streams are received in any case.
+    pub receive_objects: bool,
     /// From the oldest incomplete object to the newest one of a sender there are at most so many.
     pub objects_per_sender_max: usize,
     /// The longest NORM_OBJECT_DATA taken; files may be longer.
@@ -196,6 +200,7 @@ impl Config {
             send_streams_max: 16,
             send_objects_max: 256,
             send_cache_bytes_max: 64 << 20,
+            object_window_bytes: 4 << 20,
             acker_patience: Duration::from_millis(500),
             receive: true,
             feedback: FeedbackMode::Multicast,
@@ -205,6 +210,7 @@ impl Config {
             senders_max: 1024,
             streams_per_sender_max: 16,
             nacking: NackingMode::Full,
+            receive_objects: true,
             objects_per_sender_max: 1024,
             object_bytes_max: 128 << 20,
             object_idle_after: Duration::from_secs(60),

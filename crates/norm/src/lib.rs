@@ -28,6 +28,7 @@ mod grtt;
 mod layout;
 mod pacing;
 pub mod quantize;
+mod runs;
 mod rx;
 mod sending;
 mod serial;

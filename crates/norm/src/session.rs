@@ -32,6 +32,8 @@ pub struct Session {
     stats: Stats,
     events: VecDeque<Event>,
     memory_left: usize,
+    /// Whether our application has room for objects and commands.
+    has_room: bool,
     feedback_sequence: u16,
     feedback: Vec<u8>,
     requests: RepairWriter,
@@ -43,6 +45,7 @@ macro_rules! shared {
             config: &$session.config,
             random: &mut $session.random,
             memory_left: &mut $session.memory_left,
+            has_room: $session.has_room,
             stats: &mut $session.stats,
             events: &mut $session.events,
         }
@@ -60,6 +63,7 @@ impl Session {
             stats: Stats::default(),
             events: VecDeque::with_capacity(64),
             memory_left: config.receive_bytes_max,
+            has_room: true,
             feedback_sequence: 0,
             feedback: Vec::with_capacity(2048),
             requests: RepairWriter::default(),
@@ -149,7 +153,7 @@ impl Session {
         self.sender.is_quiet()
     }
 
-    /// Whether every acker has acknowledged every stream; those that no longer answer are not forgiven.
+    /// Whether every acker has acknowledged every stream and object; those that no longer answer are not forgiven.
     pub fn is_acknowledged(&self) -> bool {
         self.sender.is_acknowledged()
     }
@@ -173,6 +177,12 @@ impl Session {
         }
     }
 
+    /// Sets whether our application has room for objects and commands. While it has none, what comes of them is
+    /// refused: objects are asked for again when there is room, if their sender still has them; commands are gone.
+    pub fn set_room(&mut self, has_room: bool) {
+        self.has_room = has_room;
+    }
+
     /// A sender is not expected to say more: gives its receive buffers back, but keeps its streams' places. Should it
     /// speak again they go on from there. False if something of it waits to be read: then call again.
     pub fn rest_sender(&mut self, node: NodeId, instance: u16) -> bool {
@@ -188,11 +198,13 @@ impl Session {
     /// was sent before.
     pub fn set_ackers(&mut self, nodes: &[NodeId]) {
         self.sender.set_ackers(nodes, TxStream::sent);
+        self.sender.objects.set_ackers(nodes, false);
     }
 
     /// As [`Session::set_ackers`], but one that is new owes everything that can still be repaired.
     pub fn set_ackers_from_oldest(&mut self, nodes: &[NodeId]) {
         self.sender.set_ackers(nodes, TxStream::first);
+        self.sender.objects.set_ackers(nodes, true);
     }
 
     /// Sets the rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.

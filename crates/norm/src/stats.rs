@@ -40,11 +40,15 @@ pub enum Reject {
     TooLarge,
     /// Not what [`crate::Config::auth`] accepts.
     Authentication,
+    /// Of an object of known length, where none are received.
+    Unwanted,
+    /// Of an object, or a command, for which our application has no room now.
+    NoRoom,
 }
 
 impl Reject {
     /// Every reason, in the order of [`Stats::rejected`].
-    pub const ALL: [Reject; 18] = [
+    pub const ALL: [Reject; 20] = [
         Reject::Truncated,
         Reject::Version,
         Reject::UnknownType,
@@ -63,6 +67,8 @@ impl Reject {
         Reject::ObjectType,
         Reject::TooLarge,
         Reject::Authentication,
+        Reject::Unwanted,
+        Reject::NoRoom,
     ];
 
     /// A name for reports.
@@ -86,6 +92,8 @@ impl Reject {
             Reject::ObjectType => "object_type",
             Reject::TooLarge => "too_large",
             Reject::Authentication => "authentication",
+            Reject::Unwanted => "unwanted",
+            Reject::NoRoom => "no_room",
         }
     }
 }

@@ -27,9 +27,17 @@ fn sender_header(node: u32) -> SenderHeader {
 
 /// A NORM_DATA of a stream, as a hostile sender may make one up.
 fn data(node: u32, object: u16, fti: Fti, payload_id: PayloadId) -> Vec<u8> {
+    let mut out = begin_data(node, object, Flags::STREAM, fti, payload_id);
+    out.extend_from_slice(&SegmentHeader { length: 4, message_start: 1, offset: 0 }.to_bytes());
+    out.extend_from_slice(b"evil");
+    out
+}
+
+/// The header of a NORM_DATA.
+fn begin_data(node: u32, object: u16, flags: u8, fti: Fti, payload_id: PayloadId) -> Vec<u8> {
     let header = ObjectHeader {
         sender: sender_header(node),
-        flags: Flags(Flags::STREAM),
+        flags: Flags(flags),
         fec_id: FecId::ReedSolomon8,
         object,
     };
@@ -38,8 +46,6 @@ fn data(node: u32, object: u16, fti: Fti, payload_id: PayloadId) -> Vec<u8> {
     payload_id.write(FecId::ReedSolomon8, &mut out);
     fti.write(FecId::ReedSolomon8, &mut out);
     finish_header(&mut out);
-    out.extend_from_slice(&SegmentHeader { length: 4, message_start: 1, offset: 0 }.to_bytes());
-    out.extend_from_slice(b"evil");
     out
 }
 
@@ -176,6 +182,69 @@ fn huge_announced_streams_stay_within_the_bounds() {
     assert!(stats.count(Reject::NoMemory) + stats.count(Reject::BeyondWindow) > 0, "{stats:?}");
     assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
     scene.finish();
+}
+
+/// Forty strangers announce objects of every size and say next to nothing of each. Then a newcomer has one that is
+/// worth having.
+fn announce_objects(flags: u8, adjust: impl Fn(&mut Config)) -> (Scene, bool) {
+    const SIZES: [(u64, u16, u16); 5] = [
+        (RECEIVE_BYTES_MAX as u64 / 2, 1400, 64),
+        (1 << 20, 1400, 255),
+        (1 << 24, 1, 1),
+        (1 << 42, 1400, 255),
+        (1 << 35, 2800, 255),
+    ];
+    let mut scene = Scene::adjusted(&adjust);
+    for round in 0..4_000u32 {
+        let (object_bytes, segment_bytes, block_symbols) = SIZES[(round / 40) as usize % SIZES.len()];
+        let fti = Fti { object_bytes, segment_bytes, block_symbols, parity_symbols: 0 };
+        let payload_id =
+            PayloadId { block: round.wrapping_mul(0x9e37) % 23, block_len: 0, symbol: 1 % block_symbols };
+        let node = 10 + round % 40;
+        let mut datagram = begin_data(node, (round / 40 % 50) as u16, flags, fti, payload_id);
+        datagram.resize(datagram.len() + usize::from(segment_bytes), 7);
+        scene.attack(node, &datagram);
+        if round.is_multiple_of(40) {
+            scene.go_on();
+        }
+    }
+    let mut newcomer = session(3, |config| config.rate_bytes_per_s = Some(1e8));
+    newcomer.send_data(scene.now, &[1; 300_000], b"").unwrap().unwrap();
+    let mut arrived = false;
+    for _ in 0..100 {
+        carry(&mut newcomer, &mut scene.victim, scene.now, &mut scene.no_loss);
+        let events = std::iter::from_fn(|| scene.victim.poll_event());
+        arrived |= events.filter(|event| matches!(event, Event::DataReceived { .. })).count() > 0;
+        scene.go_on();
+    }
+    (scene, arrived)
+}
+
+#[test]
+fn objects_that_are_announced_and_do_not_come_leave_memory_for_others() {
+    for flags in [0, Flags::FILE] {
+        let (scene, arrived) = announce_objects(flags, |_| ());
+        let held = scene.victim.receive_bytes();
+        assert!(
+            held < RECEIVE_BYTES_MAX * 15 / 16,
+            "{held} bytes of {RECEIVE_BYTES_MAX} held, flags {flags}"
+        );
+        assert!(arrived, "the newcomer's object found no memory, flags {flags}");
+        assert!(scene.read > 400_000, "only {} honest bytes arrived", scene.read);
+        scene.finish();
+    }
+}
+
+#[test]
+fn who_receives_no_objects_spends_nothing_on_them() {
+    for flags in [0, Flags::FILE] {
+        let (scene, arrived) = announce_objects(flags, |config| config.receive_objects = false);
+        let stats = scene.victim.stats();
+        assert!(!arrived && stats.count(Reject::Unwanted) >= 4_000, "{stats:?}");
+        assert!(scene.victim.receive_bytes() <= 1 << 20, "one stream's window is all that is held");
+        assert!(scene.read > 400_000, "only {} honest bytes arrived", scene.read);
+        scene.finish();
+    }
 }
 
 #[test]

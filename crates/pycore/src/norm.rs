@@ -8,14 +8,14 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use shoal_io::files::FileFailure;
+use shoal_io::files::{FileFailure, StoredFile};
 use shoal_io::interfaces::Interface;
 use shoal_io::norm::{
     Arrival, BulkReport, Full, LaneOptions, LinkOptions, NormLink as Link, Queue, fresh_instance,
 };
 use shoal_io::raw;
 use shoal_io::udp::LinkAddress;
-use shoal_norm::{NodeId, Stats, StreamOptions};
+use shoal_norm::{Event, NodeId, Stats, StreamOptions};
 
 use crate::convert::{duration, event_to_python};
 use crate::errors;
@@ -221,6 +221,7 @@ fn arrival_to_python<'py>(
 ) -> PyResult<(&'static str, Bound<'py, PyDict>)> {
     let (stream, fields) = match arrival {
         Arrival::Event(event) => return event_to_python(py, event),
+        Arrival::FileStored(stored) => return stored_to_python(py, stored),
         Arrival::FileFailed(failure) => return failure_to_python(py, failure),
         Arrival::Message(stream, _) | Arrival::Broken(stream, _) => (stream, PyDict::new(py)),
     };
@@ -230,9 +231,20 @@ fn arrival_to_python<'py>(
     match arrival {
         Arrival::Message(_, body) => fields.set_item("body", PyBytes::new(py, body))?,
         Arrival::Broken(_, why) => fields.set_item("why", why)?,
-        Arrival::Event(_) | Arrival::FileFailed(_) => {}
+        Arrival::Event(_) | Arrival::FileStored(_) | Arrival::FileFailed(_) => {}
     }
     Ok((if matches!(arrival, Arrival::Message(..)) { "message" } else { "broken" }, fields))
+}
+
+/// A file that was received, and where it is.
+fn stored_to_python<'py>(
+    py: Python<'py>,
+    stored: &StoredFile,
+) -> PyResult<(&'static str, Bound<'py, PyDict>)> {
+    let received = Event::FileReceived { object: stored.object, bytes: stored.bytes };
+    let (kind, fields) = event_to_python(py, &received)?;
+    fields.set_item("path", &stored.path)?;
+    Ok((kind, fields))
 }
 
 /// A file the disk refused: of ours its number, of somebody else's whose it was.

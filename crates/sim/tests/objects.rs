@@ -172,6 +172,26 @@ fn a_file_arrives_though_the_receiver_has_memory_for_a_few_blocks_only() {
 }
 
 #[test]
+fn objects_for_which_there_is_no_memory_together_arrive_one_after_the_other() {
+    for seed in 0..20 {
+        let mut simulation = network(seed, 1, lossy(0.1), |config| {
+            config.receive_bytes_max = 400 << 10;
+            config.receive_window_bytes = 32 << 10;
+            config.sync = SyncPolicy::All;
+        });
+        for number in 0..6 {
+            send_data(&mut simulation, &vec![number; 150_000], b"").unwrap();
+        }
+        let done = simulation.run_while(after(20), |simulation| count(simulation, 2, is_data) < 6);
+        let node = simulation.node(2).unwrap();
+        assert!(done, "seed {seed}: {:?}", node.session().stats());
+        let whole = received(&simulation, 2).into_iter().enumerate();
+        assert!(whole.into_iter().all(|(number, (_, content))| content == vec![number as u8; 150_000]));
+        assert_eq!(node.session().receive_bytes(), 0, "seed {seed}: memory given back");
+    }
+}
+
+#[test]
 fn a_file_goes_through_block_by_block_and_is_never_held_whole() {
     for (seed, auto) in [(1, 0), (2, 2)] {
         let mut simulation = network(seed, 1, lossy(0.1), |config| {

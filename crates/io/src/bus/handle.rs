@@ -146,6 +146,7 @@ impl<L: Send + 'static> Bus<L> {
         });
         let shared = Arc::new(Shared::new(membership));
         link.norm.sync = SyncPolicy::Ask;
+        link.norm.receive_objects = false;
         link.norm.feedback = FeedbackMode::UnicastAcks;
         // Until the last moment somebody may have to be welcomed.
         link.end_streams = false;

@@ -2,7 +2,7 @@
 
 use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
-use crate::files::FileFailure;
+use crate::files::{FileFailure, StoredFile};
 
 /// What became of the bytes an application was offered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -24,8 +24,16 @@ pub trait Application: Send + 'static {
     /// Something else happened.
     fn event(&mut self, now: Time, session: &mut Session, event: &Event);
 
+    /// A file of somebody else is complete, and where it was to go.
+    fn file_stored(&mut self, _stored: &StoredFile) {}
+
     /// The disk refused a file of ours or of somebody else.
     fn file_failed(&mut self, _failure: &FileFailure) {}
+
+    /// Whether it has room for objects and commands; without it they are refused, and objects asked for again later.
+    fn has_room(&self) -> bool {
+        true
+    }
 
     /// That was all for now: the time to wake whoever waits.
     fn batch_done(&mut self);

@@ -181,6 +181,7 @@ impl Engine {
     fn handle_received(&mut self, which: Which) {
         let buffers = std::mem::take(&mut self.buffers);
         for run in buffers.runs() {
+            self.session.set_room(self.application.has_room());
             let from = Source { address: run.from, unicast: which == Which::Own, waited: run.waited };
             self.handle_run(from, &run);
             // What was said in this run may decide what becomes of the next.
@@ -232,19 +233,21 @@ impl Engine {
                     self.read_streams();
                 }
                 Event::Writable { .. } => {}
-                event if self.files.on_event(&event) => told |= self.tell_file_failures(),
+                event if self.files.on_event(&event) => told |= self.tell_files(),
                 event => self.application.event(now, &mut self.session, &event),
             }
         }
         told |= self.read_streams();
-        told |= self.tell_file_failures();
+        told |= self.tell_files();
         if told {
             self.application.batch_done();
         }
     }
 
-    /// Tells what the disk refused, and asks nobody for more of it.
-    fn tell_file_failures(&mut self) -> bool {
+    /// Tells what is complete, and what the disk refused, and asks nobody for more of that.
+    fn tell_files(&mut self) -> bool {
+        let stored = std::mem::take(&mut self.files.stored);
+        stored.iter().for_each(|stored| self.application.file_stored(stored));
         let failures = std::mem::take(&mut self.files.failures);
         for failure in &failures {
             if let FileFailure::Receiving(object, _) = failure {
@@ -252,7 +255,7 @@ impl Engine {
             }
             self.application.file_failed(failure);
         }
-        !failures.is_empty()
+        !stored.is_empty() || !failures.is_empty()
     }
 
     fn read_streams(&mut self) -> bool {

@@ -309,6 +309,11 @@ impl NormLink {
         Ok(sent)
     }
 
+    /// Forgets an object being sent. Receivers that still miss parts of it are refused. False if there is none.
+    pub fn cancel_object(&self, object: ObjectId) -> bool {
+        self.command(|session, _| session.cancel_object(object))
+    }
+
     /// The last thing the disk refused, once.
     pub fn take_file_error(&self) -> Option<String> {
         self.shared.engine().files.error.take()
@@ -337,7 +342,8 @@ impl NormLink {
         *self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + linger);
         self.waker.wake();
         let joined = thread.join().is_ok();
-        let engine = self.shared.engine();
+        let mut engine = self.shared.engine();
+        engine.files.discard_incoming();
         joined && engine.is_drained() && (engine.session.is_acknowledged() || !engine.has_audience())
     }
 }

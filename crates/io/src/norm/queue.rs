@@ -1,4 +1,8 @@
 //! An inbox that keeps what arrives until somebody takes it.
+//!
+//! It is bounded in bytes. When it is full, streams are read no further and their senders wait; objects and commands
+//! are refused, and objects are asked for again when there is room. What is told of senders, streams and objects is
+//! short, and is taken until there is twice as much; then it is thrown away, and counted.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,7 +12,7 @@ use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
 use super::frames::Frames;
 use super::{Application, Taken};
-use crate::files::FileFailure;
+use crate::files::{FileFailure, StoredFile};
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,14 +23,51 @@ pub enum Arrival {
     Event(Event),
     /// A stream held what cannot be a frame.
     Broken(StreamId, String),
+    /// A file is complete.
+    FileStored(StoredFile),
     /// The disk refused a file.
     FileFailed(FileFailure),
+}
+
+impl Arrival {
+    /// What it takes.
+    fn bytes(&self) -> usize {
+        let content = match self {
+            Arrival::Message(_, body) => body.len(),
+            Arrival::Event(Event::DataReceived { content, .. }) => content.len(),
+            Arrival::Event(Event::FileChunk { bytes, .. }) => bytes.len(),
+            Arrival::Event(Event::CommandReceived { content, .. } | Event::Info { content, .. }) => {
+                content.len()
+            }
+            Arrival::Event(Event::AcksDone { acked, silent, .. }) => 4 * (acked.len() + silent.len()),
+            Arrival::Event(Event::WatermarkDone(done)) => 4 * (done.acked.len() + done.silent.len()),
+            Arrival::Event(_) => 0,
+            Arrival::FileStored(stored) => stored.path.as_os_str().len(),
+            Arrival::Broken(_, why) => why.len(),
+            Arrival::FileFailed(failure) => failure.why().len(),
+        };
+        content + size_of::<Arrival>()
+    }
+
+    /// Whether it only tells of something, and carries nothing that was acknowledged.
+    fn is_news(&self) -> bool {
+        match self {
+            Arrival::Event(event) => !matches!(
+                event,
+                Event::DataReceived { .. } | Event::FileChunk { .. } | Event::FileReceived { .. }
+            ),
+            Arrival::Broken(..) => true,
+            Arrival::Message(..) | Arrival::FileStored(_) | Arrival::FileFailed(_) => false,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
     arrivals: VecDeque<Arrival>,
     bytes: usize,
+    /// How many were thrown away.
+    lost: u64,
     closed: bool,
 }
 
@@ -74,11 +115,23 @@ impl Queue {
         Some((std::mem::take(&mut state.arrivals), was_full))
     }
 
-    fn put(&self, arrival: Arrival, bytes: usize) {
+    /// How many arrivals were thrown away because nobody took those before them.
+    pub fn lost(&self) -> u64 {
+        self.lock().lost
+    }
+
+    fn is_full(&self) -> bool {
+        self.lock().bytes >= self.bytes_max
+    }
+
+    fn put(&self, arrival: Arrival) {
         let mut state = self.lock();
+        if state.bytes >= 2 * self.bytes_max && arrival.is_news() {
+            state.lost += 1;
+            return;
+        }
+        state.bytes += arrival.bytes();
         state.arrivals.push_back(arrival);
-        // What an entry costs beside its content.
-        state.bytes += bytes + 64;
     }
 }
 
@@ -92,14 +145,14 @@ pub struct QueueInbox {
 impl Application for QueueInbox {
     fn take(&mut self, _now: Time, stream: StreamId, chunk: Chunk<'_>) -> Taken {
         let queue = &self.queue;
-        if queue.lock().bytes >= queue.bytes_max {
+        if queue.is_full() {
             return Taken::Nothing;
         }
-        let each = |frame: &[u8]| queue.put(Arrival::Message(stream, frame.to_vec()), frame.len());
+        let each = |frame: &[u8]| queue.put(Arrival::Message(stream, frame.to_vec()));
         match self.frames.read(stream, chunk, each) {
             Ok(()) => Taken::All,
             Err(error) => {
-                queue.put(Arrival::Broken(stream, error.to_string()), 0);
+                queue.put(Arrival::Broken(stream, error.to_string()));
                 Taken::Broken
             }
         }
@@ -107,11 +160,19 @@ impl Application for QueueInbox {
 
     fn event(&mut self, _now: Time, _session: &mut Session, event: &Event) {
         self.frames.on_event(event);
-        self.queue.put(Arrival::Event(event.clone()), 0);
+        self.queue.put(Arrival::Event(event.clone()));
+    }
+
+    fn file_stored(&mut self, stored: &StoredFile) {
+        self.queue.put(Arrival::FileStored(stored.clone()));
     }
 
     fn file_failed(&mut self, failure: &FileFailure) {
-        self.queue.put(Arrival::FileFailed(failure.clone()), 0);
+        self.queue.put(Arrival::FileFailed(failure.clone()));
+    }
+
+    fn has_room(&self) -> bool {
+        !self.queue.is_full()
     }
 
     fn batch_done(&mut self) {
@@ -123,5 +184,51 @@ impl Drop for QueueInbox {
     fn drop(&mut self) {
         self.queue.lock().closed = true;
         self.queue.arrived.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: StreamId = StreamId { node: 7, instance: 1, object: 3 };
+
+    fn told(inbox: &mut QueueInbox, event: &Event) {
+        let mut session = Session::new(shoal_norm::Config::new(1, 1, 1)).unwrap();
+        inbox.event(Time::ZERO, &mut session, event);
+    }
+
+    #[test]
+    fn what_objects_hold_counts_and_a_full_queue_has_no_room_until_it_is_taken() {
+        let contents = [
+            Event::DataReceived { object: STREAM, content: vec![0; 600] },
+            Event::FileChunk { object: STREAM, offset: 0, bytes: vec![0; 600] },
+            Event::CommandReceived { node: 7, instance: 1, content: vec![0; 600] },
+            Event::Info { stream: STREAM, content: vec![0; 600] },
+        ];
+        for event in contents {
+            let (queue, mut inbox) = Queue::new(1000, 1 << 20);
+            told(&mut inbox, &event);
+            assert!(inbox.has_room());
+            told(&mut inbox, &event);
+            assert!(!inbox.has_room(), "{event:?}");
+            let (arrivals, was_full) = queue.take(Some(Duration::ZERO)).unwrap();
+            assert_eq!((arrivals.len(), was_full), (2, true));
+            assert!(inbox.has_room());
+        }
+    }
+
+    #[test]
+    fn news_of_strangers_are_thrown_away_and_counted_when_nobody_takes_them() {
+        let (queue, mut inbox) = Queue::new(100_000, 1 << 20);
+        for node in 0..100_000 {
+            told(&mut inbox, &Event::SenderHeard { node, instance: 1 });
+        }
+        let object = Event::DataReceived { object: STREAM, content: vec![0; 600] };
+        told(&mut inbox, &object);
+        let (mut arrivals, _) = queue.take(Some(Duration::ZERO)).unwrap();
+        assert!(arrivals.len() * size_of::<Arrival>() <= 201_000, "{}", arrivals.len());
+        assert_eq!(arrivals.len() as u64 + queue.lost(), 100_001);
+        assert_eq!(arrivals.pop_back(), Some(Arrival::Event(object)), "what was acknowledged is not lost");
     }
 }

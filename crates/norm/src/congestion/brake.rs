@@ -109,6 +109,11 @@ impl Brake {
         }
     }
 
+    /// What was lost is counted from then on.
+    pub fn counts_from(&self) -> Time {
+        self.earlier.from
+    }
+
     /// Data or repairs are sent, after `sent_bytes` ever.
     pub fn on_sent(&mut self, now: Time, grtt: Duration, sent_bytes: u64) {
         if now.since(self.last_sent) >= 4 * grtt && self.current.lost + self.earlier.lost == 0.0 {

@@ -90,11 +90,12 @@ impl RateControl {
         }
     }
 
-    /// A receiver that counts asked for so many bytes that nobody asked for yet; `sent_bytes` were ever sent.
-    pub fn on_lost(&mut self, now: Time, grtt: Duration, lost_bytes: f64, sent_bytes: u64) {
-        if let RateControl::Fixed(None, brake) = self {
-            brake.on_lost(now, grtt, lost_bytes, sent_bytes);
-        }
+    /// A receiver that counts asked for so many bytes that nobody asked for yet; `sent_bytes` were ever sent. True if
+    /// it counts anew from now on.
+    pub fn on_lost(&mut self, now: Time, grtt: Duration, lost_bytes: f64, sent_bytes: u64) -> bool {
+        let RateControl::Fixed(None, brake) = self else { return false };
+        brake.on_lost(now, grtt, lost_bytes, sent_bytes);
+        brake.counts_from() == now
     }
 
     /// Data or repairs are sent, after `sent_bytes` ever.

@@ -11,6 +11,7 @@ use crate::backoff;
 use crate::config::{FeedbackMode, SyncPolicy};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::serial;
+use crate::stats::Reject;
 use crate::time::Time;
 use crate::wire::command::{self, Command, Position};
 use crate::wire::{CcFeedback, RepairRequests};
@@ -49,6 +50,7 @@ impl Remote {
                     self.answer = Some((ack_type, ack_id, now + spread));
                 }
             }
+            Command::Application(_) if !shared.has_room => shared.stats.reject(Reject::NoRoom),
             Command::Application(content) => {
                 let (node, instance, content) = (self.node, self.instance, content.to_vec());
                 shared.events.push_back(Event::CommandReceived { node, instance, content });
@@ -65,6 +67,10 @@ impl Remote {
         };
         let is_stream = self.streams.iter().any(|known| known.object == position.object);
         let ack_at = listed.then_some(now + spread);
+        // What there is no room for is not missing yet, and not to be acknowledged.
+        if !is_stream && !shared.has_room && self.objects.is_synced() {
+            return;
+        }
         if !is_stream && self.objects.announce(now, position, ack_at, shared) {
             return self.after_object(now, shared);
         }

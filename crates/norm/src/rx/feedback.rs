@@ -90,7 +90,7 @@ impl Remote {
         let nacking = shared.config.nacking;
         let missing = self.departed.is_none()
             && (self.streams.iter().any(|object| object.is_missing(nacking))
-                || self.objects.is_missing(nacking));
+                || self.objects.is_missing(shared.object_nacking()));
         // Without back-off nobody speaks for others, and what was lost since the last request need not wait
         // until that is answered.
         let fresh_only = missing && self.has_fresh_losses() && self.nack.deadline() > now;
@@ -103,7 +103,7 @@ impl Remote {
         self.nack.on_asked(now, &self.timing, shared.config.robust_factor);
         let cycle = self.nack.number();
         let of_streams = self.streams.iter().any(|object| object.needs_asking(nacking, cycle));
-        if !of_streams && !self.objects.needs_asking(nacking, cycle) {
+        if !of_streams && !self.objects.needs_asking(shared.object_nacking(), cycle) {
             shared.stats.nacks_suppressed += 1;
             return false;
         }
@@ -132,7 +132,7 @@ impl Remote {
         let nacking = shared.config.nacking;
         let missing = self.streams.iter().filter(|object| object.is_missing(nacking));
         if missing.into_iter().all(|object| object.write_requests(nacking, fresh_only, requests)) {
-            self.objects.write_requests(nacking, requests);
+            self.objects.write_requests(shared.object_nacking(), requests);
         }
         for object in &mut self.streams {
             if let Body::Open(stream) = &mut object.body {

@@ -12,6 +12,7 @@ pub mod object_acks;
 pub mod object_requests;
 pub mod objects;
 pub mod parity;
+pub mod partial_block;
 pub mod remote;
 pub mod remotes;
 pub mod requests;

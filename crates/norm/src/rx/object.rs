@@ -1,7 +1,8 @@
 //! One object of known length being received.
 //!
-//! Bytes in memory are put where they belong as they come. Of a file only blocks that miss something are held;
-//! a block that is complete is handed over.
+//! Blocks that miss something are held, with their bytes. Of a file a block that is complete is handed over; other
+//! objects gather them, and are handed over as a whole. What is held is counted as it comes: a length that was only
+//! announced takes nothing.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,9 +10,11 @@ use std::ops::Range;
 use shoal_fec::Symbol;
 
 use super::parity::ParityStore;
+use super::partial_block::PartialBlock;
 use crate::config::Config;
 use crate::event::{Event, ObjectKind, StreamId};
 use crate::layout::Layout;
+use crate::runs::Runs;
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
 use crate::wire::{Data, FecId, Flags, Fti, PayloadId};
@@ -19,25 +22,8 @@ use crate::wire::{Data, FecId, Flags, Fti, PayloadId};
 /// The most blocks a sender is believed to send in turn.
 pub(super) const PARITY_LAG_MAX: u64 = 64;
 
-/// A block that misses something.
-#[derive(Debug)]
-pub(super) struct PartialBlock {
-    /// One bit per source symbol that is here.
-    present: Vec<u64>,
-    missing: u64,
-    /// Its bytes, if the object is a file.
-    bytes: Vec<u8>,
-}
-
-impl PartialBlock {
-    pub(super) fn has(&self, symbol: u64) -> bool {
-        self.present[(symbol / 64) as usize] & (1 << (symbol % 64)) != 0
-    }
-
-    fn memory(&self) -> usize {
-        self.bytes.len() + self.present.len() * 8 + size_of::<PartialBlock>()
-    }
-}
+/// What a run of complete blocks costs to remember.
+const RUN_BYTES: usize = 64;
 
 /// An object being received.
 #[derive(Debug)]
@@ -48,14 +34,15 @@ pub struct RxObject {
     pub(super) fec_id: FecId,
     pub(super) fti: Fti,
     pub(super) layout: Layout,
-    /// One bit per block that is complete.
-    complete: Vec<u64>,
+    /// Blocks that are complete.
+    pub(super) complete: Runs,
     /// Every block before this one is complete.
     pub(super) first_incomplete: u64,
     blocks_left: u64,
     pub(super) partial: BTreeMap<u64, PartialBlock>,
-    /// All of it, unless it is a file.
+    /// Unless it is a file: its blocks before the first incomplete one, and those after it that are complete.
     content: Vec<u8>,
+    gathered: BTreeMap<u64, Vec<u8>>,
     pub(super) parity: Option<Box<ParityStore>>,
     parity_bytes_max: usize,
     /// Segments before this one were sent, as far as we know.
@@ -87,13 +74,12 @@ impl RxObject {
     ) -> Result<RxObject, Reject> {
         let layout = Layout::new(fec_id, &fti).ok_or(Reject::ObjectInfo)?;
         let kind = if flags.has(Flags::FILE) { ObjectKind::File } else { ObjectKind::Data };
-        let words = layout.blocks().div_ceil(64) as usize;
-        let content_bytes = match kind {
-            ObjectKind::Data if fti.object_bytes > config.object_bytes_max => return Err(Reject::TooLarge),
-            ObjectKind::Data => fti.object_bytes as usize,
-            ObjectKind::File => 0,
-        };
-        let memory = content_bytes + words * 8;
+        // No sender gets more than half of all memory.
+        let bytes_max = config.object_bytes_max.min(config.receive_bytes_max as u64 / 2);
+        if kind == ObjectKind::Data && fti.object_bytes > bytes_max {
+            return Err(Reject::TooLarge);
+        }
+        let memory = size_of::<RxObject>();
         *memory_left = memory_left.checked_sub(memory).ok_or(Reject::NoMemory)?;
         Ok(RxObject {
             id,
@@ -102,11 +88,12 @@ impl RxObject {
             fec_id,
             fti,
             layout,
-            complete: vec![0; words],
+            complete: Runs::default(),
             first_incomplete: 0,
             blocks_left: layout.blocks(),
             partial: BTreeMap::new(),
-            content: vec![0; content_bytes],
+            content: Vec::new(),
+            gathered: BTreeMap::new(),
             parity: None,
             parity_bytes_max: config.receive_window_bytes / 4,
             known: 0,
@@ -152,7 +139,7 @@ impl RxObject {
     }
 
     pub(super) fn is_block_complete(&self, block: u64) -> bool {
-        self.complete[(block / 64) as usize] & (1 << (block % 64)) != 0
+        block < self.first_incomplete || self.complete.run_of(block).is_some()
     }
 
     pub(super) fn has_parity(&self) -> bool {
@@ -181,7 +168,7 @@ impl RxObject {
             return Ok(());
         }
         if symbol >= symbols {
-            self.keep_parity(block, (symbol - symbols) as u16, data.payload, memory_left, stats);
+            self.keep_parity(block, (symbol - symbols) as u16, data.payload, memory_left, stats)?;
         } else {
             let segment = self.layout.block_segments(block).start + symbol;
             let range = self.layout.segment_bytes(segment);
@@ -241,31 +228,41 @@ impl RxObject {
         self.extend(segment)
     }
 
-    fn partial(&mut self, block: u64, memory_left: &mut usize) -> Result<&mut PartialBlock, Reject> {
-        if !self.partial.contains_key(&block) {
-            let symbols = self.layout.symbols(block);
-            let range = self.layout.block_bytes(block);
-            let held = if self.kind == ObjectKind::File { (range.end - range.start) as usize } else { 0 };
-            let words = symbols.div_ceil(64) as usize;
-            let fresh = PartialBlock { present: vec![0; words], missing: symbols, bytes: vec![0; held] };
-            if *memory_left < fresh.memory() && !self.give_up_newer(block, memory_left) {
-                self.blocks_asked_max = self.partial.len().max(1);
+    /// Takes memory for one more symbol of a block.
+    fn take_memory(&mut self, block: u64, memory_left: &mut usize) -> Result<(), Reject> {
+        let needed = match self.partial.get(&block) {
+            Some(partial) => partial.memory_for_next(),
+            None => {
+                let fresh = PartialBlock::new(self.layout.symbols(block), self.segment_bytes());
+                let needed = fresh.memory() + fresh.memory_for_next();
+                if self.reserve(block, needed, memory_left) {
+                    self.partial.insert(block, fresh);
+                    return Ok(());
+                }
                 return Err(Reject::NoMemory);
             }
-            *memory_left = memory_left.checked_sub(fresh.memory()).ok_or(Reject::NoMemory)?;
-            self.memory += fresh.memory();
-            self.partial.insert(block, fresh);
+        };
+        if self.reserve(block, needed, memory_left) { Ok(()) } else { Err(Reject::NoMemory) }
+    }
+
+    /// Takes memory for a block, and if need be forgets newer ones for it.
+    fn reserve(&mut self, block: u64, needed: usize, memory_left: &mut usize) -> bool {
+        while *memory_left < needed {
+            if !self.give_up_newer(block, memory_left) {
+                self.blocks_asked_max = self.partial.len().max(1);
+                return false;
+            }
         }
-        self.partial.get_mut(&block).ok_or(Reject::NoMemory)
+        *memory_left -= needed;
+        self.memory += needed;
+        true
     }
 
     /// Makes room for a block by forgetting what came of the newest one, if that is newer: the oldest blocks
     /// get done, or none would.
     fn give_up_newer(&mut self, block: u64, memory_left: &mut usize) -> bool {
         let newest = self.partial.last_key_value().map(|(newest, _)| *newest);
-        let Some(newest) = newest.filter(|newest| *newest > block && self.kind == ObjectKind::File) else {
-            return false;
-        };
+        let Some(newest) = newest.filter(|newest| *newest > block) else { return false };
         self.blocks_asked_max = self.partial.len();
         self.take_partial(newest, memory_left).is_some()
     }
@@ -285,21 +282,12 @@ impl RxObject {
         bytes: &[u8],
         memory_left: &mut usize,
     ) -> Result<bool, Reject> {
-        let segment = self.layout.block_segments(block).start + symbol;
-        let object_at = self.layout.segment_bytes(segment).start as usize;
-        let block_at = object_at - self.layout.block_bytes(block).start as usize;
-        let is_file = self.kind == ObjectKind::File;
-        let partial = self.partial(block, memory_left)?;
-        if partial.has(symbol) {
+        if self.partial.get(&block).is_some_and(|partial| partial.has(symbol)) {
             return Ok(false);
         }
-        partial.present[(symbol / 64) as usize] |= 1 << (symbol % 64);
-        partial.missing -= 1;
-        if is_file {
-            partial.bytes[block_at..block_at + bytes.len()].copy_from_slice(bytes);
-        } else {
-            self.content[object_at..object_at + bytes.len()].copy_from_slice(bytes);
-        }
+        self.take_memory(block, memory_left)?;
+        let partial = self.partial.get_mut(&block).ok_or(Reject::NoMemory)?;
+        partial.put(symbol, bytes);
         Ok(true)
     }
 
@@ -310,7 +298,14 @@ impl RxObject {
         symbol: &[u8],
         memory_left: &mut usize,
         stats: &mut Stats,
-    ) {
+    ) -> Result<(), Reject> {
+        let needed =
+            if self.parity.as_ref().is_some_and(|parity| parity.has_free()) { 0 } else { symbol.len() };
+        while *memory_left < needed {
+            if !self.give_up_newer(block, memory_left) {
+                return Err(Reject::NoMemory);
+            }
+        }
         if self.parity.is_none() {
             let store = ParityStore::new(self.fec_id, &self.fti, 0, self.parity_bytes_max);
             self.parity = store.map(Box::new);
@@ -320,23 +315,20 @@ impl RxObject {
         {
             stats.parity_received += 1;
         }
+        Ok(())
     }
 
     /// The bytes of a source symbol that is here.
     fn symbol(&self, block: u64, symbol: u64) -> Option<&[u8]> {
         let partial = self.partial.get(&block).filter(|partial| partial.has(symbol))?;
         let range = self.layout.segment_bytes(self.layout.block_segments(block).start + symbol);
-        if self.kind == ObjectKind::Data {
-            return self.content.get(range.start as usize..range.end as usize);
-        }
-        let start = self.layout.block_bytes(block).start;
-        partial.bytes.get((range.start - start) as usize..(range.end - start) as usize)
+        partial.symbol(symbol)?.get(..(range.end - range.start) as usize)
     }
 
     /// Computes what a block misses, if there is enough parity.
     fn recover(&mut self, block: u64, memory_left: &mut usize, stats: &mut Stats) {
         let symbols = self.layout.symbols(block);
-        let lacking = self.partial.get(&block).map_or(symbols, |partial| partial.missing);
+        let lacking = self.partial.get(&block).map_or(symbols, PartialBlock::missing);
         let held = self.parity.as_ref().map_or(0, |parity| parity.count(block)) as u64;
         if lacking == 0 || held < lacking {
             return;
@@ -361,22 +353,25 @@ impl RxObject {
 
     /// Hands a block over if it is complete, and the object if it is.
     fn finish_block(&mut self, block: u64, memory_left: &mut usize, tell: &mut impl FnMut(Event)) {
-        if self.partial.get(&block).is_none_or(|partial| partial.missing > 0) {
+        if self.partial.get(&block).is_none_or(|partial| partial.missing() > 0) {
             return;
         }
         let Some(partial) = self.take_partial(block, memory_left) else { return };
-        self.complete[(block / 64) as usize] |= 1 << (block % 64);
+        let runs_before = self.complete.runs();
+        self.complete.insert(block..block + 1);
+        self.count_runs(runs_before, memory_left);
         self.blocks_left -= 1;
-        while self.first_incomplete < self.layout.blocks() && self.is_block_complete(self.first_incomplete) {
-            self.first_incomplete += 1;
-        }
+        self.first_incomplete = self.complete.run_of(0).map_or(0, |run| run.end);
         if let Some(parity) = &mut self.parity {
             parity.forget(block);
         }
         let object = self.id;
+        let range = self.layout.block_bytes(block);
+        let bytes = partial.into_bytes((range.end - range.start) as usize);
         if self.kind == ObjectKind::File {
-            let offset = self.layout.block_bytes(block).start;
-            tell(Event::FileChunk { object, offset, bytes: partial.bytes });
+            tell(Event::FileChunk { object, offset: range.start, bytes });
+        } else {
+            self.gather(block, bytes, memory_left);
         }
         if self.blocks_left == 0 {
             tell(match self.kind {
@@ -388,9 +383,59 @@ impl RxObject {
         }
     }
 
+    /// Takes the memory that runs of complete blocks need more than before, or gives it back.
+    fn count_runs(&mut self, runs_before: usize, memory_left: &mut usize) {
+        let runs = self.complete.runs();
+        let more = (runs.saturating_sub(runs_before) * RUN_BYTES).min(*memory_left);
+        let less = (runs_before.saturating_sub(runs) * RUN_BYTES).min(self.memory);
+        *memory_left = *memory_left - more + less;
+        self.memory = self.memory + more - less;
+    }
+
+    /// Keeps the bytes of a complete block, for which `take_partial` just gave the memory back.
+    fn gather(&mut self, block: u64, bytes: Vec<u8>, memory_left: &mut usize) {
+        *memory_left -= bytes.len();
+        self.memory += bytes.len();
+        if block > 0 || !self.content.is_empty() {
+            self.gathered.insert(block, bytes);
+        } else {
+            self.content = bytes;
+        }
+        while let Some(entry) = self.gathered.first_entry()
+            && *entry.key() < self.first_incomplete
+        {
+            self.content.extend_from_slice(&entry.remove());
+        }
+    }
+
+    /// Whether it holds something that its sender can send again.
+    pub fn has_forgettable(&self) -> bool {
+        !self.is_complete() && self.memory() > size_of::<RxObject>() + self.complete.runs() * RUN_BYTES
+    }
+
+    /// Forgets what came of it: all of it, or of a file what was not handed over.
+    pub fn forget(&mut self, memory_left: &mut usize) {
+        *memory_left += self.memory();
+        self.parity = None;
+        self.partial.clear();
+        self.memory = size_of::<RxObject>();
+        if self.kind == ObjectKind::Data {
+            (self.content, self.gathered) = (Vec::new(), BTreeMap::new());
+            (self.complete, self.first_incomplete) = (Runs::default(), 0);
+            self.blocks_left = self.layout.blocks();
+        }
+        *memory_left -= self.memory;
+        self.count_runs(0, memory_left);
+        self.blocks_asked_max = 1;
+    }
+
     /// Whether everything up to here came.
     pub fn has_up_to(&self, place: PayloadId) -> bool {
-        let block = self.layout.block_at(place);
-        self.is_complete() || block.is_some_and(|block| block < self.first_incomplete)
+        let Some(block) = self.layout.block_at(place) else { return self.is_complete() };
+        let has_symbols = |partial: &PartialBlock| (0..=u64::from(place.symbol)).all(|at| partial.has(at));
+        block < self.first_incomplete
+            || (block == self.first_incomplete
+                && u64::from(place.symbol) < self.layout.symbols(block)
+                && self.partial.get(&block).is_some_and(has_symbols))
     }
 }

@@ -1,5 +1,7 @@
 //! What is lost of an object of known length, what of it to ask for, and what others asked for.
 
+use std::ops::Range;
+
 use super::object::RxObject;
 use super::requests;
 use crate::wire::repair::{RepairRange, RepairWriter};
@@ -17,7 +19,17 @@ impl RxObject {
     /// The first block from `from` on that lost something.
     fn first_missing(&self, from: u64) -> Option<u64> {
         let checked_blocks = if self.checked == 0 { 0 } else { self.layout.block_of(self.checked - 1) + 1 };
-        (from.max(self.first_incomplete)..checked_blocks).find(|block| self.lost(*block).next().is_some())
+        let mut block = from.max(self.first_incomplete);
+        while block < checked_blocks {
+            if let Some(complete) = self.complete.run_of(block) {
+                block = complete.end;
+            } else if self.lost(block).next().is_some() {
+                return Some(block);
+            } else {
+                block += 1;
+            }
+        }
+        None
     }
 
     /// Source symbols of a block that are lost.
@@ -34,8 +46,14 @@ impl RxObject {
         let asked = if self.asked_in == cycle { &self.asked[..] } else { &[] };
         let mut from = 0;
         while let Some(block) = self.first_missing(from) {
-            let start = self.layout.block_segments(block).start;
-            let is_asked = |at: u64| asked.iter().any(|run| run.contains(&(start + at)));
+            let segments = self.layout.block_segments(block);
+            let covers = |run: &&Range<u64>| run.start <= segments.start && segments.end <= run.end;
+            if let Some(run) = asked.iter().find(covers) {
+                let blocks = self.layout.blocks();
+                from = if run.end < self.layout.segments() { self.layout.block_of(run.end) } else { blocks };
+                continue;
+            }
+            let is_asked = |at: u64| asked.iter().any(|run| run.contains(&(segments.start + at)));
             if !self.lost(block).all(is_asked) {
                 return true;
             }
@@ -60,15 +78,7 @@ impl RxObject {
         while let Some(block) = self.first_missing(from)
             && left > 0
         {
-            let untouched = |block: &u64| {
-                *block < self.layout.blocks()
-                    && !self.partial.contains_key(block)
-                    && !self.is_block_complete(*block)
-                    && self.layout.block_segments(*block).end <= self.checked
-                    && self.parity.as_ref().is_none_or(|parity| parity.count(*block) == 0)
-            };
-            let run_end = (block..self.layout.blocks()).find(|block| !untouched(block));
-            let run_end = run_end.unwrap_or(self.layout.blocks()).min(block.saturating_add(left));
+            let run_end = self.untouched_end(block).min(block.saturating_add(left));
             let fits = if run_end > block {
                 let (first, last) = (self.layout.place(block, 0), self.layout.place(run_end - 1, 0));
                 requests.push(RepairFlags::BLOCK, self.item(first), self.item(last))
@@ -82,6 +92,19 @@ impl RxObject {
             left -= from - block;
         }
         true
+    }
+
+    /// The first block from `block` on of which something came, or of which not all was sent.
+    fn untouched_end(&self, block: u64) -> u64 {
+        let sent_whole = if self.checked < self.layout.segments() {
+            self.layout.block_of(self.checked)
+        } else {
+            self.layout.blocks()
+        };
+        let partial = self.partial.range(block..).next().map(|(touched, _)| *touched);
+        let parity = self.parity.as_ref().and_then(|parity| parity.next_block(block));
+        let touched = [partial, parity, self.complete.next_start(block)];
+        touched.into_iter().flatten().fold(sent_whole, u64::min).max(block)
     }
 
     fn write_block(&self, block: u64, requests: &mut RepairWriter) -> bool {

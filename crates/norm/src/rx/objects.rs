@@ -3,6 +3,9 @@
 //! Numbers are given in order, so a number that was passed over is an object of which nothing came. From the
 //! oldest incomplete object to the newest one there is a slot each, up to a bound; beyond it the oldest is given
 //! up. Streams have numbers too: their slots are closed as soon as they are known to be streams.
+//!
+//! Memory is taken as blocks arrive, whatever length was announced. The objects of one sender hold no more of it
+//! than is left, so that however many senders want all of it, there is some for the next.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -40,6 +43,8 @@ pub struct RxObjects {
     /// Watermarks before the first slot: their acknowledgement was given, and may have been lost.
     pub(super) acks_again: VecDeque<(Position, Time)>,
     pub(super) given_up: GivenUp,
+    /// Bytes of the session's memory they hold.
+    memory: usize,
     /// The FEC scheme the sender uses, for asking for what we know nothing of.
     fec_id: FecId,
 }
@@ -57,6 +62,7 @@ impl RxObjects {
             acks: 0,
             acks_again: VecDeque::new(),
             given_up: GivenUp::default(),
+            memory: 0,
             fec_id: FecId::ReedSolomon8,
         }
     }
@@ -132,6 +138,7 @@ impl RxObjects {
         let heard = match std::mem::replace(&mut slot.body, Body::Closed) {
             Body::Open(open) => {
                 *shared.memory_left += open.memory();
+                self.memory -= open.memory();
                 true
             }
             Body::Wanted { .. } => false,
@@ -169,15 +176,43 @@ impl RxObjects {
 
     pub fn handle_data(&mut self, now: Time, data: &Data<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
         let Some(index) = self.heard(now, &data.header, data.fti, shared)? else { return Ok(()) };
-        let Body::Open(open) = &mut self.slots[index].body else { return Ok(()) };
-        let events = &mut *shared.events;
-        let received =
-            open.receive(now, data, shared.memory_left, shared.stats, &mut |event| events.push_back(event));
-        if open.is_complete() && self.slots[index].info != InfoState::Missing {
+        let mut received = self.receive(now, index, data, shared);
+        // The oldest gets done, or none would.
+        while received == Err(Reject::NoMemory) && self.forget_newest(index, shared) {
+            received = self.receive(now, index, data, shared);
+        }
+        let Slot { body: Body::Open(open), info, .. } = &self.slots[index] else { return received };
+        if open.is_complete() && *info != InfoState::Missing {
             self.close(index, None, shared);
             self.release();
         }
         received
+    }
+
+    fn receive(
+        &mut self,
+        now: Time,
+        index: usize,
+        data: &Data<'_>,
+        shared: &mut Shared<'_>,
+    ) -> Result<(), Reject> {
+        let Body::Open(open) = &mut self.slots[index].body else { return Ok(()) };
+        let events = &mut *shared.events;
+        with_share(&mut self.memory, shared.memory_left, |share| {
+            open.receive(now, data, share, shared.stats, &mut |event| events.push_back(event))
+        })
+    }
+
+    /// Makes room by forgetting what came of the newest object after this one that can be asked for again.
+    fn forget_newest(&mut self, index: usize, shared: &mut Shared<'_>) -> bool {
+        let newer = self.slots.iter_mut().skip(index + 1).rev();
+        let mut held = newer.filter_map(|slot| match &mut slot.body {
+            Body::Open(open) if open.has_forgettable() => Some(open),
+            _ => None,
+        });
+        let Some(newest) = held.next() else { return false };
+        with_share(&mut self.memory, shared.memory_left, |share| newest.forget(share));
+        true
     }
 
     pub fn handle_info(&mut self, now: Time, info: &Info<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
@@ -223,7 +258,10 @@ impl RxObjects {
             Body::Wanted { .. } => {
                 let fti = fti.ok_or(Reject::ObjectInfo)?;
                 let kind = (header.fec_id, fti);
-                match RxObject::open(id, header.flags, kind, now, shared.config, shared.memory_left) {
+                let opened = with_share(&mut self.memory, shared.memory_left, |share| {
+                    RxObject::open(id, header.flags, kind, now, shared.config, share)
+                });
+                match opened {
                     Ok(mut open) => {
                         if index + 1 < slots {
                             shared.stats.losses_detected += open.announce_all();
@@ -246,6 +284,11 @@ impl RxObjects {
             slot.info = InfoState::Missing;
         }
         Ok(Some(index))
+    }
+
+    /// Whether any object was heard.
+    pub fn is_synced(&self) -> bool {
+        self.synced
     }
 
     /// The number belongs to a stream.
@@ -434,4 +477,14 @@ impl RxObjects {
             _ => None,
         })
     }
+}
+
+/// Lets one sender's objects take memory, as long as they hold no more of it than is left for everybody else.
+fn with_share<R>(held: &mut usize, left: &mut usize, take: impl FnOnce(&mut usize) -> R) -> R {
+    let share_before = left.saturating_sub(*held) / 2;
+    let mut share = share_before;
+    let result = take(&mut share);
+    *left = *left + share - share_before;
+    *held = *held + share_before - share;
+    result
 }

@@ -49,9 +49,19 @@ impl ParityStore {
         self.buffers * self.symbol_bytes
     }
 
+    /// Whether there is a buffer that nobody uses.
+    pub fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
     /// How much parity of a block is here.
     pub fn count(&self, block: u64) -> usize {
         self.blocks.get(&block).map_or(0, Vec::len)
+    }
+
+    /// The first block from this one on of which there is parity.
+    pub fn next_block(&self, from: u64) -> Option<u64> {
+        self.blocks.range(from..).find(|(_, held)| !held.is_empty()).map(|(block, _)| *block)
     }
 
     /// Whether parity symbol `index` of a block is here.

@@ -141,6 +141,7 @@ impl Remote {
     ) -> Result<(), Reject> {
         if !data.header.flags.has(Flags::STREAM) {
             self.forget_wanted(data.header.object);
+            shared.check_object()?;
             let handled = self.objects.handle_data(now, data, shared);
             self.after_object(now, shared);
             return handled;
@@ -194,6 +195,7 @@ impl Remote {
     pub fn handle_info(&mut self, now: Time, info: &Info<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
         if !info.header.flags.has(Flags::STREAM) {
             self.forget_wanted(info.header.object);
+            shared.check_object()?;
             let handled = self.objects.handle_info(now, info, shared);
             self.after_object(now, shared);
             return handled;
@@ -235,7 +237,7 @@ impl Remote {
 
     /// Something about an object of known length changed: start asking if something is missing.
     pub(super) fn after_object(&mut self, now: Time, shared: &mut Shared<'_>) {
-        if self.departed.is_none() && self.objects.is_missing(shared.config.nacking) {
+        if self.departed.is_none() && self.objects.is_missing(shared.object_nacking()) {
             self.nack.on_loss(now, &self.timing, shared.random);
         }
     }

@@ -2,15 +2,33 @@
 
 use std::collections::VecDeque;
 
-use crate::config::Config;
+use crate::config::{Config, NackingMode};
 use crate::event::Event;
-use crate::stats::Stats;
+use crate::stats::{Reject, Stats};
 
 /// What the whole session shares with each of its remote senders.
 pub struct Shared<'a> {
     pub config: &'a Config,
     pub random: &'a mut fastrand::Rng,
     pub memory_left: &'a mut usize,
+    /// Whether the application has room for objects and commands.
+    pub has_room: bool,
     pub stats: &'a mut Stats,
     pub events: &'a mut VecDeque<Event>,
+}
+
+impl Shared<'_> {
+    /// Whether objects of known length are taken, and if not, why.
+    pub fn check_object(&self) -> Result<(), Reject> {
+        match (self.config.receive_objects, self.has_room) {
+            (false, _) => Err(Reject::Unwanted),
+            (true, false) => Err(Reject::NoRoom),
+            (true, true) => Ok(()),
+        }
+    }
+
+    /// What to ask for when something of an object is missing.
+    pub fn object_nacking(&self) -> NackingMode {
+        if self.has_room { self.config.nacking } else { NackingMode::None }
+    }
 }

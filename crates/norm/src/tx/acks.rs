@@ -222,6 +222,22 @@ impl AckProcess {
         self.ackers.iter().any(|acker| acker.node == node && acker.silent) && self.counting().next().is_some()
     }
 
+    /// Of what comes after a segment some is owed no more: whoever has everything before it gets to `past`.
+    pub fn advance(&mut self, past: impl Fn(u64) -> u64) {
+        for acker in &mut self.ackers {
+            acker.acked = acker.acked.max(past(acker.acked));
+            acker.seen = acker.seen.max(acker.acked);
+        }
+    }
+
+    /// Settles what the application wanted to know at once: (acked, silent). `None` if it wanted nothing.
+    pub fn settle_now(&mut self) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
+        let wanted = self.wanted.take()?;
+        let (has, lacks): (Vec<_>, Vec<_>) = self.ackers.iter().partition(|acker| acker.acked >= wanted);
+        let names = |ackers: Vec<&Acker>| ackers.into_iter().map(|acker| acker.node).collect();
+        Some((names(has), names(lacks)))
+    }
+
     /// `node` asks for repair of segments. If they begin farther on than before it gets on, however slowly. True if
     /// it counts.
     pub fn on_request(&mut self, node: NodeId, segments: &Range<u64>) -> bool {

@@ -74,7 +74,7 @@ fn write_object(object: &TxObject, requests: &mut RepairWriter) -> bool {
         return false;
     }
     let block_of = |segment: u64| layout.block_segments(layout.block_of(segment));
-    each_run(object.repairs_pending(), |first, last| requests.push_run(first..last + 1, block_of, at))
+    object.repairs.runs().all(|run| requests.push_run(run, block_of, at))
         && object.parity.pending().all(|(block, rows)| {
             let place = |symbol: u64| {
                 let payload_id = layout.place(block, symbol);

@@ -31,6 +31,10 @@ impl Sender {
                 return true;
             }
         }
+        if let Some(repairs) = self.objects.repairs_pending() {
+            let owed = repairs as usize * usize::from(self.config.segment_bytes);
+            self.objects.set_owed(self.pacer.time_for(owed));
+        }
         if let Some(position) = self.objects.poll_ack_request(now, 2 * grtt, &mut self.asked) {
             command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
             return true;
@@ -126,9 +130,9 @@ impl Sender {
         if self.objects.has_output() || self.objects.has_repairs() {
             return false;
         }
-        let position = self.objects.poll_announcement(now, 2 * grtt);
+        let position = self.objects.poll_announcement(now, 2 * grtt, &mut self.asked);
         position.is_some_and(|position| {
-            command::write_flush(&self.header, position, &[], &mut self.scratch);
+            command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
             true
         })
     }

@@ -1,13 +1,13 @@
 //! One object of known length being sent: bytes in memory, or a file whose owner reads it block by block.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::time::Duration;
 
 use shoal_fec::{ReedSolomon, Symbol};
 
 use super::acks::AckProcess;
 use super::object_order::{ObjectOrder, Step};
+use super::object_repairs::ObjectRepairs;
 use super::parity::ParityQueue;
 use crate::auth;
 use crate::event::ObjectKind;
@@ -45,9 +45,13 @@ fn loaded_blocks_max(config: &Config) -> usize {
 #[derive(Debug)]
 pub struct TxObject {
     pub id: ObjectId,
+    /// Where it starts in the row of all objects' segments.
+    pub start: u64,
     pub info: Vec<u8>,
     pub info_pending: bool,
     pub parity: ParityQueue,
+    /// Segments asked for again.
+    pub repairs: ObjectRepairs,
     pub acks: AckProcess,
     /// When all of it had gone out once.
     pub sent_at: Time,
@@ -65,9 +69,6 @@ pub struct TxObject {
     /// Bytes before the payload of its messages, and how many of them are EXT_AUTH.
     header_bytes: usize,
     auth_bytes: usize,
-    /// Segments asked for again, by block: bits.
-    repairs: BTreeMap<u64, Vec<u64>>,
-    repaired_at: BTreeMap<u64, Time>,
 }
 
 impl TxObject {
@@ -86,9 +87,11 @@ impl TxObject {
         let layout = Layout::new(config.fec_id, &fti).filter(|_| object_bytes < 1 << 48)?;
         Some(TxObject {
             id,
+            start: 0,
             info_pending: !info.is_empty(),
             info: info.to_vec(),
             parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
+            repairs: ObjectRepairs::default(),
             acks: AckProcess::new(config.robust_factor, config.acker_patience),
             sent_at: Time::ZERO,
             sent_untold: false,
@@ -104,8 +107,6 @@ impl TxObject {
             loaded_blocks_max: loaded_blocks_max(config),
             header_bytes: config.data_header_bytes(),
             auth_bytes: auth::extension_bytes(&config.auth),
-            repairs: BTreeMap::new(),
-            repaired_at: BTreeMap::new(),
         })
     }
 
@@ -131,6 +132,26 @@ impl TxObject {
 
     fn segment_bytes(&self) -> usize {
         self.fti.segment_bytes.into()
+    }
+
+    /// Where it ends in the row.
+    pub fn end(&self) -> u64 {
+        self.start + self.layout.segments()
+    }
+
+    /// Everything before this place in the row was sent, and can be acknowledged.
+    pub fn row_sent(&self) -> u64 {
+        self.start + self.order.whole()
+    }
+
+    /// How many places in the row were sent, from its start on.
+    pub fn row_used(&self) -> u64 {
+        self.start + self.order.count()
+    }
+
+    /// Segments before this one were sent, all of them.
+    pub fn prefix(&self) -> u64 {
+        self.order.prefix()
     }
 
     /// Whether a segment was sent.
@@ -161,29 +182,22 @@ impl TxObject {
     /// Whether the next repair is parity.
     pub fn repairs_by_parity(&self) -> bool {
         // Oldest first, whichever it is: a receiver short of memory waits for the oldest.
-        let named = self.repairs.keys().next();
-        self.parity.first_block().is_some_and(|block| named.is_none_or(|named| block < *named))
+        let named = self.first_named_block();
+        self.parity.first_block().is_some_and(|block| named.is_none_or(|named| block < named))
+    }
+
+    /// The first block of which segments were asked for by name.
+    fn first_named_block(&self) -> Option<u64> {
+        self.repairs.first().map(|segment| self.layout.block_of(segment))
     }
 
     pub fn has_repairs(&self) -> bool {
         !self.repairs.is_empty() || !self.parity.is_empty()
     }
 
-    /// The segments asked for again, in order.
-    pub fn repairs_pending(&self) -> impl Iterator<Item = u64> + '_ {
-        self.repairs.iter().flat_map(|(block, bits)| {
-            let start = self.layout.block_segments(*block).start;
-            let symbols = 0..self.layout.symbols(*block);
-            let wanted = symbols.filter(|at| bits[(at / 64) as usize] & 1 << (at % 64) != 0);
-            wanted.map(move |at| start + at)
-        })
-    }
-
     /// Whether every segment of it was asked for again, and its information.
     pub fn is_asked_for_whole(&self) -> bool {
-        (self.info.is_empty() || self.info_pending)
-            && self.repairs.len() as u64 == self.layout.blocks()
-            && self.repairs_pending().count() as u64 == self.layout.segments()
+        (self.info.is_empty() || self.info_pending) && self.repairs.count() == self.layout.segments()
     }
 
     /// The place of a segment, as commands name it.
@@ -229,7 +243,7 @@ impl TxObject {
         }
         let group = self.order.group();
         let ahead = if self.is_sent() { 0..0 } else { group.start..group.end + BLOCKS_AHEAD };
-        let repairs = self.repairs.keys().next().copied().into_iter().chain(self.parity.first_block());
+        let repairs = self.first_named_block().into_iter().chain(self.parity.first_block());
         let wanted = repairs.chain(ahead);
         wanted
             .filter(|block| *block < self.layout.blocks())
@@ -259,23 +273,6 @@ impl TxObject {
         loaded.blocks.push_back((block, buffer));
     }
 
-    // --- requests ---
-
-    /// A segment was asked for again. False if it is under way already.
-    pub fn request(&mut self, segment: u64, now: Time, hold_off: Duration) -> bool {
-        let block = self.layout.block_of(segment);
-        if self.repaired_at.get(&block).is_some_and(|at| now.since(*at) < hold_off) {
-            return false;
-        }
-        let range = self.layout.block_segments(block);
-        let words = (range.end - range.start).div_ceil(64) as usize;
-        let bits = self.repairs.entry(block).or_insert_with(|| vec![0; words]);
-        let symbol = (segment - range.start) as usize;
-        let new = bits[symbol / 64] & (1 << (symbol % 64)) == 0;
-        bits[symbol / 64] |= 1 << (symbol % 64);
-        new
-    }
-
     // --- sending ---
 
     /// What goes next for the first time, if its bytes are here.
@@ -291,12 +288,9 @@ impl TxObject {
     /// What was asked for again, if its bytes are here.
     pub fn next_repair(&mut self, now: Time, parity_max: usize, rows: &mut Vec<usize>) -> Option<Step> {
         if !self.repairs_by_parity()
-            && let Some((&block, bits)) = self.repairs.iter().next()
+            && let Some(segment) = self.repairs.first()
         {
-            let word = bits.iter().position(|word| *word != 0)?;
-            let symbol = word as u64 * 64 + u64::from(bits[word].trailing_zeros());
-            let segment = self.layout.block_segments(block).start + symbol;
-            return self.has_block(block).then_some(Step::Segment(segment));
+            return self.has_block(self.layout.block_of(segment)).then_some(Step::Segment(segment));
         }
         let block = self.parity.first_block().filter(|block| self.has_block(*block))?;
         rows.clear();
@@ -309,19 +303,6 @@ impl TxObject {
         self.order.advance(step);
         if self.is_sent() {
             (self.sent_untold, self.sent_at) = (true, now);
-        }
-    }
-
-    /// A segment went out again.
-    pub fn repaired(&mut self, segment: u64, now: Time) {
-        let block = self.layout.block_of(segment);
-        let symbol = (segment - self.layout.block_segments(block).start) as usize;
-        if let Some(bits) = self.repairs.get_mut(&block) {
-            bits[symbol / 64] &= !(1 << (symbol % 64));
-            if bits.iter().all(|word| *word == 0) {
-                self.repairs.remove(&block);
-                self.repaired_at.insert(block, now);
-            }
         }
     }
 

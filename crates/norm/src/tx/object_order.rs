@@ -88,6 +88,26 @@ impl ObjectOrder {
         }
     }
 
+    /// Segments before this one went, all of them.
+    pub fn whole(&self) -> u64 {
+        if self.is_done() { self.layout.segments() } else { self.group_segments().start }
+    }
+
+    /// Segments before this one went, all of them, and perhaps more of those being sent together.
+    pub fn prefix(&self) -> u64 {
+        let group = self.group();
+        if group.end - group.start == 1 { self.count() } else { self.whole() }
+    }
+
+    /// How many segments went.
+    pub fn count(&self) -> u64 {
+        if self.is_done() {
+            return self.layout.segments();
+        }
+        let group = self.group_segments();
+        (group.start + self.done).min(group.end)
+    }
+
     /// One past the last segment of which the group, or one before it, has sent something.
     pub fn reach(&self) -> u64 {
         match (self.is_done(), self.done) {

@@ -29,10 +29,14 @@ impl TxObjects {
     ) -> usize {
         out.clear();
         let (mut datagram_bytes, mut count) = (0, 0);
+        let window_end = self.window.end();
         while let Some(object) = self.cache.get_mut(self.sent) {
             if object.is_sent() {
                 self.sent += 1;
                 continue;
+            }
+            if object.row_used() >= window_end {
+                break;
             }
             let left = limit.segments_max - count;
             let Some(step) = object.next_step(left.min(limit.bytes_max / object.datagram_bytes_max())) else {
@@ -107,7 +111,7 @@ impl TxObjects {
                             return datagram_bytes;
                         }
                         object.write_segment(segment, Flags::REPAIR, sender, out, &mut self.scratch);
-                        object.repaired(segment, now);
+                        object.repairs.repaired(segment, now);
                         count += 1;
                     }
                     Step::Parity { block, .. } => {

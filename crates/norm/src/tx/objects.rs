@@ -1,15 +1,15 @@
 //! The objects of known length being sent, and the cache that keeps them for repair.
 //!
 //! Objects go out in the order they were given. What was sent stays in the cache until something new needs its
-//! room, but at least as long as a few repairs of it may take; what is asked for after that is refused.
-//! An object that was not sent yet, is being repaired, or whose watermark is open is never dropped: then the
-//! new one has to wait.
+//! room, but at least until everybody who counts has acknowledged it, or as long as a few repairs of it may take if
+//! nobody counts; what is asked for after that is refused. An object that was not sent yet, is being repaired, or
+//! whose watermark is open is never dropped: then the new one has to wait.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::acks::AckOutcome;
 use super::object::TxObject;
+use super::object_window::{ObjectWindow, Sent};
 use super::sender::ErasureTally;
 use crate::config::Watermark;
 use crate::event::Event;
@@ -38,21 +38,28 @@ pub struct TxObjects {
     pub(super) cache: VecDeque<TxObject>,
     /// Objects at the front that were sent completely.
     pub(super) sent: usize,
+    /// Objects that were sent completely and are gone.
+    sent_and_gone: u64,
+    /// Where the next object starts in the row of all segments.
+    pub(super) row_end: u64,
+    pub(super) window: ObjectWindow,
+    stale: u64,
     bytes: usize,
     bytes_max: usize,
     objects_max: usize,
     /// When the last segment is announced again, and how often.
-    announcement: Option<(Time, u32)>,
+    pub(super) announcement: Option<(Time, u32)>,
     robust_factor: u32,
-    /// An object was refused for want of room, and there may be room now.
-    refused: bool,
+    /// An object that takes so much was refused for want of room; and there may be room now.
+    refused: Option<usize>,
     has_room: bool,
-    released: Vec<ObjectId>,
+    /// What became of objects that are gone, until it is told.
+    settled: Vec<Event>,
     /// Whether any object may have repairs, information to send, open watermarks, or something to tell: most
     /// of the time none has, and the cache need not be searched.
     pub(super) repairing: bool,
     informing: bool,
-    acking: bool,
+    pub(super) acking: bool,
     pub(super) telling: bool,
     pub(super) rows: Vec<usize>,
     pub(super) scratch: Vec<u8>,
@@ -63,14 +70,18 @@ impl TxObjects {
         TxObjects {
             cache: VecDeque::new(),
             sent: 0,
+            sent_and_gone: 0,
+            row_end: 0,
+            window: ObjectWindow::new(config),
+            stale: 0,
             bytes: 0,
             bytes_max: config.send_cache_bytes_max,
             objects_max: config.send_objects_max,
             announcement: None,
             robust_factor: config.robust_factor,
-            refused: false,
+            refused: None,
             has_room: false,
-            released: Vec::new(),
+            settled: Vec::new(),
             repairing: false,
             informing: false,
             acking: false,
@@ -82,15 +93,20 @@ impl TxObjects {
 
     // --- the cache ---
 
+    fn fits(&self, bytes: usize) -> bool {
+        self.cache.len() < self.objects_max && self.bytes + bytes <= self.bytes_max
+    }
+
     /// Whether an object that takes so much memory has room, after dropping old ones if need be. What was sent
-    /// is kept for `hold` at least.
+    /// is kept for `hold` at least, unless it was acknowledged.
     pub fn make_room(&mut self, bytes: usize, now: Time, hold: Duration) -> bool {
-        while self.cache.len() >= self.objects_max || self.bytes + bytes > self.bytes_max {
+        // One object may always go, however large it is.
+        while !self.cache.is_empty() && !self.fits(bytes) {
             if !self.is_droppable(now, hold) {
-                // One object may always go, however large it is.
-                self.refused = !self.cache.is_empty();
-                return self.cache.is_empty();
+                self.refused = Some(bytes);
+                return false;
             }
+            self.window.on_drop(self.cache[0].end());
             self.remove(0);
         }
         true
@@ -100,42 +116,82 @@ impl TxObjects {
         self.sent > 0
             && self.cache.front().is_some_and(|object| {
                 let busy = object.has_repairs() || object.is_watched() || object.info_pending;
-                !busy && now.since(object.sent_at) >= hold
+                let enough = match self.window.acked() {
+                    Some(acked) => acked >= object.end(),
+                    None => now.since(object.sent_at) >= hold,
+                };
+                !busy && enough
             })
     }
 
     /// Notices that there is room for an object that was refused.
     pub fn check_room(&mut self, now: Time, hold: Duration) {
-        if self.refused && self.is_droppable(now, hold) {
-            (self.refused, self.has_room) = (false, true);
+        let there_is = |bytes| self.cache.is_empty() || self.fits(bytes) || self.is_droppable(now, hold);
+        if self.refused.is_some_and(there_is) {
+            (self.refused, self.has_room) = (None, true);
         }
     }
 
     fn remove(&mut self, index: usize) {
-        if let Some(object) = self.cache.remove(index) {
-            self.bytes -= object.memory();
-            self.sent -= usize::from(index < self.sent);
-            self.released.push(object.id);
+        let Some(mut object) = self.cache.remove(index) else { return };
+        self.bytes -= object.memory();
+        if index < self.sent {
+            self.sent -= 1;
+            self.sent_and_gone += 1;
         }
+        let id = object.id;
+        self.settled.extend(
+            object
+                .acks
+                .settle_now()
+                .map(|(acked, silent)| Event::WatermarkDone(Watermark { object: id, acked, silent })),
+        );
+        self.settled.push(Event::ObjectReleased { object: id });
+        let (cache, row_end) = (&self.cache, self.row_end);
+        self.window.on_gone(|row| past_gone(cache, row, row_end));
     }
 
-    pub fn push(&mut self, object: TxObject) {
+    pub fn push(&mut self, mut object: TxObject) {
         self.bytes += object.memory();
+        object.start = self.row_end;
+        self.row_end = object.end();
         self.informing |= object.info_pending;
         self.cache.push_back(object);
     }
 
     /// Forgets an object at once. False if there is none.
     pub fn cancel(&mut self, id: ObjectId) -> bool {
-        let found = self.cache.iter().position(|object| object.id == id);
+        let found = self.index_of(id);
         if let Some(index) = found {
             self.remove(index);
         }
         found.is_some()
     }
 
+    fn index_of(&self, id: ObjectId) -> Option<usize> {
+        let first = self.cache.front()?.id;
+        let place = |id: ObjectId| id.wrapping_sub(first);
+        self.cache.binary_search_by_key(&place(id), |object| place(object.id)).ok()
+    }
+
     pub fn find(&mut self, id: ObjectId) -> Option<&mut TxObject> {
-        self.cache.iter_mut().find(|object| object.id == id)
+        self.index_of(id).map(|index| &mut self.cache[index])
+    }
+
+    /// What was sent so far.
+    pub(super) fn sent_so_far(&self) -> Sent {
+        let row = self.cache.get(self.sent).map_or(self.row_end, TxObject::row_sent);
+        Sent { row, objects: self.sent_and_gone + self.sent as u64 }
+    }
+
+    /// Whether there is something to send that has to wait for acknowledgement.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.cache.get(self.sent).is_some_and(|object| object.row_used() >= self.window.end())
+    }
+
+    /// Whether an object was refused for want of room.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused.is_some()
     }
 
     /// The oldest object in the cache, at its start.
@@ -150,8 +206,12 @@ impl TxObjects {
 
     /// Nothing waits to be sent, repaired, acknowledged or announced.
     pub fn is_quiet(&self) -> bool {
+        let settled = match self.window.acked() {
+            Some(acked) => acked >= self.row_end,
+            None => self.announcement.is_none(),
+        };
         self.sent == self.cache.len()
-            && self.announcement.is_none()
+            && settled
             && !self.has_repairs()
             && !(self.acking && self.cache.iter().any(|object| object.is_watched()))
     }
@@ -192,18 +252,18 @@ impl TxObjects {
         sent.filter(|object| object.has_repairs() || object.info_pending)
     }
 
-    /// Somebody asked for something of an object. False if it is not here.
+    /// `node` asked for something of an object. False if it is not here.
     pub fn request(
         &mut self,
+        node: NodeId,
         range: &RepairRange,
         (now, hold_off): (Time, Duration),
         budget: &mut u64,
         tally: &mut ErasureTally,
         stats: &mut Stats,
     ) -> bool {
-        let Some(object) = self.cache.iter_mut().find(|object| object.id == range.first.object) else {
-            return false;
-        };
+        let Some(index) = self.index_of(range.first.object) else { return false };
+        let object = &mut self.cache[index];
         (self.repairing, self.informing) = (true, true);
         let flags = range.flags;
         if flags.has(RepairFlags::INFO) || flags.has(RepairFlags::OBJECT) {
@@ -230,61 +290,54 @@ impl TxObjects {
         } else {
             return true;
         };
-        for segment in segments.start..segments.end.min(object.reach()) {
+        let (prefix, reach) = (object.prefix(), object.reach());
+        let asked = segments.start.min(prefix)..segments.end.min(prefix);
+        self.window.on_request(node, &(object.start + asked.start..object.start + asked.end));
+        let mut requested = object.repairs.request(asked, now, hold_off);
+        // Of what is being sent together some went, in turn.
+        for segment in segments.start.max(prefix)..segments.end.min(reach) {
             if *budget == 0 {
                 break;
             }
             *budget -= 1;
-            if !object.was_sent(segment) {
-                continue;
+            if object.was_sent(segment) {
+                let more = object.repairs.request(segment..segment + 1, now, hold_off);
+                requested.segments += more.segments;
+                requested.stale += more.stale;
             }
-            stats.repairs_requested += u64::from(object.request(segment, now, hold_off));
         }
+        stats.repairs_requested += requested.segments;
+        self.stale += requested.stale;
         true
     }
 
-    /// An object was acknowledged up to here.
-    pub fn on_ack(&mut self, node: NodeId, position: Position) {
-        if let Some(object) = self.find(position.object)
-            && let Some(segment) = object.layout().segment_at(position.payload_id)
-        {
-            object.acks.on_ack(node, segment + 1);
+    /// How many segments were asked for since the last call of which no more is to be concluded: see
+    /// [`TxObjects::set_mark`].
+    pub fn take_stale(&mut self) -> u64 {
+        std::mem::take(&mut self.stale)
+    }
+
+    /// The rate follows from what was lost so far: what is still found lost of it is stale.
+    pub fn set_mark(&mut self) {
+        for object in self.cache.iter_mut().take(self.sent + 1) {
+            let reach = object.reach();
+            object.repairs.set_mark(reach);
         }
     }
 
-    /// Asks who counts to acknowledge an object. False if it is not here.
-    pub fn want_ack(&mut self, id: ObjectId, ackers: &[NodeId], now: Time) -> bool {
-        let Some(object) = self.find(id) else { return false };
-        let end = object.layout().segments();
-        object.acks.set_ackers(ackers, 0);
-        object.acks.want(end);
-        object.acks.request(now, end);
-        self.acking = true;
-        true
-    }
-
-    /// A request for acknowledgement that is due: where, and in `nodes` of whom.
-    pub fn poll_ack_request(
-        &mut self,
-        now: Time,
-        interval: Duration,
-        nodes: &mut Vec<NodeId>,
-    ) -> Option<Position> {
-        if !self.acking {
+    /// Segments to be sent again; `None` if there is nothing that could be.
+    pub fn repairs_pending(&self) -> Option<u64> {
+        if self.cache.is_empty() {
             return None;
         }
-        let (sent, cache) = (self.sent, &mut self.cache);
-        cache.iter_mut().take(sent).filter(|object| object.is_watched()).find_map(|object| {
-            let watermark = object.acks.poll(now, interval, nodes)?;
-            Some(object.position(watermark - 1))
-        })
+        Some(if self.repairing { self.cache.iter().map(|object| object.repairs.count()).sum() } else { 0 })
     }
 
     // --- sending ---
 
     /// Whether anything can go for the first time.
     pub fn has_output(&self) -> bool {
-        self.cache.get(self.sent).is_some_and(|object| object.next_step(1).is_some())
+        !self.is_held_back() && self.cache.get(self.sent).is_some_and(|object| object.next_step(1).is_some())
     }
 
     /// An object whose NORM_INFO is to be sent.
@@ -304,17 +357,9 @@ impl TxObjects {
 
     /// Announces the last segment once more, though that was done often enough.
     pub fn remind(&mut self, now: Time) {
-        if self.announcement.is_none() && self.sent > 0 {
+        if self.announcement.is_none() && self.sent > 0 && !self.is_acked() {
             self.announcement = Some((now, 1));
         }
-    }
-
-    /// The announcement of the last segment that is due, if one is.
-    pub fn poll_announcement(&mut self, now: Time, interval: Duration) -> Option<Position> {
-        let (at, left) = self.announcement.filter(|(at, _)| *at <= now)?;
-        self.announcement = (left > 1).then_some((at.max(now) + interval, left - 1));
-        let last = self.cache.get(self.sent.checked_sub(1)?)?;
-        Some(last.position(last.layout().segments() - 1))
     }
 
     /// When something other than a repair is due.
@@ -322,7 +367,7 @@ impl TxObjects {
         let has_output = self.has_output();
         // As long as there is something better to send, nothing is announced.
         let announcement = self.announcement.filter(|_| !has_output && !self.has_repairs());
-        let mut next = announcement.map_or(Time::NEVER, |(at, _)| at);
+        let mut next = announcement.map_or(Time::NEVER, |(at, _)| at).min(self.window.deadline());
         if self.acking {
             let waiting = self.cache.iter().take(self.sent).filter(|object| object.is_watched());
             next = waiting.map(|object| object.acks.deadline()).fold(next, Time::min);
@@ -331,7 +376,8 @@ impl TxObjects {
         if info || has_output {
             next = next.min(pacer_ready_at);
         }
-        if self.refused
+        if self.refused.is_some()
+            && self.window.acked().is_none()
             && self.sent > 0
             && let Some(oldest) = self.cache.front().filter(|object| !object.has_repairs())
             && !oldest.is_watched()
@@ -347,35 +393,20 @@ impl TxObjects {
         if std::mem::take(&mut self.has_room) {
             events.push_back(Event::ObjectRoom);
         }
-        for object in self.released.drain(..) {
-            events.push_back(Event::ObjectReleased { object });
+        events.extend(self.settled.drain(..));
+        if self.cache.is_empty() {
+            return;
         }
+        self.collect_silent(events);
         if !std::mem::take(&mut self.telling) && !self.acking {
             return;
         }
-        self.acking = self.cache.iter().any(|object| object.is_watched());
         for object in &mut self.cache {
-            let id = object.id;
             if std::mem::take(&mut object.sent_untold) {
-                events.push_back(Event::ObjectSent { object: id });
-            }
-            if !object.is_watched() {
-                continue;
-            }
-            while let Some(outcome) = object.acks.poll_outcome() {
-                events.push_back(match outcome {
-                    AckOutcome::Silent(node) => Event::AckerSilent { object: id, node },
-                    AckOutcome::Settled(acked, silent) => {
-                        Event::WatermarkDone(Watermark { object: id, acked, silent })
-                    }
-                });
+                events.push_back(Event::ObjectSent { object: object.id });
             }
         }
-    }
-
-    /// Segments of everything in the cache, the most one NACK can ask for.
-    pub fn segments(&self) -> u64 {
-        self.cache.iter().map(|object| object.layout().segments()).sum()
+        self.collect_watermarks(events);
     }
 
     /// Bytes that an owner read.
@@ -384,4 +415,10 @@ impl TxObjects {
             object.supply(offset, bytes);
         }
     }
+}
+
+/// Places in the row that belong to objects which are gone are nobody's: the next one that is somebody's.
+pub(super) fn past_gone(cache: &VecDeque<TxObject>, row: u64, row_end: u64) -> u64 {
+    let next = cache.partition_point(|object| object.end() <= row);
+    cache.get(next).map_or(row_end, |object| object.start.max(row))
 }

@@ -32,6 +32,8 @@ use crate::{Config, NodeId, ObjectId, RepairPolicy, StreamOptions, WriteError};
 
 /// The most objects named in one refusal.
 const INVALID_OBJECTS_MAX: usize = 32;
+/// What one NACK may cost beside one pass over the streams' caches, in objects, or segments that are being sent in turn.
+const OBJECT_WORK_MAX: u64 = 65_536;
 /// So often a repair may be lost before an object makes room for others.
 const REPAIR_CYCLES: u32 = 4;
 
@@ -227,9 +229,9 @@ impl Sender {
         self.streams.iter().all(TxStream::is_quiet) && self.objects.is_quiet()
     }
 
-    /// Every acker, silent ones too, has acknowledged every stream.
+    /// Every acker, silent ones too, has acknowledged every stream and every object.
     pub fn is_acknowledged(&self) -> bool {
-        !self.streams.iter().any(TxStream::is_owed_acks)
+        !self.streams.iter().any(TxStream::is_owed_acks) && self.objects.is_acknowledged()
     }
 
     /// Nothing waits to be sent for the first time.
@@ -255,7 +257,7 @@ impl Sender {
         self.hear_feedback(now, from, &nack.header);
         // However much one message asks for, it costs no more than one pass over the cache.
         let mut budget: u64 = self.streams.iter().map(|stream| stream.cache().slots() as u64).sum();
-        budget += self.objects.segments();
+        budget += OBJECT_WORK_MAX;
         let mut tally = ErasureTally::default();
         let mut lost = 0;
         for request in RepairRequests::new(nack.requests) {
@@ -269,6 +271,7 @@ impl Sender {
                 Err(reason) => stats.reject(reason),
             }
         }
+        let stale = self.objects.take_stale();
         self.streams.iter_mut().for_each(|stream| stream.on_reached(now));
         // Also what can no longer be repaired was lost.
         if !nack.requests.is_empty() {
@@ -278,8 +281,10 @@ impl Sender {
             let counts =
                 self.ackers.contains(&nack.header.source) && !self.is_left_behind(nack.header.source);
             if self.ackers.is_empty() || counts {
-                let lost_bytes = lost as f64 * f64::from(self.config.segment_bytes);
-                self.control.on_lost(now, grtt, lost_bytes, stats.bytes_sent);
+                let lost_bytes = (lost - stale) as f64 * f64::from(self.config.segment_bytes);
+                if self.control.on_lost(now, grtt, lost_bytes, stats.bytes_sent) {
+                    self.objects.set_mark();
+                }
             }
             self.pacer.set_rate(self.control.rate());
         }
@@ -325,6 +330,10 @@ impl Sender {
                 return false;
             }
             for step in 0..=count.min(self.config.send_objects_max + INVALID_OBJECTS_MAX) {
+                if *budget == 0 {
+                    break;
+                }
+                *budget -= 1;
                 let item = RepairItem { object: first.object.wrapping_add(step as u16), ..first };
                 let one = RepairRange { flags: range.flags, first: item, last: item };
                 self.request_repair(now, node, &one, budget, tally, stats);
@@ -335,7 +344,7 @@ impl Sender {
         // Whoever asks for all of an object, or its information, may not know our scheme yet.
         let positioned = flags.has(RepairFlags::BLOCK) || flags.has(RepairFlags::SEGMENT);
         let readable = !positioned || first.fec_id == self.config.fec_id;
-        if readable && self.objects.request(range, (now, hold_off), budget, tally, stats) {
+        if readable && self.objects.request(node, range, (now, hold_off), budget, tally, stats) {
             return false;
         }
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.object == first.object) else {

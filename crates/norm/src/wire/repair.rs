@@ -213,10 +213,9 @@ impl RepairWriter {
                 at = end;
                 pushed
             } else {
-                let (first, mut last) = (block.start, block);
-                while last.end < run.end && block_of(last.end).end <= run.end {
-                    last = block_of(last.end);
-                }
+                let first = block.start;
+                let tail = block_of(run.end - 1);
+                let last = if tail.end <= run.end { tail } else { block_of(tail.start - 1) };
                 at = last.end;
                 self.push(RepairFlags::BLOCK, item(first), item(last.start))
             };

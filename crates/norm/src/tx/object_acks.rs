@@ -1,0 +1,139 @@
+//! Who has which objects of known length: what the window asks for, and what an application wants to know.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::acks::AckOutcome;
+use super::objects::{TxObjects, past_gone};
+use crate::config::Watermark;
+use crate::event::Event;
+use crate::time::Time;
+use crate::wire::command::Position;
+use crate::{NodeId, ObjectId};
+
+impl TxObjects {
+    /// Whose acknowledgements count from now on. A new one owes nothing that was sent before, or all that can still
+    /// be repaired.
+    pub fn set_ackers(&mut self, nodes: &[NodeId], from_oldest: bool) {
+        let index = if from_oldest { 0 } else { self.sent };
+        let from = self.cache.get(index).map_or(self.row_end, |object| object.start);
+        self.window.set_ackers(nodes, from);
+    }
+
+    /// Everybody who counts has everything, and somebody counts.
+    pub(super) fn is_acked(&self) -> bool {
+        self.window.acked().is_some_and(|acked| acked >= self.row_end)
+    }
+
+    /// Every acker, silent ones too, has acknowledged every object that was not cancelled.
+    pub fn is_acknowledged(&self) -> bool {
+        !self.window.is_owed(self.row_end)
+    }
+
+    /// An object was acknowledged up to here.
+    pub fn on_ack(&mut self, node: NodeId, position: Position) {
+        let Some(object) = self.find(position.object) else { return };
+        let Some(segment) = object.layout().segment_at(position.payload_id) else { return };
+        object.acks.on_ack(node, segment + 1);
+        let row = object.start + segment + 1;
+        if row <= object.row_sent() {
+            let has = past_gone(&self.cache, row, self.row_end);
+            self.window.on_ack(node, row, has);
+        }
+    }
+
+    /// Asks who counts to acknowledge an object. False if it is not here.
+    pub fn want_ack(&mut self, id: ObjectId, ackers: &[NodeId], now: Time) -> bool {
+        let Some(object) = self.find(id) else { return false };
+        let end = object.layout().segments();
+        object.acks.set_ackers(ackers, 0);
+        object.acks.want(end);
+        object.acks.request(now, end);
+        self.acking = true;
+        true
+    }
+
+    /// Sets how long the repairs take that were asked for, without which nobody can acknowledge.
+    pub fn set_owed(&mut self, owed: Duration) {
+        self.window.set_owed(owed);
+        if self.acking {
+            self.cache.iter_mut().for_each(|object| object.acks.set_owed(owed));
+        }
+    }
+
+    /// A request for acknowledgement that is due: where, and in `nodes` of whom.
+    pub fn poll_ack_request(
+        &mut self,
+        now: Time,
+        interval: Duration,
+        nodes: &mut Vec<NodeId>,
+    ) -> Option<Position> {
+        if self.cache.is_empty() {
+            return None;
+        }
+        self.window.ask(now, self.sent_so_far(), self.has_refused() || self.is_held_back());
+        if let Some(row) = self.window.poll(now, interval, nodes) {
+            return self.position_before(row);
+        }
+        if !self.acking {
+            return None;
+        }
+        let (sent, cache) = (self.sent, &mut self.cache);
+        cache.iter_mut().take(sent).filter(|object| object.is_watched()).find_map(|object| {
+            let watermark = object.acks.poll(now, interval, nodes)?;
+            Some(object.position(watermark - 1))
+        })
+    }
+
+    /// The last segment before a place in the row.
+    fn position_before(&self, row: u64) -> Option<Position> {
+        let next = self.cache.partition_point(|object| object.start < row);
+        let object = self.cache.get(next.checked_sub(1)?)?;
+        Some(object.position(row.min(object.end()) - object.start - 1))
+    }
+
+    /// The announcement of the last segment that is due, if one is. Those whose acknowledgement counts are asked for
+    /// it, and are in `nodes`: one round of answers ends the announcing.
+    pub fn poll_announcement(
+        &mut self,
+        now: Time,
+        interval: Duration,
+        nodes: &mut Vec<NodeId>,
+    ) -> Option<Position> {
+        let (at, left) = self.announcement.filter(|(at, _)| *at <= now)?;
+        self.announcement = (left > 1 && !self.is_acked()).then_some((at.max(now) + interval, left - 1));
+        nodes.clear();
+        self.window.ask(now, self.sent_so_far(), true);
+        if let Some(row) = self.window.poll(now, interval, nodes) {
+            return self.position_before(row);
+        }
+        let last = self.cache.get(self.sent.checked_sub(1)?)?;
+        Some(last.position(last.layout().segments() - 1))
+    }
+
+    /// Tells who stopped answering.
+    pub(super) fn collect_silent(&mut self, events: &mut VecDeque<Event>) {
+        while let Some((node, row)) = self.window.poll_silent() {
+            if let Some(Position { object, .. }) = self.position_before(row) {
+                events.push_back(Event::AckerSilent { object, node });
+            }
+        }
+    }
+
+    /// Tells what became of the watermarks an application asked for.
+    pub(super) fn collect_watermarks(&mut self, events: &mut VecDeque<Event>) {
+        self.acking = self.cache.iter().any(|object| object.is_watched());
+        for object in self.cache.iter_mut().filter(|object| object.is_watched()) {
+            let (id, end) = (object.id, object.end());
+            while let Some(outcome) = object.acks.poll_outcome() {
+                events.push_back(match outcome {
+                    AckOutcome::Silent(node) => Event::AckerSilent { object: id, node },
+                    AckOutcome::Settled(acked, silent) => {
+                        silent.iter().for_each(|node| self.window.on_silence(*node, end));
+                        Event::WatermarkDone(Watermark { object: id, acked, silent })
+                    }
+                });
+            }
+        }
+    }
+}

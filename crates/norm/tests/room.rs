@@ -1,0 +1,71 @@
+//! An application without room for objects and commands is spared them, and gets the objects later.
+
+mod support;
+
+use std::time::Duration;
+
+use shoal_norm::{Config, Event, Reject, Session, Time};
+use support::{Loss, START, carry, session};
+
+const OBJECTS: usize = 20;
+
+/// A sender, a receiver, and the time.
+fn scene() -> (Session, Session, Time) {
+    let adjust = |config: &mut Config| {
+        config.rate_bytes_per_s = Some(1e7);
+        config.acker_patience = Duration::from_secs(10);
+    };
+    let mut sender = session(1, adjust);
+    sender.set_ackers(&[2]);
+    for number in 0..OBJECTS {
+        sender.send_data(START, &vec![number as u8; 10_000], b"info").unwrap().unwrap();
+    }
+    (sender, session(2, adjust), START)
+}
+
+/// Lets time pass; returns how many objects and commands arrived.
+fn run(sender: &mut Session, receiver: &mut Session, now: &mut Time, millis: u64) -> (usize, usize) {
+    let (mut objects, mut commands) = (0, 0);
+    let mut no_loss = Loss::new(1, 0.0);
+    for _ in 0..millis {
+        *now += Duration::from_millis(1);
+        carry(sender, receiver, *now, &mut no_loss);
+        carry(receiver, sender, *now, &mut no_loss);
+        while sender.poll_event().is_some() {}
+        while let Some(event) = receiver.poll_event() {
+            objects += usize::from(matches!(event, Event::DataReceived { .. }));
+            commands += usize::from(matches!(event, Event::CommandReceived { .. }));
+        }
+    }
+    (objects, commands)
+}
+
+#[test]
+fn objects_that_came_while_there_was_no_room_arrive_when_there_is() {
+    let (mut sender, mut receiver, mut now) = scene();
+    let (before, _) = run(&mut sender, &mut receiver, &mut now, 5);
+    assert!((1..OBJECTS).contains(&before), "{before}");
+    receiver.set_room(false);
+    let nacks_before = receiver.stats().nacks_sent;
+    assert_eq!(run(&mut sender, &mut receiver, &mut now, 500), (0, 0));
+    assert!(receiver.stats().count(Reject::NoRoom) > 0);
+    assert_eq!(receiver.stats().nacks_sent, nacks_before, "nothing is asked for that would be refused");
+    assert!(!sender.is_acknowledged());
+    receiver.set_room(true);
+    let (after, _) = run(&mut sender, &mut receiver, &mut now, 1000);
+    assert_eq!(before + after, OBJECTS);
+    assert!(sender.is_quiet() && sender.is_acknowledged());
+}
+
+#[test]
+fn commands_for_which_there_is_no_room_are_refused_and_counted() {
+    let (mut sender, mut receiver, mut now) = scene();
+    run(&mut sender, &mut receiver, &mut now, 500);
+    receiver.set_room(false);
+    assert_eq!(sender.send_command(now, b"stop", 3), Ok(true));
+    assert_eq!(run(&mut sender, &mut receiver, &mut now, 500), (0, 0));
+    assert_eq!(receiver.stats().count(Reject::NoRoom), 3);
+    receiver.set_room(true);
+    assert_eq!(sender.send_command(now, b"go on", 3), Ok(true));
+    assert_eq!(run(&mut sender, &mut receiver, &mut now, 500), (0, 3));
+}
