@@ -6,10 +6,11 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_norm::{
-    AuthLabel, Config, CongestionControl, FecId, FeedbackMode, NackingMode, NodeId, RepairPolicy, SyncPolicy,
+    AuthLabel, Config, ConfigError, CongestionControl, FecId, FeedbackMode, NackingMode, NodeId,
+    RepairPolicy, SyncPolicy,
 };
 
-use crate::convert::duration;
+use crate::convert::{duration, extract};
 use crate::errors;
 
 /// A configuration with everything `options` names, and the defaults of a LAN for the rest.
@@ -19,44 +20,70 @@ pub fn config(node: NodeId, seed: u64, options: &Bound<'_, PyDict>) -> PyResult<
         let field: String = key.extract()?;
         set(&mut config, &field, &value)?;
     }
-    Ok(config)
+    match config.check() {
+        Err(error) if error.field == "node" => {
+            Err(errors::config(format!("node is {node}, and must be {}", error.wanted)))
+        }
+        checked => checked.map(|()| config).map_err(|error| refused(&error, options)),
+    }
+}
+
+/// What a session refused, with the value that it was given.
+fn refused(error: &ConfigError, options: &Bound<'_, PyDict>) -> PyErr {
+    let field = python_name(error.field);
+    let wanted = error.wanted.split(' ').map(python_name).collect::<Vec<_>>().join(" ");
+    match options.get_item(&field) {
+        Ok(Some(value)) => errors::config(format!("{field} is {value:?}, and must be {wanted}")),
+        _ => errors::config(format!("{field} must be {wanted}")),
+    }
+}
+
+/// A field of the session as Python calls it, where units are part of a name.
+fn python_name(field: &str) -> String {
+    match field {
+        "auth" => "auth_label".to_owned(),
+        "fec_id" => "fec".to_owned(),
+        "grtt_initial" | "grtt_min" | "grtt_max" | "probe_interval" | "probe_interval_max"
+        | "acker_patience" | "object_idle_after" | "sender_idle_after" => format!("{field}_s"),
+        other => other.to_owned(),
+    }
 }
 
 fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     match field {
-        "instance" => config.instance = number(field, value)?,
-        "seed" => config.seed = number(field, value)?,
-        "rate_bytes_per_s" => config.rate_bytes_per_s = number(field, value)?,
-        "rate_min_bytes_per_s" => config.rate_min_bytes_per_s = number(field, value)?,
-        "burst_bytes_max" => config.burst_bytes_max = number(field, value)?,
-        "burst_segments_max" => config.burst_segments_max = number(field, value)?,
-        "segment_bytes" => config.segment_bytes = number(field, value)?,
-        "block_symbols" => config.block_symbols = number(field, value)?,
-        "parity_symbols" => config.parity_symbols = number(field, value)?,
-        "auto_parity" => config.auto_parity = number(field, value)?,
-        "interleave_blocks" => config.interleave_blocks = number(field, value)?,
+        "instance" => config.instance = extract(field, value)?,
+        "seed" => config.seed = extract(field, value)?,
+        "rate_bytes_per_s" => config.rate_bytes_per_s = extract(field, value)?,
+        "rate_min_bytes_per_s" => config.rate_min_bytes_per_s = extract(field, value)?,
+        "burst_bytes_max" => config.burst_bytes_max = extract(field, value)?,
+        "burst_segments_max" => config.burst_segments_max = extract(field, value)?,
+        "segment_bytes" => config.segment_bytes = extract(field, value)?,
+        "block_symbols" => config.block_symbols = extract(field, value)?,
+        "parity_symbols" => config.parity_symbols = extract(field, value)?,
+        "auto_parity" => config.auto_parity = extract(field, value)?,
+        "interleave_blocks" => config.interleave_blocks = extract(field, value)?,
         "grtt_initial_s" => config.grtt_initial = span(field, value)?,
         "grtt_min_s" => config.grtt_min = span(field, value)?,
         "grtt_max_s" => config.grtt_max = span(field, value)?,
-        "backoff_factor" => config.backoff_factor = number(field, value)?,
-        "group_size" => config.group_size = number(field, value)?,
-        "robust_factor" => config.robust_factor = number(field, value)?,
+        "backoff_factor" => config.backoff_factor = extract(field, value)?,
+        "group_size" => config.group_size = extract(field, value)?,
+        "robust_factor" => config.robust_factor = extract(field, value)?,
         "probe_interval_s" => config.probe_interval = span(field, value)?,
         "probe_interval_max_s" => config.probe_interval_max = span(field, value)?,
         "acker_patience_s" => config.acker_patience = span(field, value)?,
-        "send_streams_max" => config.send_streams_max = number(field, value)?,
-        "send_objects_max" => config.send_objects_max = number(field, value)?,
-        "send_cache_bytes_max" => config.send_cache_bytes_max = number(field, value)?,
-        "objects_per_sender_max" => config.objects_per_sender_max = number(field, value)?,
-        "object_bytes_max" => config.object_bytes_max = number(field, value)?,
+        "send_streams_max" => config.send_streams_max = extract(field, value)?,
+        "send_objects_max" => config.send_objects_max = extract(field, value)?,
+        "send_cache_bytes_max" => config.send_cache_bytes_max = extract(field, value)?,
+        "objects_per_sender_max" => config.objects_per_sender_max = extract(field, value)?,
+        "object_bytes_max" => config.object_bytes_max = extract(field, value)?,
         "object_idle_after_s" => config.object_idle_after = span(field, value)?,
-        "receive" => config.receive = number(field, value)?,
-        "receive_window_bytes" => config.receive_window_bytes = number(field, value)?,
-        "receive_bytes_max" => config.receive_bytes_max = number(field, value)?,
-        "senders_max" => config.senders_max = number(field, value)?,
-        "streams_per_sender_max" => config.streams_per_sender_max = number(field, value)?,
+        "receive" => config.receive = extract(field, value)?,
+        "receive_window_bytes" => config.receive_window_bytes = extract(field, value)?,
+        "receive_bytes_max" => config.receive_bytes_max = extract(field, value)?,
+        "senders_max" => config.senders_max = extract(field, value)?,
+        "streams_per_sender_max" => config.streams_per_sender_max = extract(field, value)?,
         "auth_label" => {
-            let (label, required): (Vec<u8>, bool) = number(field, value)?;
+            let (label, required): (Vec<u8>, bool) = extract(field, value)?;
             config.auth = Some(Arc::new(AuthLabel::new(&label, required)));
         }
         "sender_idle_after_s" => config.sender_idle_after = span(field, value)?,
@@ -106,16 +133,8 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
     Ok(())
 }
 
-fn number<'py, T>(field: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-{
-    let refused = || errors::config(format!("{field} cannot be {value:?}: wrong type, or out of range"));
-    value.extract().map_err(|_| refused())
-}
-
 fn span(field: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    duration(field, number(field, value)?)
+    duration(field, extract(field, value)?)
 }
 
 fn choice<T: Copy, const N: usize>(
@@ -123,7 +142,7 @@ fn choice<T: Copy, const N: usize>(
     value: &Bound<'_, PyAny>,
     all: [(&str, T); N],
 ) -> PyResult<T> {
-    let chosen: String = number(field, value)?;
+    let chosen: String = extract(field, value)?;
     let found = all.iter().find(|(name, _)| *name == chosen);
     found.map(|&(_, choice)| choice).ok_or_else(|| {
         let names = all.map(|(name, _)| name).join(", ");

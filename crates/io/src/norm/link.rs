@@ -302,6 +302,11 @@ impl NormLink {
         Ok(sent)
     }
 
+    /// Forgets an object being sent; whoever misses parts of it is refused. False if there is none.
+    pub fn cancel_object(&self, object: ObjectId) -> bool {
+        self.command(|session, _| session.cancel_object(object))
+    }
+
     /// The last thing the disk refused, once.
     pub fn take_file_error(&self) -> Option<String> {
         self.shared.engine().files.error.take()
