@@ -1,4 +1,4 @@
-"""A bare NORM link: what closing it answers, what works afterwards, and what it says when the disk refuses."""
+"""A bare NORM link: what closing it answers, what works afterwards, what it says when the disk refuses."""
 
 import os
 import signal
