@@ -21,6 +21,8 @@ use crate::link_options::{address, link_options, node_ids};
 
 /// What waits for Python, at the most.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// How often to look whether the streams took what was sent.
+const WRITE_INTERVAL: Duration = Duration::from_micros(200);
 
 pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let named = PyDict::new(py);
@@ -203,6 +205,32 @@ impl NormLink {
                 "object is {object}, and must be a stream or an object that is still kept"
             ))
         })
+    }
+
+    /// Waits until the streams took everything that was sent, so that a watermark covers it. False if the time was
+    /// over first.
+    #[pyo3(signature = (timeout_s = None))]
+    fn wait_written(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<bool> {
+        let until = deadline(timeout_s)?;
+        let outbox = self.open()?.outbox();
+        let appended = outbox.appended();
+        let is_written = || appended.iter().enumerate().all(|(lane, bytes)| outbox.written(lane) >= *bytes);
+        loop {
+            let (slice, last) = next_wait(until);
+            let link = self.open()?;
+            let written = detached(py, || {
+                let began = Instant::now();
+                while !is_written() && began.elapsed() < slice {
+                    link.resume();
+                    std::thread::sleep(WRITE_INTERVAL.min(slice));
+                }
+                is_written()
+            });
+            if written || last {
+                return Ok(written);
+            }
+            check(py)?;
+        }
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

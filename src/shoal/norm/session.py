@@ -157,6 +157,7 @@ class Session:
 
         Streams are numbered as their lanes are. `flush` asks and waits.
         """
+        self._link.wait_written()
         self._link.request_watermark(object)
 
     def flush(self, object: int | None = None, *, timeout_s: float | None = 10.0) -> Acknowledgements:
@@ -169,6 +170,8 @@ class Session:
             raise ConfigError("ackers is empty: name the nodes to wait for, as an option or with set_ackers")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._flushing:
+            if not self._link.wait_written(timeout_s):
+                raise FlushError(f"the streams took not everything within {timeout_s} s", self._ackers)
             # What is on its way here belongs to earlier requests.
             self._inbox.wait_until(lambda: False, 0.0)
             objects = self._newest() if object is None else {object}
@@ -179,7 +182,7 @@ class Session:
             self._inbox.wait_until(lambda: self._ledger.outcomes() is not None, left_s)
             outcomes = self._ledger.outcomes()
         if outcomes is None:
-            raise FlushError(f"not every acker answered within {timeout_s} s")
+            raise FlushError(f"not every acker answered within {timeout_s} s", self._ackers)
         silent = {node for outcome in outcomes for node in outcome.silent}
         return Acknowledgements(
             tuple(node for node in self._ackers if node not in silent), tuple(sorted(silent))
