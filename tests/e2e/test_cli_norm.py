@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -164,6 +165,7 @@ def test_a_file_that_becomes_unreadable_is_a_failure(start: Start, tmp_path: Pat
     sender = start("send", path, "--rate", 8)
     while not list(tmp_path.glob("inbox/.incoming-*/*")):
         assert sender.poll() is None
+        time.sleep(0.01)
     os.truncate(path, 0)
     status, _, errors = finish(sender)
     assert status == 1

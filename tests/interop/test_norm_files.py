@@ -54,7 +54,8 @@ def test_libnorm_gets_and_confirms_a_file_that_the_command_sends(free_udp_port: 
 def test_the_command_gets_a_file_that_libnorm_sends(free_udp_port: int, tmp_path: Path) -> None:
     path = make_file(tmp_path / "file")
     inbox = tmp_path / "inbox"
-    receiver = shoal("receive", free_udp_port, inbox, "--node", SHOAL_NODE, "--count", 1, "--drop", 0.03)
+    options = ("--node", SHOAL_NODE, "--count", 1, "--drop", 0.03, "--linger", 2)
+    receiver = shoal("receive", free_udp_port, inbox, *options)
     assert receiver.stderr is not None
     receiver.stderr.readline()
     with Instance() as instance:
