@@ -1,6 +1,5 @@
 """`shoal norm send`: files to everybody in a group."""
 
-import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -64,8 +63,8 @@ def send(
         "congestion": congestion or ("norm_cc" if rate is None else "fixed"),
         "parity_symbols": parity,
         "auto_parity": auto_parity,
-        # One that is busy with its disk is not gone.
-        "acker_patience_s": min(wait, 5.0),
+        # Who is gone is known a little before the time is over.
+        "acker_patience_s": 0.8 * wait,
         "lanes": 0,
         "receive": False,
     }
@@ -122,13 +121,10 @@ def _try_send(session: Session, path: Path) -> int | None:
 
 def _wait_for_ackers(session: Session, wait_s: float) -> tuple[int, ...]:
     """Wait until every receiver that was named has everything; return those that have not."""
-    deadline = time.monotonic() + wait_s
-    silent = session.config.ackers
-    while silent and (left_s := deadline - time.monotonic()) > 0:
-        try:
-            silent = session.flush(timeout_s=left_s).silent
-        except FlushError:
-            break
+    try:
+        silent = session.flush(timeout_s=wait_s).silent
+    except FlushError as error:
+        silent = error.silent
     for node in session.config.ackers:
         if node not in silent:
             print(f"confirmed by {node}", flush=True)
