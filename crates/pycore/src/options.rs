@@ -10,7 +10,7 @@ use shoal_norm::{
     RepairPolicy, SyncPolicy,
 };
 
-use crate::convert::{duration, extract};
+use crate::convert::{duration, extract as number};
 use crate::errors;
 
 /// A configuration with everything `options` names, and the defaults of a LAN for the rest.
@@ -51,39 +51,39 @@ fn python_name(field: &str) -> String {
 
 fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     match field {
-        "instance" => config.instance = extract(field, value)?,
-        "seed" => config.seed = extract(field, value)?,
-        "rate_bytes_per_s" => config.rate_bytes_per_s = extract(field, value)?,
-        "rate_min_bytes_per_s" => config.rate_min_bytes_per_s = extract(field, value)?,
-        "burst_bytes_max" => config.burst_bytes_max = extract(field, value)?,
-        "burst_segments_max" => config.burst_segments_max = extract(field, value)?,
-        "segment_bytes" => config.segment_bytes = extract(field, value)?,
-        "block_symbols" => config.block_symbols = extract(field, value)?,
-        "parity_symbols" => config.parity_symbols = extract(field, value)?,
-        "auto_parity" => config.auto_parity = extract(field, value)?,
-        "interleave_blocks" => config.interleave_blocks = extract(field, value)?,
+        "instance" => config.instance = number(field, value)?,
+        "seed" => config.seed = number(field, value)?,
+        "rate_bytes_per_s" => config.rate_bytes_per_s = number(field, value)?,
+        "rate_min_bytes_per_s" => config.rate_min_bytes_per_s = number(field, value)?,
+        "burst_bytes_max" => config.burst_bytes_max = number(field, value)?,
+        "burst_segments_max" => config.burst_segments_max = number(field, value)?,
+        "segment_bytes" => config.segment_bytes = number(field, value)?,
+        "block_symbols" => config.block_symbols = number(field, value)?,
+        "parity_symbols" => config.parity_symbols = number(field, value)?,
+        "auto_parity" => config.auto_parity = number(field, value)?,
+        "interleave_blocks" => config.interleave_blocks = number(field, value)?,
         "grtt_initial_s" => config.grtt_initial = span(field, value)?,
         "grtt_min_s" => config.grtt_min = span(field, value)?,
         "grtt_max_s" => config.grtt_max = span(field, value)?,
-        "backoff_factor" => config.backoff_factor = extract(field, value)?,
-        "group_size" => config.group_size = extract(field, value)?,
-        "robust_factor" => config.robust_factor = extract(field, value)?,
+        "backoff_factor" => config.backoff_factor = number(field, value)?,
+        "group_size" => config.group_size = number(field, value)?,
+        "robust_factor" => config.robust_factor = number(field, value)?,
         "probe_interval_s" => config.probe_interval = span(field, value)?,
         "probe_interval_max_s" => config.probe_interval_max = span(field, value)?,
         "acker_patience_s" => config.acker_patience = span(field, value)?,
-        "send_streams_max" => config.send_streams_max = extract(field, value)?,
-        "send_objects_max" => config.send_objects_max = extract(field, value)?,
-        "send_cache_bytes_max" => config.send_cache_bytes_max = extract(field, value)?,
-        "objects_per_sender_max" => config.objects_per_sender_max = extract(field, value)?,
-        "object_bytes_max" => config.object_bytes_max = extract(field, value)?,
+        "send_streams_max" => config.send_streams_max = number(field, value)?,
+        "send_objects_max" => config.send_objects_max = number(field, value)?,
+        "send_cache_bytes_max" => config.send_cache_bytes_max = number(field, value)?,
+        "objects_per_sender_max" => config.objects_per_sender_max = number(field, value)?,
+        "object_bytes_max" => config.object_bytes_max = number(field, value)?,
         "object_idle_after_s" => config.object_idle_after = span(field, value)?,
-        "receive" => config.receive = extract(field, value)?,
-        "receive_window_bytes" => config.receive_window_bytes = extract(field, value)?,
-        "receive_bytes_max" => config.receive_bytes_max = extract(field, value)?,
-        "senders_max" => config.senders_max = extract(field, value)?,
-        "streams_per_sender_max" => config.streams_per_sender_max = extract(field, value)?,
+        "receive" => config.receive = number(field, value)?,
+        "receive_window_bytes" => config.receive_window_bytes = number(field, value)?,
+        "receive_bytes_max" => config.receive_bytes_max = number(field, value)?,
+        "senders_max" => config.senders_max = number(field, value)?,
+        "streams_per_sender_max" => config.streams_per_sender_max = number(field, value)?,
         "auth_label" => {
-            let (label, required): (Vec<u8>, bool) = extract(field, value)?;
+            let (label, required): (Vec<u8>, bool) = number(field, value)?;
             config.auth = Some(Arc::new(AuthLabel::new(&label, required)));
         }
         "sender_idle_after_s" => config.sender_idle_after = span(field, value)?,
@@ -134,7 +134,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
 }
 
 fn span(field: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    duration(field, extract(field, value)?)
+    duration(field, number(field, value)?)
 }
 
 fn choice<T: Copy, const N: usize>(
@@ -142,7 +142,7 @@ fn choice<T: Copy, const N: usize>(
     value: &Bound<'_, PyAny>,
     all: [(&str, T); N],
 ) -> PyResult<T> {
-    let chosen: String = extract(field, value)?;
+    let chosen: String = number(field, value)?;
     let found = all.iter().find(|(name, _)| *name == chosen);
     found.map(|&(_, choice)| choice).ok_or_else(|| {
         let names = all.map(|(name, _)| name).join(", ");

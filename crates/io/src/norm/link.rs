@@ -302,7 +302,7 @@ impl NormLink {
         Ok(sent)
     }
 
-    /// Forgets an object being sent; whoever misses parts of it is refused. False if there is none.
+    /// Forgets an object being sent. Receivers that still miss parts of it are refused. False if there is none.
     pub fn cancel_object(&self, object: ObjectId) -> bool {
         self.command(|session, _| session.cancel_object(object))
     }
