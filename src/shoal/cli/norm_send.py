@@ -63,8 +63,8 @@ def send(
         "congestion": congestion or ("norm_cc" if rate is None else "fixed"),
         "parity_symbols": parity,
         "auto_parity": auto_parity,
-        # Who is gone is known a little before the time is over.
-        "acker_patience_s": 0.8 * wait,
+        # One that is busy with its disk is not gone; who is gone is known before the time is over.
+        "acker_patience_s": min(0.8 * wait, 5.0),
         "lanes": 0,
         "receive": False,
     }
