@@ -37,3 +37,30 @@ def test_the_subscriber_prints_what_the_publisher_sends(page: str, lines: list[s
             assert [subscriber.stdout.readline().rstrip() for _ in lines] == lines
         finally:
             subscriber.kill()
+
+
+def test_a_file_goes_from_the_sending_program_to_the_receiving_one(tmp_path: Path) -> None:
+    receive, send = FENCE.findall((ROOT / "docs/how-to/send-files.md").read_text())
+    # A group of their own, which nobody else on this machine hears.
+    here = f"shoal.norm.Session(interface='lo', group='239.192.74.{secrets.randbelow(200) + 20}', "
+    receive, send = (code.replace("shoal.norm.Session(", here) for code in (receive, send))
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "report.pdf").write_bytes(b"a report")
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", receive], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as receiver:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", send],
+                check=True,
+                timeout=30,
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+            )
+            assert done.stdout == "(1001,) have it, (1002,) do not answer\n"
+            assert receiver.stdout is not None
+            name, path = receiver.stdout.readline().rstrip().split(" is in ")
+            assert (name, (tmp_path / path).read_bytes()) == ("report.pdf", b"a report")
+        finally:
+            receiver.kill()

@@ -1,17 +1,20 @@
-"""A bare NORM link: what closing it answers, and what it says about files the disk refuses."""
+"""A bare NORM link: what closing it answers, what works afterwards, what it says when the disk refuses."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shoal._core import NormLink
-from shoal.errors import LinkError
+from shoal.errors import ClosedError, ConfigError, LinkError
 
 GROUP = "239.192.74.208"
 SENDER, RECEIVER, NOBODY = 1, 2, 99
@@ -160,3 +163,130 @@ def test_a_file_that_cannot_be_written_is_told_and_not_received(port: int, tmp_p
     assert wait_for(receiver, "data_received")["content"] == b"next"
     sender.close(0.2)
     receiver.close(0.0)
+
+
+CALLS: dict[str, Callable[[NormLink], object]] = {
+    "send": lambda made: made.send(b"x"),
+    "send_data": lambda made: made.send_data(b"x"),
+    "send_file": lambda made: made.send_file(__file__),
+    "cancel_object": lambda made: made.cancel_object(0),
+    "send_command": lambda made: made.send_command(b"x"),
+    "request_acks": lambda made: made.request_acks(16, 1, [RECEIVER]),
+    "set_ackers": lambda made: made.set_ackers([RECEIVER]),
+    "request_watermark": lambda made: made.request_watermark(),
+    "receive": lambda made: made.receive(timeout_s=0.0),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_closed_link_refuses_work(port: int, call: str) -> None:
+    made = link(SENDER, port)
+    made.close(0.0)
+    with pytest.raises(ClosedError):
+        CALLS[call](made)
+    assert made.stats()["datagrams_sent"] >= 0
+
+
+def test_closing_again_repeats_the_answer(port: int) -> None:
+    sender = link(SENDER, port, ackers=[NOBODY], acker_patience_s=0.1)
+    sender.send(b"x")
+    assert not sender.close(0.5)
+    assert not sender.close(0.0)
+
+
+def test_what_arrived_before_closing_can_still_be_received(port: int) -> None:
+    receiver = link(RECEIVER, port, lanes=0)
+    sender = link(SENDER, port, ackers=[RECEIVER])
+    sender.send(b"kept")
+    assert sender.close(PATIENCE_S)
+    receiver.close(0.0)
+    assert "message" in [kind for kind, _ in receiver.receive()]
+    with pytest.raises(ClosedError):
+        receiver.receive()
+
+
+def test_closing_wakes_whoever_waits(port: int) -> None:
+    made = link(SENDER, port)
+    ended = threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(ClosedError):
+            made.receive()
+        ended.set()
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    made.close(0.0)
+    assert ended.wait(PATIENCE_S)
+    waiting.join()
+
+
+def test_waiting_can_be_interrupted(port: int) -> None:
+    made = link(SENDER, port, receive=False, lanes=0)
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        made.receive()
+    made.close(0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_cannot_use_the_link_of_its_parent(port: int) -> None:
+    made = link(SENDER, port)
+    child = os.fork()
+    if child == 0:
+        refused = []
+        for call in CALLS.values():
+            try:
+                call(made)
+            except RuntimeError as error:
+                refused.append("fork" in str(error))
+        closed = made.close(1.0)
+        del made
+        os._exit(0 if refused == [True] * len(CALLS) and not closed else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    made.send(b"the parent goes on")
+    made.close(0.0)
+
+
+def test_a_question_that_cannot_be_asked_says_why(port: int) -> None:
+    made = link(SENDER, port)
+    with pytest.raises(ConfigError, match="ack_type is 15, and must be from 16 to 255"):
+        made.request_acks(15, 1, [RECEIVER])
+    with pytest.raises(ConfigError, match="nodes are 351, and must be 1 to 350"):
+        made.request_acks(16, 1, list(range(2, 353)))
+    with pytest.raises(ConfigError, match="nodes are 0"):
+        made.request_acks(16, 1, [])
+    with pytest.raises(ConfigError, match="which is our own"):
+        made.request_acks(16, 1, [SENDER])
+    assert made.request_acks(16, 1, [RECEIVER])
+    assert not made.request_acks(16, 2, [RECEIVER]), "the first one is still open"
+    made.close(0.0)
+
+
+def test_a_command_that_cannot_be_said_says_why(port: int) -> None:
+    made = link(SENDER, port)
+    with pytest.raises(ConfigError, match="times is 0, and must be at least 1"):
+        made.send_command(b"x", 0)
+    with pytest.raises(ConfigError, match="a command has 1401 bytes, and must fit into a segment of 1400"):
+        made.send_command(bytes(1401))
+    made.close(0.0)
+
+
+def test_a_watermark_of_nothing_says_so(port: int) -> None:
+    made = link(SENDER, port, ackers=[RECEIVER])
+    with pytest.raises(ConfigError, match="object is 77, and must be a stream or an object"):
+        made.request_watermark(77)
+    made.close(0.0)
+
+
+def test_a_cancelled_object_is_not_sent(port: int, tmp_path: Path) -> None:
+    sender = link(SENDER, port, lanes=0, rate_bytes_per_s=1e5)
+    (path := tmp_path / "long").write_bytes(bytes(10_000_000))
+    number = sender.send_file(path)
+    assert number is not None
+    assert sender.cancel_object(number)
+    assert wait_for(sender, "object_released")["stream"] == number
+    assert not sender.cancel_object(number)
+    sender.close(0.0)

@@ -55,12 +55,13 @@ def transfer_objects(port: int, directory: Path, *, fec: str, parity: int, auth:
     source.write_bytes(bytes(80_000))
     options: dict[str, object] = {"fec": fec, "block_symbols": 16, "congestion": "norm_cc"}
     options |= {"parity_symbols": parity, "auto_parity": parity // 4}
+    interleaved = {"interleave_blocks": 2} if parity else {}
     if auth:
         options["auth_label"] = (b"trading desk", True)
     with capture(port) as wire:
         alone = shoal_link(12, port, drop_received=0.1, feedback="unicast", **options)
         heard = shoal_link(13, port, drop_received=0.1, files_directory=directory / "received", **options)
-        sender = shoal_link(SHOAL, port, repair="aggregated", ackers=[13], interleave_blocks=2, **options)
+        sender = shoal_link(SHOAL, port, repair="aggregated", ackers=[13], **interleaved, **options)
         for _ in range(3):
             assert sender.send_data(bytes(100_000), b"about the object") is not None
         sender.send_file(source, b"copy.bin")

@@ -1,5 +1,6 @@
 //! Times and events as Python has them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::errors;
@@ -12,8 +13,55 @@ pub fn seconds(time: Time) -> f64 {
 }
 
 pub fn duration(field: &str, seconds: f64) -> PyResult<Duration> {
-    let wanted = || errors::config(format!("{field} must be a number of seconds from 0 on, not {seconds}"));
+    let wanted =
+        || errors::config(format!("{field} is {seconds}, and must be a number of seconds from 0 on"));
     Duration::try_from_secs_f64(seconds).map_err(|_| wanted())
+}
+
+/// How long closing may take; longer than anybody waits is as good as for ever.
+pub fn linger(field: &str, seconds: f64) -> PyResult<Duration> {
+    const LONGEST: Duration = Duration::from_secs(1 << 30);
+    Ok(duration(field, seconds)?.min(LONGEST))
+}
+
+/// A type that options have, in words.
+pub trait Described {
+    /// What would be accepted.
+    const WANTED: &str;
+}
+
+macro_rules! described {
+    ($($type:ty: $wanted:literal),* $(,)?) => {
+        $(impl Described for $type {
+            const WANTED: &str = $wanted;
+        })*
+    };
+}
+
+described! {
+    u8: "a whole number from 0 to 255",
+    u16: "a whole number from 0 to 65535",
+    Option<u16>: "a whole number from 0 to 65535, or None",
+    u32: "a whole number from 0 to 4294967295",
+    u64: "a whole number from 0 on, of 64 bits",
+    usize: "a whole number from 0 on, of 64 bits",
+    Option<usize>: "a whole number from 0 on, of 64 bits, or None",
+    f64: "a number",
+    Option<f64>: "a number, or None",
+    bool: "True or False",
+    String: "a text",
+    Vec<u8>: "bytes",
+    Vec<u32>: "a list of node ids, each from 0 to 4294967295",
+    Option<PathBuf>: "a path, or None",
+    (Vec<u8>, bool): "a pair of bytes and True or False",
+}
+
+/// The value of an option.
+pub fn extract<'py, T>(field: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py> + Described,
+{
+    value.extract().map_err(|_| errors::config(format!("{field} is {value:?}, and must be {}", T::WANTED)))
 }
 
 pub fn time(field: &str, seconds: f64) -> PyResult<Time> {

@@ -6,6 +6,7 @@ mod bus;
 mod convert;
 mod errors;
 mod fec;
+mod link_options;
 mod norm;
 mod options;
 mod selector;

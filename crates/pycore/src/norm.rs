@@ -1,39 +1,28 @@
 //! NORM links on real sockets: one that carries messages, and the long transfers of the benchmark.
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use shoal_io::files::{FileFailure, StoredFile};
-use shoal_io::interfaces::Interface;
-use shoal_io::norm::{
-    Arrival, BulkReport, Full, LaneOptions, LinkOptions, NormLink as Link, Queue, fresh_instance,
-};
+use shoal_io::norm::{Arrival, BulkReport, Full, NormLink as Link, Queue, SendError};
 use shoal_io::raw;
-use shoal_io::udp::LinkAddress;
-use shoal_norm::{Event, NodeId, Stats, StreamOptions};
+use shoal_norm::{Event, NodeId, Stats};
 
-use crate::convert::{duration, event_to_python};
+use crate::bus::exit::{check, detached};
+use crate::bus::fork::Birth;
+use crate::bus::node::{SIGNAL_CHECK, deadline};
+use crate::convert::{duration, event_to_python, extract, linger};
 use crate::errors;
-use crate::options;
+use crate::link_options::{address, link_options, node_ids};
 
 /// What waits for Python, at the most.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
-
-pub fn address(group: &str, port: u16, interface: &str) -> PyResult<LinkAddress> {
-    let group: IpAddr =
-        group.parse().map_err(|_| errors::config(format!("group must be an IP address, not {group:?}")))?;
-    let interface = match interface.parse::<IpAddr>() {
-        Ok(address) => Interface::Address(address),
-        Err(_) if interface == "auto" => Interface::Auto,
-        Err(_) => Interface::Name(interface.to_owned()),
-    };
-    Ok(LinkAddress { group: SocketAddr::new(group, port), interface })
-}
+/// How often to look whether the streams took what was sent.
+const WRITE_INTERVAL: Duration = Duration::from_micros(200);
 
 pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let named = PyDict::new(py);
@@ -43,93 +32,75 @@ pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
     Ok(named)
 }
 
-/// Takes a keyword that is not the session's out of `options`.
-fn take<'py, T>(options: &Bound<'py, PyDict>, name: &str, default: T) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-{
-    let Some(value) = options.get_item(name)? else {
-        return Ok(default);
-    };
-    options.del_item(name)?;
-    let refused =
-        || PyValueError::new_err(format!("{name} cannot be {value:?}: wrong type, or out of range"));
-    value.extract().map_err(|_| refused())
-}
-
-pub fn link_options(
-    address: LinkAddress,
-    node: NodeId,
-    seed: u64,
-    options: Option<&Bound<'_, PyDict>>,
-    py: Python<'_>,
-) -> PyResult<LinkOptions> {
-    let options = match options {
-        Some(options) => options.copy()?,
-        None => PyDict::new(py),
-    };
-    let lanes: usize = take(&options, "lanes", 1)?;
-    let stream = StreamOptions {
-        cache_bytes: take(&options, "cache_bytes", 16 << 20)?,
-        window_bytes: take(&options, "window_bytes", None)?,
-        info: take(&options, "info", Vec::new())?,
-        precedence: 0,
-        quiet: false,
-    };
-    let drop_received = take(&options, "drop_received", 0.0)?;
-    let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;
-    let listen_port: Option<u16> = take(&options, "listen_port", None)?;
-    let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
-    let ackers = take(&options, "ackers", Vec::new())?;
-    let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
-    let fit_segments = take(&options, "fit_segments", false)?;
-    let mut link = LinkOptions::new(address, options::config(node, fresh_instance(), seed, &options)?);
-    link.fit_segments = fit_segments;
-    link.lanes = (0..lanes)
-        .map(|lane| LaneOptions {
-            stream: StreamOptions { precedence: lane as u8, ..stream.clone() },
-            marks: false,
-        })
-        .collect();
-    link.drop_received = drop_received;
-    link.sockets.receive_buffer_bytes = receive_buffer_bytes;
-    link.sockets.listen_port = listen_port;
-    link.ackers = ackers;
-    link.files_directory = files_directory;
-    link.message_bytes_max = message_bytes_max;
-    Ok(link)
-}
-
-/// A NORM link on real sockets that carries messages in streams.
+/// A NORM link on real sockets that carries messages in streams. May be shared between threads.
 #[pyclass(module = "shoal._core", frozen)]
 pub struct NormLink {
+    /// None only while it is dropped.
+    ends: Option<Ends>,
+    birth: Birth,
+    closed: AtomicBool,
+    /// What closing answered.
+    outcome: OnceLock<bool>,
+}
+
+struct Ends {
     link: Link,
     queue: Arc<Queue>,
+}
+
+impl NormLink {
+    /// The link, also once it is closed; not in a forked child, where it has no thread.
+    fn ends(&self) -> PyResult<&Ends> {
+        self.birth.check()?;
+        self.ends.as_ref().ok_or_else(errors::closed)
+    }
+
+    /// What can be done only while it is open.
+    fn open(&self) -> PyResult<&Link> {
+        let ends = self.ends()?;
+        if self.closed.load(Ordering::SeqCst) { Err(errors::closed()) } else { Ok(&ends.link) }
+    }
 }
 
 #[pymethods]
 impl NormLink {
     #[new]
-    #[pyo3(signature = (node, *, group, port, interface = "auto", seed = 0, **options))]
+    #[pyo3(signature = (node, *, group, port, interface = "auto", seed = None, **options))]
     fn new(
         py: Python<'_>,
-        node: NodeId,
+        node: &Bound<'_, PyAny>,
         group: &str,
-        port: u16,
+        port: &Bound<'_, PyAny>,
         interface: &str,
-        seed: u64,
+        seed: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<NormLink> {
-        let options = link_options(address(group, port, interface)?, node, seed, options, py)?;
+        let node = extract("node", node)?;
+        let seed = seed.map_or(Ok(0), |seed| extract("seed", seed))?;
+        let address = address(group, extract("port", port)?, interface)?;
+        let options = link_options(address, node, seed, options, py)?;
         let (queue, inbox) = Queue::new(QUEUE_BYTES_MAX, options.message_bytes_max);
-        let link = py.detach(|| Link::open(options, Box::new(inbox))).map_err(errors::link)?;
-        Ok(NormLink { link, queue })
+        let link = detached(py, || Link::open(options, Box::new(inbox))).map_err(errors::link)?;
+        Ok(NormLink {
+            ends: Some(Ends { link, queue }),
+            birth: Birth::now(),
+            closed: AtomicBool::new(false),
+            outcome: OnceLock::new(),
+        })
     }
 
+    /// Sends a message on a lane; waits for room, `timeout_s` at the most.
     #[pyo3(signature = (body, lane = 0, timeout_s = None))]
     fn send(&self, py: Python<'_>, body: &[u8], lane: usize, timeout_s: Option<f64>) -> PyResult<()> {
-        let limit = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
-        py.detach(|| self.link.send(lane, &[body], Full::Wait(limit))).map_err(errors::send)
+        let until = deadline(timeout_s)?;
+        loop {
+            let link = self.open()?;
+            let (slice, last) = next_wait(until);
+            match detached(py, || link.send(lane, &[body], Full::Wait(Some(slice)))) {
+                Err(SendError::Full) if !last => check(py)?,
+                result => return result.map_err(errors::send),
+            }
+        }
     }
 
     /// Messages and events since the last call: (kind, fields). Empty if nothing came in time.
@@ -139,80 +110,189 @@ impl NormLink {
         py: Python<'py>,
         timeout_s: Option<f64>,
     ) -> PyResult<Vec<(&'static str, Bound<'py, PyDict>)>> {
-        let limit = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
-        let Some((arrivals, was_full)) = py.detach(|| self.queue.take(limit)) else {
-            return Err(errors::closed());
-        };
-        if was_full {
-            self.link.resume();
+        let until = deadline(timeout_s)?;
+        let Ends { link, queue } = self.ends()?;
+        loop {
+            let (slice, last) = next_wait(until);
+            let Some((arrivals, was_full)) = detached(py, || queue.take(Some(slice))) else {
+                return Err(errors::closed());
+            };
+            if was_full {
+                link.resume();
+            }
+            if last || !arrivals.is_empty() {
+                return arrivals.into_iter().map(|arrival| arrival_to_python(py, &arrival)).collect();
+            }
+            check(py)?;
         }
-        arrivals.into_iter().map(|arrival| arrival_to_python(py, &arrival)).collect()
     }
 
     /// Sends bytes as one object: its number, or `None` if there is no room for it now.
     #[pyo3(signature = (content, info = None))]
     fn send_data(&self, py: Python<'_>, content: &[u8], info: Option<&[u8]>) -> PyResult<Option<u16>> {
-        py.detach(|| self.link.send_data(content, info.unwrap_or_default()))
+        let link = self.open()?;
+        detached(py, || link.send_data(content, info.unwrap_or_default()))
             .map_err(|error| errors::config(error.to_string()))
     }
 
     /// Sends a file from disk: its number, or `None` if there is no room for it now.
     #[pyo3(signature = (path, info = None))]
     fn send_file(&self, py: Python<'_>, path: PathBuf, info: Option<&[u8]>) -> PyResult<Option<u16>> {
-        py.detach(|| self.link.send_file(&path, info.unwrap_or_default())).map_err(errors::link)
+        let link = self.open()?;
+        detached(py, || link.send_file(&path, info.unwrap_or_default())).map_err(errors::link)
+    }
+
+    /// Forgets an object being sent; false if there is none.
+    fn cancel_object(&self, py: Python<'_>, object: u16) -> PyResult<bool> {
+        let link = self.open()?;
+        Ok(detached(py, || link.cancel_object(object)))
     }
 
     /// Says something to everybody, some times; false if the last command is still being repeated.
     #[pyo3(signature = (content, times = 1))]
     fn send_command(&self, py: Python<'_>, content: &[u8], times: u32) -> PyResult<bool> {
-        py.detach(|| self.link.command(|session, now| session.send_command(now, content, times)))
-            .map_err(|error| errors::config(error.to_string()))
+        let link = self.open()?;
+        if times == 0 {
+            return Err(errors::config("times is 0, and must be at least 1".to_owned()));
+        }
+        let (said, segment_bytes) = detached(py, || {
+            link.command(|session, now| {
+                (session.send_command(now, content, times), session.config().segment_bytes)
+            })
+        });
+        said.map_err(|_| {
+            let bytes = content.len();
+            errors::config(format!(
+                "a command has {bytes} bytes, and must fit into a segment of {segment_bytes}"
+            ))
+        })
     }
 
-    /// Asks nodes for an acknowledgement; the event `acks_done` tells who gave it.
-    fn request_acks(&self, py: Python<'_>, ack_type: u8, ack_id: u8, nodes: Vec<NodeId>) -> bool {
-        py.detach(|| self.link.command(|session, now| session.request_acks(now, ack_type, ack_id, &nodes)))
+    /// Asks nodes for an acknowledgement; the event `acks_done` tells who gave it. False if the last question is
+    /// still open.
+    fn request_acks(&self, py: Python<'_>, ack_type: u8, ack_id: u8, nodes: Vec<NodeId>) -> PyResult<bool> {
+        let link = self.open()?;
+        if ack_type < 16 {
+            let wanted = "and must be from 16 to 255: those below are NORM's own";
+            return Err(errors::config(format!("ack_type is {ack_type}, {wanted}")));
+        }
+        let (own, segment_bytes) =
+            link.command(|session, _| (session.node(), session.config().segment_bytes));
+        let nodes = node_ids("nodes", nodes, own)?;
+        let most = usize::from(segment_bytes) / 4;
+        if nodes.is_empty() || nodes.len() > most {
+            let wanted = format!("and must be 1 to {most}, which fit into a segment");
+            return Err(errors::config(format!("nodes are {}, {wanted}", nodes.len())));
+        }
+        Ok(detached(py, || link.command(|session, now| session.request_acks(now, ack_type, ack_id, &nodes))))
     }
 
-    fn set_ackers(&self, py: Python<'_>, nodes: Vec<NodeId>) {
-        py.detach(|| self.link.command(|session, _| session.set_ackers(&nodes)));
+    /// Whose acknowledgements count from now on.
+    fn set_ackers(&self, py: Python<'_>, nodes: Vec<NodeId>) -> PyResult<()> {
+        let link = self.open()?;
+        let nodes = node_ids("ackers", nodes, link.node())?;
+        detached(py, || link.command(|session, _| session.set_ackers(&nodes)));
+        Ok(())
     }
 
-    /// Asks the ackers to confirm all that was sent; the event `watermark_done` tells the outcome.
-    #[pyo3(signature = (lane = 0))]
-    fn request_watermark(&self, py: Python<'_>, lane: u16) -> PyResult<()> {
-        py.detach(|| self.link.command(|session, now| session.request_watermark(now, lane)))
-            .map_err(|error| PyValueError::new_err(error.to_string()))
+    /// Asks the ackers to confirm an object, or everything sent on a stream so far; the event `watermark_done`
+    /// tells the outcome. Streams are numbered as their lanes are.
+    #[pyo3(signature = (object = 0))]
+    fn request_watermark(&self, py: Python<'_>, object: u16) -> PyResult<()> {
+        let link = self.open()?;
+        detached(py, || link.command(|session, now| session.request_watermark(now, object))).map_err(|_| {
+            errors::config(format!(
+                "object is {object}, and must be a stream or an object that is still kept"
+            ))
+        })
+    }
+
+    /// Waits until the streams took everything that was sent, so that a watermark covers it. False if the time was
+    /// over first.
+    #[pyo3(signature = (timeout_s = None))]
+    fn wait_written(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<bool> {
+        let until = deadline(timeout_s)?;
+        let outbox = self.open()?.outbox();
+        let appended = outbox.appended();
+        let is_written = || appended.iter().enumerate().all(|(lane, bytes)| outbox.written(lane) >= *bytes);
+        loop {
+            let (slice, last) = next_wait(until);
+            let link = self.open()?;
+            let written = detached(py, || {
+                let began = Instant::now();
+                while !is_written() && began.elapsed() < slice {
+                    link.resume();
+                    std::thread::sleep(WRITE_INTERVAL.min(slice));
+                }
+                is_written()
+            });
+            if written || last {
+                return Ok(written);
+            }
+            check(py)?;
+        }
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = py.detach(|| self.link.stats());
+        let link = &self.ends()?.link;
+        let stats = detached(py, || link.stats());
         stats_to_python(py, &stats)
     }
 
     /// Bytes per second the session may send at; `None` is without limit.
     #[getter]
-    fn rate_bytes_per_s(&self, py: Python<'_>) -> Option<f64> {
-        py.detach(|| self.link.command(|session, _| session.rate_bytes_per_s()))
+    fn rate_bytes_per_s(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        let link = &self.ends()?.link;
+        Ok(detached(py, || link.command(|session, _| session.rate_bytes_per_s())))
     }
 
     #[getter]
-    fn grtt_s(&self, py: Python<'_>) -> f64 {
-        py.detach(|| self.link.grtt()).as_secs_f64()
+    fn grtt_s(&self, py: Python<'_>) -> PyResult<f64> {
+        let link = &self.ends()?.link;
+        Ok(detached(py, || link.grtt()).as_secs_f64())
     }
 
     /// The last thing the disk refused, once; the event `file_failed` tells each of them.
-    fn take_file_error(&self, py: Python<'_>) -> Option<String> {
-        py.detach(|| self.link.take_file_error())
+    fn take_file_error(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let link = &self.ends()?.link;
+        Ok(detached(py, || link.take_file_error()))
     }
 
     /// Sends what waits, ends the streams, says goodbye. True if every acker acknowledged everything; without
-    /// ackers, if it was announced often enough.
+    /// ackers, if it was announced often enough. In a forked child there is nothing to close, and it is false.
     #[pyo3(signature = (linger_s = 1.0))]
     fn close(&self, py: Python<'_>, linger_s: f64) -> PyResult<bool> {
-        let linger = duration("linger_s", linger_s)?;
-        Ok(py.detach(|| self.link.close(linger)))
+        let linger = linger("linger_s", linger_s)?;
+        let Some(Ends { link, .. }) = self.ends.as_ref().filter(|_| self.birth.is_here()) else {
+            return Ok(false);
+        };
+        self.closed.store(true, Ordering::SeqCst);
+        Ok(detached(py, || {
+            *self.outcome.get_or_init(|| {
+                let done = link.close(linger);
+                // Whoever still waits for something learns that nothing will come.
+                link.drop_application();
+                done
+            })
+        }))
     }
+}
+
+impl Drop for NormLink {
+    fn drop(&mut self) {
+        if let Some(ends) = self.ends.take()
+            && !self.birth.is_here()
+        {
+            // Its thread stayed in the parent, so there is nothing to join and nothing to close.
+            std::mem::forget(ends);
+        }
+    }
+}
+
+/// How long to wait before looking whether the user wants to interrupt, and whether time is over then.
+fn next_wait(until: Option<Instant>) -> (Duration, bool) {
+    let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+    (left.min(SIGNAL_CHECK), left <= SIGNAL_CHECK)
 }
 
 fn arrival_to_python<'py>(

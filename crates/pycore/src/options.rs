@@ -6,10 +6,11 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_norm::{
-    AuthLabel, Config, CongestionControl, FecId, FeedbackMode, NackingMode, NodeId, RepairPolicy, SyncPolicy,
+    AuthLabel, Config, ConfigError, CongestionControl, FecId, FeedbackMode, NackingMode, NodeId,
+    RepairPolicy, SyncPolicy,
 };
 
-use crate::convert::duration;
+use crate::convert::{duration, extract as number};
 use crate::errors;
 
 /// A configuration with everything `options` names, and the defaults of a LAN for the rest.
@@ -19,7 +20,33 @@ pub fn config(node: NodeId, instance: u16, seed: u64, options: &Bound<'_, PyDict
         let field: String = key.extract()?;
         set(&mut config, &field, &value)?;
     }
-    Ok(config)
+    match config.check() {
+        Err(error) if error.field == "node" => {
+            Err(errors::config(format!("node is {node}, and must be {}", error.wanted)))
+        }
+        checked => checked.map(|()| config).map_err(|error| refused(&error, options)),
+    }
+}
+
+/// What a session refused, with the value that it was given.
+fn refused(error: &ConfigError, options: &Bound<'_, PyDict>) -> PyErr {
+    let field = python_name(error.field);
+    let wanted = error.wanted.split(' ').map(python_name).collect::<Vec<_>>().join(" ");
+    match options.get_item(&field) {
+        Ok(Some(value)) => errors::config(format!("{field} is {value:?}, and must be {wanted}")),
+        _ => errors::config(format!("{field} must be {wanted}")),
+    }
+}
+
+/// A field of the session as Python calls it, where units are part of a name.
+fn python_name(field: &str) -> String {
+    match field {
+        "auth" => "auth_label".to_owned(),
+        "fec_id" => "fec".to_owned(),
+        "grtt_initial" | "grtt_min" | "grtt_max" | "probe_interval" | "probe_interval_max"
+        | "acker_patience" | "object_idle_after" | "sender_idle_after" => format!("{field}_s"),
+        other => other.to_owned(),
+    }
 }
 
 fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -106,14 +133,6 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
         _ => return Err(errors::config(format!("{field} is no option of a NORM session"))),
     }
     Ok(())
-}
-
-fn number<'py, T>(field: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-{
-    let refused = || errors::config(format!("{field} cannot be {value:?}: wrong type, or out of range"));
-    value.extract().map_err(|_| refused())
 }
 
 fn span(field: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {

@@ -140,6 +140,11 @@ class Bus:
         """Everybody else in the domain."""
         return self._node.members
 
+    @property
+    def rate_bytes_per_s(self) -> float | None:
+        """Bytes per second that may be sent now; none is without limit, or without a network."""
+        return self._node.rate_bytes_per_s
+
     def stats(self) -> dict[str, int]:
         """What the link did so far."""
         return self._node.stats()

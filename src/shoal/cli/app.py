@@ -3,7 +3,7 @@
 import typer
 
 import shoal
-from shoal.cli import bench, demo, pub, request, selector, sub
+from shoal.cli import bench, demo, norm, pub, request, selector, sub
 
 app = typer.Typer(
     name="shoal",
@@ -13,6 +13,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(bench.app, name="bench")
+app.add_typer(norm.app, name="norm")
 app.add_typer(selector.app, name="selector")
 app.command("demo")(demo.demo)
 app.command("pub", epilog=pub.EPILOG)(pub.pub)

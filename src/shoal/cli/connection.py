@@ -40,6 +40,6 @@ def plain_endings(command: str) -> Iterator[None]:
     except BrokenPipeError:
         # Whoever read the output has seen enough.
         raise typer.Exit(1) from None
-    except (ShoalError, ValueError, TypeError) as error:
+    except (ShoalError, ValueError, TypeError, OSError) as error:
         typer.echo(f"shoal {command}: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from None

@@ -3,11 +3,12 @@
 import dataclasses
 import hashlib
 import ipaddress
-import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
+from shoal.config.checks import WHOLE
+from shoal.config.sending import CACHE_BYTES_MAX, Congestion, Sending
 from shoal.errors import ConfigError
 
 #: Default group; a domain other than the default one gets a group of its own beside it.
@@ -15,6 +16,9 @@ DEFAULT_GROUP = "239.192.74.1"
 #: Not assigned by IANA.
 DEFAULT_PORT = 7474
 DEFAULT_DOMAIN = "default"
+
+#: All receive buffers of a node together.
+RECEIVE_BYTES_MAX = 512 << 20
 
 WhenFull = Literal["block", "drop", "error"]
 _SCHEMES = ("norm", "inproc")
@@ -24,7 +28,7 @@ _INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "message_byte
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectionConfig:
+class ConnectionConfig(Sending):
     """One connection. Sizes are in bytes, times in seconds."""
 
     #: How to reach others: `norm` (reliable multicast) or `inproc` (this process alone).
@@ -57,6 +61,17 @@ class ConnectionConfig:
     receive_buffer_bytes: int = 8 << 20
     #: The rate to send at; none is as fast as members take it.
     rate_bytes_per_s: float | None = None
+    #: What decides the rate: `fixed` is `rate_bytes_per_s` and the members' window alone; with `nack_driven`
+    #: and `norm_cc`, which shares a path as TCP does, `rate_bytes_per_s` is the most.
+    congestion: Congestion = "fixed"
+    #: The least rate that rate control may choose.
+    rate_min_bytes_per_s: float = 0.0
+    #: Reed-Solomon parity that a block of segments can have; 0 repairs with the lost segments themselves.
+    parity_symbols: int = 0
+    #: How many of them follow each block unasked, against loss that would take a round trip to repair.
+    auto_parity: int = 0
+    #: Segments of a block, 255 together with its parity.
+    block_symbols: int = 64
     #: The longest message.
     message_bytes_max: int = 128 << 20
     #: Parts of messages whose end has not come yet, of all senders together; beyond it messages are lost, and
@@ -74,27 +89,27 @@ class ConnectionConfig:
             raise ConfigError(f"unknown scheme {self.scheme!r}: use norm:// or inproc://name")
         if self.scheme == "inproc":
             self._check_inproc()
-        self._check_types()
-        self._check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
-        self._check("port", 1 <= self.port <= 65535, "from 1 to 65535")
-        self._check("when_full", self.when_full in get_args(WhenFull), "block, drop or error")
+        self.check_types()
+        self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
+        self.check_range("port", 1, 65535)
         for field in ("heartbeat_s", "slow_after_s"):
-            self._check(field, getattr(self, field) > 0, "more than 0")
-        self._check("missed_heartbeats_max", self.missed_heartbeats_max >= 1, "at least 1")
-        if self.segment_bytes is not None:
-            self._check("segment_bytes", 64 <= self.segment_bytes <= 65_000, "from 64 to 65000, or none")
-        self._check("backoff_factor", 0 <= self.backoff_factor <= 15, "from 0 to 15")
-        for field in ("window_bytes", "cache_bytes", "receive_window_bytes", "receive_buffer_bytes"):
-            self._check(field, getattr(self, field) >= 65_536, "at least 65536")
-        self._check("window_bytes", self.window_bytes <= self.cache_bytes, "at most cache_bytes")
-        self._check("message_bytes_max", 1 <= self.message_bytes_max < 1 << 28, f"from 1 to {(1 << 28) - 1}")
-        self._check(
+            self.check(field, getattr(self, field) > 0, "more than 0")
+        self.check_range("missed_heartbeats_max", 1)
+        self.check_range("segment_bytes", 64, 65_000)
+        self.check_range("backoff_factor", 0, 15)
+        self.check_range("window_bytes", 65_536)
+        self.check_range("cache_bytes", 65_536, CACHE_BYTES_MAX)
+        self.check_range("receive_window_bytes", 65_536, RECEIVE_BYTES_MAX)
+        self.check_range("receive_buffer_bytes", 65_536, (1 << 31) - 1)
+        self.check("window_bytes", self.window_bytes <= self.cache_bytes, "at most cache_bytes")
+        self.check_range("message_bytes_max", 1, (1 << 28) - 1)
+        self.check(
             "assembly_bytes_max",
             self.assembly_bytes_max >= self.message_bytes_max,
             "at least message_bytes_max",
         )
-        if self.rate_bytes_per_s is not None:
-            self._check("rate_bytes_per_s", self.rate_bytes_per_s >= 1, "at least 1, or none")
+        self.check_rate()
+        self.check_parity()
         if self.group is not None:
             self._check_group(self.group)
 
@@ -106,26 +121,6 @@ class ConnectionConfig:
                     f"(what counts there is {', '.join(_INPROC_FIELDS[1:])})"
                 )
 
-    def _check_types(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is None and "None" in str(field.type):
-                continue
-            if field.type in _WHOLE:
-                fine = isinstance(value, int) and not isinstance(value, bool)
-                self._check(field.name, fine, "a whole number")
-            elif "float" in getattr(field.type, "__name__", str(field.type)):
-                fine = (
-                    isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-                )
-                self._check(field.name, fine, "a number")
-            else:
-                self._check(field.name, isinstance(value, str) and bool(value), "a text that is not empty")
-
-    def _check(self, field: str, fine: bool, wanted: str) -> None:
-        if not fine:
-            raise ConfigError(f"{field} is {getattr(self, field)!r}, and must be {wanted}")
-
     def _check_group(self, group: str) -> None:
         try:
             address = ipaddress.ip_address(group)
@@ -133,7 +128,7 @@ class ConnectionConfig:
             raise ConfigError(
                 f"group is {group!r}, and must be an IP address such as {DEFAULT_GROUP}"
             ) from None
-        self._check("group", address.is_multicast, "a multicast address, 224.0.0.0/4 or ff00::/8")
+        self.check("group", address.is_multicast, "a multicast address, 224.0.0.0/4 or ff00::/8")
 
     def group_address(self) -> str:
         """The group: as given, or derived from the domain."""
@@ -150,8 +145,6 @@ class ConnectionConfig:
         return int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[4:12], "big")
 
 
-#: Types of fields that take whole numbers.
-_WHOLE = (int, int | None)
 _FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}
 
 
@@ -197,9 +190,9 @@ def _value_of(name: str, text: str) -> Any:
     field = _FIELDS.get(name)
     if field is None or name == "scheme":
         raise ConfigError(f"unknown option {name!r} in the URL: the options are {', '.join(sorted(_FIELDS))}")
-    if field.type is str or name in ("group", "when_full"):
+    if field.type is str or name in ("group", "when_full", "congestion"):
         return text
-    kind = int if field.type in _WHOLE else float
+    kind = int if field.type in WHOLE else float
     try:
         return kind(text)
     except ValueError:

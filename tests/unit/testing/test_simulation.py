@@ -73,12 +73,12 @@ def test_waiting_for_messages_that_never_come_ends():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"segment_bytes": 3}, "segment_bytes must be at least 16"),
-        ({"segment_bytes": "many"}, "segment_bytes cannot be 'many'"),
+        ({"segment_bytes": 3}, "segment_bytes is 3, and must be at least 16"),
+        ({"segment_bytes": "many"}, "segment_bytes is 'many', and must be a whole number"),
         ({"sync": "tomorrow"}, 'sync must be one of current, start, all, not "tomorrow"'),
-        ({"grtt_min_s": -1.0}, "grtt_min_s must be a number of seconds"),
+        ({"grtt_min_s": -1.0}, "grtt_min_s is -1, and must be a number of seconds"),
         ({"colour": "red"}, "colour is no option of a NORM session"),
-        ({"rate_bytes_per_s": 0.0}, "rate_bytes_per_s must be at least 1"),
+        ({"rate_bytes_per_s": 0.0}, "rate_bytes_per_s is 0.0, and must be at least 1"),
     ],
 )
 def test_a_wrong_option_is_named(options, says):

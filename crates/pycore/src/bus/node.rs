@@ -19,15 +19,19 @@ use super::message::Message;
 use super::outgoing::{Extras, Scratch, correlation_bytes, priority_of};
 use super::subscription::Subscription;
 use super::topic_cache::TopicCache;
-use crate::convert::duration;
+use crate::convert::{duration, linger};
 use crate::errors;
-use crate::norm::{address, link_options, stats_to_python};
+use crate::link_options::{address, check_cache, link_options};
+use crate::norm::stats_to_python;
 use crate::selector::{CorrelationFilter, Selector};
 
 static DOMAINS: Domains<Py<Message>> = Domains::new();
 
 /// How long to wait before looking whether the user wants to interrupt.
 pub const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+
+/// Streams that keep what was published for repair: one for each class, and one for reserved topics.
+const CACHING_LANES: usize = 4;
 
 /// What a node shares with its subscriptions.
 pub struct Inner {
@@ -143,6 +147,7 @@ impl Node {
             Some(name) => (None, DOMAINS.open(&format!("{}:{name}", birth.forks()), seed)),
             None => {
                 let mut link = link_options(address(group, port, interface)?, node, seed, options, py)?;
+                check_cache(cache_bytes, CACHING_LANES)?;
                 link.message_bytes_max = message_bytes_max;
                 link.norm.acker_patience = patience;
                 let options = BusOptions {
@@ -337,6 +342,16 @@ impl Node {
         }
     }
 
+    /// Bytes per second that may be sent now; `None` is without limit, or without a network.
+    #[getter]
+    fn rate_bytes_per_s(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        let inner = self.inner()?;
+        Ok(detached(py, || {
+            let bus = inner.bus.as_ref()?;
+            bus.link().command(|session, _| session.rate_bytes_per_s())
+        }))
+    }
+
     /// The interface, the address and the receive buffer in use: (name, address, bytes).
     fn describe_link(&self) -> PyResult<Option<(String, String, usize)>> {
         let Some(bus) = &self.inner()?.bus else { return Ok(None) };
@@ -354,7 +369,7 @@ impl Node {
     /// Leaves, after waiting up to `linger_s` until everybody has everything. True if everybody has.
     #[pyo3(signature = (linger_s = 1.0))]
     fn shut_down(&self, py: Python<'_>, linger_s: f64) -> PyResult<bool> {
-        let linger = duration("linger_s", linger_s)?;
+        let linger = linger("linger_s", linger_s)?;
         let Some(inner) = self.inner.as_ref().filter(|inner| inner.birth.is_here()) else {
             return Ok(true);
         };

@@ -1,0 +1,81 @@
+"""NORM sessions (RFC 5740): files, objects and streams to a group, also to and from other implementations.
+
+`shoal.connect` is for messages between Shoal programs; this module is one layer below. A session is both
+sender and receiver.
+
+```python
+import shoal.norm
+
+with shoal.norm.Session(files_directory="inbox", sync="all") as session:
+    for event in session.events():
+        if isinstance(event, shoal.norm.FileReceived):
+            print(event.path, event.info, event.bytes)
+```
+
+```python
+import shoal.norm
+
+with shoal.norm.Session(lanes=0, congestion="norm_cc", ackers=[1001, 1002]) as session:
+    session.send_file("report.pdf", info=b"report.pdf")
+    print(session.flush(timeout_s=60))
+```
+"""
+
+from shoal.config import NormConfig
+from shoal.norm.events import (
+    AckerSilent,
+    AckGiven,
+    AcksDone,
+    CommandReceived,
+    DataReceived,
+    Event,
+    FileChunk,
+    FileFailed,
+    FileReceived,
+    Flushed,
+    InfoReceived,
+    MessageReceived,
+    ObjectAborted,
+    ObjectOpened,
+    ObjectReleased,
+    ObjectRoom,
+    ObjectSent,
+    SenderGone,
+    SenderHeard,
+    StreamBroken,
+    StreamClosed,
+    StreamGap,
+    StreamOpened,
+    WatermarkDone,
+)
+from shoal.norm.session import Acknowledgements, Session
+
+__all__ = [
+    "AckGiven",
+    "AckerSilent",
+    "Acknowledgements",
+    "AcksDone",
+    "CommandReceived",
+    "DataReceived",
+    "Event",
+    "FileChunk",
+    "FileFailed",
+    "FileReceived",
+    "Flushed",
+    "InfoReceived",
+    "MessageReceived",
+    "NormConfig",
+    "ObjectAborted",
+    "ObjectOpened",
+    "ObjectReleased",
+    "ObjectRoom",
+    "ObjectSent",
+    "SenderGone",
+    "SenderHeard",
+    "Session",
+    "StreamBroken",
+    "StreamClosed",
+    "StreamGap",
+    "StreamOpened",
+    "WatermarkDone",
+]

@@ -1,0 +1,62 @@
+"""The reference pages list every option with its default, and every event with its fields."""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from shoal import norm
+from shoal.config import ConnectionConfig, NormConfig
+
+REFERENCE = Path(__file__).parents[3] / "docs/reference"
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
+#: What a URL says in another place, or the page in other words.
+ELSEWHERE = {"scheme", "group"}
+
+
+def rows(page: str) -> dict[str, str]:
+    """The second cell of each row, by each name in its first one; two names there share two values here."""
+    found: dict[str, str] = {}
+    for line in (REFERENCE / page).read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `") and len(cells) >= 3:
+            first, second = cells[:2]
+            names = re.findall(r"`(\w+)`", first)
+            values = second.split(", ") if len(names) > 1 else [second]
+            found |= zip(names, values, strict=True)
+    return found
+
+
+def default_of(text: str) -> Any:
+    text = text.strip("`")
+    if text in ("none", "empty"):
+        return None
+    if text == "true":
+        return True
+    number, _, unit = text.partition(" ")
+    try:
+        return float(number) * UNITS.get(unit, 1)
+    except ValueError:
+        return text
+
+
+@pytest.mark.parametrize(("config", "page"), [(ConnectionConfig, "connection.md"), (NormConfig, "norm.md")])
+def test_every_option_is_listed_with_its_default(config: type[Any], page: str) -> None:
+    listed = rows(page)
+    for field in dataclasses.fields(config):
+        if field.name in ELSEWHERE:
+            continue
+        assert field.name in listed, f"{field.name} is missing in {page}"
+        told = default_of(listed[field.name])
+        assert (told or None) == (field.default or None), f"{field.name} is {field.default!r}, not {told!r}"
+
+
+def test_every_event_is_listed_with_its_fields() -> None:
+    listed = rows("norm.md")
+    for event in get_args(norm.Event):
+        told = set(re.findall(r"`(\w+)`", listed[event.__name__]))
+        fields = {field.name for field in dataclasses.fields(event)}
+        assert fields - {"sender", "instance", "object"} <= told, f"{event.__name__} has {fields}, not {told}"
+        assert told <= fields, f"{event.__name__} has {fields}, not {told}"
