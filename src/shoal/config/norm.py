@@ -48,6 +48,7 @@ _RANGES: dict[str, tuple[float, float | None]] = {
     "cache_bytes": (65_536, CACHE_BYTES_MAX),
     "send_objects_max": (1, _OBJECTS_MAX),
     "send_cache_bytes_max": (0, 1 << 40),
+    "object_window_bytes": (65_536, 1 << 40),
     "receive_window_bytes": (65_536, None),
     "receive_bytes_max": (65_536, 1 << 40),
     "receive_buffer_bytes": (4096, (1 << 31) - 1),
@@ -136,9 +137,13 @@ class NormConfig(Sending):
     #: Objects and files kept for sending and repair, and the memory they take.
     send_objects_max: int = 256
     send_cache_bytes_max: int = 64 << 20
+    #: How far objects and files may be ahead of the slowest acker.
+    object_window_bytes: int = 4 << 20
 
     #: Whether to receive at all.
     receive: bool = True
+    #: Whether to receive objects and files; streams are received in any case.
+    receive_objects: bool = True
     #: Where receivers send their feedback.
     feedback: Feedback = "multicast"
     #: What a receiver that joins late asks for: nothing older, the stream it hears, or all that is kept.

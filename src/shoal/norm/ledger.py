@@ -12,8 +12,7 @@ _Remote = tuple[int, int, int]
 class Ledger:
     """Entered in order, by one thread at a time."""
 
-    def __init__(self, files_directory: Path | None) -> None:
-        self._files_directory = files_directory
+    def __init__(self) -> None:
         #: NORM_INFO of what is not complete yet; as many as a session receives at once.
         self._infos: dict[_Remote, bytes] = {}
         #: The last outcome of each watermark that somebody waits for.
@@ -29,7 +28,7 @@ class Ledger:
             case "info":
                 self._infos[remote] = fields["content"]
             case "file_received":
-                path = self._path(remote, fields)
+                path = Path(fields["path"]) if "path" in fields else None
                 info = self._infos.pop(remote, b"")
             case "data_received":
                 info = self._infos.pop(remote, b"")
@@ -44,11 +43,6 @@ class Ledger:
         if isinstance(event, WatermarkDone) and event.object in self._outcomes:
             self._outcomes[event.object] = event
         return event
-
-    def _path(self, remote: _Remote, fields: dict[str, Any]) -> Path | None:
-        if "path" in fields:
-            return Path(fields["path"])
-        return self._files_directory and self._files_directory / "-".join(map(str, remote))
 
     def keep(self, object: int) -> None:
         """An object of ours is being sent."""

@@ -57,8 +57,7 @@ class Session:
         #: What it was told, and what was chosen where it was told nothing.
         self.config: NormConfig = _resolved((config or NormConfig()).with_options(**options))
         self._link = _core.NormLink(**_link_options(self.config))
-        directory = self.config.files_directory
-        self._ledger = Ledger(None if directory is None else Path(directory))
+        self._ledger = Ledger()
         self._inbox = Inbox(self._link.receive, self._ledger)
         self._ackers = self.config.ackers
         self._lanes_used: set[int] = set()

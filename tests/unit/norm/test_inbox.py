@@ -40,7 +40,7 @@ def link() -> FakeLink:
 
 @pytest.fixture
 def ledger() -> Ledger:
-    return Ledger(Path("inbox"))
+    return Ledger()
 
 
 @pytest.fixture
