@@ -64,7 +64,7 @@ def test_a_large_file_arrives_whole_with_and_without_ackers(port: int, tmp_path:
     (path := tmp_path / "file").write_bytes(content)
     for ackers in ([], [RECEIVER]):
         receiver = link(RECEIVER, port, files_directory=tmp_path)
-        sender = link(SENDER, port, ackers=ackers)
+        sender = link(SENDER, port, ackers=ackers, instance=1)
         sender.send_file(path)
         stored = wait_for(receiver, sender, "file_received")
         assert stored["path"].read_bytes() == content

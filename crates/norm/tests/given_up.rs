@@ -197,3 +197,29 @@ fn a_stream_whose_number_was_refused_before_it_began_is_asked_for_once_it_did() 
     pair.run(500, all);
     assert_eq!(pair.outcome(stream), HAS_IT);
 }
+
+#[test]
+fn an_object_is_told_of_after_its_information_however_late_that_comes() {
+    for (nacking, expected) in [
+        (NackingMode::Full, &["opened", "info", "received"][..]),
+        // Whoever asks for nothing has what comes.
+        (NackingMode::None, &["opened", "received"][..]),
+    ] {
+        let mut pair = Pair::new(|config| config.nacking = nacking);
+        pair.sender.send_data(pair.now, b"content", b"info").unwrap().unwrap();
+        // The information is lost when it is sent first.
+        pair.run(1, |of_sender, datagram| !of_sender || datagram[0] & 0xf != 1);
+        pair.run(500, all);
+        let order: Vec<&str> = pair
+            .heard
+            .iter()
+            .filter_map(|event| match event {
+                Event::ObjectOpened { .. } => Some("opened"),
+                Event::Info { .. } => Some("info"),
+                Event::DataReceived { .. } => Some("received"),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(order, expected, "{nacking:?}");
+    }
+}

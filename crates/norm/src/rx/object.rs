@@ -351,7 +351,15 @@ impl RxObject {
         }
     }
 
-    /// Hands a block over if it is complete, and the object if it is.
+    /// What tells of it once it is complete.
+    pub fn into_event(self) -> Event {
+        match self.kind {
+            ObjectKind::Data => Event::DataReceived { object: self.id, content: self.content },
+            ObjectKind::File => Event::FileReceived { object: self.id, bytes: self.fti.object_bytes },
+        }
+    }
+
+    /// Hands a block over if it is complete.
     fn finish_block(&mut self, block: u64, memory_left: &mut usize, tell: &mut impl FnMut(Event)) {
         if self.partial.get(&block).is_none_or(|partial| partial.missing() > 0) {
             return;
@@ -372,14 +380,6 @@ impl RxObject {
             tell(Event::FileChunk { object, offset: range.start, bytes });
         } else {
             self.gather(block, bytes, memory_left);
-        }
-        if self.blocks_left == 0 {
-            tell(match self.kind {
-                ObjectKind::Data => {
-                    Event::DataReceived { object, content: std::mem::take(&mut self.content) }
-                }
-                ObjectKind::File => Event::FileReceived { object, bytes: self.fti.object_bytes },
-            });
         }
     }
 

@@ -130,7 +130,8 @@ impl RxObjects {
         self.find(object)
     }
 
-    /// Ends a slot; tells so if it is given up.
+    /// Ends a slot: tells that it is complete, or that it is given up. What waits for nothing but its information is
+    /// complete without it.
     fn close(&mut self, index: usize, reason: Option<AbortReason>, shared: &mut Shared<'_>) {
         let object = self.id(self.number(index));
         let slot = &mut self.slots[index];
@@ -139,6 +140,10 @@ impl RxObjects {
             Body::Open(open) => {
                 *shared.memory_left += open.memory();
                 self.memory -= open.memory();
+                if open.is_complete() {
+                    shared.events.push_back(open.into_event());
+                    return;
+                }
                 true
             }
             Body::Wanted { .. } => false,
@@ -182,7 +187,8 @@ impl RxObjects {
             received = self.receive(now, index, data, shared);
         }
         let Slot { body: Body::Open(open), info, .. } = &self.slots[index] else { return received };
-        if open.is_complete() && *info != InfoState::Missing {
+        let waits_for_info = *info == InfoState::Missing && shared.config.nacking != NackingMode::None;
+        if open.is_complete() && !waits_for_info {
             self.close(index, None, shared);
             self.release();
         }
