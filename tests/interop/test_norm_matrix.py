@@ -4,6 +4,7 @@ The cross of `CASES` runs both ways. Each case compares bytes, and shows that wh
 there: loss by what was asked for again, parity by what it recovered, rate control by a rate that moved.
 """
 
+import hashlib
 import itertools
 import random
 import time
@@ -145,6 +146,11 @@ def libnorm_sender(
     return session
 
 
+def label(content: bytes) -> bytes:
+    """What an object's NORM_INFO says, which no other object's does."""
+    return hashlib.sha256(content).digest()
+
+
 def send_with_shoal(link: NormLink, case: Case, contents: list[bytes], directory: Path) -> int:
     """Sends everything; returns the number of the last object, or the stream's lane."""
     last = None
@@ -153,10 +159,10 @@ def send_with_shoal(link: NormLink, case: Case, contents: list[bytes], directory
             link.send(content, lane=0)
             last = 0
         elif case.kind == "data":
-            last = link.send_data(content, b"number %d" % index)
+            last = link.send_data(content, label(content))
         else:
             (path := directory / f"file{index}").write_bytes(content)
-            last = link.send_file(path, b"number %d" % index)
+            last = link.send_file(path, label(content))
         assert last is not None, "there is no room"
     assert last is not None
     return last
@@ -177,10 +183,10 @@ def collect_with_libnorm(receiver: Session, case: Case, count: int) -> list[byte
                 found += splitter.feed(piece)
             assert piece is not None, "the stream broke"
         elif event.type == EventType.RX_OBJECT_COMPLETED:
-            if isinstance(event.object, Data):
-                found.append(event.object.content)
-            elif isinstance(event.object, File):
-                found.append(event.object.path.read_bytes())
+            got = event.object
+            assert isinstance(got, Data | File)
+            found.append(got.content if isinstance(got, Data) else got.path.read_bytes())
+            assert got.info == label(found[-1])
     return found
 
 
@@ -196,10 +202,10 @@ def send_with_libnorm(sender: Session, case: Case, contents: list[bytes], direct
     last: NormObject | None = None
     for index, content in enumerate(contents):
         if case.kind == "data":
-            last = sender.enqueue_data(content, info=b"number %d" % index)
+            last = sender.enqueue_data(content, info=label(content))
         else:
             (path := directory / f"file{index}").write_bytes(content)
-            last = sender.enqueue_file(path, info=b"number %d" % index)
+            last = sender.enqueue_file(path, info=label(content))
     assert last is not None
     return last
 
@@ -207,11 +213,23 @@ def send_with_libnorm(sender: Session, case: Case, contents: list[bytes], direct
 def collect_with_shoal(link: NormLink, case: Case, count: int, directory: Path) -> list[bytes]:
     """What a link got: objects in the order they were complete, or messages of a stream."""
     kinds = {"stream": "message", "data": "data_received", "file": "file_received"}
-    found = wait_for(link, lambda kind, fields: kind == kinds[case.kind], count)
+    infos: dict[int, bytes] = {}
+
+    def is_wanted(kind: str, fields: dict[str, Any]) -> bool:
+        if kind == "info":
+            infos[fields["stream"]] = fields["content"]
+        return kind == kinds[case.kind]
+
+    found = wait_for(link, is_wanted, count)
+    if case.kind == "stream":
+        return [fields["body"] for fields in found]
     if case.kind == "file":
         assert {fields["path"].parent for fields in found} == {directory}
-        return [fields["path"].read_bytes() for fields in found]
-    return [fields["body" if case.kind == "stream" else "content"] for fields in found]
+        contents = [fields["path"].read_bytes() for fields in found]
+    else:
+        contents = [fields["content"] for fields in found]
+    assert [infos[fields["stream"]] for fields in found] == [label(content) for content in contents]
+    return contents
 
 
 def wait_for(
