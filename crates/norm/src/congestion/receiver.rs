@@ -62,8 +62,9 @@ impl ReceiverCongestion {
         }
         let first_loss = !self.loss.has_lost();
         // The sender answers to one loss after a round trip through the queue that lost it, which is longer than
-        // our average. The group's round-trip time knows; a member far away is no reason to overlook losses.
-        let event = grtt.clamp(rtt, EVENT_MAX * rtt);
+        // our average. The group's round-trip time knows; a member far away is no reason to overlook losses. Whoever
+        // else fills the queue answers in a round trip of his own: until then it loses once more.
+        let event = (2 * grtt).clamp(2 * rtt, EVENT_MAX * rtt);
         if self.loss.on_message(now, sequence, event) && first_loss {
             // Slow start ends with twice the path's rate at the most: begin at what came through.
             let rate = self.bytes_per_s.max(self.packet_bytes / rtt.as_secs_f64().max(1e-6));
