@@ -142,3 +142,21 @@ fn a_stream_is_told_of_before_anything_of_it_is_read() {
         .collect();
     assert_eq!(order, [true, false], "it is opened, and then read");
 }
+
+#[test]
+fn an_object_that_is_cancelled_while_it_is_asked_for_leaves_nothing_to_do() {
+    let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+    sender.set_ackers(&[2]);
+    let mut now = Time::from_nanos(1_000_000_000);
+    let object = sender.send_data(now, &[7; 1000], b"").unwrap().unwrap();
+    for step in 0..2000 {
+        now += Duration::from_millis(1);
+        if step == 100 {
+            assert!(sender.cancel_object(object));
+        }
+        while sender.poll_transmit(now).is_some() {}
+        while sender.poll_event().is_some() {}
+        assert!(sender.poll_timeout() > now, "it would be polled without end");
+    }
+    assert!(sender.is_quiet());
+}

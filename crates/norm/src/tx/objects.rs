@@ -394,9 +394,7 @@ impl TxObjects {
             events.push_back(Event::ObjectRoom);
         }
         events.extend(self.settled.drain(..));
-        if self.cache.is_empty() {
-            return;
-        }
+        // Also when nothing is left: what was being asked for is settled then.
         self.collect_silent(events);
         if !std::mem::take(&mut self.telling) && !self.acking {
             return;
