@@ -160,3 +160,36 @@ fn an_object_that_is_cancelled_while_it_is_asked_for_leaves_nothing_to_do() {
     }
     assert!(sender.is_quiet());
 }
+
+#[test]
+fn a_new_acker_that_owes_more_than_the_window_is_asked_and_holds_nobody_up_for_long() {
+    let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
+    let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+    let mut receiver = Session::new(Config { sync: SyncPolicy::Start, ..Config::new(2, 1, 2) }).unwrap();
+    sender.set_ackers(&[2]);
+    let options = StreamOptions { window_bytes: Some(20_000), cache_bytes: 1 << 20, ..Default::default() };
+    let object = sender.open_stream(&options).unwrap();
+    let mut now = Time::from_nanos(1_000_000_000);
+    for round in 0..10 {
+        if round == 9 {
+            // Everything is acknowledged, and nothing is being asked for.
+            assert!(sender.is_acknowledged());
+            sender.set_ackers_from_oldest(&[2, 3]);
+        }
+        assert_eq!(sender.write(now, object, &[7; 14_000], true), Ok(14_000));
+        for _ in 0..1000 {
+            now += Duration::from_millis(1);
+            deliver(now, &mut sender, &mut receiver, address);
+            while let Some(event) = receiver.poll_event() {
+                if let Event::Readable { stream } = event {
+                    while let Some(bytes) = receiver.read(stream).map(|chunk| chunk.bytes.len()) {
+                        receiver.consume(now, stream, bytes);
+                    }
+                }
+            }
+            deliver(now, &mut receiver, &mut sender, address);
+            while sender.poll_event().is_some() {}
+        }
+    }
+    assert_eq!(sender.stats().payload_bytes_sent, 140_000);
+}
