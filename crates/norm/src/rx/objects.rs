@@ -303,6 +303,8 @@ impl RxObjects {
             && matches!(self.slots[index].body, Body::Wanted { .. })
         {
             self.slots[index].body = Body::Closed;
+            // A watermark in a stream is not reached because its number is an object's no more: it is asked for again.
+            self.acks -= usize::from(self.slots[index].ack.take().is_some());
             self.release();
         }
     }
