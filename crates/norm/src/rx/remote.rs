@@ -236,7 +236,7 @@ impl Remote {
     }
 
     /// Something about an object of known length changed: start asking if something is missing.
-    pub(super) fn after_object(&mut self, now: Time, shared: &mut Shared<'_>) {
+    pub fn after_object(&mut self, now: Time, shared: &mut Shared<'_>) {
         if self.departed.is_none() && self.objects.is_missing(shared.object_nacking()) {
             self.nack.on_loss(now, &self.timing, shared.random);
         }
