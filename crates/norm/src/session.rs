@@ -183,7 +183,7 @@ impl Session {
         let has_room_again = has_room && !self.has_room;
         self.has_room = has_room;
         if has_room_again {
-            self.remotes.iter_mut().for_each(|remote| remote.after_object(now, shared!(self)));
+            self.remotes.iter_mut().for_each(|remote| remote.on_room(now, shared!(self)));
         }
     }
 

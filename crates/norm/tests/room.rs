@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use shoal_norm::{Config, Event, Reject, Session, Time};
+use shoal_norm::{Config, Event, Reject, Session, SyncPolicy, Time};
 use support::{Loss, START, carry, session};
 
 const OBJECTS: usize = 20;
@@ -87,4 +87,29 @@ fn commands_for_which_there_is_no_room_are_refused_and_counted() {
     receiver.set_room(now, true);
     assert_eq!(sender.send_command(now, b"go on", 3), Ok(true));
     assert_eq!(run(&mut sender, &mut receiver, &mut now, 500), (0, 3));
+}
+
+#[test]
+fn whoever_takes_no_objects_does_not_ask_for_them_again_and_again() {
+    for (sync, is_acker) in
+        [(SyncPolicy::Current, true), (SyncPolicy::Start, false), (SyncPolicy::All, false)]
+    {
+        for takes_objects in [false, true] {
+            let (mut sender, _, mut now) = scene();
+            sender.set_ackers(if is_acker { &[2] } else { &[] });
+            let mut receiver = session(2, |config| {
+                config.sync = sync;
+                config.receive_objects = takes_objects;
+            });
+            receiver.set_room(now, !takes_objects);
+            run(&mut sender, &mut receiver, &mut now, 3000);
+            let nacks = receiver.stats().nacks_sent;
+            assert!(nacks <= OBJECTS as u64, "{nacks} with {sync:?}, takes objects: {takes_objects}");
+            if takes_objects {
+                receiver.set_room(now, true);
+                let (objects, _) = run(&mut sender, &mut receiver, &mut now, 40_000);
+                assert!(objects > 0, "they are asked for when there is room: {sync:?}");
+            }
+        }
+    }
 }
