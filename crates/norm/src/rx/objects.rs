@@ -4,7 +4,7 @@
 //! oldest incomplete object to the newest one there is a slot each, up to a bound; beyond it the oldest is given
 //! up. Streams have numbers too: their slots are closed as soon as they are known to be streams.
 //!
-//! Memory is taken as blocks arrive, whatever length was announced. The objects of one sender hold no more of it
+//! Memory is taken as symbols arrive, whatever length was announced. The objects of one sender hold no more of it
 //! than is left, so that however many senders want all of it, there is some for the next.
 
 use std::collections::VecDeque;
