@@ -193,3 +193,38 @@ fn a_new_acker_that_owes_more_than_the_window_is_asked_and_holds_nobody_up_for_l
     }
     assert_eq!(sender.stats().payload_bytes_sent, 140_000);
 }
+
+#[test]
+fn an_acker_that_was_away_gets_the_last_objects_when_it_is_back_though_all_others_have_them() {
+    let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
+    let source = Source { address, unicast: false, waited: Duration::ZERO };
+    let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+    let mut receivers = [2, 3].map(|node| Session::new(Config::new(node, 1, u64::from(node))).unwrap());
+    sender.set_ackers(&[2, 3]);
+    let mut now = Time::from_nanos(1_000_000_000);
+    let mut received = [0, 0];
+    for millis in 0..60_000 {
+        if millis == 0 || millis == 1000 {
+            (0..3).for_each(|_| assert!(sender.send_data(now, &[7; 1000], b"").unwrap().is_some()));
+        }
+        now += Duration::from_millis(1);
+        let is_away = |node: usize| node == 1 && (1000..5000).contains(&millis);
+        while let Some(out) = sender.poll_transmit(now) {
+            for datagram in out.datagrams() {
+                let present = receivers.iter_mut().enumerate().filter(|(node, _)| !is_away(*node));
+                present.for_each(|(_, receiver)| receiver.handle_datagram(now, source, datagram));
+            }
+        }
+        for (node, receiver) in receivers.iter_mut().enumerate().filter(|(node, _)| !is_away(*node)) {
+            deliver(now, receiver, &mut sender, address);
+            while let Some(event) = receiver.poll_event() {
+                received[node] += u32::from(matches!(event, Event::DataReceived { .. }));
+            }
+        }
+        while sender.poll_event().is_some() {}
+        if received == [6, 6] && sender.is_acknowledged() {
+            return;
+        }
+    }
+    panic!("{received:?} objects arrived, acknowledged: {}", sender.is_acknowledged());
+}
