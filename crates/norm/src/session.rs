@@ -179,8 +179,12 @@ impl Session {
 
     /// Sets whether our application has room for objects and commands. While it has none, what comes of them is
     /// refused: objects are asked for again when there is room, if their sender still has them; commands are gone.
-    pub fn set_room(&mut self, has_room: bool) {
+    pub fn set_room(&mut self, now: Time, has_room: bool) {
+        let has_room_again = has_room && !self.has_room;
         self.has_room = has_room;
+        if has_room_again {
+            self.remotes.iter_mut().for_each(|remote| remote.on_room(now, shared!(self)));
+        }
     }
 
     /// A sender is not expected to say more: gives its receive buffers back, but keeps its streams' places. Should it

@@ -1,6 +1,7 @@
 //! An acknowledgement means that everything is here: what a receiver gave up it does not acknowledge, and the
 //! sender learns within its bound who has not got it.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -222,4 +223,24 @@ fn an_object_is_told_of_after_its_information_however_late_that_comes() {
             .collect();
         assert_eq!(order, expected, "{nacking:?}");
     }
+}
+
+#[test]
+fn a_stream_taken_for_an_object_at_first_is_not_acknowledged_before_it_is_here() {
+    let mut pair = Pair::new(|_| ());
+    pair.send(1000);
+    pair.run(50, all);
+    let stream = pair.sender.open_stream(&StreamOptions::default()).unwrap();
+    pair.sender.write(pair.now, stream, &[7; 20_000], true).unwrap();
+    pair.ask(stream);
+    pair.run(10, |_, datagram| !is_data(datagram));
+    // One segment shows that it is a stream; the others are lost for good.
+    let sent = Cell::new(0);
+    pair.run(PATIENCE.as_millis() as u64 + 2000, |of_sender, datagram| {
+        let is_segment = of_sender && is_data(datagram);
+        sent.set(sent.get() + u32::from(is_segment));
+        !is_segment || sent.get() == 1
+    });
+    assert!(sent.get() > 1);
+    assert_eq!(pair.outcome(stream), LACKS_IT);
 }

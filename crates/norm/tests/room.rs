@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use shoal_norm::{Config, Event, Reject, Session, Time};
+use shoal_norm::{Config, Event, Reject, Session, SyncPolicy, Time};
 use support::{Loss, START, carry, session};
 
 const OBJECTS: usize = 20;
@@ -45,27 +45,71 @@ fn objects_that_came_while_there_was_no_room_arrive_when_there_is() {
     let (mut sender, mut receiver, mut now) = scene();
     let (before, _) = run(&mut sender, &mut receiver, &mut now, 5);
     assert!((1..OBJECTS).contains(&before), "{before}");
-    receiver.set_room(false);
+    receiver.set_room(now, false);
     let nacks_before = receiver.stats().nacks_sent;
     assert_eq!(run(&mut sender, &mut receiver, &mut now, 500), (0, 0));
     assert!(receiver.stats().count(Reject::NoRoom) > 0);
     assert_eq!(receiver.stats().nacks_sent, nacks_before, "nothing is asked for that would be refused");
     assert!(!sender.is_acknowledged());
-    receiver.set_room(true);
+    receiver.set_room(now, true);
     let (after, _) = run(&mut sender, &mut receiver, &mut now, 1000);
     assert_eq!(before + after, OBJECTS);
     assert!(sender.is_quiet() && sender.is_acknowledged());
 }
 
 #[test]
+fn what_is_known_to_be_missing_is_asked_for_when_there_is_room_though_nothing_is_heard() {
+    let (mut sender, mut receiver, mut now) = scene();
+    let mut loss = Loss::new(1, 0.5);
+    carry(&mut sender, &mut receiver, now, &mut loss);
+    now += Duration::from_millis(2);
+    carry(&mut sender, &mut receiver, now, &mut loss);
+    receiver.set_room(now, false);
+    let mut nacks_after = |receiver: &mut Session| {
+        now += Duration::from_secs(1);
+        while receiver.poll_transmit(now).is_some() {}
+        (receiver.stats().nacks_sent, now)
+    };
+    let (before, now) = nacks_after(&mut receiver);
+    assert_eq!(before, 0);
+    receiver.set_room(now, true);
+    assert_eq!(nacks_after(&mut receiver).0, 1);
+}
+
+#[test]
 fn commands_for_which_there_is_no_room_are_refused_and_counted() {
     let (mut sender, mut receiver, mut now) = scene();
     run(&mut sender, &mut receiver, &mut now, 500);
-    receiver.set_room(false);
+    receiver.set_room(now, false);
     assert_eq!(sender.send_command(now, b"stop", 3), Ok(true));
     assert_eq!(run(&mut sender, &mut receiver, &mut now, 500), (0, 0));
     assert_eq!(receiver.stats().count(Reject::NoRoom), 3);
-    receiver.set_room(true);
+    receiver.set_room(now, true);
     assert_eq!(sender.send_command(now, b"go on", 3), Ok(true));
     assert_eq!(run(&mut sender, &mut receiver, &mut now, 500), (0, 3));
+}
+
+#[test]
+fn whoever_takes_no_objects_does_not_ask_for_them_again_and_again() {
+    for (sync, is_acker) in
+        [(SyncPolicy::Current, true), (SyncPolicy::Start, false), (SyncPolicy::All, false)]
+    {
+        for takes_objects in [false, true] {
+            let (mut sender, _, mut now) = scene();
+            sender.set_ackers(if is_acker { &[2] } else { &[] });
+            let mut receiver = session(2, |config| {
+                config.sync = sync;
+                config.receive_objects = takes_objects;
+            });
+            receiver.set_room(now, !takes_objects);
+            run(&mut sender, &mut receiver, &mut now, 3000);
+            let nacks = receiver.stats().nacks_sent;
+            assert!(nacks <= OBJECTS as u64, "{nacks} with {sync:?}, takes objects: {takes_objects}");
+            if takes_objects {
+                receiver.set_room(now, true);
+                let (objects, _) = run(&mut sender, &mut receiver, &mut now, 40_000);
+                assert!(objects > 0, "they are asked for when there is room: {sync:?}");
+            }
+        }
+    }
 }

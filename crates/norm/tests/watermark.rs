@@ -142,3 +142,89 @@ fn a_stream_is_told_of_before_anything_of_it_is_read() {
         .collect();
     assert_eq!(order, [true, false], "it is opened, and then read");
 }
+
+#[test]
+fn an_object_that_is_cancelled_while_it_is_asked_for_leaves_nothing_to_do() {
+    let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+    sender.set_ackers(&[2]);
+    let mut now = Time::from_nanos(1_000_000_000);
+    let object = sender.send_data(now, &[7; 1000], b"").unwrap().unwrap();
+    for step in 0..2000 {
+        now += Duration::from_millis(1);
+        if step == 100 {
+            assert!(sender.cancel_object(object));
+        }
+        while sender.poll_transmit(now).is_some() {}
+        while sender.poll_event().is_some() {}
+        assert!(sender.poll_timeout() > now, "it would be polled without end");
+    }
+    assert!(sender.is_quiet());
+}
+
+#[test]
+fn a_new_acker_that_owes_more_than_the_window_is_asked_and_holds_nobody_up_for_long() {
+    let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
+    let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+    let mut receiver = Session::new(Config { sync: SyncPolicy::Start, ..Config::new(2, 1, 2) }).unwrap();
+    sender.set_ackers(&[2]);
+    let options = StreamOptions { window_bytes: Some(20_000), cache_bytes: 1 << 20, ..Default::default() };
+    let object = sender.open_stream(&options).unwrap();
+    let mut now = Time::from_nanos(1_000_000_000);
+    for round in 0..10 {
+        if round == 9 {
+            // Everything is acknowledged, and nothing is being asked for.
+            assert!(sender.is_acknowledged());
+            sender.set_ackers_from_oldest(&[2, 3]);
+        }
+        assert_eq!(sender.write(now, object, &[7; 14_000], true), Ok(14_000));
+        for _ in 0..1000 {
+            now += Duration::from_millis(1);
+            deliver(now, &mut sender, &mut receiver, address);
+            while let Some(event) = receiver.poll_event() {
+                if let Event::Readable { stream } = event {
+                    while let Some(bytes) = receiver.read(stream).map(|chunk| chunk.bytes.len()) {
+                        receiver.consume(now, stream, bytes);
+                    }
+                }
+            }
+            deliver(now, &mut receiver, &mut sender, address);
+            while sender.poll_event().is_some() {}
+        }
+    }
+    assert_eq!(sender.stats().payload_bytes_sent, 140_000);
+}
+
+#[test]
+fn an_acker_that_was_away_gets_the_last_objects_when_it_is_back_though_all_others_have_them() {
+    let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
+    let source = Source { address, unicast: false, waited: Duration::ZERO };
+    let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+    let mut receivers = [2, 3].map(|node| Session::new(Config::new(node, 1, u64::from(node))).unwrap());
+    sender.set_ackers(&[2, 3]);
+    let mut now = Time::from_nanos(1_000_000_000);
+    let mut received = [0, 0];
+    for millis in 0..60_000 {
+        if millis == 0 || millis == 1000 {
+            (0..3).for_each(|_| assert!(sender.send_data(now, &[7; 1000], b"").unwrap().is_some()));
+        }
+        now += Duration::from_millis(1);
+        let is_away = |node: usize| node == 1 && (1000..5000).contains(&millis);
+        while let Some(out) = sender.poll_transmit(now) {
+            for datagram in out.datagrams() {
+                let present = receivers.iter_mut().enumerate().filter(|(node, _)| !is_away(*node));
+                present.for_each(|(_, receiver)| receiver.handle_datagram(now, source, datagram));
+            }
+        }
+        for (node, receiver) in receivers.iter_mut().enumerate().filter(|(node, _)| !is_away(*node)) {
+            deliver(now, receiver, &mut sender, address);
+            while let Some(event) = receiver.poll_event() {
+                received[node] += u32::from(matches!(event, Event::DataReceived { .. }));
+            }
+        }
+        while sender.poll_event().is_some() {}
+        if received == [6, 6] && sender.is_acknowledged() {
+            return;
+        }
+    }
+    panic!("{received:?} objects arrived, acknowledged: {}", sender.is_acknowledged());
+}

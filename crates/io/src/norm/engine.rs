@@ -124,6 +124,7 @@ impl Engine {
     /// One turn. `hold_writes` leaves small amounts in the outbox, so that they gather.
     pub fn turn(&mut self, hold_writes: bool) -> Next {
         let received = self.receive();
+        self.note_room();
         self.deliver();
         self.serve();
         let sent = self.write_and_transmit(hold_writes);
@@ -178,10 +179,15 @@ impl Engine {
         more
     }
 
+    /// Tells the session whether the application has room, which asks for what it could not take if it has it again.
+    fn note_room(&mut self) {
+        self.session.set_room(self.clock.now(), self.application.has_room());
+    }
+
     fn handle_received(&mut self, which: Which) {
         let buffers = std::mem::take(&mut self.buffers);
         for run in buffers.runs() {
-            self.session.set_room(self.application.has_room());
+            self.note_room();
             let from = Source { address: run.from, unicast: which == Which::Own, waited: run.waited };
             self.handle_run(from, &run);
             // What was said in this run may decide what becomes of the next.

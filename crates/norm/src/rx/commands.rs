@@ -67,8 +67,9 @@ impl Remote {
         };
         let is_stream = self.streams.iter().any(|known| known.object == position.object);
         let ack_at = listed.then_some(now + spread);
-        // What there is no room for is not missing yet, and not to be acknowledged.
-        if !is_stream && !shared.has_room && self.objects.is_synced() {
+        // What is refused, or there is no room for, is not missing yet, and not to be acknowledged.
+        let is_refused = self.refused.contains(&position.object);
+        if !is_stream && (is_refused || !shared.has_room && self.objects.is_synced()) {
             return;
         }
         if !is_stream && self.objects.announce(now, position, ack_at, shared) {

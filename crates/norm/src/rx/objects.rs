@@ -4,7 +4,7 @@
 //! oldest incomplete object to the newest one there is a slot each, up to a bound; beyond it the oldest is given
 //! up. Streams have numbers too: their slots are closed as soon as they are known to be streams.
 //!
-//! Memory is taken as blocks arrive, whatever length was announced. The objects of one sender hold no more of it
+//! Memory is taken as symbols arrive, whatever length was announced. The objects of one sender hold no more of it
 //! than is left, so that however many senders want all of it, there is some for the next.
 
 use std::collections::VecDeque;
@@ -303,6 +303,8 @@ impl RxObjects {
             && matches!(self.slots[index].body, Body::Wanted { .. })
         {
             self.slots[index].body = Body::Closed;
+            // A watermark in a stream is not reached because its number is an object's no more: it is asked for again.
+            self.acks -= usize::from(self.slots[index].ack.take().is_some());
             self.release();
         }
     }

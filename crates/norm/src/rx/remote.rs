@@ -1,5 +1,6 @@
 //! One sender as this receiver knows it: its streams, its objects, its timing.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ use crate::{NodeId, ObjectId};
 const OVERTAKEN_BY_MAX: u16 = 1024;
 /// A sender is established after so many messages.
 const ESTABLISHED_AFTER: u32 = 4;
+/// So many objects that were refused are remembered.
+const REFUSED_MAX: usize = 16;
 
 /// A probe that is to be answered.
 #[derive(Copy, Clone, Debug)]
@@ -53,6 +56,8 @@ pub struct Remote {
     quantized: (u8, u8, u8),
     pub(super) streams: Vec<StreamEntry>,
     pub(super) objects: RxObjects,
+    /// Objects of which something came that was refused: what is announced of them is no stream to ask for.
+    pub(super) refused: VecDeque<ObjectId>,
     pub(super) nack: NackCycle,
     pub(super) probe: Option<Probe>,
     pub(super) answer_probe_at: Time,
@@ -80,6 +85,7 @@ impl Remote {
             quantized: (255, 255, 255),
             streams: Vec::new(),
             objects: RxObjects::new(header.source, header.instance),
+            refused: VecDeque::new(),
             nack: NackCycle::new(),
             probe: None,
             answer_probe_at: Time::NEVER,
@@ -140,8 +146,7 @@ impl Remote {
         shared: &mut Shared<'_>,
     ) -> Result<(), Reject> {
         if !data.header.flags.has(Flags::STREAM) {
-            self.forget_wanted(data.header.object);
-            shared.check_object()?;
+            self.check_object(data.header.object, shared)?;
             let handled = self.objects.handle_data(now, data, shared);
             self.after_object(now, shared);
             return handled;
@@ -194,8 +199,7 @@ impl Remote {
 
     pub fn handle_info(&mut self, now: Time, info: &Info<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
         if !info.header.flags.has(Flags::STREAM) {
-            self.forget_wanted(info.header.object);
-            shared.check_object()?;
+            self.check_object(info.header.object, shared)?;
             let handled = self.objects.handle_info(now, info, shared);
             self.after_object(now, shared);
             return handled;
@@ -225,7 +229,29 @@ impl Remote {
 
     fn stream_for(&mut self, header: &ObjectHeader, shared: &mut Shared<'_>) -> Result<usize, Reject> {
         self.objects.is_stream(header.object);
+        if !self.refused.is_empty() {
+            self.refused.retain(|refused| *refused != header.object);
+        }
         self.find_or_add(header.object, None, shared)
+    }
+
+    /// Something of an object of known length came: whether it is taken.
+    fn check_object(&mut self, object: ObjectId, shared: &Shared<'_>) -> Result<(), Reject> {
+        self.forget_wanted(object);
+        let checked = shared.check_object();
+        if checked.is_err() && !self.refused.contains(&object) {
+            if self.refused.len() >= REFUSED_MAX {
+                self.refused.pop_front();
+            }
+            self.refused.push_back(object);
+        }
+        checked
+    }
+
+    /// There is room again for what was refused.
+    pub fn on_room(&mut self, now: Time, shared: &mut Shared<'_>) {
+        self.refused.clear();
+        self.after_object(now, shared);
     }
 
     /// A number that was asked for as if it were a stream's is an object's.

@@ -25,6 +25,11 @@ impl TxObjects {
         self.window.acked().is_some_and(|acked| acked >= self.row_end)
     }
 
+    /// Some acker, though it may be silent, has not everything that was sent; or nobody counts.
+    pub(super) fn is_anybody_behind(&self) -> bool {
+        self.window.acked().is_none() || self.window.is_anybody_behind(self.sent_so_far().row)
+    }
+
     /// Every acker, silent ones too, has acknowledged every object that was not cancelled.
     pub fn is_acknowledged(&self) -> bool {
         !self.window.is_owed(self.row_end)
@@ -38,7 +43,8 @@ impl TxObjects {
         let row = object.start + segment + 1;
         if row <= object.row_sent() {
             let has = past_gone(&self.cache, row, self.row_end);
-            self.window.on_ack(node, row, has);
+            let sent = self.sent_so_far();
+            self.window.on_ack(node, row, has, sent);
         }
     }
 
@@ -103,7 +109,7 @@ impl TxObjects {
         let (at, left) = self.announcement.filter(|(at, _)| *at <= now)?;
         self.announcement = (left > 1 && !self.is_acked()).then_some((at.max(now) + interval, left - 1));
         nodes.clear();
-        self.window.ask(now, self.sent_so_far(), true);
+        self.window.ask_everybody(now, self.sent_so_far());
         if let Some(row) = self.window.poll(now, interval, nodes) {
             return self.position_before(row);
         }

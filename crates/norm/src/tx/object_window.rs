@@ -78,12 +78,25 @@ impl ObjectWindow {
         self.dropped_unacknowledged || !self.debts.is_empty() || self.acks.is_owed(row)
     }
 
+    /// Whether somebody listed, though he may be silent, could still get something before this place.
+    pub fn is_anybody_behind(&self, row: u64) -> bool {
+        self.acks.is_owed(row)
+    }
+
     /// Asks for acknowledgement of what was sent if that is enough, or if something waits for it.
     pub fn ask(&mut self, now: Time, sent: Sent, is_waited_for: bool) {
         let Some(acked) = self.acks.acked() else { return };
         let enough = sent.row - self.asked.row.min(sent.row) >= self.segments_max / ASK_ONE_IN
             || sent.objects - self.asked.objects >= (self.objects_max / ASK_ONE_IN).max(1);
         if sent.row > acked && (enough || is_waited_for) && !self.acks.is_waiting() {
+            self.asked = sent;
+            self.acks.request(now, sent.row);
+        }
+    }
+
+    /// Asks everybody who has not all that was sent, also those who fell silent: they may be back.
+    pub fn ask_everybody(&mut self, now: Time, sent: Sent) {
+        if !self.acks.is_waiting() {
             self.asked = sent;
             self.acks.request(now, sent.row);
         }
@@ -103,10 +116,11 @@ impl ObjectWindow {
         self.acks.poll(now, interval, nodes)
     }
 
-    /// `node` acknowledged the place `row`. With objects that are gone, which nobody owes, it has all before `has`.
-    pub fn on_ack(&mut self, node: NodeId, row: u64, has: u64) {
+    /// `node` acknowledged the place `row`. With objects that are gone, which nobody owes, it has all before `has`. One
+    /// that fell silent counts again when it has caught up: earlier, everybody else would wait for it to.
+    pub fn on_ack(&mut self, node: NodeId, row: u64, has: u64, sent: Sent) {
         self.debts.retain(|debt| *debt != (node, row));
-        self.acks.on_ack(node, has);
+        self.acks.on_ack_of(node, has, sent.row.saturating_sub(self.segments_max));
     }
 
     /// `node` asks for repair of places.

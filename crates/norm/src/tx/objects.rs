@@ -357,7 +357,7 @@ impl TxObjects {
 
     /// Announces the last segment once more, though that was done often enough.
     pub fn remind(&mut self, now: Time) {
-        if self.announcement.is_none() && self.sent > 0 && !self.is_acked() {
+        if self.announcement.is_none() && self.sent > 0 && self.is_anybody_behind() {
             self.announcement = Some((now, 1));
         }
     }
@@ -394,9 +394,7 @@ impl TxObjects {
             events.push_back(Event::ObjectRoom);
         }
         events.extend(self.settled.drain(..));
-        if self.cache.is_empty() {
-            return;
-        }
+        // Also when nothing is left: what was being asked for is settled then.
         self.collect_silent(events);
         if !std::mem::take(&mut self.telling) && !self.acking {
             return;

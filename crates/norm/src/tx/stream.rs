@@ -421,6 +421,10 @@ impl TxStream {
         if let Some(window) = &mut self.window {
             window.pass_time(now, grtt, self.sent);
         }
+        // A new acker may owe what was sent long ago, and close the window: nothing is sent then that would ask.
+        if self.waiting() > 0 && self.sendable() <= self.sent && !self.acks.is_waiting() {
+            self.ask(now);
+        }
     }
 
     /// When time alone lets it send more.
