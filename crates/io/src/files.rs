@@ -14,6 +14,9 @@ use shoal_norm::{Event, ObjectId, ObjectKind, Session, StreamId};
 
 use received::ReceivedFile;
 
+/// Files being received at once: each is an open one, and whoever announces files decides how many there are.
+const INCOMING_MAX: usize = 256;
+
 /// The files of one link.
 #[derive(Debug, Default)]
 pub struct Files {
@@ -143,7 +146,12 @@ impl Files {
 
     fn begin(&mut self, object: StreamId, bytes: u64) {
         let Some(directory) = &self.directory else { return };
-        match ReceivedFile::begin(directory, object, bytes) {
+        let begun = if self.incoming.len() < INCOMING_MAX {
+            ReceivedFile::begin(directory, object, bytes)
+        } else {
+            Err(io::Error::other(format!("{INCOMING_MAX} files are being received already")))
+        };
+        match begun {
             Ok(file) => {
                 self.incoming.insert(object, file);
             }
@@ -200,6 +208,25 @@ mod tests {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn no_more_files_are_begun_than_can_be_open() {
+        let directory = scratch("many");
+        let mut files = Files::new(Some(directory.clone()));
+        for number in 0..=INCOMING_MAX {
+            let object = StreamId { node: 1, instance: 1, object: number as u16 };
+            files.on_event(&Event::ObjectOpened { object, kind: ObjectKind::File, bytes: 1 });
+        }
+        assert_eq!(names_in(&directory).len(), INCOMING_MAX);
+        let [FileFailure::Receiving(object, why)] = &files.failures[..] else {
+            panic!("{:?}", files.failures)
+        };
+        assert_eq!(usize::from(object.object), INCOMING_MAX);
+        assert!(why.contains("already"), "{why}");
+        files.discard_incoming();
+        assert!(names_in(&directory).is_empty());
+        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

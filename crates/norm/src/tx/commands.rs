@@ -21,6 +21,10 @@ impl Sender {
         self.streams.retain(|stream| !stream.is_forgettable(now, hold));
         for stream in &mut self.streams {
             stream.pass_time(now, grtt);
+            if stream.acks.wanted().is_some() && !stream.acks.is_waiting() {
+                // Whoever was asked before may have fallen silent; the others were not asked for all of it yet.
+                stream.ask(now);
+            }
             if stream.acks.deadline() <= now {
                 let owed = stream.repairs_needed() * usize::from(self.config.segment_bytes);
                 stream.acks.set_owed(self.pacer.time_for(owed));

@@ -513,6 +513,7 @@ impl TxStream {
     pub fn is_finished(&self) -> bool {
         self.state == StreamState::Ending && self.waiting() == 0 && self.flush == FlushState::Done
     }
+
     /// Nobody needs it any more. Those who need not acknowledge it may ask for its end for `hold` after it went
     /// out; what a silent acker has not is kept, for him and for whoever asks whether all was acknowledged.
     pub fn is_forgettable(&self, now: Time, hold: Duration) -> bool {
