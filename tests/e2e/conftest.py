@@ -1,5 +1,6 @@
 """What the tests with real processes share."""
 
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,14 @@ def peers() -> Iterator[list[Peer]]:
 def url() -> str:
     """A domain on the loopback interface that no other test uses."""
     return loopback_url()
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that was free a moment ago: groups are shared, so tests do not share ports."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,13 +21,6 @@ PATIENCE_S = 60.0
 
 Process = subprocess.Popen[str]
 Start = Callable[..., Process]
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,13 +18,6 @@ from shoal.errors import ClosedError, ConfigError, LinkError
 GROUP = "239.192.74.208"
 SENDER, RECEIVER, NOBODY = 1, 2, 99
 PATIENCE_S = 20.0
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def link(node: int, port: int, **options: Any) -> NormLink:

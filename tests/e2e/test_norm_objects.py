@@ -1,7 +1,6 @@
 """NORM objects on real sockets: flow control, and bounds that hold whatever is not read or not wanted."""
 
 import os
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,6 @@ from shoal._core import NormLink
 GROUP = "239.192.74.215"
 SENDER, RECEIVER = 1, 2
 PATIENCE_S = 60.0
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def link(node: int, port: int, **options: Any) -> NormLink:

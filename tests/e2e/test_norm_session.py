@@ -2,7 +2,6 @@
 
 import gc
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -21,13 +20,6 @@ NOBODY = 99
 E = TypeVar("E")
 
 Open = Callable[..., norm.Session]
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
