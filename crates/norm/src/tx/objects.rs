@@ -357,7 +357,7 @@ impl TxObjects {
 
     /// Announces the last segment once more, though that was done often enough.
     pub fn remind(&mut self, now: Time) {
-        if self.announcement.is_none() && self.sent > 0 && !self.is_acked() {
+        if self.announcement.is_none() && self.sent > 0 && !self.is_confirmed() {
             self.announcement = Some((now, 1));
         }
     }
