@@ -32,6 +32,7 @@ class ObjectKey(NamedTuple):
 class SentObject(NamedTuple):
     """A NORM_OBJECT_DATA as it was given to be sent."""
 
+    at_s: float
     content: bytes
     info: bytes
     """Its NORM_INFO; empty if it has none."""
@@ -80,6 +81,7 @@ class Datagram(NamedTuple):
 class NodeRecord:
     """What one node did and saw since it last started."""
 
+    instance: int = 1
     started_at_s: float = 0.0
     deliveries: Sequence[Delivery] = ()
     events: Sequence[Event] = ()
@@ -105,6 +107,8 @@ class History:
     """The command, or the code, that does the same run again."""
     published: Mapping[StreamKey, Sequence[bytes]] = field(default_factory=dict)
     objects: Mapping[ObjectKey, SentObject] = field(default_factory=dict)
+    released: Mapping[ObjectKey, float] = field(default_factory=dict)
+    """When senders let go of objects, after which they repair them no more."""
     commands: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
     """What each node said with NORM_CMD(APPLICATION)."""
     nodes: Mapping[int, NodeRecord] = field(default_factory=dict)

@@ -190,11 +190,13 @@ class Simulation:
         """Everything that happened so far, for the checkers."""
         published = {key: bodies for node in self.nodes.values() for key, bodies in node.published.items()}
         objects = {key: sent for node in self.nodes.values() for key, sent in node.objects.items()}
+        released = {key: at_s for node in self.nodes.values() for key, at_s in node.released.items()}
         return History(
             seed=self.seed,
             repeat=self.repeat,
             published=published,
             objects=objects,
+            released=released,
             commands={node.id: tuple(node.commands) for node in self.nodes.values()},
             nodes={node.id: node.record() for node in self.nodes.values()},
         )
@@ -213,6 +215,7 @@ class Node:
         self._deliveries: list[Delivery] = []
         self._events: list[Event] = []
         self._life_begins = (0, 0)
+        self._released_before: dict[ObjectKey, float] = {}
         self._started_at_s = simulation.now_s
 
     def __repr__(self) -> str:
@@ -259,11 +262,13 @@ class Node:
         """Send bytes as a NORM_OBJECT_DATA and return its number, or None if there is no room for it now."""
         number = self._core.send_data(self.id, content, info)
         if number is not None:
-            self.objects[ObjectKey(self.id, self.instance, number)] = SentObject(content, info)
+            self.objects[ObjectKey(self.id, self.instance, number)] = SentObject(
+                self._simulation.now_s, content, info
+            )
         return number
 
     def cancel_object(self, number: int) -> bool:
-        """Forget an object at once; whoever misses parts of it is refused. False if it is not kept any more."""
+        """Forget an object at once; whoever misses parts of it is refused. False if it is not kept."""
         return self._core.cancel_object(self.id, number)
 
     def send_command(self, content: bytes, *, times: int = 1) -> bool:
@@ -309,6 +314,7 @@ class Node:
 
     def restart(self) -> None:
         """Start over as a new instance that remembers nothing; its streams are open again, and empty."""
+        self._released_before = self.released
         self._life_begins = (len(self.deliveries), len(self.events))
         self._started_at_s = self._simulation.now_s
         self._core.restart(self.id)
@@ -351,6 +357,14 @@ class Node:
         return [event for event in self.events if event.kind == kind]
 
     @property
+    def released(self) -> dict[ObjectKey, float]:
+        """When it let go of objects of its own, in all its lives."""
+        present = self.events[self._life_begins[1] :]
+        letting_go = [event for event in present if event.kind == "object_released"]
+        keys = (ObjectKey(self.id, self.instance, int(str(event.fields["stream"]))) for event in letting_go)
+        return self._released_before | dict(zip(keys, (event.at_s for event in letting_go), strict=True))
+
+    @property
     def stats(self) -> Mapping[str, int]:
         """Counters of its present instance."""
         return self._core.stats(self.id)
@@ -365,6 +379,7 @@ class Node:
         deliveries_from, events_from = self._life_begins
         state = self._core.state(self.id)
         return NodeRecord(
+            instance=state["instance"],
             started_at_s=self._started_at_s,
             deliveries=tuple(self.deliveries[deliveries_from:]),
             events=tuple(self.events[events_from:]),
