@@ -42,13 +42,8 @@ class _Chaos:
         self.steady = [*self.streams, *(self.add(options) for _ in range(self.draw.randint(1, 6)))]
         mishaps = [self.publish, self.publish, self.partition, self.heal, self.freeze, self.thaw, self.turn]
         mishaps += [self.join_late, self.restart_sender]
-        mishaps += [
-            self.send_objects,
-            self.send_objects,
-            self.cancel_object,
-            self.send_command,
-            self.list_ackers,
-        ]
+        mishaps += [self.send_objects, self.send_objects, self.cancel_object]
+        mishaps += [self.send_command, self.change_ackers]
         if self.draw.random() < 0.5:
             for sender in self.streams:
                 self.list_ackers(sender)

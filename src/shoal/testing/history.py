@@ -63,7 +63,7 @@ class Event(NamedTuple):
 
     @property
     def object_key(self) -> ObjectKey | None:
-        """The object it is about, if it is about one of another node: objects and streams share their numbers."""
+        """The object it is about, if it is about one of another node; streams and objects share numbers."""
         key = self.stream_key
         return None if key is None else ObjectKey(*key)
 

@@ -33,8 +33,12 @@ def objects(simulation: Simulation) -> None:
     )
     simulation.set_link(weather)
     draw = random.Random(simulation.seed)
-    options: NodeOptions = {"rate_bytes_per_s": RATE, "block_symbols": 16}
-    sender = simulation.add_node(**{**options, **CODES[simulation.seed % len(CODES)]})
+    options: NodeOptions = {
+        **CODES[simulation.seed % len(CODES)],
+        "rate_bytes_per_s": RATE,
+        "block_symbols": 16,
+    }
+    sender = simulation.add_node(**options)
     receivers = simulation.add_nodes(3, sync="all")
     sender.set_ackers(receivers)
     numbers = []
