@@ -367,7 +367,11 @@ impl TxObjects {
         let has_output = self.has_output();
         // As long as there is something better to send, nothing is announced.
         let announcement = self.announcement.filter(|_| !has_output && !self.has_repairs());
-        let mut next = announcement.map_or(Time::NEVER, |(at, _)| at).min(self.window.deadline());
+        let mut next = announcement.map_or(Time::NEVER, |(at, _)| at);
+        // Where every object was cancelled there is nothing left to ask for.
+        if !self.cache.is_empty() {
+            next = next.min(self.window.deadline());
+        }
         if self.acking {
             let waiting = self.cache.iter().take(self.sent).filter(|object| object.is_watched());
             next = waiting.map(|object| object.acks.deadline()).fold(next, Time::min);
