@@ -167,6 +167,9 @@ class _Chaos:
     def restart_sender(self) -> None:
         sender = self.draw.choice(list(self.streams))
         sender.restart()
+        # What it acknowledged it has forgotten, and who is believed to have everything is told nothing.
+        for other in self.streams:
+            other.set_ackers([])
         self.frozen = [node for node in self.frozen if node is not sender]
 
     # --- the end ---
