@@ -3,7 +3,8 @@
 import pytest
 
 import shoal.testing.chaos
-import shoal.testing.crowds  # noqa: F401  they register their scenarios
+import shoal.testing.crowds
+import shoal.testing.objects  # noqa: F401  they register their scenarios
 from shoal.testing.scenarios import SCENARIOS
 
 SEEDS = range(5)

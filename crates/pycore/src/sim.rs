@@ -200,6 +200,24 @@ impl Simulation {
         self.act(node, |node, now| node.command(now, |session, _| session.drop_stream(stream)))
     }
 
+    fn send_data(&mut self, node: NodeId, content: &[u8], info: &[u8]) -> PyResult<Option<ObjectId>> {
+        self.act(node, |node, now| {
+            node.command(now, |session, local| session.send_data(local, content, info))
+        })?
+        .map_err(write_error)
+    }
+
+    fn cancel_object(&mut self, node: NodeId, object: ObjectId) -> PyResult<bool> {
+        self.act(node, |node, now| node.command(now, |session, _| session.cancel_object(object)))
+    }
+
+    fn send_command(&mut self, node: NodeId, content: &[u8], times: u32) -> PyResult<bool> {
+        self.act(node, |node, now| {
+            node.command(now, |session, local| session.send_command(local, content, times))
+        })?
+        .map_err(write_error)
+    }
+
     fn set_ackers(&mut self, node: NodeId, ackers: Vec<NodeId>) -> PyResult<()> {
         self.act(node, |node, now| node.command(now, |session, _| session.set_ackers(&ackers)))
     }

@@ -170,3 +170,36 @@ fn a_sender_that_died_is_asked_for_a_bounded_number_of_times_and_again_when_it_i
         assert!(all, "seed {seed}: {} of 200", receiver.delivered);
     }
 }
+
+#[test]
+fn the_end_is_announced_to_ackers_that_were_listed_after_it_was_sent() {
+    for as_object in [false, true] {
+        let mut simulation = network(1, 0.0);
+        add(&mut simulation, 1, |_| {});
+        add(&mut simulation, 2, |config| config.sync = SyncPolicy::All);
+        let stream = open(&mut simulation, StreamOptions::default());
+        let say = |simulation: &mut Simulation| {
+            if as_object {
+                let sent = simulation.act(1, |node, now| {
+                    node.command(now, |session, local| session.send_data(local, &[7; 300], b""))
+                });
+                sent.unwrap().unwrap().unwrap();
+            } else {
+                publish(simulation, stream, 1);
+            }
+        };
+        say(&mut simulation);
+        run_for(&mut simulation, 5);
+        let weather = Conditions { delay: Duration::from_millis(1), ..Default::default() };
+        simulation.set_conditions(Conditions { cut: true, ..weather }).unwrap();
+        say(&mut simulation);
+        simulation.run_until(simulation.now() + Duration::from_millis(1));
+        simulation.act(1, |node, now| node.command(now, |session, _| session.set_ackers(&[2]))).unwrap();
+        simulation.set_conditions(weather).unwrap();
+        run_for(&mut simulation, 5);
+        let receiver = simulation.node(2).unwrap();
+        let is_data = |event: &&Event| matches!(event, Event::DataReceived { .. });
+        let objects = receiver.occurrences.iter().map(|occurrence| &occurrence.event).filter(is_data).count();
+        assert_eq!(receiver.delivered + objects, 2, "as an object: {as_object}");
+    }
+}

@@ -6,7 +6,16 @@ functions of `shoal.testing.checkers` say what must hold all the same. Nothing i
 
 from shoal.testing.checkers import CheckError, check_all, numbered
 from shoal.testing.faults import Clock, Link, Port
-from shoal.testing.history import Datagram, Delivery, Event, History, NodeRecord, StreamKey
+from shoal.testing.history import (
+    Datagram,
+    Delivery,
+    Event,
+    History,
+    NodeRecord,
+    ObjectKey,
+    SentObject,
+    StreamKey,
+)
 from shoal.testing.simulation import Node, NodeOptions, Simulation
 
 __all__ = [
@@ -20,7 +29,9 @@ __all__ = [
     "Node",
     "NodeOptions",
     "NodeRecord",
+    "ObjectKey",
     "Port",
+    "SentObject",
     "Simulation",
     "StreamKey",
     "check_all",

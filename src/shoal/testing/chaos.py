@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Literal
 
-from shoal.testing.checkers import CheckError, check_all, complete, numbered
+from shoal.testing.checkers import check_all, complete, numbered, objects_complete
 from shoal.testing.faults import Clock, Link
-from shoal.testing.history import History, StreamKey
+from shoal.testing.history import History, ObjectKey, StreamKey
 from shoal.testing.scenarios import scenario
 from shoal.testing.simulation import Node, NodeOptions, Simulation
 
@@ -42,8 +42,13 @@ class _Chaos:
         self.steady = [*self.streams, *(self.add(options) for _ in range(self.draw.randint(1, 6)))]
         mishaps = [self.publish, self.publish, self.partition, self.heal, self.freeze, self.thaw, self.turn]
         mishaps += [self.join_late, self.restart_sender]
+        mishaps += [self.send_objects, self.send_objects, self.cancel_object]
+        mishaps += [self.send_command, self.change_ackers]
+        if self.draw.random() < 0.5:
+            for sender in self.streams:
+                self.list_ackers(sender)
         for _ in range(STEPS):
-            self.publish()
+            self.draw.choice((self.publish, self.publish, self.send_objects))()
             self.draw.choice(mishaps)()
             self.simulation.run_for(self.draw.uniform(0.01, 0.5))
         self.settle()
@@ -70,7 +75,8 @@ class _Chaos:
         block_symbols = draw.choice((1, 7, 64, 200))
         parity = 0 if fec == "no_code" or block_symbols == 1 else draw.choice((0, 0, 2, 20))
         return NodeOptions(
-            sync="start",
+            # Whoever joins at the start of a stream joins at the first object it hears of.
+            sync="all",
             rate_bytes_per_s=draw.choice((1e5, 1e6, 1e7)),
             congestion=draw.choice(("fixed", "fixed", "nack_driven", "norm_cc")),
             segment_bytes=draw.choice((200, 600, 1400)),
@@ -83,6 +89,8 @@ class _Chaos:
             feedback=draw.choice(("multicast", "unicast")),
             backoff_factor=draw.choice((0, 1, 4, 6)),
             group_size=draw.choice((1, 10, 1000)),
+            send_objects_max=draw.choice((256, 256, 4)),
+            object_window_bytes=draw.choice((4 << 20, 10_000)),
             grtt_initial_s=draw.choice((0.001, 0.01, 0.1)),
         )
 
@@ -99,6 +107,36 @@ class _Chaos:
         bodies = numbered(count, size=size, first=self.published)
         self.published += count
         sender.publish(self.draw.choice(self.streams[sender]), *bodies, flush=self.draw.random() < 0.7)
+
+    def send_objects(self) -> None:
+        sender = self.draw.choice(list(self.streams))
+        for _ in range(self.draw.randint(1, 6)):
+            size = self.draw.choice((1, 199, 200, 1_400, 5_000, 30_000))
+            info = self.draw.choice((b"", b"small", self.draw.randbytes(200)))
+            number = sender.send_data(self.draw.randbytes(size), info=info)
+            if number is not None and self.draw.random() < 0.5:
+                sender.request_watermark(number)
+
+    def cancel_object(self) -> None:
+        sender = self.draw.choice(list(self.streams))
+        kept = [key.object for key in self.live_objects() if key.sender == sender.id]
+        if kept:
+            sender.cancel_object(self.draw.choice(kept))
+
+    def send_command(self) -> None:
+        sender = self.draw.choice(list(self.streams))
+        sender.send_command(self.draw.randbytes(20), times=self.draw.choice((1, 3)))
+
+    def change_ackers(self) -> None:
+        sender = self.draw.choice(list(self.streams))
+        if self.draw.random() < 0.3:
+            sender.set_ackers([])
+        else:
+            self.list_ackers(sender)
+
+    def list_ackers(self, sender: Node) -> None:
+        # Announcing ends as soon as the ackers have everything, so nobody else is sure of the end.
+        sender.set_ackers(node for node in self.steady if node is not sender)
 
     def partition(self) -> None:
         away = self.draw.sample(self.steady, self.draw.randint(1, len(self.steady)))
@@ -129,6 +167,9 @@ class _Chaos:
     def restart_sender(self) -> None:
         sender = self.draw.choice(list(self.streams))
         sender.restart()
+        # What it acknowledged it has forgotten, and who is believed to have everything is told nothing.
+        for other in self.streams:
+            other.set_ackers([])
         self.frozen = [node for node in self.frozen if node is not sender]
 
     # --- the end ---
@@ -140,9 +181,16 @@ class _Chaos:
         for sender, streams in self.streams.items():
             for stream in streams:
                 sender.flush(stream)
+        self.send_last_objects()
         self.simulation.run_for(1.0)
+        self.simulation.run_until_holds(self.check_complete, within_s=SETTLE_S)
+
+    def send_last_objects(self) -> None:
+        """Send one more object after others, from which those who were away learn that there were any."""
         deadline_s = self.simulation.now_s + SETTLE_S
-        while self.simulation.now_s < deadline_s and not self.is_complete():
+        waiting = [node for node in self.streams if any(key.sender == node.id for key in self.live_objects())]
+        while waiting := [sender for sender in waiting if sender.send_data(b"the last one") is None]:
+            assert self.simulation.now_s < deadline_s, f"seed {self.simulation.seed}: {waiting} have no room"
             self.simulation.run_for(1.0)
 
     def live_streams(self) -> list[StreamKey]:
@@ -154,15 +202,14 @@ class _Chaos:
             if key in sender.published
         ]
 
-    def is_complete(self) -> bool:
-        try:
-            self.check_complete(self.simulation.history())
-        except CheckError:
-            return False
-        return True
+    def live_objects(self) -> list[ObjectKey]:
+        """Objects of senders as they are now."""
+        return [key for sender in self.streams for key in sender.objects if key.instance == sender.instance]
 
     def check_complete(self, history: History) -> None:
-        complete(*(node.id for node in self.steady), streams=self.live_streams())(history)
+        steady = [node.id for node in self.steady]
+        complete(*steady, streams=self.live_streams())(history)
+        objects_complete(*steady, objects=self.live_objects())(history)
 
     def check(self) -> None:
         check_all(self.simulation.history(), self.check_complete)

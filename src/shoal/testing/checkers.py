@@ -7,10 +7,10 @@ one stream must differ; `numbered` makes such bodies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 
-from shoal.testing.history import Delivery, History, NodeRecord, StreamKey
+from shoal.testing.history import Delivery, Event, History, NodeRecord, ObjectKey, StreamKey
 
 Checker = Callable[[History], None]
 
@@ -31,7 +31,9 @@ def numbered(count: int, *, size: int = 100, first: int = 0) -> list[bytes]:
 
 def check_all(history: History, *more: Checker) -> None:
     """Check what holds for every run, and what else is asked for."""
-    for checker in (no_duplicate, order_kept, no_gap, memory_bounded, *more):
+    always = (no_duplicate, order_kept, no_gap, memory_bounded)
+    of_objects = (objects_intact, objects_once, acked_objects_delivered, commands_sent)
+    for checker in (*always, *of_objects, *more):
         checker(history)
 
 
@@ -169,5 +171,121 @@ def never_idle(*, share: float = 0.95) -> Checker:
                     f"the bound is {share:.1%}"
                 )
                 raise CheckError(history, "never_idle", what)
+
+    return check
+
+
+# --- objects of known length, and commands ---
+
+
+def _object_events(record: NodeRecord, *kinds: str) -> Iterator[tuple[ObjectKey, Event]]:
+    """What a node was told about objects of others, if it is of one of these kinds."""
+    for event in record.events:
+        key = event.object_key
+        if key is not None and event.kind in kinds:
+            yield key, event
+
+
+def objects_intact(history: History) -> None:
+    """Whoever received an object received what was sent, byte for byte, and its information before it.
+
+    An object whose sender is gone, or let go of it, is delivered without information that did not come.
+    """
+    for node, record in history.nodes.items():
+        informed: set[ObjectKey] = set()
+        for key, event in _object_events(record, "object_opened", "info", "data_received"):
+            sent = history.objects.get(key)
+            if sent is None:
+                # Streams have information too.
+                if event.kind != "info":
+                    raise CheckError(history, "objects_intact", f"node {node} received {key}, never sent")
+                continue
+            content = event.fields.get("content")
+            if event.kind == "info":
+                informed.add(key)
+                if content != sent.info:
+                    what = f"node {node} received other information than was sent with {key}"
+                    raise CheckError(history, "objects_intact", what)
+            elif event.kind == "data_received":
+                if content != sent.content:
+                    what = f"node {node} received other bytes than were sent as {key}"
+                    raise CheckError(history, "objects_intact", what)
+                if sent.info and key not in informed and not _had_no_source(history, record, key, event.at_s):
+                    what = f"node {node} received {key} without its information"
+                    raise CheckError(history, "objects_intact", what)
+
+
+def _had_no_source(history: History, record: NodeRecord, key: ObjectKey, at_s: float) -> bool:
+    """Whether the sender was gone for this node, or had let go of the object."""
+    gone = any(
+        event.kind == "sender_gone"
+        and (event.fields["sender"], event.fields["instance"]) == (key.sender, key.instance)
+        and event.at_s <= at_s
+        for event in record.events
+    )
+    return gone or history.released.get(key, at_s + 1.0) <= at_s
+
+
+def objects_once(history: History) -> None:
+    """Nobody received an object twice, or was told twice that it was given up, or both."""
+    for node, record in history.nodes.items():
+        fates: dict[ObjectKey, str] = {}
+        for key, event in _object_events(record, "data_received", "object_aborted"):
+            if key in fates:
+                what = f"node {node} was told {event.kind} of {key} after {fates[key]}, at {event.at_s:.6f} s"
+                raise CheckError(history, "objects_once", what)
+            fates[key] = event.kind
+
+
+def acked_objects_delivered(history: History) -> None:
+    """An object that a node acknowledged was delivered there, if the node did not start over meanwhile."""
+    delivered = {
+        node: {key for key, _ in _object_events(record, "data_received")}
+        for node, record in history.nodes.items()
+    }
+    for sender, record in history.nodes.items():
+        for event in record.events:
+            if event.kind != "watermark_done":
+                continue
+            key = ObjectKey(sender, record.instance, int(str(event.fields["stream"])))
+            acked = event.fields["acked"]
+            sent = history.objects.get(key)
+            # Streams have watermarks too.
+            if sent is None or not isinstance(acked, Collection):
+                continue
+            for node in acked:
+                if history.nodes[node].started_at_s <= sent.at_s and key not in delivered[node]:
+                    what = f"node {node} acknowledged {key}, and did not receive it"
+                    raise CheckError(history, "acked_objects_delivered", what)
+
+
+def commands_sent(history: History) -> None:
+    """Nobody heard a command that its sender did not give. Commands may be lost, and are repeated."""
+    for node, record in history.nodes.items():
+        for event in record.events:
+            if event.kind != "command_received":
+                continue
+            sender, content = event.fields["sender"], event.fields["content"]
+            if not isinstance(sender, int) or content not in history.commands.get(sender, ()):
+                what = f"node {node} heard a command {content!r} that node {sender} never gave"
+                raise CheckError(history, "commands_sent", what)
+
+
+def objects_complete(*receivers: int, objects: Sequence[ObjectKey] | None = None) -> Checker:
+    """Make a checker: these receivers have every object (of all, if none are named) that its sender keeps.
+
+    Of an object that its sender let go of they have been told at least that it was given up.
+    """
+
+    def check(history: History) -> None:
+        for node in receivers:
+            record = history.nodes[node]
+            delivered = {key for key, _ in _object_events(record, "data_received")}
+            aborted = {key for key, _ in _object_events(record, "object_aborted")}
+            for key in history.objects if objects is None else objects:
+                settled = key in delivered or (key in aborted and key in history.released)
+                if key.sender != node and not settled:
+                    what = f"node {node} lacks {key}"
+                    raise CheckError(history, "objects_complete", what)
 
     return check

@@ -18,6 +18,26 @@ class StreamKey(NamedTuple):
         return f"stream {self.stream} of node {self.sender} (instance {self.instance})"
 
 
+class ObjectKey(NamedTuple):
+    """One object of known length of one run of a sender."""
+
+    sender: int
+    instance: int
+    object: int
+
+    def __str__(self) -> str:
+        return f"object {self.object} of node {self.sender} (instance {self.instance})"
+
+
+class SentObject(NamedTuple):
+    """A NORM_OBJECT_DATA as it was given to be sent."""
+
+    at_s: float
+    content: bytes
+    info: bytes
+    """Its NORM_INFO; empty if it has none."""
+
+
 class Delivery(NamedTuple):
     """A message as an application received it."""
 
@@ -41,6 +61,12 @@ class Event(NamedTuple):
             return StreamKey(sender, instance, stream)
         return None
 
+    @property
+    def object_key(self) -> ObjectKey | None:
+        """The object it is about, if it is about one of another node; streams and objects share numbers."""
+        key = self.stream_key
+        return None if key is None else ObjectKey(*key)
+
 
 class Datagram(NamedTuple):
     """A datagram as it arrived."""
@@ -55,6 +81,8 @@ class Datagram(NamedTuple):
 class NodeRecord:
     """What one node did and saw since it last started."""
 
+    instance: int = 1
+    started_at_s: float = 0.0
     deliveries: Sequence[Delivery] = ()
     events: Sequence[Event] = ()
     stats: Mapping[str, int] = field(default_factory=dict)
@@ -78,4 +106,9 @@ class History:
     repeat: str
     """The command, or the code, that does the same run again."""
     published: Mapping[StreamKey, Sequence[bytes]] = field(default_factory=dict)
+    objects: Mapping[ObjectKey, SentObject] = field(default_factory=dict)
+    released: Mapping[ObjectKey, float] = field(default_factory=dict)
+    """When senders let go of objects, after which they repair them no more."""
+    commands: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
+    """What each node said with NORM_CMD(APPLICATION)."""
     nodes: Mapping[int, NodeRecord] = field(default_factory=dict)

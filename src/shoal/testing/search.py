@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from shoal.testing import chaos, crowds  # noqa: F401  they register their scenarios
+from shoal.testing import chaos, crowds, objects  # noqa: F401  they register their scenarios
 from shoal.testing.scenarios import SCENARIOS, Scenario
 
 

@@ -8,8 +8,18 @@ from dataclasses import asdict, replace
 from typing import Literal, TypedDict, Unpack
 
 from shoal import _core
+from shoal.testing.checkers import Checker, CheckError
 from shoal.testing.faults import Clock, Link, Port
-from shoal.testing.history import Datagram, Delivery, Event, History, NodeRecord, StreamKey
+from shoal.testing.history import (
+    Datagram,
+    Delivery,
+    Event,
+    History,
+    NodeRecord,
+    ObjectKey,
+    SentObject,
+    StreamKey,
+)
 
 
 class NodeOptions(TypedDict, total=False):
@@ -42,7 +52,14 @@ class NodeOptions(TypedDict, total=False):
     probe_interval_max_s: float
     acker_patience_s: float
     send_streams_max: int
+    send_objects_max: int
+    send_cache_bytes_max: int
+    object_window_bytes: int
+    objects_per_sender_max: int
+    object_bytes_max: int
+    object_idle_after_s: float
     receive: bool
+    receive_objects: bool
     receive_window_bytes: int
     receive_bytes_max: int
     senders_max: int
@@ -154,13 +171,35 @@ class Simulation:
         counts = [(node.id, count) for node, count in wanted.items()]
         return self._core.run_until_delivered(counts, self.now_s + within_s)
 
+    def run_until_holds(self, checker: Checker, *, within_s: float, step_s: float = 1.0) -> bool:
+        """Let time pass in steps until a checker finds nothing wrong; false if that takes too long."""
+        deadline_s = self.now_s + within_s
+        while True:
+            try:
+                checker(self.history())
+            except CheckError:
+                if self.now_s >= deadline_s:
+                    return False
+                self.run_for(step_s)
+            else:
+                return True
+
     # --- what happened ---
 
     def history(self) -> History:
         """Everything that happened so far, for the checkers."""
         published = {key: bodies for node in self.nodes.values() for key, bodies in node.published.items()}
-        records = {node.id: node.record() for node in self.nodes.values()}
-        return History(seed=self.seed, repeat=self.repeat, published=published, nodes=records)
+        objects = {key: sent for node in self.nodes.values() for key, sent in node.objects.items()}
+        released = {key: at_s for node in self.nodes.values() for key, at_s in node.released.items()}
+        return History(
+            seed=self.seed,
+            repeat=self.repeat,
+            published=published,
+            objects=objects,
+            released=released,
+            commands={node.id: tuple(node.commands) for node in self.nodes.values()},
+            nodes={node.id: node.record() for node in self.nodes.values()},
+        )
 
 
 class Node:
@@ -169,11 +208,15 @@ class Node:
     def __init__(self, simulation: Simulation, node: int) -> None:
         self.id = node
         self.published: dict[StreamKey, list[bytes]] = defaultdict(list)
+        self.objects: dict[ObjectKey, SentObject] = {}
+        self.commands: list[bytes] = []
         self._simulation = simulation
         self._core = simulation._core
         self._deliveries: list[Delivery] = []
         self._events: list[Event] = []
         self._life_begins = (0, 0)
+        self._released_before: dict[ObjectKey, float] = {}
+        self._started_at_s = simulation.now_s
 
     def __repr__(self) -> str:
         return f"<Node {self.id}>"
@@ -215,13 +258,36 @@ class Node:
         """Forget a stream at once; whoever misses parts of it is refused."""
         self._core.drop_stream(self.id, stream)
 
+    def send_data(self, content: bytes, *, info: bytes = b"") -> int | None:
+        """Send bytes as a NORM_OBJECT_DATA and return its number, or None if there is no room for it now."""
+        number = self._core.send_data(self.id, content, info)
+        if number is not None:
+            self.objects[ObjectKey(self.id, self.instance, number)] = SentObject(
+                self._simulation.now_s, content, info
+            )
+        return number
+
+    def cancel_object(self, number: int) -> bool:
+        """Forget an object at once; whoever misses parts of it is refused. False if it is not kept."""
+        return self._core.cancel_object(self.id, number)
+
+    def send_command(self, content: bytes, *, times: int = 1) -> bool:
+        """Say something with NORM_CMD(APPLICATION), unrepaired. False if the last one is still repeated."""
+        taken = self._core.send_command(self.id, content, times)
+        if taken:
+            self.commands.append(content)
+        return taken
+
     def set_ackers(self, ackers: Iterable[Node]) -> None:
         """Set whose acknowledgements windows and watermarks wait for."""
         self._core.set_ackers(self.id, [acker.id for acker in ackers])
 
-    def request_watermark(self, stream: int) -> None:
-        """Ask the ackers to confirm everything written; the event `watermark_done` tells the outcome."""
-        self._core.request_watermark(self.id, stream)
+    def request_watermark(self, number: int) -> None:
+        """Ask the ackers to confirm an object, or all that is written of a stream.
+
+        The event `watermark_done` tells the outcome.
+        """
+        self._core.request_watermark(self.id, number)
 
     def set_rate(self, rate_bytes_per_s: float | None) -> None:
         """Change the rate to send at; None is as fast as the port allows."""
@@ -248,7 +314,9 @@ class Node:
 
     def restart(self) -> None:
         """Start over as a new instance that remembers nothing; its streams are open again, and empty."""
+        self._released_before = self.released
         self._life_begins = (len(self.deliveries), len(self.events))
+        self._started_at_s = self._simulation.now_s
         self._core.restart(self.id)
 
     def set_reading(self, reading: bool) -> None:
@@ -289,6 +357,14 @@ class Node:
         return [event for event in self.events if event.kind == kind]
 
     @property
+    def released(self) -> dict[ObjectKey, float]:
+        """When it let go of objects of its own, in all its lives."""
+        present = self.events[self._life_begins[1] :]
+        letting_go = [event for event in present if event.kind == "object_released"]
+        keys = (ObjectKey(self.id, self.instance, int(str(event.fields["stream"]))) for event in letting_go)
+        return self._released_before | dict(zip(keys, (event.at_s for event in letting_go), strict=True))
+
+    @property
     def stats(self) -> Mapping[str, int]:
         """Counters of its present instance."""
         return self._core.stats(self.id)
@@ -303,6 +379,8 @@ class Node:
         deliveries_from, events_from = self._life_begins
         state = self._core.state(self.id)
         return NodeRecord(
+            instance=state["instance"],
+            started_at_s=self._started_at_s,
             deliveries=tuple(self.deliveries[deliveries_from:]),
             events=tuple(self.events[events_from:]),
             stats=self.stats,

@@ -19,7 +19,9 @@ const REQUESTS_MIN: u32 = 4;
 #[derive(Clone, Debug)]
 struct Acker {
     node: NodeId,
-    /// It has everything before this segment.
+    /// It owes nothing before this segment, whether it has it or not.
+    owes_from: u64,
+    /// It has everything before this segment, as far as it owes it.
     acked: u64,
     /// Requests since its last acknowledgement.
     unanswered: u32,
@@ -35,14 +37,15 @@ struct Acker {
 }
 
 impl Acker {
-    fn new(node: NodeId, acked: u64) -> Acker {
+    fn new(node: NodeId, owes_from: u64) -> Acker {
         Acker {
             node,
-            acked,
+            owes_from,
+            acked: owes_from,
             unanswered: 0,
             asked_at: Time::ZERO,
             repaired: 0,
-            seen: acked,
+            seen: owes_from,
             silent: false,
             told: false,
         }
@@ -126,6 +129,13 @@ impl AckProcess {
     /// Everybody who counts has everything before this segment; `None` if nobody counts.
     pub fn acked(&self) -> Option<u64> {
         self.counting().map(|acker| acker.acked).min()
+    }
+
+    /// Somebody counts, and everybody who does has said that it has everything before this segment. Whoever was listed
+    /// later owes nothing before it, but has said nothing either.
+    pub fn is_confirmed(&self, segment: u64) -> bool {
+        let mut counting = self.counting().peekable();
+        counting.peek().is_some() && counting.all(|acker| acker.owes_from < segment && acker.acked >= segment)
     }
 
     /// How far everybody who counts got; `None` if nobody counts.
@@ -303,6 +313,18 @@ mod tests {
         assert_eq!(acks.poll_outcome(), Some(AckOutcome::Settled(vec![1, 2], vec![])));
         assert_eq!(acks.acked(), Some(10));
         assert_eq!(acks.deadline(), Time::NEVER);
+    }
+
+    #[test]
+    fn whoever_is_listed_later_owes_nothing_but_has_confirmed_nothing() {
+        let mut acks = process(&[]);
+        assert!(!acks.is_confirmed(10), "nobody counts");
+        acks.set_ackers(&[1], 10);
+        assert_eq!((acks.acked(), acks.is_owed(10)), (Some(10), false));
+        assert!(!acks.is_confirmed(10));
+        acks.on_ack(1, 12);
+        assert!(acks.is_confirmed(12));
+        assert!(!acks.is_confirmed(13));
     }
 
     #[test]

@@ -20,9 +20,9 @@ impl TxObjects {
         self.window.set_ackers(nodes, from);
     }
 
-    /// Everybody who counts has everything, and somebody counts.
-    pub(super) fn is_acked(&self) -> bool {
-        self.window.acked().is_some_and(|acked| acked >= self.row_end)
+    /// Somebody counts, and everybody who does has said that it has everything.
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.window.is_confirmed(self.row_end)
     }
 
     /// Some acker, though it may be silent, has not everything that was sent; or nobody counts.
@@ -107,7 +107,7 @@ impl TxObjects {
         nodes: &mut Vec<NodeId>,
     ) -> Option<Position> {
         let (at, left) = self.announcement.filter(|(at, _)| *at <= now)?;
-        self.announcement = (left > 1 && !self.is_acked()).then_some((at.max(now) + interval, left - 1));
+        self.announcement = (left > 1 && !self.is_confirmed()).then_some((at.max(now) + interval, left - 1));
         nodes.clear();
         self.window.ask_everybody(now, self.sent_so_far());
         if let Some(row) = self.window.poll(now, interval, nodes) {

@@ -68,6 +68,11 @@ impl ObjectWindow {
         self.acks.acked()
     }
 
+    /// Somebody counts, and everybody who does has said that it has everything before this place.
+    pub fn is_confirmed(&self, row: u64) -> bool {
+        self.acks.is_confirmed(row)
+    }
+
     /// Places before this one may be sent.
     pub fn end(&self) -> u64 {
         self.acks.acked().map_or(u64::MAX, |acked| acked + self.segments_max)

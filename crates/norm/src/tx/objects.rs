@@ -357,7 +357,8 @@ impl TxObjects {
 
     /// Announces the last segment once more, though that was done often enough.
     pub fn remind(&mut self, now: Time) {
-        if self.announcement.is_none() && self.sent > 0 && self.is_anybody_behind() {
+        if self.announcement.is_none() && self.sent > 0 && (!self.is_confirmed() || self.is_anybody_behind())
+        {
             self.announcement = Some((now, 1));
         }
     }
@@ -367,7 +368,11 @@ impl TxObjects {
         let has_output = self.has_output();
         // As long as there is something better to send, nothing is announced.
         let announcement = self.announcement.filter(|_| !has_output && !self.has_repairs());
-        let mut next = announcement.map_or(Time::NEVER, |(at, _)| at).min(self.window.deadline());
+        let mut next = announcement.map_or(Time::NEVER, |(at, _)| at);
+        // Where every object was cancelled there is nothing left to ask for.
+        if !self.cache.is_empty() {
+            next = next.min(self.window.deadline());
+        }
         if self.acking {
             let waiting = self.cache.iter().take(self.sent).filter(|object| object.is_watched());
             next = waiting.map(|object| object.acks.deadline()).fold(next, Time::min);

@@ -447,7 +447,7 @@ impl TxStream {
         self.window.is_some() && self.acks.acked().is_some()
     }
 
-    /// Everybody who counts has everything that was sent.
+    /// Everybody who counts has everything that was sent, as far as they owe it.
     pub fn all_acked(&self) -> bool {
         self.acks.acked().is_some_and(|acked| acked >= self.sent)
     }
@@ -455,7 +455,7 @@ impl TxStream {
     /// When the last segment is to be announced again: never, while there is something better to send.
     pub fn next_announcement(&self) -> Time {
         // Also who fell silent is told, and learns when it is back what it has missed.
-        let all_have_it = self.all_acked() && !self.acks.is_owed(self.sent);
+        let all_have_it = self.acks.is_confirmed(self.sent) && !self.acks.is_owed(self.sent);
         if self.waiting() > 0 || self.has_repairs() || self.has_output() || all_have_it {
             return Time::NEVER;
         }
@@ -484,7 +484,7 @@ impl TxStream {
     /// Whether everything sent is announced now; true once.
     pub fn take_flushed(&mut self) -> bool {
         let done = matches!(self.flush, FlushState::Announcing { left, .. }
-            if self.waiting() == 0 && (left == 0 || self.all_acked()));
+            if self.waiting() == 0 && (left == 0 || self.acks.is_confirmed(self.sent)));
         if done {
             self.flush = FlushState::Done;
         }
@@ -499,8 +499,8 @@ impl TxStream {
             && self.order.parity_due(self.sent).is_none()
             && match self.acks.acked() {
                 _ if self.quiet => true,
-                Some(acked) => acked >= self.sent,
-                None => self.flush == FlushState::Done,
+                Some(acked) if acked < self.sent => false,
+                _ => self.flush == FlushState::Done || self.acks.is_confirmed(self.sent),
             }
     }
 
