@@ -106,9 +106,9 @@ class FileChunk(_OfObject):
 class FileReceived(_OfObject):
     """A file is complete; `path` is none without `files_directory`, `info` empty if it has no NORM_INFO."""
 
-    bytes: int
+    info: bytes
     path: Path | None
-    info: bytes  # type: ignore[valid-type]
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

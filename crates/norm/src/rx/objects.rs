@@ -131,7 +131,7 @@ impl RxObjects {
     }
 
     /// Ends a slot: tells that it is complete, or that it is given up. What waits for nothing but its information is
-    /// complete without it.
+    /// complete without it where nobody can send that any more.
     fn close(&mut self, index: usize, reason: Option<AbortReason>, shared: &mut Shared<'_>) {
         let object = self.id(self.number(index));
         let slot = &mut self.slots[index];
@@ -140,7 +140,8 @@ impl RxObjects {
             Body::Open(open) => {
                 *shared.memory_left += open.memory();
                 self.memory -= open.memory();
-                if open.is_complete() {
+                let is_over = matches!(reason, None | Some(AbortReason::Squelched | AbortReason::SenderGone));
+                if is_over && open.is_complete() {
                     shared.events.push_back(open.into_event());
                     return;
                 }
