@@ -7,7 +7,7 @@ use crate::time::Time;
 
 /// A datagram that lay unread for longer says more about its reader, which was away, than about the network. A
 /// shorter wait is what traffic does to a round trip, and whoever expects an answer has to reckon with it.
-const AWAY_AFTER: Duration = Duration::from_millis(100);
+const AWAY_AFTER: Duration = Duration::from_millis(20);
 
 /// Where a datagram came from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -352,6 +352,36 @@ fn objects_and_streams_of_one_sender_do_not_disturb_each_other() {
 }
 
 #[test]
+fn a_stream_that_fills_every_request_does_not_keep_objects_from_being_asked_for() {
+    // So short a segment makes requests short, and so much is lost that a stream never runs out of them.
+    let mut simulation = network(18, 1, lossy(0.0), |config| {
+        config.segment_bytes = 100;
+        config.rate_bytes_per_s = Some(2e5);
+        config.sync = SyncPolicy::All;
+    });
+    let stream = simulation.act(1, |node, _| node.open_stream(StreamOptions::default())).unwrap().unwrap();
+    simulation.run_until(after(1));
+    simulation.set_conditions(lossy(0.7)).unwrap();
+    let objects = 3;
+    for number in 0..objects {
+        send_data(&mut simulation, &[number; 500], b"").unwrap();
+    }
+    while count(&simulation, 2, is_data) < usize::from(objects) && simulation.now() < after(120) {
+        simulation
+            .act(1, |node, _| {
+                while node.backlog() < 100 {
+                    node.publish(stream, &[7; 90], false).unwrap();
+                }
+            })
+            .unwrap();
+        simulation.run_until(simulation.now() + Duration::from_millis(10));
+    }
+    let received = count(&simulation, 2, is_data);
+    println!("{received} objects after {:?}", simulation.now().since(Time::ZERO));
+    assert_eq!(received, usize::from(objects));
+}
+
+#[test]
 fn a_watermark_tells_who_has_an_object() {
     let mut simulation = network(12, 2, lossy(0.2), |_| ());
     let object = send_data(&mut simulation, &[3; 100_000], b"").unwrap();

@@ -62,8 +62,10 @@ impl LossEstimator {
         !self.intervals.is_empty()
     }
 
-    /// Replaces the first interval, which slow start ended, by what the rate at that time says.
-    pub fn begin(&mut self, loss: f64) {
+    /// Replaces the first interval, which slow start ended, by what the rate at that time says. What is lost from now
+    /// on may be of the same event.
+    pub fn begin(&mut self, now: Time, loss: f64) {
+        self.last_event = Some(now);
         self.intervals.clear();
         self.intervals.push(1.0 / loss.max(1e-8));
     }
@@ -135,7 +137,7 @@ mod tests {
         let mut estimator = LossEstimator::default();
         estimator.on_message(at(0), 0, RTT);
         estimator.on_message(at(1), 10, RTT);
-        estimator.begin(0.1);
+        estimator.begin(at(1), 0.1);
         let before = estimator.estimate();
         for sequence in 11..2000u16 {
             estimator.on_message(at(sequence.into()), sequence, RTT);

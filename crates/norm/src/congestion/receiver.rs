@@ -24,6 +24,8 @@ pub struct ReceiverCongestion {
     bytes_per_s: f64,
     /// Mean length of the sender's messages.
     packet_bytes: f64,
+    /// What came through when slow start ended, until the sender has heard of that.
+    came_through: Option<f64>,
     /// Our round-trip time, once the sender told us.
     rtt: Option<Duration>,
     /// How the sender lists us: CC_CLR, CC_PLR.
@@ -38,6 +40,7 @@ impl ReceiverCongestion {
             window_start: now,
             bytes_per_s: 0.0,
             packet_bytes: 1000.0,
+            came_through: None,
             rtt: None,
             role: 0,
         }
@@ -64,19 +67,33 @@ impl ReceiverCongestion {
         // The sender answers to one loss after a round trip through the queue that lost it, which is longer than
         // our average. The group's round-trip time knows; a member far away is no reason to overlook losses. Whoever
         // else fills the queue answers in a round trip of his own: until then it loses once more.
-        let event = (2 * grtt).clamp(2 * rtt, EVENT_MAX * rtt);
+        // Before the first loss no queue was ever full, and no round-trip time tells how long this one is: the event
+        // ends when the sender says that it has heard.
+        let heard = self.came_through.is_none();
+        let event = if heard { (2 * grtt).clamp(2 * rtt, EVENT_MAX * rtt) } else { Duration::MAX };
         if self.loss.on_message(now, sequence, event) && first_loss {
             // Slow start ends with twice the path's rate at the most: begin at what came through.
-            let rate = self.bytes_per_s.max(self.packet_bytes / rtt.as_secs_f64().max(1e-6));
-            self.loss.begin(loss_at(self.packet_bytes, rtt, rate));
+            self.came_through = Some(self.bytes_per_s);
+            self.begin(now, rtt, self.bytes_per_s);
         }
     }
 
+    /// Slow start ended at a rate, which is at least a message per round trip.
+    fn begin(&mut self, now: Time, rtt: Duration, bytes_per_s: f64) {
+        let rate = bytes_per_s.max(self.packet_bytes / rtt.as_secs_f64().max(1e-6));
+        self.loss.begin(now, loss_at(self.packet_bytes, rtt, rate));
+    }
+
     /// What a probe says about us.
-    pub fn on_probe(&mut self, listed: Option<CcNode>) {
+    pub fn on_probe(&mut self, now: Time, listed: Option<CcNode>, grtt: Duration) {
         self.role = listed.map_or(0, |node| node.flags & (CcFeedback::CLR | CcFeedback::PLR));
         if let Some(node) = listed.filter(|node| node.flags & CcFeedback::RTT != 0) {
             self.rtt = Some(quantize::unquantize_rtt(node.rtt));
+        }
+        let heard = listed.is_none_or(|node| node.flags & CcFeedback::START == 0);
+        if heard && let Some(rate) = self.came_through.take() {
+            // The queue that lost something made the way longer than we knew.
+            self.begin(now, self.rtt(grtt), rate);
         }
     }
 
@@ -139,11 +156,40 @@ mod tests {
     fn with_loss_it_takes_what_tcp_would() {
         let mut receiver = ReceiverCongestion::new(Time::ZERO);
         let next = receive(&mut receiver, 1, 500, 0);
+        let next = receive(&mut receiver, next, 150, 100);
+        receiver.on_probe(Time::from_nanos(next * 1_000_000), None, GRTT);
         receive(&mut receiver, next, 5000, 100);
         let feedback = receiver.feedback(8, GRTT);
         assert_eq!(feedback.flags & CcFeedback::START, 0);
         let (rate, wanted) = (quantize::unquantize_rate(feedback.rate), tcp_rate(1000.0, GRTT, 0.01));
         assert!((0.8..1.25).contains(&(rate / wanted)), "{rate} instead of {wanted}");
+    }
+
+    #[test]
+    fn whatever_is_lost_until_the_sender_heard_of_it_is_one_event_over_the_way_as_long_as_it_is_now() {
+        let near = Duration::from_micros(300);
+        let told = |rtt: Duration, flags: u8| {
+            Some(CcNode {
+                node: 2,
+                flags: flags | CcFeedback::RTT,
+                rtt: quantize::quantize_rtt(rtt),
+                rate: 0,
+            })
+        };
+        let mut receiver = ReceiverCongestion::new(Time::ZERO);
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        receiver.on_probe(at(1), told(near, CcFeedback::CLR | CcFeedback::START), near);
+        let next = receive(&mut receiver, 1, 500, 0);
+        // A queue overflows for many times the round trip that was known before it filled.
+        let next = receive(&mut receiver, next, 100, 2);
+        receiver.on_probe(at(next), told(near, CcFeedback::CLR | CcFeedback::START), near);
+        let next = receive(&mut receiver, next, 100, 2);
+        receiver.on_probe(at(next), told(GRTT, CcFeedback::CLR), GRTT);
+        let rate = receiver.rate(GRTT);
+        assert!((0.9e6..1.1e6).contains(&rate), "{rate} instead of what came before anything was lost");
+        let next = receive(&mut receiver, next, 500, 0);
+        receive(&mut receiver, next, 500, 50);
+        assert!(receiver.rate(GRTT) < 0.9 * rate, "what is lost afterwards counts");
     }
 
     #[test]
@@ -154,7 +200,8 @@ mod tests {
             |rate: f64| Some(CcFeedback { rate: quantize::quantize_rate(rate), ..Default::default() });
         assert!(receiver.is_covered_by(with_rate(1e6), GRTT));
         assert!(!receiver.is_covered_by(with_rate(1e7), GRTT));
-        receiver.on_probe(Some(CcNode { node: 1, flags: CcFeedback::CLR, rtt: 0, rate: 0 }));
+        let listed = CcNode { node: 1, flags: CcFeedback::CLR, rtt: 0, rate: 0 };
+        receiver.on_probe(Time::ZERO, Some(listed), GRTT);
         assert!(!receiver.is_covered_by(with_rate(1e6), GRTT), "the limiting receiver always answers");
     }
 }

@@ -130,7 +130,7 @@ impl Remote {
 
     fn schedule_probe_answer(&mut self, now: Time, wanted: bool, nodes: &[u8], shared: &mut Shared<'_>) {
         let listed = command::find_cc_node(nodes, shared.config.node);
-        self.congestion.on_probe(listed);
+        self.congestion.on_probe(now, listed, self.timing.grtt);
         if listed.is_some() {
             self.answer_probe_at = now;
         } else if wanted && self.answer_probe_at == Time::NEVER {

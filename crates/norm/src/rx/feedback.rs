@@ -130,10 +130,17 @@ impl Remote {
     ) -> bool {
         requests.reset(self.request_bytes_max());
         let nacking = shared.config.nacking;
-        let missing = self.streams.iter().filter(|object| object.is_missing(nacking));
-        if missing.into_iter().all(|object| object.write_requests(nacking, fresh_only, requests)) {
-            self.objects.write_requests(shared.object_nacking(), requests);
-        }
+        // Whoever comes first may fill a NACK, so that all streams, and the objects together, take turns.
+        let turns = self.streams.len() + 1;
+        let first = usize::from(self.nack.number()) % turns;
+        let mut in_turn = (first..turns).chain(0..first);
+        in_turn.all(|turn| match self.streams.get(turn) {
+            Some(stream) if stream.is_missing(nacking) => {
+                stream.write_requests(nacking, fresh_only, requests)
+            }
+            Some(_) => true,
+            None => self.objects.write_requests(shared.object_nacking(), requests),
+        });
         for object in &mut self.streams {
             if let Body::Open(stream) = &mut object.body {
                 stream.on_asked();

@@ -12,6 +12,7 @@ use super::shared::Shared;
 use super::stream::{Chunk, RxStream, Take};
 use crate::config::{Config, FecId, Join, NackingMode, SyncPolicy};
 use crate::congestion::receiver::ReceiverCongestion;
+use crate::datagram::Source;
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
 use crate::stats::Reject;
@@ -70,12 +71,12 @@ pub struct Remote {
 }
 
 impl Remote {
-    pub fn new(header: &SenderHeader, address: SocketAddr, now: Time) -> Remote {
+    pub fn new(header: &SenderHeader, from: Source, now: Time) -> Remote {
         let mut remote = Remote {
             node: header.source,
             instance: header.instance,
             previous: None,
-            address,
+            address: from.address,
             last_heard: now,
             heard: 0,
             newest_sequence: header.sequence,
@@ -94,21 +95,21 @@ impl Remote {
             synced: false,
             told: Vec::new(),
         };
-        remote.hear(header, address, now, 0);
+        remote.hear(header, from, now, 0);
         remote
     }
 
     /// Takes note of what every message of a sender says.
-    pub fn hear(&mut self, header: &SenderHeader, address: SocketAddr, now: Time, bytes: usize) {
+    pub fn hear(&mut self, header: &SenderHeader, from: Source, now: Time, bytes: usize) {
         self.last_heard = now;
         self.heard = ESTABLISHED_AFTER.min(self.heard + 1);
         self.overtaken = (1..OVERTAKEN_BY_MAX).contains(&self.newest_sequence.wrapping_sub(header.sequence));
         if !self.overtaken {
             self.newest_sequence = header.sequence;
         }
-        self.address = address;
+        self.address = from.address;
         self.nack.on_heard(now);
-        self.congestion.on_message(now, header.sequence, bytes, self.timing.grtt);
+        self.congestion.on_message(now - from.waited, header.sequence, bytes, self.timing.grtt);
         let quantized = (header.grtt, header.backoff, header.group_size);
         if quantized != self.quantized {
             self.quantized = quantized;

@@ -86,7 +86,7 @@ impl Remotes {
         shared: &mut Shared<'_>,
     ) -> Result<Option<&mut Remote>, Reject> {
         if let Some(&index) = self.index.get(&(header.source, header.instance)) {
-            self.list[index].hear(header, from.address, now, datagram_bytes);
+            self.list[index].hear(header, from, now, datagram_bytes);
             if self.contests.is_empty() {
                 return Ok(self.list.get_mut(index));
             }
@@ -112,7 +112,7 @@ impl Remotes {
         if let Some(known) = known {
             self.contest(header, known, shared);
         }
-        let remote = Remote::new(header, from.address, now);
+        let remote = Remote::new(header, from, now);
         shared.events.push_back(Event::SenderHeard { node: remote.node, instance: remote.instance });
         self.index.insert((remote.node, remote.instance), self.list.len());
         self.list.push(remote);
