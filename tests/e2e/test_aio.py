@@ -130,7 +130,7 @@ async def main():
             await task
         except asyncio.CancelledError:
             pass
-        assert task.cancelled() and time.monotonic() - began < 1
+        assert task.cancelled() and time.monotonic() - began < 5
         await bus.publish("own", 7)
         assert (await own.receive(5)).body == 7
 """,

@@ -90,7 +90,7 @@ def test_a_frozen_host_a_killed_host_and_the_rest_goes_on(lan: LAN, on: OnHost) 
 
 def test_a_cable_that_is_cut_and_mended(lan: LAN, on: OnHost) -> None:
     hosts = lan(3).hosts
-    publisher, whole_time, cut_off = (on(host, heartbeat_s=0.2, missed_heartbeats_max=3) for host in hosts)
+    publisher, whole_time, cut_off = (on(host, heartbeat_s=0.2, missed_heartbeats_max=6) for host in hosts)
     meet([publisher], [whole_time, cut_off])
     publisher.ask("publish", topic="t/x", count=100, sizes=[1000])
     cut_off.ask("wait_received", pattern="t/>", source=0, count=100)
