@@ -128,6 +128,32 @@ fn an_acker_that_never_answers_is_told_and_holds_objects_no_longer_than_its_pati
 }
 
 #[test]
+fn an_acker_that_is_no_longer_waited_for_is_nobodys_timing() {
+    const NEAR: Duration = Duration::from_millis(10);
+    let mut simulation =
+        network(9, &[2, 3], 0.0, |config| config.acker_patience = Duration::from_millis(300));
+    let mut config = Config::new(3, 1, 12);
+    config.sync = SyncPolicy::All;
+    simulation.add(config, CLOCK, Port::default()).unwrap();
+    let send_for = |simulation: &mut Simulation, millis: u64| {
+        for _ in 0..millis / 10 {
+            while send_data(simulation, &[7; 50_000]).is_some() {}
+            run_for(simulation, 10);
+        }
+        let session = simulation.node(1).unwrap().session();
+        (session.grtt(), session.stats().nacks_received)
+    };
+    let (together, _) = send_for(&mut simulation, 500);
+    simulation.set_path(1, 3, Some(Conditions { cut: true, ..Default::default() })).unwrap();
+    send_for(&mut simulation, 1500);
+    let far = Conditions { delay: Duration::from_millis(200), ..Default::default() };
+    simulation.set_path(1, 3, Some(far)).unwrap();
+    let (apart, nacks) = send_for(&mut simulation, 1000);
+    assert!(nacks > 0, "it asks for what it missed");
+    assert!(together < NEAR && apart < NEAR, "{together:?}, then {apart:?}");
+}
+
+#[test]
 fn objects_are_acknowledged_only_if_every_acker_has_every_one_of_them() {
     for (ackers, expected) in [(&[][..], true), (&[2], true), (&[99], false), (&[2, 99], false)] {
         let mut simulation = network(5, ackers, 0.1, |_| ());

@@ -38,7 +38,10 @@ _NAME_BYTES_MAX = 200
 
 def receive(
     directory: Annotated[Path, typer.Argument(help="Where files go; made if it is not there.")],
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many files.")] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, help="End after so many files, and those that come with the last answers."),
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0.0, help="Fail if nothing arrives for so many seconds.")
     ] = None,
@@ -79,8 +82,10 @@ def receive(
             typer.echo(f"shoal norm receive: node {session.node} listens to {group} port {port}", err=True)
             reception = _Reception(session, directory, json)
             reception.run(count, timeout)
+            # What is given up from now on was not asked for.
+            failed = reception.failed
             reception.linger(linger)
-    if reception.failed:
+    if failed:
         raise typer.Exit(1)
 
 

@@ -111,14 +111,13 @@ class Session:
 
     def _send_object(self, attempt: Callable[[], int | None], timeout_s: float | None) -> int:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while (number := attempt()) is None:
+        while (number := self._ledger.keep(attempt)) is None:
             if deadline is not None and time.monotonic() >= deadline:
                 raise FullError(
                     f"no room for another object within {timeout_s} s: those that are kept wait to be sent "
                     "or acknowledged; send_objects_max and send_cache_bytes_max bound them"
                 )
             time.sleep(_ROOM_INTERVAL_S)
-        self._ledger.keep(number)
         return number
 
     def cancel(self, object: int) -> bool:

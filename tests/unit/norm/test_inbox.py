@@ -145,13 +145,3 @@ def test_a_failed_file_is_ours_or_of_somebody(ledger: Ledger) -> None:
     assert ours == FileFailed(object=3, why="gone")
     other = ledger.enter("file_failed", OBJECT | {"sending": False, "why": "full"})
     assert other == FileFailed(object=3, why="full", sender=7, instance=1)
-
-
-def test_the_newest_object_is_one_that_is_kept(ledger: Ledger) -> None:
-    assert ledger.newest is None
-    for number in (4, 5, 6):
-        ledger.keep(number)
-    ledger.enter("object_released", {"stream": 6})
-    assert ledger.newest == 5
-    ledger.forget(5)
-    assert ledger.newest == 4

@@ -73,6 +73,11 @@ impl ObjectWindow {
         self.acks.is_confirmed(row)
     }
 
+    /// Whether a node stopped answering while others count.
+    pub fn is_left_behind(&self, node: NodeId) -> bool {
+        self.acks.is_left_behind(node)
+    }
+
     /// Places before this one may be sent.
     pub fn end(&self) -> u64 {
         self.acks.acked().map_or(u64::MAX, |acked| acked + self.segments_max)

@@ -308,6 +308,7 @@ impl Sender {
     /// Whether it is an acker that the others no longer wait for.
     fn is_left_behind(&self, node: NodeId) -> bool {
         self.streams.iter().any(|stream| stream.acks.is_left_behind(node))
+            || self.objects.window.is_left_behind(node)
     }
 
     /// Takes note of one request. True if a window answers for what was lost: nothing else has to.
