@@ -169,6 +169,7 @@ def test_a_file_that_becomes_unreadable_is_a_failure(start: Start, tmp_path: Pat
     [
         (["send", "/nowhere/to/be/found"], 2, "does not exist"),
         (["send", "/dev/null/x"], 2, "does not exist"),
+        (["send", "/dev/zero"], 1, "/dev/zero is no regular file"),
         (["send", __file__, "--to", "nobody"], 2, "'nobody' is no node id"),
         (["send", __file__, "--to", "0"], 1, "ackers is (0,), and must be ids of other nodes"),
         (["send", __file__, "--parity", "200"], 1, "parity_symbols is 200, and must be at most 191"),
@@ -196,9 +197,27 @@ def test_an_empty_file_is_refused_before_anything_is_sent(start: Start, tmp_path
     )
 
 
-def test_ctrl_c_ends_quietly_and_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
+def test_a_file_that_takes_longer_than_the_timeout_arrives(start: Start, tmp_path: Path) -> None:
+    path = make_file(tmp_path / "file", 1_000_000, seed=6)
+    receiver = start("receive", tmp_path / "inbox", "--count", 1, "--timeout", 3)
+    node = wait_until_it_listens(receiver)
+    # It takes eight seconds.
+    assert finish(start("send", path, "--rate", 1, "--to", node))[0] == 0
+    assert finish(receiver)[0] == 0
+    assert digest(tmp_path / "inbox/file") == digest(path)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_quietly_and_leaves_nothing_behind(
+    start: Start, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
     receiver = start("receive", tmp_path / "inbox")
     wait_until_it_listens(receiver)
-    receiver.send_signal(signal.SIGINT)
-    assert finish(receiver) == (130, "", "")
+    start("send", make_file(tmp_path / "file", 10_000_000, seed=7), "--rate", 8)
+    deadline = time.monotonic() + PATIENCE_S
+    while not list((tmp_path / "inbox").glob(".incoming-*/*")):
+        assert time.monotonic() < deadline, "no part of it arrived"
+        time.sleep(0.01)
+    receiver.send_signal(number)
+    assert finish(receiver) == (status, "", "")
     assert list((tmp_path / "inbox").iterdir()) == []

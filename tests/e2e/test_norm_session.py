@@ -143,6 +143,7 @@ def test_a_cancelled_object_is_given_up_by_its_receivers(join: Open, tmp_path: P
     assert (opened.object, opened.kind, opened.bytes) == (number, "file", 50_000_000)
     assert sender.cancel(number)
     assert not sender.cancel(number)
+    assert wait_for(receiver, norm.ObjectAborted).reason == "squelched"
     sender.send_data(b"what follows")
     assert wait_for(receiver, norm.DataReceived).content == b"what follows"
 
@@ -171,6 +172,8 @@ def test_commands_and_questions_reach_everybody(join: Open) -> None:
         (lambda session: session.request_acks([NOBODY], ack_id=256), "ack_id is 256"),
         (lambda session: session.set_ackers([0]), r"ackers is \(0,\)"),
         (lambda session: session.request_watermark(7), "object is 7"),
+        (lambda session: session.request_watermark(-1), "object is -1, and must be from 0 to 65535"),
+        (lambda session: session.cancel(70_000), "object is 70000"),
         (lambda session: session.send_data(b""), "at least one byte"),
         (lambda session: session.send_data(b"x", info=bytes(1401)), "the info does not fit"),
     ],

@@ -73,7 +73,9 @@ impl Files {
     /// Opens a file to send; tells how long it is. Only what has a length, and is read without waiting, can be sent.
     pub fn open(path: &Path) -> io::Result<(File, u64)> {
         // To open a pipe would wait for whoever writes to it.
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let file = opened.map_err(named)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             let kind = if metadata.is_dir() { "a directory" } else { "no regular file" };
@@ -412,6 +414,8 @@ mod tests {
             let why = format!("{} is {kind}; only regular files can be sent", path.display());
             assert_eq!(error.to_string(), why);
         }
+        let error = Files::open(&directory.join("nothing")).unwrap_err().to_string();
+        assert!(error.contains("special") && error.contains("nothing: No such file"), "{error}");
         fs::remove_dir_all(directory).unwrap();
     }
 

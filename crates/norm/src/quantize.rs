@@ -59,9 +59,10 @@ pub fn unquantize_rate(quantized: u16) -> f64 {
     f64::from(quantized >> 4) * 10.0 / 4096.0 * 10f64.powi(i32::from(quantized & 0xf))
 }
 
-/// Quantises a loss fraction to 16 bits (section 4.2.3.4, field `cc_loss`).
+/// Quantises a loss fraction to 16 bits (section 4.2.3.4, field `cc_loss`). Some loss never becomes none.
 pub fn quantize_loss(fraction: f64) -> u16 {
-    (fraction.clamp(0.0, 1.0) * 65535.0 + 0.5) as u16
+    let rounded = (fraction.clamp(0.0, 1.0) * 65535.0 + 0.5) as u16;
+    rounded.max(u16::from(fraction > 0.0))
 }
 
 /// The loss fraction a quantised one stands for.
@@ -112,5 +113,6 @@ mod tests {
         for loss in [0.0, 0.01, 0.3, 1.0] {
             assert!((unquantize_loss(quantize_loss(loss)) - loss).abs() < 1e-4);
         }
+        assert_eq!((quantize_loss(0.0), quantize_loss(1e-9)), (0, 1));
     }
 }

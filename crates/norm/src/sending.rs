@@ -85,10 +85,9 @@ impl Session {
         self.sender.objects.supply(object, offset, bytes);
     }
 
-    /// Forgets an object being sent. Receivers that still miss parts of it are refused. False if there is
-    /// none.
+    /// Forgets an object being sent. Receivers that have parts of it are told. False if there is none.
     pub fn cancel_object(&mut self, object: ObjectId) -> bool {
-        self.sender.objects.cancel(object)
+        self.sender.cancel_object(object)
     }
 
     /// Says something to everybody with NORM_CMD(APPLICATION), `times` times, because it is not repaired. It

@@ -191,6 +191,24 @@ fn a_host_that_was_away_for_a_moment_does_not_leave_norm_cc_at_a_crawl() {
 }
 
 #[test]
+fn norm_cc_hears_of_losses_that_are_rare_because_much_is_on_its_way() {
+    // 12.5 MB/s and 80 ms: at so many segments in flight TCP would lose one in a hundred thousand.
+    const PATH_BYTES_PER_S: f64 = 12.5e6;
+    let mut simulation = network(15, 1, 1, |config| config.congestion = CongestionControl::NormCc);
+    simulation.set_conditions(Conditions { delay: Duration::from_millis(40), ..Default::default() }).unwrap();
+    let port = Port {
+        ingress_bytes_per_s: Some(PATH_BYTES_PER_S),
+        ingress_queue_bytes: 1_000_000,
+        ..Default::default()
+    };
+    simulation.set_port(2, port).unwrap();
+    goodput(&mut simulation, 1, 2, 10);
+    let steady = goodput(&mut simulation, 1, 2, 10)[0] / PATH_BYTES_PER_S;
+    println!("{steady} of the path");
+    assert!(steady > 0.5, "{steady} of the path");
+}
+
+#[test]
 fn an_unpaced_sender_uses_a_bottleneck_and_wastes_little_of_it() {
     // The queue holds 40 ms; the longer the path beside it, the more a loss costs.
     for (seed, receivers, delay_us, wanted) in
@@ -218,7 +236,7 @@ fn unpaced_senders_leave_room_for_each_other() {
     goodput(&mut simulation, 2, 3, 10);
     let shares = goodput(&mut simulation, 2, 3, 60);
     println!("{shares:?} bytes/s");
-    assert!(shares[0] + shares[1] > 0.65 * BOTTLENECK_BYTES_PER_S, "{shares:?}");
+    assert!(shares[0] + shares[1] > 0.75 * BOTTLENECK_BYTES_PER_S, "{shares:?}");
     assert!(shares[0].max(shares[1]) < 2.0 * shares[0].min(shares[1]), "{shares:?}");
 }
 

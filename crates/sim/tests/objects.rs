@@ -289,6 +289,53 @@ fn an_object_cancelled_halfway_is_given_up_by_its_receivers() {
 }
 
 #[test]
+fn a_receiver_that_misses_nothing_is_told_of_an_object_cancelled_halfway() {
+    for (seed, loss) in [(19, 0.0), (20, 0.3)] {
+        let mut simulation = network(seed, 3, lossy(0.0), |config| config.rate_bytes_per_s = Some(1e6));
+        let object = send_data(&mut simulation, &[7; 500_000], b"").unwrap();
+        simulation.run_until(Time::ZERO + Duration::from_millis(200));
+        simulation.set_conditions(lossy(loss)).unwrap();
+        let cancelled = simulation
+            .act(1, |node, now| node.command(now, |session, _| session.cancel_object(object)))
+            .unwrap();
+        assert!(cancelled);
+        simulation.run_until(after(5));
+        for id in 2..=4 {
+            let aborted = count(&simulation, id, |event| matches!(event, Event::ObjectAborted { .. }));
+            assert_eq!(aborted, 1, "seed {seed}, node {id}");
+            assert_eq!(simulation.node(id).unwrap().session().receive_bytes(), 0, "seed {seed}, node {id}");
+        }
+        let squelches = simulation.node(1).unwrap().session().stats().commands_sent;
+        simulation.run_until(after(6));
+        let later = simulation.node(1).unwrap().session().stats().commands_sent;
+        assert!(later - squelches < 3, "seed {seed}: it goes on saying so");
+    }
+}
+
+#[test]
+fn an_object_is_acknowledged_only_with_its_information() {
+    for seed in 21..25 {
+        let mut simulation = network(seed, 2, lossy(0.3), |config| {
+            config.sync = SyncPolicy::All;
+            config.send_objects_max = 8;
+        });
+        simulation.act(1, |node, now| node.command(now, |session, _| session.set_ackers(&[2, 3]))).unwrap();
+        let (mut sent, objects) = (0, 300);
+        while sent < objects && simulation.now() < after(300) {
+            while sent < objects && send_data(&mut simulation, &[7; 100], b"its name").is_some() {
+                sent += 1;
+            }
+            simulation.run_until(simulation.now() + Duration::from_millis(5));
+        }
+        simulation.run_until(simulation.now() + Duration::from_secs(20));
+        for id in 2..4 {
+            let got = (count(&simulation, id, is_data), count(&simulation, id, is_info));
+            assert_eq!(got, (objects, objects), "seed {seed}, node {id}: objects and their information");
+        }
+    }
+}
+
+#[test]
 fn an_object_of_which_nothing_more_comes_expires() {
     let mut simulation = network(9, 1, lossy(0.0), |config| {
         config.rate_bytes_per_s = Some(1e6);

@@ -1,10 +1,11 @@
 """`shoal norm receive`: files from everybody who sends to a group."""
 
 import json as json_text
+import signal
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -63,6 +64,8 @@ def receive(
     A file gets the name its sender gave it, and a number if there is one of that name. The status is 1 if a
     file could not be completed or written.
     """
+    # What is not complete is removed, also when a service manager ends us.
+    signal.signal(signal.SIGTERM, _terminate)
     with plain_endings("norm receive"):
         directory.mkdir(parents=True, exist_ok=True)
         with (
@@ -89,6 +92,10 @@ def receive(
         raise typer.Exit(1)
 
 
+def _terminate(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
 class _Reception:
     """Files as they come."""
 
@@ -103,9 +110,15 @@ class _Reception:
     def run(self, count: int | None, timeout_s: float | None) -> None:
         """Receive until there are so many files."""
         while count is None or self.received < count:
-            if not self._step(timeout_s):
+            before = self._segments()
+            # A long file is no event before it is complete.
+            if not self._step(timeout_s) and self._segments() == before:
                 typer.echo(f"shoal norm receive: nothing arrived within {timeout_s:g} s", err=True)
                 raise typer.Exit(1)
+
+    def _segments(self) -> int:
+        stats = self._session.stats()
+        return stats["segments_received"] + stats["parity_received"]
 
     def linger(self, linger_s: float) -> None:
         """Stay until every sender has its answers and is gone."""

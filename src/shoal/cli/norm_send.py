@@ -70,7 +70,7 @@ def send(
     }
     with plain_endings("norm send"):
         for path in files:
-            if path.stat().st_size == 0:
+            if path.is_file() and path.stat().st_size == 0:
                 raise ValueError(f"{path} is empty, and NORM has no empty objects: leave it out")
         with Session(**options) as session:
             failed = _send_all(session, files)

@@ -122,7 +122,7 @@ class Session:
 
     def cancel(self, object: int) -> bool:
         """Stop sending an object; receivers that miss parts of it give it up. False if it is not kept."""
-        self._ledger.forget(object)
+        self._ledger.forget(_number(object))
         return self._link.cancel_object(object)
 
     def send_command(self, content: bytes, *, times: int = 1) -> bool:
@@ -155,6 +155,7 @@ class Session:
 
         Streams are numbered as their lanes are. `flush` asks and waits.
         """
+        _number(object)
         self._link.wait_written()
         self._link.request_watermark(object)
 
@@ -172,7 +173,7 @@ class Session:
                 raise FlushError(f"the streams took not everything within {timeout_s} s", self._ackers)
             # What is on its way here belongs to earlier requests.
             self._inbox.wait_until(lambda: False, 0.0)
-            objects = self._newest() if object is None else {object}
+            objects = self._newest() if object is None else {_number(object)}
             self._ledger.expect(objects)
             for number in sorted(objects):
                 self._link.request_watermark(number)
@@ -220,6 +221,13 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<shoal.norm.Session node {self.node} on {self.config.group} port {self.config.port}>"
+
+
+def _number(object: int) -> int:
+    """The number of an object or stream, which has 16 bits."""
+    if not 0 <= object <= 0xFFFF:
+        raise ConfigError(f"object is {object}, and must be from 0 to 65535")
+    return object
 
 
 def _resolved(config: NormConfig) -> NormConfig:

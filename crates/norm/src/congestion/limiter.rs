@@ -198,9 +198,9 @@ impl RateLimiter {
             candidate.measure(now, rtt);
         }
         let loss = quantize::unquantize_loss(feedback.loss);
-        candidate.start = feedback.flags & CcFeedback::START != 0 || loss == 0.0;
+        candidate.start = feedback.flags & CcFeedback::START != 0;
         let said = quantize::unquantize_rate(feedback.rate);
-        candidate.rate = if candidate.start {
+        candidate.rate = if candidate.start || loss == 0.0 {
             said
         } else {
             let computed = tcp_rate(self.packet_bytes, candidate.rtt, loss);

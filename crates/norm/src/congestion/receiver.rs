@@ -14,6 +14,18 @@ const RATE_WINDOW_MIN: Duration = Duration::from_millis(10);
 /// The losses of so many round trips count as one event at the most.
 const EVENT_MAX: u32 = 4;
 
+/// So many probes go by until the sender must have heard of the first loss.
+const UNHEARD_MAX: u32 = 10;
+
+/// The end of slow start.
+#[derive(Debug)]
+struct FirstLoss {
+    /// What came through then, in bytes per second.
+    came_through: f64,
+    /// Probes that did not know of it.
+    unheard: u32,
+}
+
 /// What one receiver knows about the path from one sender.
 #[derive(Debug)]
 pub struct ReceiverCongestion {
@@ -24,8 +36,8 @@ pub struct ReceiverCongestion {
     bytes_per_s: f64,
     /// Mean length of the sender's messages.
     packet_bytes: f64,
-    /// What came through when slow start ended, until the sender has heard of that.
-    came_through: Option<f64>,
+    /// How slow start ended, until the sender has heard of it.
+    first_loss: Option<FirstLoss>,
     /// Our round-trip time, once the sender told us.
     rtt: Option<Duration>,
     /// How the sender lists us: CC_CLR, CC_PLR.
@@ -40,7 +52,7 @@ impl ReceiverCongestion {
             window_start: now,
             bytes_per_s: 0.0,
             packet_bytes: 1000.0,
-            came_through: None,
+            first_loss: None,
             rtt: None,
             role: 0,
         }
@@ -69,11 +81,11 @@ impl ReceiverCongestion {
         // else fills the queue answers in a round trip of his own: until then it loses once more.
         // Before the first loss no queue was ever full, and no round-trip time tells how long this one is: the event
         // ends when the sender says that it has heard.
-        let heard = self.came_through.is_none();
+        let heard = self.first_loss.is_none();
         let event = if heard { (2 * grtt).clamp(2 * rtt, EVENT_MAX * rtt) } else { Duration::MAX };
         if self.loss.on_message(now, sequence, event) && first_loss {
             // Slow start ends with twice the path's rate at the most: begin at what came through.
-            self.came_through = Some(self.bytes_per_s);
+            self.first_loss = Some(FirstLoss { came_through: self.bytes_per_s, unheard: 0 });
             self.begin(now, rtt, self.bytes_per_s);
         }
     }
@@ -91,9 +103,14 @@ impl ReceiverCongestion {
             self.rtt = Some(quantize::unquantize_rtt(node.rtt));
         }
         let heard = listed.is_none_or(|node| node.flags & CcFeedback::START == 0);
-        if heard && let Some(rate) = self.came_through.take() {
-            // The queue that lost something made the way longer than we knew.
-            self.begin(now, self.rtt(grtt), rate);
+        if let Some(mut first) = self.first_loss.take() {
+            first.unheard += 1;
+            if heard || first.unheard > UNHEARD_MAX {
+                // The queue that lost something made the way longer than we knew.
+                self.begin(now, self.rtt(grtt), first.came_through);
+            } else {
+                self.first_loss = Some(first);
+            }
         }
     }
 

@@ -41,7 +41,10 @@ impl RxObjects {
         let settled = |slot: &Slot| matches!(slot.body, Body::Closed);
         let has_it = match &self.slots[index].body {
             Body::Closed => true,
-            Body::Open(open) => open.fec_id() == position.fec_id && open.has_up_to(position.payload_id),
+            // One that is complete and still open waits for its information.
+            Body::Open(open) => {
+                open.fec_id() == position.fec_id && open.has_up_to(position.payload_id) && !open.is_complete()
+            }
             Body::Wanted { .. } => false,
         };
         (has_it && self.slots.iter().take(index).all(settled)).then_some((position, at))

@@ -90,7 +90,7 @@ impl Remote {
             nack: NackCycle::new(),
             probe: None,
             answer_probe_at: Time::NEVER,
-            congestion: ReceiverCongestion::new(now),
+            congestion: ReceiverCongestion::new(now - from.waited),
             answer: None,
             synced: false,
             told: Vec::new(),

@@ -83,7 +83,7 @@ impl Sender {
         let streams = &self.streams;
         let began =
             |object: ObjectId| streams.iter().any(|stream| stream.object == object && !stream.is_unused());
-        self.invalid_objects.retain(|object| !began(*object));
+        self.invalid_objects.retain(|(object, _)| !began(*object));
         let refused = self.streams.iter().position(|stream| stream.squelch);
         if now < self.squelch_at || (refused.is_none() && self.invalid_objects.is_empty()) {
             return false;
@@ -95,8 +95,12 @@ impl Sender {
         } else {
             self.oldest()
         };
-        command::write_squelch(&self.header, position, &self.invalid_objects, &mut self.scratch);
-        self.invalid_objects.clear();
+        let invalid = self.invalid_objects.iter().map(|(object, _)| *object);
+        command::write_squelch(&self.header, position, invalid, &mut self.scratch);
+        self.invalid_objects.retain_mut(|(_, times)| {
+            *times -= 1;
+            *times > 0
+        });
         self.squelch_at = now + 2 * grtt;
         true
     }

@@ -159,13 +159,13 @@ impl TxObjects {
         self.cache.push_back(object);
     }
 
-    /// Forgets an object at once. False if there is none.
-    pub fn cancel(&mut self, id: ObjectId) -> bool {
-        let found = self.index_of(id);
-        if let Some(index) = found {
-            self.remove(index);
-        }
-        found.is_some()
+    /// Forgets an object at once. Says whether anything of it was sent; `None` if there is none.
+    pub fn cancel(&mut self, id: ObjectId) -> Option<bool> {
+        let index = self.index_of(id)?;
+        let object = &self.cache[index];
+        let was_begun = object.row_used() > object.start;
+        self.remove(index);
+        Some(was_begun)
     }
 
     fn index_of(&self, id: ObjectId) -> Option<usize> {

@@ -32,6 +32,8 @@ use crate::{Config, NodeId, ObjectId, RepairPolicy, StreamOptions, WriteError};
 
 /// The most objects named in one refusal.
 const INVALID_OBJECTS_MAX: usize = 32;
+/// So often receivers are told of an object that was cancelled; who hears none of it asks sooner or later.
+const CANCELLED_TIMES: u8 = 5;
 /// What one NACK may cost beside one pass over the streams' caches, in objects, or segments that are being sent in turn.
 const OBJECT_WORK_MAX: u64 = 65_536;
 /// So often a repair may be lost before an object makes room for others.
@@ -59,7 +61,8 @@ pub struct Sender {
     pub(super) repairs_had_turn: bool,
     pub(super) burst_bytes_max: usize,
     pub(super) burst_segments_max: usize,
-    pub(super) invalid_objects: Vec<ObjectId>,
+    /// Objects to refuse, and how often still.
+    pub(super) invalid_objects: Vec<(ObjectId, u8)>,
     pub(super) squelch_at: Time,
     pub(super) advertise: bool,
     pub(super) advertise_at: Time,
@@ -349,7 +352,7 @@ impl Sender {
             return false;
         }
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.object == first.object) else {
-            self.refuse(first.object);
+            self.refuse(first.object, 1);
             return false;
         };
         if !readable {
@@ -369,7 +372,7 @@ impl Sender {
         let (from, to) = if flags.has(RepairFlags::OBJECT) {
             // Of a stream to which nothing was written there is nothing to wait for.
             if stream.is_unused() && !stream.info_pending {
-                self.refuse(first.object);
+                self.refuse(first.object, 1);
                 return false;
             }
             (stream.first(), stream.sent())
@@ -402,11 +405,21 @@ impl Sender {
     }
 
     /// An object that is not here will not be repaired.
-    fn refuse(&mut self, object: ObjectId) {
+    fn refuse(&mut self, object: ObjectId, times: u8) {
         let room = self.invalid_objects.len() < INVALID_OBJECTS_MAX;
-        if room && serial::before(object, self.next_object) && !self.invalid_objects.contains(&object) {
-            self.invalid_objects.push(object);
+        let is_known = self.invalid_objects.iter().any(|(refused, _)| *refused == object);
+        if room && serial::before(object, self.next_object) && !is_known {
+            self.invalid_objects.push((object, times));
         }
+    }
+
+    /// Forgets an object. Who got something of it may miss nothing so far, and would not ask: it is told unasked.
+    pub fn cancel_object(&mut self, object: ObjectId) -> bool {
+        let cancelled = self.objects.cancel(object);
+        if cancelled == Some(true) {
+            self.refuse(object, CANCELLED_TIMES);
+        }
+        cancelled.is_some()
     }
 
     pub fn handle_ack(&mut self, now: Time, from: Source, ack: &Ack<'_>, stats: &mut Stats) {

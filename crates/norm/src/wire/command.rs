@@ -181,7 +181,12 @@ pub fn write_flush(header: &SenderHeader, position: Position, ackers: &[u32], ou
 }
 
 /// Writes NORM_CMD(SQUELCH).
-pub fn write_squelch(header: &SenderHeader, position: Position, invalid: &[u16], out: &mut Vec<u8>) {
+pub fn write_squelch(
+    header: &SenderHeader,
+    position: Position,
+    invalid: impl IntoIterator<Item = u16>,
+    out: &mut Vec<u8>,
+) {
     begin_sender(out, message_type::CMD, header);
     position.write(flavor::SQUELCH, out);
     finish_header(out);
