@@ -127,6 +127,45 @@ fn a_reader_that_fell_behind_by_more_than_its_window_catches_up_while_the_sender
 }
 
 #[test]
+fn a_sender_that_forgets_faster_than_it_can_be_asked_is_followed_with_gaps_that_are_told() {
+    const PATH_BYTES_PER_S: f64 = 12.5e6;
+    let mut simulation = network(7, 0.0);
+    let far = Conditions { delay: Duration::from_millis(40), ..Default::default() };
+    simulation.set_conditions(far).unwrap();
+    add(&mut simulation, 1, |config| config.rate_bytes_per_s = Some(1.87 * PATH_BYTES_PER_S));
+    add(&mut simulation, 2, |config| config.sync = SyncPolicy::Start);
+    let port = Port {
+        ingress_bytes_per_s: Some(PATH_BYTES_PER_S),
+        ingress_queue_bytes: 1_000_000,
+        ..Default::default()
+    };
+    simulation.set_port(2, port).unwrap();
+    // It can repair more than the receiver keeps.
+    let stream = open(&mut simulation, StreamOptions { cache_bytes: 64 << 20, ..Default::default() });
+    let state = |simulation: &Simulation| {
+        let receiver = simulation.node(2).unwrap();
+        let told = receiver.occurrences.iter().map(|occurrence| &occurrence.event);
+        (receiver.delivered, told.filter(|event| matches!(event, Event::Gap { .. })).count())
+    };
+    let mut before = (0, 0);
+    for seconds in [6, 6, 6] {
+        for _ in 0..seconds * 10 {
+            simulation
+                .act(1, |node, _| {
+                    while node.backlog() < 4800 {
+                        node.publish(stream, &[7; 1300], false).unwrap();
+                    }
+                })
+                .unwrap();
+            simulation.run_until(simulation.now() + Duration::from_millis(100));
+        }
+        let now = state(&simulation);
+        assert!(now.0 > before.0 && now.1 > before.1, "{before:?} messages and gaps, then {now:?}");
+        before = now;
+    }
+}
+
+#[test]
 fn a_last_message_sent_into_an_outage_arrives_when_the_outage_ends() {
     let mut simulation = network(1, 0.0);
     add(&mut simulation, 1, |_| ());

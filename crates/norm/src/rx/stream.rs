@@ -47,6 +47,10 @@ pub struct RxStream {
     gap: Option<(u64, u64)>,
     announced: bool,
     ended: bool,
+    /// Where we were after the last refusal of repair.
+    refused_at: Option<u64>,
+    /// What the sender sends now, if that is too far on for us to keep.
+    beyond: Option<u64>,
     /// What blocks are repaired from, if they have parity.
     pub(super) parity: Option<Box<ParityStore>>,
     /// The newest block of which a segment was heard.
@@ -103,6 +107,8 @@ impl RxStream {
             gap: None,
             announced: false,
             ended: false,
+            refused_at: None,
+            beyond: None,
             parity: parity.map(Box::new),
             newest_block: base_block,
             parity_lag,
@@ -203,6 +209,7 @@ impl RxStream {
         self.fresh_losses |= losses > 0;
         match inserted {
             Insert::New => {
+                self.beyond = None;
                 stats.segments_received += 1;
                 stats.payload_bytes_received += data.len() as u64;
                 if self.parity.is_some() {
@@ -214,7 +221,10 @@ impl RxStream {
                 stats.duplicates_received += 1;
                 Ok(false)
             }
-            Insert::Beyond => Err(Reject::BeyondWindow),
+            Insert::Beyond => {
+                self.beyond = Some(segment);
+                Err(Reject::BeyondWindow)
+            }
             Insert::NoMemory => Err(Reject::NoMemory),
         }
     }
@@ -361,7 +371,14 @@ impl RxStream {
     /// The sender can repair nothing before here.
     pub fn squelch(&mut self, payload_id: PayloadId) {
         let first = self.window.first();
-        let before = self.segment_at(payload_id);
+        let mut before = self.segment_at(payload_id);
+        if self.refused_at == Some(first)
+            && self.window.is_empty()
+            && let Some(newest) = self.beyond.take()
+        {
+            // Refused again, and nothing came in between: the sender forgets faster than we can ask.
+            before = before.max(newest);
+        }
         let skipped = self.window.give_up_before(before);
         if let Some(parity) = &mut self.parity {
             parity.forget_before(before / self.symbols);
@@ -370,6 +387,7 @@ impl RxStream {
             self.lose(first, skipped);
             self.at = 0;
         }
+        self.refused_at = Some(self.window.first());
     }
 
     fn lose(&mut self, first: u64, count: u64) {

@@ -274,6 +274,11 @@ impl Window {
         (self.entries, self.bytes, self.origin) = (entries, bytes, self.base);
     }
 
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.present == 0
+    }
+
     /// Gives up every missing segment before `segment`. Returns how many of them the reader need not
     /// even pass, because the window moved on as a whole.
     pub fn give_up_before(&mut self, segment: u64) -> u64 {
