@@ -166,6 +166,30 @@ fn a_sender_that_forgets_faster_than_it_can_be_asked_is_followed_with_gaps_that_
 }
 
 #[test]
+fn a_slow_sender_that_waits_for_an_acker_has_its_rate_for_data() {
+    const MESSAGES: usize = 300;
+    let mut simulation = network(8, 0.2);
+    // A round trip takes a hundredth of what a segment takes.
+    let near = Conditions { loss: 0.2, delay: Duration::from_micros(100), ..Default::default() };
+    simulation.set_conditions(near).unwrap();
+    add(&mut simulation, 1, |config| {
+        (config.rate_bytes_per_s, config.segment_bytes) = (Some(1e4), 200);
+        config.acker_patience = Duration::from_secs(10);
+    });
+    add(&mut simulation, 2, |config| config.sync = SyncPolicy::Start);
+    // Node 9 never answers.
+    simulation.act(1, |node, now| node.command(now, |session, _| session.set_ackers(&[2, 9]))).unwrap();
+    let stream = open(&mut simulation, StreamOptions { window_bytes: Some(4000), ..Default::default() });
+    publish(&mut simulation, stream, MESSAGES);
+    let asked = |session: &mut shoal_norm::Session, now| session.request_watermark(now, stream).unwrap();
+    simulation.act(1, |node, now| node.command(now, asked)).unwrap();
+    // 300 bytes a message, a fifth of them twice, and ten seconds for the acker.
+    let all = simulation.run_until_delivered(Time::ZERO + Duration::from_secs(40), &[(2, MESSAGES)]);
+    let stats = simulation.node(1).unwrap().session().stats();
+    assert!(all, "{} of {MESSAGES}: {stats:?}", simulation.node(2).unwrap().delivered);
+}
+
+#[test]
 fn a_last_message_sent_into_an_outage_arrives_when_the_outage_ends() {
     let mut simulation = network(1, 0.0);
     add(&mut simulation, 1, |_| ());

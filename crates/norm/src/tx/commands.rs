@@ -16,6 +16,8 @@ impl Sender {
     /// Writes the command that is due, if one is.
     pub(super) fn plan_command(&mut self, now: Time) -> bool {
         let grtt = self.grtt.advertised();
+        // What is said again and again leaves a slow sender time for data.
+        let again = 2 * grtt.max(self.pacer.time_for(self.config.segment_bytes.into()));
         let hold = self.repair_hold();
         self.objects.check_room(now, hold);
         self.streams.retain(|stream| !stream.is_forgettable(now, hold));
@@ -29,7 +31,7 @@ impl Sender {
                 let owed = stream.repairs_needed() * usize::from(self.config.segment_bytes);
                 stream.acks.set_owed(self.pacer.time_for(owed));
             }
-            if let Some(watermark) = stream.acks.poll(now, 2 * grtt, &mut self.asked) {
+            if let Some(watermark) = stream.acks.poll(now, again, &mut self.asked) {
                 let position = stream.position(watermark.saturating_sub(1));
                 command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
                 return true;
@@ -39,12 +41,12 @@ impl Sender {
             let owed = repairs as usize * usize::from(self.config.segment_bytes);
             self.objects.set_owed(self.pacer.time_for(owed));
         }
-        if let Some(position) = self.objects.poll_ack_request(now, 2 * grtt, &mut self.asked) {
+        if let Some(position) = self.objects.poll_ack_request(now, again, &mut self.asked) {
             command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
             return true;
         }
         self.questions.settle(now, &mut self.settled);
-        if self.questions.poll(now, 2 * grtt, &self.header, &mut self.scratch) {
+        if self.questions.poll(now, again, &self.header, &mut self.scratch) {
             return true;
         }
         if self.grtt.deadline() <= now {
