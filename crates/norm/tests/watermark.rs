@@ -228,3 +228,46 @@ fn an_acker_that_was_away_gets_the_last_objects_when_it_is_back_though_all_other
     }
     panic!("{received:?} objects arrived, acknowledged: {}", sender.is_acknowledged());
 }
+
+#[test]
+fn a_stream_there_is_no_place_for_is_not_acknowledged_as_an_object_that_is_done_with() {
+    let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
+    let mut config = Config::new(1, 1, 1);
+    config.acker_patience = Duration::from_millis(500);
+    let mut sender = Session::new(config).unwrap();
+    sender.set_ackers(&[2]);
+    let mut config = Config::new(2, 1, 2);
+    (config.sync, config.streams_per_sender_max) = (SyncPolicy::All, 1);
+    let mut receiver = Session::new(config).unwrap();
+    let mut now = Time::from_nanos(1_000_000_000);
+    let pass = |now: &mut Time, sender: &mut Session, receiver: &mut Session| {
+        for _ in 0..20 {
+            *now += Duration::from_millis(1);
+            deliver(*now, sender, receiver, address);
+        }
+    };
+    let refused = sender.open_stream(&StreamOptions::default()).unwrap();
+    let taken = sender.open_stream(&StreamOptions::default()).unwrap();
+    sender.write(now, taken, b"this one takes the place", true).unwrap();
+    sender.flush(now, taken).unwrap();
+    pass(&mut now, &mut sender, &mut receiver);
+    sender.send_data(now, b"an object", b"").unwrap().unwrap();
+    pass(&mut now, &mut sender, &mut receiver);
+    sender.write(now, refused, b"and this one has none", true).unwrap();
+    sender.flush(now, refused).unwrap();
+    pass(&mut now, &mut sender, &mut receiver);
+    sender.request_watermark(now, refused).unwrap();
+    let mut outcome = None;
+    while outcome.is_none() && now < Time::from_nanos(31_000_000_000) {
+        now += Duration::from_millis(1);
+        deliver(now, &mut sender, &mut receiver, address);
+        deliver(now, &mut receiver, &mut sender, address);
+        while let Some(event) = sender.poll_event() {
+            if let Event::WatermarkDone(watermark) = event {
+                outcome = Some(watermark);
+            }
+        }
+    }
+    let outcome = outcome.expect("the watermark is settled");
+    assert_eq!((outcome.object, &outcome.acked[..], &outcome.silent[..]), (refused, &[][..], &[2][..]));
+}

@@ -26,6 +26,9 @@ use crate::wire::repair::{RepairRange, RepairWriter};
 use crate::wire::{Data, FecId, Flags, Fti, Info, PayloadId, RepairFlags, RepairItem};
 use crate::{NodeId, ObjectId};
 
+/// So many numbers of streams are remembered.
+const STREAMS_MAX: usize = 64;
+
 /// The objects of one sender.
 #[derive(Debug)]
 pub struct RxObjects {
@@ -43,6 +46,9 @@ pub struct RxObjects {
     /// Watermarks before the first slot: their acknowledgement was given, and may have been lost.
     pub(super) acks_again: VecDeque<(Position, Time)>,
     pub(super) given_up: GivenUp,
+    /// The newest numbers that turned out to be streams', whether or not there was a place for these: no watermark in
+    /// them is ours to acknowledge.
+    streams: VecDeque<ObjectId>,
     /// Bytes of the session's memory they hold.
     memory: usize,
     /// The FEC scheme the sender uses, for asking for what we know nothing of.
@@ -62,6 +68,7 @@ impl RxObjects {
             acks: 0,
             acks_again: VecDeque::new(),
             given_up: GivenUp::default(),
+            streams: VecDeque::new(),
             memory: 0,
             fec_id: FecId::ReedSolomon8,
         }
@@ -124,6 +131,8 @@ impl RxObjects {
                 self.close(0, Some(AbortReason::Overrun), shared);
                 self.pop_first();
             }
+            let new = self.number(self.slots.len());
+            self.streams.retain(|stream| *stream != new);
             self.slots.push_back(wanted());
             self.expiry = self.expiry.min(now + self.idle_after);
         }
@@ -304,6 +313,10 @@ impl RxObjects {
             && matches!(self.slots[index].body, Body::Wanted { .. })
         {
             self.slots[index].body = Body::Closed;
+            if self.streams.len() >= STREAMS_MAX {
+                self.streams.pop_front();
+            }
+            self.streams.push_back(object);
             // A watermark in a stream is not reached because its number is an object's no more: it is asked for again.
             self.acks -= usize::from(self.slots[index].ack.take().is_some());
             self.release();
@@ -319,7 +332,7 @@ impl RxObjects {
         ack_at: Option<Time>,
         shared: &mut Shared<'_>,
     ) -> bool {
-        if !self.synced {
+        if !self.synced || self.streams.contains(&position.object) {
             return false;
         }
         self.fec_id = position.fec_id;
