@@ -407,8 +407,9 @@ impl Sender {
     /// An object that is not here will not be repaired.
     fn refuse(&mut self, object: ObjectId, times: u8) {
         let room = self.invalid_objects.len() < INVALID_OBJECTS_MAX;
-        let is_known = self.invalid_objects.iter().any(|(refused, _)| *refused == object);
-        if room && serial::before(object, self.next_object) && !is_known {
+        if let Some((_, left)) = self.invalid_objects.iter_mut().find(|(refused, _)| *refused == object) {
+            *left = times.max(*left);
+        } else if room && serial::before(object, self.next_object) {
             self.invalid_objects.push((object, times));
         }
     }
