@@ -380,3 +380,32 @@ class Simulation:
     def take_events(self, node: int) -> list[tuple[float, str, dict[str, object]]]: ...
     def stats(self, node: int) -> dict[str, int]: ...
     def state(self, node: int) -> _NodeState: ...
+
+class ArrowBuffer:
+    """Read-only memory laid out as Arrow wants it; read it by the buffer protocol."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+#: An array: length, null count, buffers (validity first), and the arrays inside it.
+_ArrayParts = tuple[int, int, list[ArrowBuffer | None], list[Any]]
+
+def columnise(
+    rows: Sequence[tuple[int, int, int, int, int | None, int, bytes]],
+    columns: Sequence[str],
+    properties: Sequence[tuple[str, str]],
+) -> tuple[int, list[_ArrayParts]]:
+    """Bytes taken, and columns; a row is offset, stored, publisher, chain, number, timestamp and record."""
+
+def encode_record(
+    topic: str,
+    body: Any,
+    *,
+    properties: Mapping[str, Any] | None = None,
+    priority: int = 4,
+    correlation_id: bytes | None = None,
+    reply_to: str | None = None,
+    type: str | None = None,
+    redelivered: bool = False,
+) -> bytes:
+    """A message record."""

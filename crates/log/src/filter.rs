@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use shoal_node::MessageAttributes;
+use shoal_node::{MessageAttributes, Origin};
 use shoal_selector::Selector;
 use shoal_wire::{DestinationKind, MessageView, Topic, TopicPattern};
 
-use crate::row::Row;
+use crate::Row;
 
 /// Topics whose answer is remembered at most. When it is reached, all are forgotten.
 pub const FILTER_TOPICS_MAX: usize = 4096;
@@ -52,7 +52,7 @@ impl Filter {
             && self
                 .selector
                 .as_ref()
-                .is_none_or(|selector| selector.matches(&MessageAttributes::new(view, &row.origin)))
+                .is_none_or(|selector| selector.matches(&MessageAttributes::new(view, &origin(row))))
     }
 
     #[inline]
@@ -90,10 +90,20 @@ impl Filter {
     }
 }
 
+/// The identity as selectors see it.
+fn origin(row: &Row<'_>) -> Origin {
+    Origin {
+        node: (row.publisher >> 16) as u32,
+        instance: row.publisher as u16,
+        stream: row.chain as u16,
+        number: row.number,
+        timestamp_us: row.timestamp_us,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_node::Origin;
     use shoal_wire::{BodyKind, Destination, Outgoing, PropertiesWriter, Scalar};
 
     fn filter(patterns: &[&str], selector: Option<&str>) -> Filter {
@@ -111,7 +121,8 @@ mod tests {
     }
 
     fn matches(filter: &mut Filter, record: &[u8]) -> bool {
-        let row = Row { offset: 7, stored_us: 0, origin: Origin::default(), record };
+        let (publisher, chain, number, timestamp_us) = (1, 2, Some(3), 4);
+        let row = Row { offset: 7, stored_us: 0, publisher, chain, number, timestamp_us, record };
         filter.matches(&row, &MessageView::parse(record).unwrap())
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Sans-IO: no files, threads, clock or random source of its own.
 
+pub mod columns;
+
 mod filter;
 mod row;
 

@@ -3,10 +3,12 @@
 use pyo3::prelude::*;
 
 mod bus;
+mod columns;
 mod convert;
 mod errors;
 mod fec;
 mod link_options;
+mod memory;
 mod norm;
 mod options;
 mod selector;
@@ -22,7 +24,11 @@ mod _core {
     #[pymodule_export]
     use crate::bus::{Message, Node, Subscription, mark_forked};
     #[pymodule_export]
+    use crate::columns::{columnise, encode_record};
+    #[pymodule_export]
     use crate::fec::{CodingLoad, ReedSolomon};
+    #[pymodule_export]
+    use crate::memory::ArrowBuffer;
     #[pymodule_export]
     use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! Publish and subscribe for Python.
 
-mod body;
+pub mod body;
 mod delivery;
 mod events;
 pub mod exit;
@@ -8,7 +8,7 @@ pub mod fork;
 mod message;
 pub mod node;
 mod outgoing;
-mod properties;
+pub mod properties;
 mod publishing;
 mod subscription;
 mod topic_cache;

@@ -1,0 +1,104 @@
+//! Properties as columns: all of them as a map of texts, or one of them with a type.
+
+use shoal_wire::{Properties, Scalar};
+
+use super::builders::{Bits, ColumnBuffers, Float64s, Int64s, TextMap, Texts};
+use super::selection::PropertyType;
+use super::text::push_scalar;
+
+/// All properties of a message; values as text.
+#[derive(Debug, Default)]
+pub(super) struct PropertyMap {
+    map: TextMap,
+}
+
+impl PropertyMap {
+    /// Adds a row; says how many bytes it took. Of two properties with one name the first counts; those behind
+    /// one that cannot be read are left out.
+    #[inline]
+    pub(super) fn push(&mut self, properties: Properties<'_>) -> usize {
+        let mut bytes = size_of::<i32>();
+        if !properties.is_empty() {
+            let mut names: Vec<&str> = Vec::new();
+            for (name, value) in properties.iter().map_while(Result::ok) {
+                if names.contains(&name) {
+                    continue;
+                }
+                names.push(name);
+                self.map.keys.push(Some(name.as_bytes()));
+                self.map.values.push_with(|data| push_scalar(data, value));
+                bytes += self.map.keys.last_bytes() + self.map.values.last_bytes();
+            }
+        }
+        self.map.end_row();
+        bytes
+    }
+
+    pub(super) fn finish(self) -> ColumnBuffers {
+        self.map.finish()
+    }
+}
+
+/// One property.
+#[derive(Debug)]
+pub(super) struct PropertyColumn {
+    name: Box<str>,
+    values: Values,
+}
+
+#[derive(Debug)]
+enum Values {
+    String(Texts),
+    Int64(Int64s),
+    Float64(Float64s),
+    Bool(Bits),
+}
+
+impl PropertyColumn {
+    pub(super) fn new(name: &str, kind: PropertyType) -> Self {
+        let values = match kind {
+            PropertyType::String => Values::String(Texts::default()),
+            PropertyType::Int64 => Values::Int64(Int64s::default()),
+            PropertyType::Float64 => Values::Float64(Float64s::default()),
+            PropertyType::Bool => Values::Bool(Bits::default()),
+        };
+        Self { name: name.into(), values }
+    }
+
+    /// Adds a row; says how many bytes it took. Without the property, or if it has another type, the value is null.
+    #[inline]
+    pub(super) fn push(&mut self, properties: Properties<'_>) -> usize {
+        let value = properties.get(&self.name).ok().flatten().unwrap_or(Scalar::Null);
+        match &mut self.values {
+            Values::String(texts) => {
+                texts.push_with(|data| push_scalar(data, value));
+                return texts.last_bytes();
+            }
+            Values::Int64(numbers) => numbers.push(match value {
+                Scalar::Int(number) => Some(number),
+                _ => None,
+            }),
+            Values::Float64(numbers) => numbers.push(match value {
+                Scalar::Int(number) => Some(number as f64),
+                Scalar::UInt(number) => Some(number as f64),
+                Scalar::F32(number) => Some(number.into()),
+                Scalar::F64(number) => Some(number),
+                _ => None,
+            }),
+            Values::Bool(flags) => flags.push(match value {
+                Scalar::Bool(flag) => Some(flag),
+                _ => None,
+            }),
+        }
+        size_of::<u64>()
+    }
+
+    pub(super) fn finish(self) -> ColumnBuffers {
+        match self.values {
+            Values::String(column) => column.finish(),
+            Values::Int64(column) => column.finish(),
+            Values::Float64(column) => column.finish(),
+            Values::Bool(column) => column.finish(),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! History as Arrow columns: what Python asks for, and the buffers it gets.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use shoal_log::Row;
+use shoal_log::columns::{Column, ColumnBuffers, Columns, PropertyType, Selection, UnknownColumn};
+use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic};
+
+use crate::bus::{body, properties};
+use crate::errors;
+use crate::memory::ArrowBuffer;
+
+fn unknown(error: UnknownColumn) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// Columns by their names, then properties by name and type.
+pub fn selection(columns: &[String], properties: &[(String, String)]) -> PyResult<Selection> {
+    let mut chosen = Vec::with_capacity(columns.len() + properties.len());
+    for name in columns {
+        chosen.push(Column::named(name).map_err(unknown)?);
+    }
+    for (name, kind) in properties {
+        let kind = PropertyType::named(kind).map_err(unknown)?;
+        chosen.push(Column::Property { name: name.as_str().into(), kind });
+    }
+    Ok(Selection::new(chosen))
+}
+
+/// An array as (length, null count, buffers, children), from which `pyarrow` makes one.
+pub fn to_python<'py>(py: Python<'py>, column: ColumnBuffers) -> PyResult<Bound<'py, PyTuple>> {
+    let buffers = PyList::empty(py);
+    for buffer in column.buffers {
+        match buffer {
+            Some(buffer) => buffers.append(Bound::new(py, ArrowBuffer::from(buffer))?)?,
+            None => buffers.append(py.None())?,
+        }
+    }
+    let children = PyList::empty(py);
+    for child in column.children {
+        children.append(to_python(py, child)?)?;
+    }
+    (column.length, column.null_count, buffers, children).into_pyobject(py)
+}
+
+/// Offset, stored, publisher, chain, number, timestamp and record.
+type RowTuple = (u64, u64, u64, u32, Option<u64>, u64, PyBackedBytes);
+
+/// Rows given one by one, as columns. Python has it for tests; readers of a log use the same columns.
+#[pyfunction]
+pub fn columnise<'py>(
+    py: Python<'py>,
+    rows: Vec<RowTuple>,
+    columns: Vec<String>,
+    properties: Vec<(String, String)>,
+) -> PyResult<(usize, Vec<Bound<'py, PyTuple>>)> {
+    let mut filling = Columns::new(&selection(&columns, &properties)?);
+    for (offset, stored_us, publisher, chain, number, timestamp_us, record) in &rows {
+        let row = Row {
+            offset: *offset,
+            stored_us: *stored_us,
+            publisher: *publisher,
+            chain: *chain,
+            number: *number,
+            timestamp_us: *timestamp_us,
+            record,
+        };
+        filling.push(&row).map_err(|error| errors::unreadable(&error))?;
+    }
+    let bytes = filling.bytes();
+    let finished = filling.finish();
+    Ok((bytes, finished.into_iter().map(|column| to_python(py, column)).collect::<PyResult<_>>()?))
+}
+
+/// A message record from Python values. Python has it for tests.
+#[pyfunction]
+#[pyo3(signature = (topic, body, *, properties=None, priority=4, correlation_id=None, reply_to=None, r#type=None, redelivered=false))]
+#[allow(clippy::too_many_arguments, reason = "one for each field, as Python gives them")]
+pub fn encode_record<'py>(
+    py: Python<'py>,
+    topic: &str,
+    body: &Bound<'py, PyAny>,
+    properties: Option<&Bound<'py, PyAny>>,
+    priority: u8,
+    correlation_id: Option<&[u8]>,
+    reply_to: Option<&str>,
+    r#type: Option<&str>,
+    redelivered: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let encoded = body::encode(body)?;
+    let mut writer = PropertiesWriter::new();
+    if let Some(properties) = properties {
+        properties::write(properties, &mut writer)?;
+    }
+    let named = |name| Topic::new(name).map(Destination::topic).map_err(errors::topic);
+    let message = Outgoing {
+        priority: Priority::new(priority).map_err(body::encode_error)?,
+        redelivered,
+        fields: HeaderFields {
+            correlation_id,
+            reply_to: reply_to.map(named).transpose()?,
+            message_type: r#type,
+            body_detail: (!encoded.detail.is_empty()).then_some(&encoded.detail[..]),
+            ..HeaderFields::default()
+        },
+        properties: writer.properties(),
+        ..Outgoing::new(named(topic)?, encoded.kind, encoded.bytes.as_slice())
+    };
+    let mut record = Vec::new();
+    message.encode_into(&mut record).map_err(body::encode_error)?;
+    Ok(PyBytes::new(py, &record))
+}

@@ -1,0 +1,54 @@
+//! Memory shared with Python without copying, by the buffer protocol.
+//! The only `unsafe` of this crate.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use shoal_log::columns::Buffer;
+
+/// Read-only memory; whoever looks at it keeps it alive.
+#[pyclass(frozen, module = "shoal._core")]
+pub struct ArrowBuffer(Buffer);
+
+impl From<Buffer> for ArrowBuffer {
+    fn from(buffer: Buffer) -> Self {
+        Self(buffer)
+    }
+}
+
+impl ArrowBuffer {
+    fn pointer_and_bytes(&self) -> (*const c_void, usize) {
+        match &self.0 {
+            Buffer::Bytes(values) => (values.as_ptr().cast(), values.len()),
+            Buffer::Int32(values) => (values.as_ptr().cast(), size_of_val(&values[..])),
+            Buffer::Int64(values) => (values.as_ptr().cast(), size_of_val(&values[..])),
+            Buffer::Float64(values) => (values.as_ptr().cast(), size_of_val(&values[..])),
+        }
+    }
+}
+
+#[pymethods]
+impl ArrowBuffer {
+    /// # Safety
+    ///
+    /// Called by the interpreter only, with a view that it owns.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("there is no view to fill"));
+        }
+        let (pointer, bytes) = slf.get().pointer_and_bytes();
+        let length = ffi::Py_ssize_t::try_from(bytes)?;
+        // SAFETY: the memory belongs to a frozen object, never changes or moves, and the view keeps a reference to
+        // that object; the view is read-only, and the call refuses flags that ask for more.
+        let filled =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast_mut(), length, 1, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+
+    fn __len__(&self) -> usize {
+        self.pointer_and_bytes().1
+    }
+}

@@ -1,0 +1,1 @@
+"""What a store recorded, as Arrow data."""
