@@ -136,7 +136,7 @@ pub struct Config {
     pub send_cache_bytes_max: usize,
     /// Bytes of objects sent but not yet acknowledged by every listed acker; without ackers nothing is waited for.
     pub object_window_bytes: usize,
-    /// An acker that gets nowhere for so long no longer holds the window.
+    /// An acker that gets nowhere for so long, or that for so long holds others back, no longer holds the window.
     pub acker_patience: Duration,
 
     /// Whether to receive at all.

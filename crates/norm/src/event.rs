@@ -186,7 +186,7 @@ pub enum Event {
     },
     /// A watermark was acknowledged, or given up.
     WatermarkDone(Watermark),
-    /// A listed acker did not answer and no longer holds the window.
+    /// A listed acker did not answer, or held back others for too long, and no longer holds the window.
     AckerSilent {
         /// The stream.
         object: ObjectId,

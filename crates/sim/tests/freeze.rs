@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shoal_norm::{Config, StreamOptions, SyncPolicy, Time};
+use shoal_norm::{Config, Event, StreamOptions, SyncPolicy, Time};
 use shoal_sim::{Clock, Conditions, Port, Simulation};
 
 const PUBLISHER: u32 = 1;
@@ -17,6 +17,10 @@ const STEP: Duration = Duration::from_millis(10);
 
 /// A publisher with more to say than it ever can, and two subscribers whose acknowledgements it waits for.
 fn busy_group(seed: u64, conditions: &Conditions) -> (Simulation, u16) {
+    busy_group_with(seed, conditions, |_| ())
+}
+
+fn busy_group_with(seed: u64, conditions: &Conditions, adjust: impl Fn(&mut Config)) -> (Simulation, u16) {
     println!("seed {seed}");
     let mut simulation = Simulation::new(seed);
     simulation.set_conditions(conditions.clone()).unwrap();
@@ -25,6 +29,7 @@ fn busy_group(seed: u64, conditions: &Conditions) -> (Simulation, u16) {
         config.acker_patience = SLOW_AFTER;
         config.backoff_factor = 1;
         config.sync = SyncPolicy::All;
+        adjust(&mut config);
         // By turns the cable and the rate keep it from going faster.
         config.rate_bytes_per_s = (seed % 2 == PACED_SEED).then_some(2e6);
         let port = Port { egress_bytes_per_s: Some(2e6), ..Port::default() };
@@ -197,4 +202,76 @@ fn the_socket_of_a_frozen_node_takes_what_fits_and_keeps_it_until_it_is_read() {
     simulation.thaw(FROZEN).unwrap();
     assert!((8_000..=10_000).contains(&received(&simulation)), "{} bytes", received(&simulation));
     assert_ne!(simulation.now(), Time::ZERO);
+}
+
+fn sent(simulation: &Simulation, object: u16) -> u64 {
+    simulation.node(PUBLISHER).unwrap().session().segments_sent(object)
+}
+
+#[test]
+fn asking_who_has_everything_lets_nobody_hold_the_publisher_up_again() {
+    for seed in 0..3 {
+        let weather = Conditions { delay: Duration::from_millis(1), ..Default::default() };
+        let (mut simulation, object) = busy_group(seed, &weather);
+        longest_wait(&mut simulation, object, Duration::from_secs(2));
+        let (begun, before) = (simulation.now(), sent(&simulation, object));
+        longest_wait(&mut simulation, object, Duration::from_secs(4));
+        let usual = sent(&simulation, object) - before;
+        simulation.stop(FROZEN).unwrap();
+        longest_wait(&mut simulation, object, Duration::from_secs(1));
+        let before = sent(&simulation, object);
+        let mut longest = Duration::ZERO;
+        for _ in 0..20 {
+            simulation
+                .act(PUBLISHER, |node, now| {
+                    node.command(now, |session, local| session.request_watermark(local, object))
+                })
+                .unwrap()
+                .unwrap();
+            let wait = longest_wait(&mut simulation, object, Duration::from_millis(200));
+            longest = longest.max(wait);
+        }
+        let asking = sent(&simulation, object) - before;
+        assert!(longest < SLOW_AFTER / 4, "seed {seed}: it waited {longest:?}");
+        assert!(asking * 10 > usual * 9, "seed {seed}: {asking} segments instead of {usual}");
+        let node = simulation.node(PUBLISHER).unwrap();
+        let named = node.occurrences.iter().filter(|occurrence| {
+            let done = matches!(&occurrence.event, Event::WatermarkDone(done) if done.silent == [FROZEN]);
+            done && occurrence.at > begun
+        });
+        assert!(named.count() >= 15, "seed {seed}: whoever does not answer is named each time");
+    }
+}
+
+/// Publishes for a while to one subscriber that reads a little at a time, and to one that always reads if there `is
+/// another`. Returns how much was sent, and who was no longer waited for.
+fn publish_to_slow_reader(is_another: bool) -> (u64, Vec<u32>) {
+    let weather = Conditions { delay: Duration::from_millis(1), ..Default::default() };
+    let (mut simulation, object) =
+        busy_group_with(2, &weather, |config| config.receive_window_bytes = 2 * WINDOW_BYTES);
+    if !is_another {
+        let alone = |session: &mut shoal_norm::Session, _| session.set_ackers(&[FROZEN]);
+        simulation.act(PUBLISHER, |node, now| node.command(now, alone)).unwrap();
+    }
+    for step in 0..600 {
+        let reads = step % 20 == 0;
+        simulation.act(FROZEN, |node, _| node.set_reading(reads)).unwrap();
+        longest_wait(&mut simulation, object, STEP);
+    }
+    let node = simulation.node(PUBLISHER).unwrap();
+    let slow = node.occurrences.iter().filter_map(|occurrence| match occurrence.event {
+        Event::AckerSilent { node, .. } => Some(node),
+        _ => None,
+    });
+    (sent(&simulation, object), slow.collect())
+}
+
+#[test]
+fn a_reader_that_holds_others_back_is_waited_for_no_longer_and_one_that_is_alone_sets_the_pace() {
+    let (alone, slow) = publish_to_slow_reader(false);
+    assert_eq!(slow, Vec::<u32>::new(), "there is nobody it could hold back");
+    let (together, slow) = publish_to_slow_reader(true);
+    assert_eq!(slow.first(), Some(&FROZEN));
+    assert!(slow.len() <= 2, "it is not tried again and again: {slow:?}");
+    assert!(together > 2 * alone, "{together} segments, and {alone} to it alone");
 }

@@ -123,7 +123,7 @@ class NormConfig(Sending):
 
     #: The nodes whose acknowledgements `flush`, `close` and `window_bytes` wait for.
     ackers: tuple[int, ...] = ()
-    #: An acker that gets nowhere for so long is silent, and no longer waited for.
+    #: An acker that gets nowhere for so long, or holds others back for so long, is no longer waited for.
     acker_patience_s: float = 0.5
 
     #: Streams of messages to send, the most urgent first; 0 is enough for files and objects.

@@ -185,7 +185,7 @@ class WatermarkDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckerSilent:
-    """An acker does not answer, and no longer holds a stream of ours back."""
+    """An acker does not answer, or held others back for too long: we no longer wait for it."""
 
     object: int
     node: int

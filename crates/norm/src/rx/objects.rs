@@ -49,6 +49,8 @@ pub struct RxObjects {
     /// The newest numbers that turned out to be streams', whether or not there was a place for these: no watermark in
     /// them is ours to acknowledge.
     streams: VecDeque<ObjectId>,
+    /// Slots were added since somebody asked.
+    grown: bool,
     /// Bytes of the session's memory they hold.
     memory: usize,
     /// The FEC scheme the sender uses, for asking for what we know nothing of.
@@ -69,6 +71,7 @@ impl RxObjects {
             acks_again: VecDeque::new(),
             given_up: GivenUp::default(),
             streams: VecDeque::new(),
+            grown: false,
             memory: 0,
             fec_id: FecId::ReedSolomon8,
         }
@@ -134,6 +137,7 @@ impl RxObjects {
             let new = self.number(self.slots.len());
             self.streams.retain(|stream| *stream != new);
             self.slots.push_back(wanted());
+            self.grown = true;
             self.expiry = self.expiry.min(now + self.idle_after);
         }
         self.find(object)
@@ -300,6 +304,11 @@ impl RxObjects {
             slot.info = InfoState::Missing;
         }
         Ok(Some(index))
+    }
+
+    /// Whether there are more objects than when this was asked last.
+    pub fn take_grown(&mut self) -> bool {
+        std::mem::take(&mut self.grown)
     }
 
     /// Whether any object was heard.

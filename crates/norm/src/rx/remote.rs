@@ -29,6 +29,14 @@ const ESTABLISHED_AFTER: u32 = 4;
 /// So many objects that were refused are remembered.
 const REFUSED_MAX: usize = 16;
 
+/// A stream that ended is forgotten when objects are so many numbers on: the same number may come again.
+const ENDED_KEPT_NUMBERS: u16 = 1 << 14;
+
+/// Whether a number is so far behind another that its stream, which ended, need not be remembered.
+fn is_long_past(ended: ObjectId, newer: ObjectId) -> bool {
+    (ENDED_KEPT_NUMBERS..1 << 15).contains(&newer.wrapping_sub(ended))
+}
+
 /// A probe that is to be answered.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Probe {
@@ -149,6 +157,7 @@ impl Remote {
         if !data.header.flags.has(Flags::STREAM) {
             self.check_object(data.header.object, shared)?;
             let handled = self.objects.handle_data(now, data, shared);
+            self.mark_streams();
             self.after_object(now, shared);
             return handled;
         }
@@ -202,6 +211,7 @@ impl Remote {
         if !info.header.flags.has(Flags::STREAM) {
             self.check_object(info.header.object, shared)?;
             let handled = self.objects.handle_info(now, info, shared);
+            self.mark_streams();
             self.after_object(now, shared);
             return handled;
         }
@@ -255,10 +265,23 @@ impl Remote {
         self.after_object(now, shared);
     }
 
-    /// A number that was asked for as if it were a stream's is an object's.
+    /// A number that was asked for as if it were a stream's is an object's; so is that of a stream that ended long
+    /// ago.
     fn forget_wanted(&mut self, object: ObjectId) {
-        if !self.streams.is_empty() {
-            self.streams.retain(|known| known.object != object || !matches!(known.body, Body::Wanted(_)));
+        self.streams.retain(|known| match known.body {
+            Body::Wanted(_) => known.object != object,
+            Body::Closed => known.object != object && !is_long_past(known.object, object),
+            Body::Unjoined(_) | Body::Open(_) => true,
+        });
+    }
+
+    /// Numbers that objects passed over may be those of streams that began long before: these are not missing.
+    pub(super) fn mark_streams(&mut self) {
+        if self.objects.take_grown() {
+            let begun = |known: &&StreamEntry| matches!(known.body, Body::Unjoined(_) | Body::Open(_));
+            for known in self.streams.iter().filter(begun) {
+                self.objects.is_stream(known.object);
+            }
         }
     }
 
@@ -304,6 +327,8 @@ impl Remote {
     }
 
     fn add(&mut self, object: ObjectId, position: Option<Position>, config: &Config) -> Result<(), Reject> {
+        self.streams
+            .retain(|known| !matches!(known.body, Body::Closed) || !is_long_past(known.object, object));
         if self.streams.len() >= config.streams_per_sender_max {
             let closed = self.streams.iter().position(|known| matches!(known.body, Body::Closed));
             self.streams.remove(closed.ok_or(Reject::TooManyObjects)?);

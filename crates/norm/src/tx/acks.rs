@@ -1,74 +1,22 @@
 //! Positive acknowledgement: who has everything up to where, and whom to ask again.
 //!
 //! A watermark is a segment count: "everything before it". One is asked for at a time, in
-//! NORM_CMD(FLUSH) with the nodes that still owe it. A node that acknowledges nothing new for
-//! `patience`, though it was asked a few times, no longer counts, until it has caught up. The receiver
+//! NORM_CMD(FLUSH) with the nodes that still owe it; a list that is longer than a segment goes in several.
+//! Who no longer holds the window, and when it does again, is told in [`super::acker`]. The receiver
 //! window asks by itself whenever enough was sent.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::NodeId;
+pub use super::acker::Reached;
+use super::acker::{Acker, REQUESTS_MIN, Standing};
 use crate::time::Time;
-
-/// Whoever holds the window is asked so often at the least before it no longer counts: any of the requests may be
-/// lost, but so long everybody waits. Where an application waits for the answer it is `robust_factor` times.
-const REQUESTS_MIN: u32 = 4;
-
-/// One node whose acknowledgement counts.
-#[derive(Clone, Debug)]
-struct Acker {
-    node: NodeId,
-    /// It owes nothing before this segment, whether it has it or not.
-    owes_from: u64,
-    /// It has everything before this segment, as far as it owes it.
-    acked: u64,
-    /// Requests since its last acknowledgement.
-    unanswered: u32,
-    /// When the first of them was sent.
-    asked_at: Time,
-    /// It asked for repair from here on: it got so far, though it could not acknowledge yet.
-    repaired: u64,
-    /// It knows what happened to everything before this segment: it has it, or asked for it.
-    seen: u64,
-    silent: bool,
-    /// Its silence was told.
-    told: bool,
-}
-
-impl Acker {
-    fn new(node: NodeId, owes_from: u64) -> Acker {
-        Acker {
-            node,
-            owes_from,
-            acked: owes_from,
-            unanswered: 0,
-            asked_at: Time::ZERO,
-            repaired: 0,
-            seen: owes_from,
-            silent: false,
-            told: false,
-        }
-    }
-
-    fn counts_again(&mut self) {
-        (self.unanswered, self.silent, self.told) = (0, false, false);
-    }
-}
-
-/// How far everybody who counts got.
-#[derive(Copy, Clone, Debug)]
-pub struct Reached {
-    /// Everybody has everything before this segment.
-    pub acked: u64,
-    /// Everybody has everything before this one, or asked for it: none of it is on its way any more.
-    pub seen: u64,
-}
+use crate::{Config, NodeId};
 
 /// What became of acknowledgements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AckOutcome {
-    /// This node stopped answering.
+    /// This node no longer holds the window: it stopped answering, or held others back for too long.
     Silent(NodeId),
     /// The application's watermark is settled: (acked, silent).
     Settled(Vec<NodeId>, Vec<NodeId>),
@@ -77,27 +25,40 @@ pub enum AckOutcome {
 /// The acknowledgement state of one stream.
 #[derive(Debug)]
 pub struct AckProcess {
+    /// In the order of their ids.
     ackers: Vec<Acker>,
+    /// How far all of those got who count; `None` if nobody does.
+    reached: Option<Reached>,
+    /// Somebody's standing changed, and may have to be told.
+    untold: bool,
     /// The watermark being asked for.
     requested: Option<u64>,
     next_request: Time,
+    /// Of those who owe it, these were asked already: a list longer than a segment goes in several.
+    turn: usize,
     /// What the application wants to know about.
     wanted: Option<u64>,
     robust_factor: u32,
     patience: Duration,
+    /// The most nodes to list in one request.
+    nodes_max: usize,
     /// How long the repairs take that were asked for, without which nobody can acknowledge.
     owed: Duration,
 }
 
 impl AckProcess {
-    pub fn new(robust_factor: u32, patience: Duration) -> AckProcess {
+    pub fn new(config: &Config) -> AckProcess {
         AckProcess {
             ackers: Vec::new(),
+            reached: None,
+            untold: false,
             requested: None,
             next_request: Time::NEVER,
+            turn: 0,
             wanted: None,
-            robust_factor,
-            patience,
+            robust_factor: config.robust_factor,
+            patience: config.acker_patience,
+            nodes_max: usize::from(config.segment_bytes) / size_of::<NodeId>(),
             owed: Duration::ZERO,
         }
     }
@@ -109,11 +70,42 @@ impl AckProcess {
 
     /// Replaces the list of nodes that count. A new one owes nothing sent before `from`.
     pub fn set_ackers(&mut self, nodes: &[NodeId], from: u64) {
-        self.ackers.retain(|acker| nodes.contains(&acker.node));
-        for &node in nodes {
-            if !self.ackers.iter().any(|acker| acker.node == node) {
-                self.ackers.push(Acker::new(node, from));
-            }
+        let mut nodes = nodes.to_vec();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let known = std::mem::take(&mut self.ackers);
+        let mut known = known.into_iter().peekable();
+        self.ackers.extend(nodes.into_iter().map(|node| {
+            while known.next_if(|acker| acker.node < node).is_some() {}
+            known.next_if(|acker| acker.node == node).unwrap_or_else(|| Acker::new(node, from))
+        }));
+        self.turn = 0;
+        self.refresh(Time::ZERO);
+    }
+
+    fn find(&self, node: NodeId) -> Option<&Acker> {
+        let index = self.ackers.binary_search_by_key(&node, |acker| acker.node).ok()?;
+        self.ackers.get(index)
+    }
+
+    fn find_mut(&mut self, node: NodeId) -> Option<&mut Acker> {
+        let index = self.ackers.binary_search_by_key(&node, |acker| acker.node).ok()?;
+        self.ackers.get_mut(index)
+    }
+
+    /// Somebody got farther, or has another standing: finds how far all got. Where nobody counts, whoever is slow but
+    /// answers does.
+    fn refresh(&mut self, now: Time) {
+        let least =
+            |a: Reached, b: Reached| Reached { acked: a.acked.min(b.acked), seen: a.seen.min(b.seen) };
+        let find = |ackers: &[Acker]| {
+            ackers.iter().filter(|acker| acker.counts()).map(|acker| acker.reached).reduce(least)
+        };
+        self.reached = find(&self.ackers);
+        if self.reached.is_none() {
+            let slow = self.ackers.iter_mut().filter(|acker| acker.standing == Standing::Slow);
+            slow.for_each(|acker| acker.count_again(now));
+            self.reached = find(&self.ackers);
         }
     }
 
@@ -123,38 +115,41 @@ impl AckProcess {
     }
 
     fn counting(&self) -> impl Iterator<Item = &Acker> {
-        self.ackers.iter().filter(|acker| !acker.silent)
+        self.ackers.iter().filter(|acker| acker.counts())
+    }
+
+    /// Whose answer is waited for, by the window or by the application.
+    fn awaited(&self) -> impl Iterator<Item = &Acker> {
+        self.ackers.iter().filter(|acker| acker.is_awaited(self.wanted.is_some()))
     }
 
     /// Everybody who counts has everything before this segment; `None` if nobody counts.
     pub fn acked(&self) -> Option<u64> {
-        self.counting().map(|acker| acker.acked).min()
+        self.reached.map(|reached| reached.acked)
     }
 
     /// Somebody counts, and everybody who does has said that it has everything before this segment. Whoever was listed
     /// later owes nothing before it, but has said nothing either.
     pub fn is_confirmed(&self, segment: u64) -> bool {
-        let mut counting = self.counting().peekable();
-        counting.peek().is_some() && counting.all(|acker| acker.owes_from < segment && acker.acked >= segment)
+        self.acked().is_some_and(|acked| acked >= segment)
+            && self.counting().all(|acker| acker.owes_from < segment)
     }
 
     /// How far everybody who counts got; `None` if nobody counts.
     pub fn reached(&self) -> Option<Reached> {
-        let least =
-            |a: Reached, b: Reached| Reached { acked: a.acked.min(b.acked), seen: a.seen.min(b.seen) };
-        self.counting().map(|acker| Reached { acked: acker.acked, seen: acker.seen }).reduce(least)
+        self.reached
     }
 
     /// Somebody listed has not everything before this segment, whether he still answers or not.
     pub fn is_owed(&self, segment: u64) -> bool {
-        self.ackers.iter().any(|acker| acker.acked < segment)
+        self.ackers.iter().any(|acker| acker.reached.acked < segment)
     }
 
     /// The application wants to know when everybody has everything before `segment`, which may have to be
     /// sent yet.
     pub fn want(&mut self, segment: u64) {
         self.wanted = Some(segment);
-        self.ackers.iter_mut().for_each(Acker::counts_again);
+        self.ackers.iter_mut().for_each(Acker::on_watermark);
     }
 
     /// What the application wants to know about.
@@ -162,126 +157,170 @@ impl AckProcess {
         self.wanted
     }
 
+    /// Whether somebody, of whom the application wants to know, has not all of it that was sent.
+    pub fn is_answer_owed(&self, sent: u64) -> bool {
+        self.wanted.is_some_and(|wanted| self.awaited().any(|acker| acker.reached.acked < wanted.min(sent)))
+    }
+
     /// Starts asking for `segment`, of which everything before must have been sent, unless an
     /// acknowledgement is being waited for.
     pub fn request(&mut self, now: Time, segment: u64) {
         if !self.is_waiting() {
             self.requested = Some(segment);
-            self.next_request = now;
+            (self.next_request, self.turn) = (now, 0);
         }
     }
 
     /// Whether an acknowledgement is being waited for.
     pub fn is_waiting(&self) -> bool {
-        self.requested.is_some_and(|asked| self.counting().any(|acker| acker.acked < asked))
+        self.requested.is_some_and(|asked| {
+            self.acked().is_some_and(|acked| acked < asked)
+                || (self.wanted.is_some() && self.awaited().any(|acker| acker.reached.acked < asked))
+        })
     }
 
     pub fn deadline(&self) -> Time {
         self.next_request
     }
 
-    /// If a request is due: the watermark, and in `nodes` whom to ask. If it is not, `nodes` are those who fell silent
-    /// and may say that they are back.
+    /// If a request is due: the watermark, and in `nodes` whom to ask. If it is not, `nodes` are those who no longer
+    /// count and may say that they are back.
     pub fn poll(&mut self, now: Time, interval: Duration, nodes: &mut Vec<NodeId>) -> Option<u64> {
         nodes.clear();
         let requested = self.requested?;
         if now < self.next_request {
             return None;
         }
-        let requests = if self.wanted.is_some() { self.robust_factor } else { REQUESTS_MIN };
+        let is_watermark = self.wanted.is_some();
+        let requests = if is_watermark { self.robust_factor } else { REQUESTS_MIN };
+        let first = std::mem::take(&mut self.turn);
         let mut due = false;
-        for acker in self.ackers.iter_mut().filter(|acker| acker.acked < requested) {
-            if !acker.silent {
-                if acker.unanswered == 0 {
-                    acker.asked_at = now;
-                }
-                acker.unanswered += 1;
-                let waited = now.since(acker.asked_at);
-                acker.silent = acker.unanswered > requests && waited >= self.patience + self.owed;
+        for (index, acker) in self.ackers.iter_mut().enumerate().skip(first) {
+            if acker.reached.acked >= requested {
+                continue;
             }
-            due |= !acker.silent;
+            if nodes.len() == self.nodes_max {
+                self.turn = index;
+                break;
+            }
+            if acker.is_awaited(is_watermark) {
+                acker.on_asked(now, requests, self.patience + self.owed);
+            }
+            due |= acker.is_awaited(is_watermark);
             // Who fell silent is asked along, but is no reason to ask.
             nodes.push(acker.node);
         }
-        self.next_request = now + interval;
+        self.untold = true;
+        self.refresh(now);
+        self.next_request = if self.turn > 0 { now } else { now + interval };
         due.then_some(requested)
     }
 
     /// `node` has everything before `segment`. If it was silent it counts again.
-    pub fn on_ack(&mut self, node: NodeId, segment: u64) {
-        self.on_ack_of(node, segment, 0);
+    pub fn on_ack(&mut self, now: Time, node: NodeId, segment: u64) {
+        self.on_ack_of(now, node, segment, 0);
     }
 
-    /// `node` has everything before `segment`. If it was silent, and others count, it counts again from `caught_up`
+    /// `node` has everything before `segment`. If it did not count, and others do, it counts again from `caught_up`
     /// on.
-    pub fn on_ack_of(&mut self, node: NodeId, segment: u64, caught_up: u64) {
-        let nobody_counts = self.counting().next().is_none();
-        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node)
-            && segment > acker.acked
-        {
-            acker.acked = segment;
-            acker.seen = acker.seen.max(segment);
-            if !acker.silent || nobody_counts || segment >= caught_up {
-                acker.counts_again();
-            }
+    pub fn on_ack_of(&mut self, now: Time, node: NodeId, segment: u64, caught_up: u64) {
+        let (reached, patience) = (self.reached, self.patience);
+        let Some(acker) = self.find_mut(node) else { return };
+        let before = acker.reached;
+        let counted = acker.counts();
+        acker.on_ack(now, segment, caught_up, reached.is_none(), patience);
+        // Only who was last, or did not count, changes how far all of them are.
+        let was_last =
+            reached.is_none_or(|reached| before.acked <= reached.acked || before.seen <= reached.seen);
+        if was_last || !counted {
+            self.refresh(now);
         }
     }
 
-    /// Whether a node stopped answering while others count.
+    /// Anything was heard of `node`.
+    pub fn on_heard(&mut self, node: NodeId) {
+        if let Some(acker) = self.find_mut(node) {
+            acker.on_heard();
+        }
+    }
+
+    /// Something waited to be sent from `from` to `now`, and whoever got only so far that `closes` is true was what it
+    /// waited for. Who is that for too long, while others have all they were asked for, no longer holds the window.
+    pub fn on_held(&mut self, from: Time, now: Time, closes: impl Fn(Reached) -> bool) {
+        let Some(requested) = self.requested else { return };
+        if !self.counting().any(|acker| acker.reached.acked >= requested) {
+            return;
+        }
+        let patience = self.patience;
+        let mut changed = false;
+        let holds =
+            |acker: &&mut Acker| acker.counts() && acker.reached.acked < requested && closes(acker.reached);
+        for acker in self.ackers.iter_mut().filter(holds) {
+            if acker.on_held(from, now, patience) {
+                acker.on_slow(now, patience);
+                changed = true;
+            }
+        }
+        if changed {
+            self.untold = true;
+            self.refresh(now);
+        }
+    }
+
+    /// Whether a node does not count while others do.
     pub fn is_left_behind(&self, node: NodeId) -> bool {
-        self.ackers.iter().any(|acker| acker.node == node && acker.silent) && self.counting().next().is_some()
+        self.reached.is_some() && self.find(node).is_some_and(|acker| !acker.counts())
     }
 
     /// Of what comes after a segment some is owed no more: whoever has everything before it gets to `past`.
     pub fn advance(&mut self, past: impl Fn(u64) -> u64) {
         for acker in &mut self.ackers {
-            acker.acked = acker.acked.max(past(acker.acked));
-            acker.seen = acker.seen.max(acker.acked);
+            let Reached { acked, seen } = &mut acker.reached;
+            *acked = (*acked).max(past(*acked));
+            *seen = (*seen).max(*acked);
         }
+        self.refresh(Time::ZERO);
     }
 
     /// Settles what the application wanted to know at once: (acked, silent). `None` if it wanted nothing.
     pub fn settle_now(&mut self) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
         let wanted = self.wanted.take()?;
-        let (has, lacks): (Vec<_>, Vec<_>) = self.ackers.iter().partition(|acker| acker.acked >= wanted);
+        let has = |acker: &&Acker| acker.reached.acked >= wanted;
+        let (has, lacks): (Vec<_>, Vec<_>) = self.ackers.iter().partition(has);
         let names = |ackers: Vec<&Acker>| ackers.into_iter().map(|acker| acker.node).collect();
         Some((names(has), names(lacks)))
     }
 
-    /// `node` asks for repair of segments. If they begin farther on than before it gets on, however slowly. True if
-    /// it counts.
+    /// `node` asks for repair of segments. True if it counts.
     pub fn on_request(&mut self, node: NodeId, segments: &Range<u64>) -> bool {
-        let Some(acker) = self.ackers.iter_mut().find(|acker| acker.node == node) else { return false };
-        if segments.start > acker.repaired {
-            acker.repaired = segments.start;
-            acker.unanswered = 0;
+        let Some(acker) = self.find_mut(node) else { return false };
+        acker.on_request(segments);
+        let counts = acker.counts();
+        if counts {
+            self.refresh(Time::ZERO);
         }
-        acker.seen = acker.seen.max(segments.end);
-        !acker.silent
+        counts
     }
 
     /// What is settled now; call until `None`.
     pub fn poll_outcome(&mut self) -> Option<AckOutcome> {
-        if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.silent && !acker.told) {
-            acker.told = true;
-            return Some(AckOutcome::Silent(acker.node));
+        if self.untold {
+            if let Some(acker) = self.ackers.iter_mut().find(|acker| !acker.counts() && !acker.told) {
+                acker.told = true;
+                return Some(AckOutcome::Silent(acker.node));
+            }
+            self.untold = false;
         }
-        if let Some(requested) = self.requested
-            && self.counting().all(|acker| acker.acked >= requested)
-        {
+        if self.requested.is_some() && !self.is_waiting() {
             self.requested = None;
-            self.next_request = Time::NEVER;
+            (self.next_request, self.turn) = (Time::NEVER, 0);
         }
         let wanted = self.wanted?;
-        if self.counting().any(|acker| acker.acked < wanted) {
+        if self.awaited().any(|acker| acker.reached.acked < wanted) {
             return None;
         }
-        self.wanted = None;
-        let named = |silent: bool| -> Vec<NodeId> {
-            let has = |acker: &&Acker| (acker.acked >= wanted) != silent;
-            self.ackers.iter().filter(has).map(|acker| acker.node).collect()
-        };
-        Some(AckOutcome::Settled(named(false), named(true)))
+        let (acked, silent) = self.settle_now()?;
+        Some(AckOutcome::Settled(acked, silent))
     }
 }
 
@@ -291,8 +330,12 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(2);
 
+    fn process_of(robust_factor: u32, patience: Duration) -> AckProcess {
+        AckProcess::new(&Config { robust_factor, acker_patience: patience, ..Config::new(1, 1, 1) })
+    }
+
     fn process(nodes: &[NodeId]) -> AckProcess {
-        let mut acks = AckProcess::new(3, 2 * STEP);
+        let mut acks = process_of(3, 2 * STEP);
         acks.set_ackers(nodes, 0);
         acks
     }
@@ -305,11 +348,11 @@ mod tests {
         acks.request(Time::ZERO, 10);
         assert_eq!(acks.poll(Time::ZERO, STEP, &mut asked), Some(10));
         assert_eq!(asked, [1, 2]);
-        acks.on_ack(1, 10);
+        acks.on_ack(Time::ZERO, 1, 10);
         assert_eq!(acks.poll_outcome(), None);
         assert_eq!(acks.poll(Time::ZERO + STEP, STEP, &mut asked), Some(10));
         assert_eq!(asked, [2]);
-        acks.on_ack(2, 12);
+        acks.on_ack(Time::ZERO, 2, 12);
         assert_eq!(acks.poll_outcome(), Some(AckOutcome::Settled(vec![1, 2], vec![])));
         assert_eq!(acks.acked(), Some(10));
         assert_eq!(acks.deadline(), Time::NEVER);
@@ -322,7 +365,7 @@ mod tests {
         acks.set_ackers(&[1], 10);
         assert_eq!((acks.acked(), acks.is_owed(10)), (Some(10), false));
         assert!(!acks.is_confirmed(10));
-        acks.on_ack(1, 12);
+        acks.on_ack(Time::ZERO, 1, 12);
         assert!(acks.is_confirmed(12));
         assert!(!acks.is_confirmed(13));
     }
@@ -333,7 +376,7 @@ mod tests {
         let mut asked = Vec::new();
         acks.want(10);
         acks.request(Time::ZERO, 10);
-        acks.on_ack(1, 10);
+        acks.on_ack(Time::ZERO, 1, 10);
         let mut now = Time::ZERO;
         for _ in 0..4 {
             acks.poll(now, STEP, &mut asked);
@@ -347,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_node_asked_often_but_not_for_long_still_counts() {
-        let mut acks = AckProcess::new(3, Duration::from_millis(500));
+        let mut acks = process_of(3, Duration::from_millis(500));
         acks.set_ackers(&[1], 0);
         let mut asked = Vec::new();
         acks.want(10);
@@ -360,20 +403,20 @@ mod tests {
         assert_eq!(acks.poll_outcome(), None);
         acks.poll(now + STEP, STEP, &mut asked);
         assert_eq!(acks.poll_outcome(), Some(AckOutcome::Silent(1)));
-        acks.on_ack(1, 5);
+        acks.on_ack(Time::ZERO, 1, 5);
         assert_eq!(acks.acked(), Some(5), "it counts again once it gets on");
     }
 
     #[test]
     fn however_long_the_round_trip_a_node_holds_the_window_for_a_few_requests_only() {
-        let mut acks = AckProcess::new(20, Duration::from_millis(500));
+        let mut acks = process_of(20, Duration::from_millis(500));
         acks.set_ackers(&[1, 2], 0);
         acks.request(Time::ZERO, 10);
         let interval = Duration::from_millis(400);
         let mut now = Time::ZERO;
         while acks.is_waiting() {
             acks.poll(now, interval, &mut Vec::new());
-            acks.on_ack(2, 10);
+            acks.on_ack(Time::ZERO, 2, 10);
             now += interval;
         }
         assert!(now.since(Time::ZERO) <= 2 * Duration::from_secs(1), "{now:?}");
@@ -385,7 +428,7 @@ mod tests {
         let mut asked = Vec::new();
         let mut now = Time::ZERO;
         acks.request(now, 10);
-        acks.on_ack(2, 10);
+        acks.on_ack(Time::ZERO, 2, 10);
         while !acks.is_left_behind(1) {
             acks.poll(now, STEP, &mut asked);
             now += STEP;
@@ -394,10 +437,10 @@ mod tests {
         acks.request(now, 100);
         assert_eq!(acks.poll(now, STEP, &mut asked), Some(100));
         assert_eq!(asked, [1, 2]);
-        acks.on_ack(2, 100);
-        acks.on_ack_of(1, 50, 80);
+        acks.on_ack(Time::ZERO, 2, 100);
+        acks.on_ack_of(Time::ZERO, 1, 50, 80);
         assert_eq!(acks.acked(), Some(100), "it would hold everybody back");
-        acks.on_ack_of(1, 90, 80);
+        acks.on_ack_of(Time::ZERO, 1, 90, 80);
         assert_eq!(acks.acked(), Some(90));
     }
 
@@ -411,9 +454,9 @@ mod tests {
             now += STEP;
         }
         assert!(!acks.is_left_behind(1), "there is nobody it could be behind");
-        acks.on_ack_of(1, 5, 8);
+        acks.on_ack_of(Time::ZERO, 1, 5, 8);
         assert_eq!(acks.acked(), Some(5));
-        acks.on_ack_of(2, 7, 8);
+        acks.on_ack_of(Time::ZERO, 2, 7, 8);
         assert!(acks.is_left_behind(2));
     }
 
@@ -438,10 +481,134 @@ mod tests {
     #[test]
     fn a_new_node_owes_only_what_comes_after_it() {
         let mut acks = process(&[1]);
-        acks.on_ack(1, 50);
+        acks.on_ack(Time::ZERO, 1, 50);
         acks.set_ackers(&[1, 2], 40);
         assert_eq!(acks.acked(), Some(40));
         acks.set_ackers(&[1], 0);
         assert_eq!(acks.acked(), Some(50));
+    }
+
+    /// Asks for a watermark of everybody until it is settled: how long that took, and who did not answer.
+    fn flush(
+        acks: &mut AckProcess,
+        now: &mut Time,
+        segment: u64,
+        answering: &[NodeId],
+    ) -> (Duration, Vec<NodeId>) {
+        let began = *now;
+        acks.want(segment);
+        loop {
+            acks.request(*now, segment);
+            acks.poll(*now, STEP, &mut Vec::new());
+            answering.iter().for_each(|node| acks.on_ack_of(*now, *node, segment, segment));
+            while let Some(outcome) = acks.poll_outcome() {
+                if let AckOutcome::Settled(_, silent) = outcome {
+                    return (now.since(began), silent);
+                }
+            }
+            *now += STEP;
+        }
+    }
+
+    #[test]
+    fn a_watermark_waits_for_who_fell_silent_but_does_not_let_it_hold_the_window_again() {
+        let mut acks = process_of(20, Duration::from_millis(500));
+        acks.set_ackers(&[1, 2], 0);
+        let mut now = Time::ZERO;
+        let (first, silent) = flush(&mut acks, &mut now, 10, &[1]);
+        assert!(first >= Duration::from_millis(500) && silent == [2], "{first:?} {silent:?}");
+        acks.want(20);
+        assert_eq!(acks.acked(), Some(10), "only who answers holds the window");
+        let (again, silent) = flush(&mut acks, &mut now, 20, &[1]);
+        assert!(again <= 2 * REQUESTS_MIN * STEP && silent == [2], "{again:?} {silent:?}");
+        // Something is heard of it, so it has all the time again that everybody has.
+        acks.on_heard(2);
+        let (third, _) = flush(&mut acks, &mut now, 30, &[1]);
+        assert!(third >= Duration::from_millis(500), "{third:?}");
+        let (fourth, silent) = flush(&mut acks, &mut now, 40, &[1, 2]);
+        assert!(fourth <= STEP && silent.is_empty(), "{fourth:?} {silent:?}");
+        assert_eq!(acks.acked(), Some(40));
+    }
+
+    #[test]
+    fn more_nodes_than_a_segment_lists_are_asked_in_several_requests() {
+        let mut acks = process_of(3, STEP);
+        let nodes: Vec<NodeId> = (1..=1000).collect();
+        acks.set_ackers(&nodes, 0);
+        acks.request(Time::ZERO, 10);
+        let (mut listed, mut asked) = (Vec::new(), Vec::new());
+        for lists in [350, 350, 300] {
+            assert_eq!(acks.poll(Time::ZERO, STEP, &mut asked), Some(10));
+            assert_eq!(asked.len(), lists);
+            listed.append(&mut asked);
+        }
+        assert_eq!(listed, nodes);
+        assert_eq!(acks.poll(Time::ZERO, STEP, &mut asked), None, "everybody was asked");
+        assert_eq!(acks.deadline(), Time::ZERO + STEP);
+    }
+
+    /// A sender that always has something to send, with a window of forty, and ackers that each take one more segment
+    /// in so many milliseconds, and acknowledge what they are asked for. Returns who was no longer waited for, and how
+    /// much was sent in four seconds.
+    fn hold(paces: &[(NodeId, u64)]) -> (Vec<NodeId>, u64) {
+        let mut acks = process_of(20, Duration::from_millis(500));
+        let nodes: Vec<NodeId> = paces.iter().map(|(node, _)| *node).collect();
+        acks.set_ackers(&nodes, 0);
+        let mut took = vec![0; paces.len()];
+        let (mut sent, mut since, mut slow) = (40, Time::ZERO, Vec::new());
+        for millis in 1..=4000 {
+            let now = Time::ZERO + Duration::from_millis(millis);
+            acks.on_held(since, now, |reached| reached.acked + 40 <= sent);
+            since = now;
+            acks.request(now, sent);
+            let asked = acks.requested.unwrap();
+            for ((node, pace), took) in paces.iter().zip(&mut took) {
+                *took = sent.min(*took + u64::from(millis % pace == 0));
+                if *took >= asked {
+                    acks.on_ack_of(now, *node, asked, sent.saturating_sub(40));
+                }
+            }
+            sent = sent.max(acks.acked().unwrap() + 40);
+            while let Some(AckOutcome::Silent(node)) = acks.poll_outcome() {
+                slow.push(node);
+            }
+        }
+        (slow, sent)
+    }
+
+    #[test]
+    fn who_holds_back_others_that_have_room_is_waited_for_no_longer() {
+        let (slow, sent) = hold(&[(1, 1), (2, 10), (3, 1)]);
+        assert_eq!(slow, [2]);
+        assert!(sent > 2500, "{sent} segments");
+    }
+
+    #[test]
+    fn those_who_are_slow_together_are_waited_for_no_longer_together() {
+        let (slow, sent) = hold(&[(1, 1), (2, 10), (3, 10)]);
+        assert_eq!(slow, [2, 3]);
+        assert!(sent > 2500, "{sent} segments");
+    }
+
+    #[test]
+    fn who_is_alone_or_as_slow_as_all_sets_the_pace() {
+        assert_eq!(hold(&[(2, 10)]), (vec![], 440));
+        assert_eq!(hold(&[(2, 10), (3, 10)]), (vec![], 440));
+    }
+
+    #[test]
+    fn who_holds_others_back_for_less_than_a_third_of_the_time_is_waited_for() {
+        assert_eq!(hold(&[(1, 3), (2, 4)]).0, Vec::<NodeId>::new());
+    }
+
+    #[test]
+    fn who_was_slow_and_is_alone_again_sets_the_pace_at_once() {
+        let mut acks = process(&[1, 2]);
+        acks.on_ack(Time::ZERO, 1, 100);
+        acks.request(Time::ZERO, 100);
+        acks.on_held(Time::ZERO, Time::ZERO + 3 * STEP, |reached| reached.acked < 50);
+        assert!(acks.is_left_behind(2));
+        acks.set_ackers(&[2], 0);
+        assert_eq!(acks.acked(), Some(0));
     }
 }

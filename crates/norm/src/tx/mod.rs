@@ -1,5 +1,6 @@
 //! The sending half of a session.
 
+pub mod acker;
 pub mod acks;
 pub mod advertisement;
 pub mod cache;

@@ -92,7 +92,7 @@ impl TxObject {
             info: info.to_vec(),
             parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
             repairs: ObjectRepairs::default(),
-            acks: AckProcess::new(config.robust_factor, config.acker_patience),
+            acks: AckProcess::new(config),
             sent_at: Time::ZERO,
             sent_untold: false,
             kind,

@@ -36,15 +36,15 @@ impl TxObjects {
     }
 
     /// An object was acknowledged up to here.
-    pub fn on_ack(&mut self, node: NodeId, position: Position) {
+    pub fn on_ack(&mut self, now: Time, node: NodeId, position: Position) {
         let Some(object) = self.find(position.object) else { return };
         let Some(segment) = object.layout().segment_at(position.payload_id) else { return };
-        object.acks.on_ack(node, segment + 1);
+        object.acks.on_ack(now, node, segment + 1);
         let row = object.start + segment + 1;
         if row <= object.row_sent() {
             let has = past_gone(&self.cache, row, self.row_end);
             let sent = self.sent_so_far();
-            self.window.on_ack(node, row, has, sent);
+            self.window.on_ack(now, node, row, has, sent);
         }
     }
 

@@ -48,7 +48,7 @@ impl ObjectWindow {
         let together = u64::from(config.block_symbols) * u64::from(config.interleave_blocks);
         let segments_max = (config.object_window_bytes / usize::from(config.segment_bytes)) as u64;
         ObjectWindow {
-            acks: AckProcess::new(config.robust_factor, config.acker_patience),
+            acks: AckProcess::new(config),
             segments_max: segments_max.max(2 * together),
             objects_max: config.send_objects_max as u64,
             asked: Sent::default(),
@@ -128,9 +128,14 @@ impl ObjectWindow {
 
     /// `node` acknowledged the place `row`. With objects that are gone, which nobody owes, it has all before `has`. One
     /// that fell silent counts again when it has caught up: earlier, everybody else would wait for it to.
-    pub fn on_ack(&mut self, node: NodeId, row: u64, has: u64, sent: Sent) {
+    pub fn on_ack(&mut self, now: Time, node: NodeId, row: u64, has: u64, sent: Sent) {
         self.debts.retain(|debt| *debt != (node, row));
-        self.acks.on_ack_of(node, has, sent.row.saturating_sub(self.segments_max));
+        self.acks.on_ack_of(now, node, has, sent.row.saturating_sub(self.segments_max));
+    }
+
+    /// Anything was heard of `node`.
+    pub fn on_heard(&mut self, node: NodeId) {
+        self.acks.on_heard(node);
     }
 
     /// `node` asks for repair of places.

@@ -20,6 +20,9 @@ use crate::wire::command::Position;
 use crate::wire::repair::RepairRange;
 use crate::{Config, NodeId, ObjectId};
 
+/// Numbers wrap, so receivers tell old from new only where they are less than half of all numbers apart.
+const NUMBERS_APART_MAX: u16 = 1 << 15;
+
 /// Bytes of a file its owner is to read and give to [`crate::Session::supply_file`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FileRead {
@@ -50,8 +53,8 @@ pub struct TxObjects {
     /// When the last segment is announced again, and how often.
     pub(super) announcement: Option<(Time, u32)>,
     robust_factor: u32,
-    /// An object that takes so much was refused for want of room; and there may be room now.
-    refused: Option<usize>,
+    /// An object that takes so much, and has this number, was refused for want of room; and there may be room now.
+    refused: Option<(usize, ObjectId)>,
     has_room: bool,
     /// What became of objects that are gone, until it is told.
     settled: Vec<Event>,
@@ -93,17 +96,20 @@ impl TxObjects {
 
     // --- the cache ---
 
-    fn fits(&self, bytes: usize) -> bool {
-        self.cache.len() < self.objects_max && self.bytes + bytes <= self.bytes_max
+    fn fits(&self, (bytes, number): (usize, ObjectId)) -> bool {
+        let oldest = self.cache.front().map_or(number, |object| object.id);
+        self.cache.len() < self.objects_max
+            && self.bytes + bytes <= self.bytes_max
+            && number.wrapping_sub(oldest) < NUMBERS_APART_MAX
     }
 
-    /// Whether an object that takes so much memory has room, after dropping old ones if need be. What was sent
-    /// is kept for `hold` at least, unless it was acknowledged.
-    pub fn make_room(&mut self, bytes: usize, now: Time, hold: Duration) -> bool {
+    /// Whether an object that takes so much memory, and has this number, has room, after dropping old ones if need
+    /// be. What was sent is kept for `hold` at least, unless it was acknowledged.
+    pub fn make_room(&mut self, needed: (usize, ObjectId), now: Time, hold: Duration) -> bool {
         // One object may always go, however large it is.
-        while !self.cache.is_empty() && !self.fits(bytes) {
+        while !self.cache.is_empty() && !self.fits(needed) {
             if !self.is_droppable(now, hold) {
-                self.refused = Some(bytes);
+                self.refused = Some(needed);
                 return false;
             }
             self.window.on_drop(self.cache[0].end());
@@ -126,7 +132,7 @@ impl TxObjects {
 
     /// Notices that there is room for an object that was refused.
     pub fn check_room(&mut self, now: Time, hold: Duration) {
-        let there_is = |bytes| self.cache.is_empty() || self.fits(bytes) || self.is_droppable(now, hold);
+        let there_is = |needed| self.cache.is_empty() || self.fits(needed) || self.is_droppable(now, hold);
         if self.refused.is_some_and(there_is) {
             (self.refused, self.has_room) = (None, true);
         }
@@ -172,6 +178,11 @@ impl TxObjects {
         let first = self.cache.front()?.id;
         let place = |id: ObjectId| id.wrapping_sub(first);
         self.cache.binary_search_by_key(&place(id), |object| place(object.id)).ok()
+    }
+
+    /// Whether an object has this number.
+    pub fn contains(&self, id: ObjectId) -> bool {
+        self.index_of(id).is_some()
     }
 
     pub fn find(&mut self, id: ObjectId) -> Option<&mut TxObject> {

@@ -139,8 +139,7 @@ impl Sender {
             let done = self.streams.iter().position(TxStream::is_finished)?;
             self.streams.remove(done);
         }
-        let object = self.next_object;
-        self.next_object = self.next_object.wrapping_add(1);
+        let object = self.take_number();
         let flags = Flags::STREAM | if options.info.is_empty() { 0 } else { Flags::INFO };
         let header =
             ObjectHeader { sender: self.header, flags: Flags(flags), fec_id: self.config.fec_id, object };
@@ -174,16 +173,38 @@ impl Sender {
         content: Result<&[u8], u64>,
         info: &[u8],
     ) -> Result<Option<ObjectId>, WriteError> {
-        let id = self.next_object;
+        let id = self.free_number();
         let hold = self.repair_hold();
-        if !self.objects.make_room(TxObject::memory_needed(&self.config, content, info), now, hold) {
+        let needed = (TxObject::memory_needed(&self.config, content, info), id);
+        if !self.objects.make_room(needed, now, hold) {
             return Ok(None);
         }
         let object = TxObject::new(&self.config, id, content, info).ok_or(WriteError::ObjectLength)?;
+        self.take_number();
         self.objects.push(object);
-        self.next_object = self.next_object.wrapping_add(1);
         self.wake(now);
         Ok(Some(id))
+    }
+
+    /// The next number that neither a stream nor an object has: in a long session they come round.
+    fn free_number(&self) -> ObjectId {
+        let is_used = |number| {
+            self.streams.iter().any(|stream| stream.object == number) || self.objects.contains(number)
+        };
+        let mut number = self.next_object;
+        while is_used(number) {
+            number = number.wrapping_add(1);
+        }
+        number
+    }
+
+    /// Gives that number to a stream or an object.
+    fn take_number(&mut self) -> ObjectId {
+        let number = self.free_number();
+        self.next_object = number.wrapping_add(1);
+        // Whatever had it before may still be refused: this one is not.
+        self.invalid_objects.retain(|(refused, _)| *refused != number);
+        number
     }
 
     /// How long an object is kept after it was sent, though others wait for its room: time to ask for it and
@@ -301,6 +322,8 @@ impl Sender {
 
     /// Takes note of what all feedback says: the round-trip time, and the rate the receiver can take.
     fn hear_feedback(&mut self, now: Time, from: Source, header: &FeedbackHeader) {
+        self.streams.iter_mut().for_each(|stream| stream.acks.on_heard(header.source));
+        self.objects.window.on_heard(header.source);
         // Nobody waits for it, so its round trip is nobody's timing.
         let counts = !self.is_left_behind(header.source);
         let rtt = self.grtt.on_response(from.arrived_at(now), header.probe_response, counts);
@@ -439,7 +462,7 @@ impl Sender {
         } else if let AckType::Flush(position) = ack.kind
             && position.fec_id == self.config.fec_id
         {
-            self.objects.on_ack(ack.header.source, position);
+            self.objects.on_ack(now, ack.header.source, position);
         }
     }
 }

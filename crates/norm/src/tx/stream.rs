@@ -73,6 +73,8 @@ pub struct TxStream {
     /// Place in the stream where it starts.
     offset: u64,
     window: Option<SendWindow>,
+    /// Since when something waits to be sent that the window holds back.
+    held_since: Option<Time>,
     /// Bytes of data sent, and how many of them had been when acknowledgements were asked for last.
     sent_bytes: u64,
     asked_bytes: u64,
@@ -92,7 +94,7 @@ impl TxStream {
             repairs: RepairQueue::new(cache.slots()),
             parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
             order: SendOrder::new(config),
-            acks: AckProcess::new(config.robust_factor, config.acker_patience),
+            acks: AckProcess::new(config),
             flush: FlushState::Done,
             again_at: Time::NEVER,
             sent_at: Time::ZERO,
@@ -108,6 +110,7 @@ impl TxStream {
                 let limit = (bytes / cache.segment_bytes()).clamp(1, cache.slots());
                 SendWindow::new(limit as u64)
             }),
+            held_since: None,
             sent_bytes: 0,
             asked_bytes: 0,
             quiet: options.quiet,
@@ -368,19 +371,16 @@ impl TxStream {
     /// window is unacknowledged. Never of what is still to be sent: nobody could acknowledge it, and the
     /// window would never move again.
     pub fn ask(&mut self, now: Time) {
-        let Some(reached) = self.acks.reached() else { return };
-        let unacked = self.sent.saturating_sub(reached.acked);
-        let due = match &mut self.window {
+        let due = match (&mut self.window, self.acks.reached()) {
             // Small amounts sent one by one fill the window with segments, but hardly with bytes.
-            Some(window) => {
+            (Some(window), Some(reached)) => {
                 let bytes = (window.open() * self.cache.segment_bytes() as u64 / 8).max(1);
                 let used = window.on_sent(now, self.sent, reached);
-                used || self.sent_bytes - self.asked_bytes >= bytes
+                self.sent > reached.acked && (used || self.sent_bytes - self.asked_bytes >= bytes)
             }
-            None => false,
+            _ => false,
         };
-        let wanted = self.acks.wanted().is_some_and(|wanted| reached.acked < wanted);
-        if unacked > 0 && (due || wanted) {
+        if due || self.acks.is_answer_owed(self.sent) {
             self.asked_bytes = self.sent_bytes;
             self.acks.request(now, self.sent);
         }
@@ -389,14 +389,26 @@ impl TxStream {
     /// `node` has everything before `segment`. One that fell silent counts again when it has caught up: earlier,
     /// everybody else would wait for it to.
     pub fn on_ack(&mut self, now: Time, node: NodeId, segment: u64) {
+        self.account_held(now);
         let caught_up = self.window.as_ref().map_or(0, |window| self.sent.saturating_sub(window.open()));
-        self.acks.on_ack_of(node, segment, caught_up);
+        self.acks.on_ack_of(now, node, segment, caught_up);
         self.on_reached(now);
         self.ask(now);
     }
 
+    /// Takes note of who held back what waits to be sent, until now.
+    fn account_held(&mut self, now: Time) {
+        let Some(window) = &self.window else { return };
+        if let Some(since) = self.held_since.take() {
+            let sent = self.sent;
+            self.acks.on_held(since, now, |reached| window.end(reached) <= sent);
+        }
+        self.held_since = (self.waiting() > 0 && self.sendable() <= self.sent).then_some(now);
+    }
+
     /// `node` asks for repair of segments, `lost` of which nobody had asked for yet.
     pub fn on_request(&mut self, now: Time, node: NodeId, segments: &Range<u64>, lost: u64) {
+        self.account_held(now);
         if self.acks.on_request(node, segments)
             && let Some(window) = &mut self.window
         {
@@ -421,6 +433,7 @@ impl TxStream {
         if let Some(window) = &mut self.window {
             window.pass_time(now, grtt, self.sent);
         }
+        self.account_held(now);
         // A new acker may owe what was sent long ago, and close the window: nothing is sent then that would ask.
         if self.waiting() > 0 && self.sendable() <= self.sent && !self.acks.is_waiting() {
             self.ask(now);

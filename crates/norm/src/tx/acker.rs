@@ -1,0 +1,207 @@
+//! One node whose acknowledgement counts, and when it no longer holds the others back.
+//!
+//! | standing | holds the window | becomes                                                                          |
+//! |----------|------------------|----------------------------------------------------------------------------------|
+//! | Counts   | yes              | Silent: it was asked often enough, for long enough, and got nowhere              |
+//! |          |                  | Slow: for as long it was what held back others that had room                     |
+//! | Silent   | no               | Counts: it has caught up, or acknowledges something while nobody counts          |
+//! | Slow     | no               | Counts: it has caught up and stayed so for a while, or nobody else counts        |
+//!
+//! An application's watermark waits for everybody, whatever their standing, but only as long as they answer: whoever
+//! does not is *excused*. That a watermark waits for somebody does not make him hold the window.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::NodeId;
+use crate::time::Time;
+
+/// Whoever holds the window is asked so often at the least before it no longer does: any of the requests may be
+/// lost, but so long everybody waits. Where an application waits for the answer it is `robust_factor` times.
+pub const REQUESTS_MIN: u32 = 4;
+/// Who was slow has to keep up for so many times the patience before it holds the window again, and twice as long
+/// after each time it was slow again.
+const KEEP_UP_FACTOR: u32 = 4;
+const KEEP_UP_DOUBLINGS_MAX: u32 = 3;
+/// Who counted for so many times the patience without being slow begins anew.
+const FORGIVEN_FACTOR: u32 = 60;
+
+/// Of the time in which somebody holds nobody back one part in so many makes up for time in which it does: whoever does
+/// so for less than a third of the time is never slow.
+const FREE_TIME_ONE_IN: u32 = 2;
+
+/// Whether it holds the window.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Counts,
+    Silent,
+    Slow,
+}
+
+/// How far somebody got.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Everything before this segment is there.
+    pub acked: u64,
+    /// Everything before this one is there, or was asked for: none of it is on its way any more.
+    pub seen: u64,
+}
+
+/// The node.
+#[derive(Clone, Debug)]
+pub struct Acker {
+    pub node: NodeId,
+    pub standing: Standing,
+    /// It owes nothing before this segment, whether it has it or not.
+    pub owes_from: u64,
+    pub reached: Reached,
+    /// Requests since its last acknowledgement, and when the first of them was sent.
+    unanswered: u32,
+    asked_at: Time,
+    /// It asked for repair from here on: it got so far, though it could not acknowledge yet.
+    repaired: u64,
+    /// The application's watermark no longer waits for it.
+    pub excused: bool,
+    /// Anything was heard of it since it fell silent.
+    heard: bool,
+    /// That it no longer counts was told.
+    pub told: bool,
+    /// For how long it held others back, less a part of the time since then in which it did not; and when it did last.
+    held: Duration,
+    held_at: Time,
+    /// How often it was slow, when it counted again after that, and since when it keeps up.
+    slow_times: u32,
+    back_at: Time,
+    keeps_up_since: Option<Time>,
+}
+
+impl Acker {
+    pub fn new(node: NodeId, owes_from: u64) -> Acker {
+        Acker {
+            node,
+            standing: Standing::Counts,
+            owes_from,
+            reached: Reached { acked: owes_from, seen: owes_from },
+            unanswered: 0,
+            asked_at: Time::ZERO,
+            repaired: 0,
+            excused: false,
+            heard: true,
+            told: false,
+            held: Duration::ZERO,
+            held_at: Time::ZERO,
+            slow_times: 0,
+            back_at: Time::ZERO,
+            keeps_up_since: None,
+        }
+    }
+
+    pub fn counts(&self) -> bool {
+        self.standing == Standing::Counts
+    }
+
+    /// Whether its answer is waited for: by the window, or by an application's watermark if there `is_watermark`.
+    pub fn is_awaited(&self, is_watermark: bool) -> bool {
+        self.counts() || (is_watermark && !self.excused)
+    }
+
+    /// An application wants to know from everybody.
+    pub fn on_watermark(&mut self) {
+        (self.unanswered, self.excused) = (0, false);
+    }
+
+    /// Anything was heard of it.
+    pub fn on_heard(&mut self) {
+        self.heard = true;
+    }
+
+    /// It is asked. If it was asked so many times, for so long, and got nowhere, it is waited for no longer.
+    pub fn on_asked(&mut self, now: Time, requests: u32, patience: Duration) {
+        // Of whom nothing was heard since it fell silent is asked a few times only.
+        let gone = self.standing == Standing::Silent && !self.heard;
+        let (requests, patience) =
+            if gone { (requests.min(REQUESTS_MIN), Duration::ZERO) } else { (requests, patience) };
+        if self.unanswered == 0 {
+            self.asked_at = now;
+        }
+        self.unanswered += 1;
+        if self.unanswered > requests && now.since(self.asked_at) >= patience {
+            self.excused = true;
+            if self.counts() {
+                self.standing = Standing::Silent;
+            }
+            self.heard &= self.standing != Standing::Silent;
+        }
+    }
+
+    /// It has everything before a segment. One that does not count does so again from `caught_up` on, or at once if
+    /// `nobody_counts`.
+    pub fn on_ack(
+        &mut self,
+        now: Time,
+        segment: u64,
+        caught_up: u64,
+        nobody_counts: bool,
+        patience: Duration,
+    ) {
+        if segment <= self.reached.acked {
+            return;
+        }
+        self.reached = Reached { acked: segment, seen: self.reached.seen.max(segment) };
+        (self.unanswered, self.heard) = (0, true);
+        if segment < caught_up {
+            self.keeps_up_since = None;
+        }
+        let keeps_up = segment >= caught_up
+            && now.since(*self.keeps_up_since.get_or_insert(now)) >= self.keep_up_for(patience);
+        if nobody_counts || keeps_up {
+            self.count_again(now);
+        }
+    }
+
+    /// For how long it has to keep up before it counts again.
+    fn keep_up_for(&self, patience: Duration) -> Duration {
+        match self.standing {
+            Standing::Counts | Standing::Silent => Duration::ZERO,
+            Standing::Slow => {
+                let doublings = self.slow_times.saturating_sub(1).min(KEEP_UP_DOUBLINGS_MAX);
+                patience.saturating_mul(KEEP_UP_FACTOR << doublings)
+            }
+        }
+    }
+
+    /// It holds the window from now on.
+    pub fn count_again(&mut self, now: Time) {
+        if !self.counts() {
+            (self.standing, self.back_at) = (Standing::Counts, now);
+            (self.held, self.keeps_up_since) = (Duration::ZERO, None);
+        }
+        (self.unanswered, self.excused, self.told) = (0, false, false);
+    }
+
+    /// It asks for repair of segments. If they begin farther on than before it gets on, however slowly.
+    pub fn on_request(&mut self, segments: &Range<u64>) {
+        self.heard = true;
+        if segments.start > self.repaired {
+            self.repaired = segments.start;
+            self.unanswered = 0;
+        }
+        self.reached.seen = self.reached.seen.max(segments.end);
+    }
+
+    /// It held others back from `from` to `now`. Half of the time in which it did not counts against that: true if
+    /// altogether it held them back for as long as `patience`.
+    pub fn on_held(&mut self, from: Time, now: Time, patience: Duration) -> bool {
+        self.held = self.held.saturating_sub(from.since(self.held_at) / FREE_TIME_ONE_IN) + now.since(from);
+        self.held_at = now;
+        self.held >= patience
+    }
+
+    /// It held others back for too long.
+    pub fn on_slow(&mut self, now: Time, patience: Duration) {
+        let is_forgiven = now.since(self.back_at) > patience.saturating_mul(FORGIVEN_FACTOR);
+        self.slow_times = if is_forgiven { 1 } else { self.slow_times + 1 };
+        (self.standing, self.told, self.keeps_up_since) = (Standing::Slow, false, None);
+        self.held = Duration::ZERO;
+    }
+}
