@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, TypedDict
 
 __version__: str
 
@@ -49,39 +49,44 @@ class Message:
     def ttl_s(self) -> float | None:
         """How long it might live when it was sent; none if for ever."""
 
+class Bell:
+    """A descriptor that can be read when one of its sources rang. May be shared between threads."""
+
+    def __init__(self) -> None: ...
+    def fileno(self) -> int: ...
+    def ring(self, source: int) -> None: ...
+    def take(self) -> list[int]:
+        """The sources that rang since the last call."""
+
 class Subscription:
-    """Messages that match a pattern: iterate over it, or call `receive`. May be shared between threads."""
+    """What a subscription is made of. May be shared between threads."""
 
     @property
-    def pattern(self) -> str:
-        """What it subscribes to."""
+    def pattern(self) -> str: ...
     @property
-    def dropped(self) -> int:
-        """Messages dropped because the reader fell behind and the subscription does not wait."""
+    def pending(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
     def __iter__(self) -> Iterator[Message]: ...
     def __next__(self) -> Message: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *error: object) -> None: ...
-    def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message; none if none came in time or the subscription is closed."""
+    def receive(self, timeout_s: float | None = None) -> Message | None: ...
     def receive_nowait(self, count_max: int = 1000) -> list[Message] | None:
-        """Messages that are here already; none once closed and empty."""
+        """Messages that are here already; `None` once closed and empty."""
     def mark_callback_thread(self) -> None:
-        """Say that this thread runs the callback of this subscription and does nothing else."""
-
-    def fileno(self) -> int:
-        """A descriptor that can be read when there is something to receive."""
+        """Say that this thread runs the callback of this subscription."""
+    def attach_bell(self, bell: Bell, source: int) -> None:
+        """Ring `bell` as `source` when there is something to receive, or never will be."""
     def stop(self) -> None:
         """End an iteration, whatever has arrived."""
-
-    def close(self) -> None:
-        """End the subscription; what has arrived can still be received."""
+    def close(self) -> None: ...
 
 class Node:
     """What a connection is made of. May be shared between threads."""
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         node: int,
         *,
         inproc: str | None = None,
@@ -97,13 +102,11 @@ class Node:
         cache_bytes: int = ...,
         when_full: str = "block",
         **options: Any,
-    ) -> Self: ...
+    ) -> None: ...
     @property
-    def node(self) -> int:
-        """Our node id."""
+    def node(self) -> int: ...
     @property
-    def members(self) -> list[int]:
-        """Everybody else in the domain."""
+    def members(self) -> list[int]: ...
     def publish(
         self,
         topic: str,
@@ -116,12 +119,9 @@ class Node:
         reply_to: str | None = None,
         type: str | None = None,
         timeout_s: float | None = None,
-    ) -> bool:
-        """Publish a message. It is on its way when this returns; true unless it was dropped.
-
-        Waits while members take no more, if the connection is told to (`when_full="block"`), `timeout_s` at
-        the most.
-        """
+        waited_s: float = 0.0,
+    ) -> int:
+        """Publish a message; `waited_s` is how long a publisher that comes back has waited already."""
     def open_subscription(
         self,
         pattern: str,
@@ -132,21 +132,30 @@ class Node:
         queue_bytes_max: int = ...,
         when_full: str = "block",
     ) -> Subscription: ...
-    def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = None) -> bool:
-        """Wait until so many other members subscribe to a topic; false if the time was over first."""
     def subscribers(self, topic: str) -> list[int]:
-        """Members that subscribe to a topic."""
-    def flush_nodes(self, timeout_s: float | None = None) -> list[int] | None: ...
-    def take_events(self, timeout_s: float | None = None) -> list[tuple[str, int, dict[str, Any]]] | None: ...
-    def stats(self) -> dict[str, int]:
-        """What the link did so far."""
+        """The nodes that subscribe to a topic, this one among them if it does."""
+    def may_want(self, topic: str) -> bool:
+        """Whether somebody subscribes to a topic, or may without having said so yet."""
+    def attach_bell(self, bell: Bell) -> None:
+        """Ring `bell` as source 0 when something changed."""
+    def begin_flush(self) -> int: ...
+    def poll_flush(self, flush: int) -> list[int] | None: ...
+    def end_flush(self, flush: int) -> None: ...
+    def take_events(self) -> list[tuple[str, int, dict[str, Any]]] | None: ...
+    def stats(self) -> dict[str, int]: ...
     @property
-    def rate_bytes_per_s(self) -> float | None:
-        """Bytes per second that may be sent now; none is without limit, or without a network."""
+    def rate_bytes_per_s(self) -> float | None: ...
     def describe_link(self) -> tuple[str, str, int] | None:
         """Interface, own address and granted receive buffer."""
     def take_socket_error(self) -> str | None:
         """The last error a socket gave, once."""
+    def stop(self) -> None:
+        """Take no more messages; what was published is still being sent."""
+    def backlog(self) -> tuple[int, list[tuple[int, int]]]:
+        """Bytes not sent yet, and who has not acknowledged about how many bytes."""
+    def leave(self) -> None:
+        """Say goodbye, without waiting for anything."""
+    def has_left(self) -> bool: ...
     def shut_down(self, linger_s: float = 1.0) -> bool: ...
 
 def mark_exiting() -> None:

@@ -12,7 +12,11 @@ ShoalError
 ├── FullError (also TimeoutError)            members take no more
 ├── FlushError                               not every member has everything
 ├── NoReplyError (also TimeoutError)         nobody answered a request in time
+│   └── NoRespondersError                    nobody subscribes to the topic of a request
+├── RemoteError                              the callback that was to answer a request failed
 └── ExperimentError                          a benchmark came to no valid result
+
+UndeliveredWarning (a RuntimeWarning)        members lacked messages when a `with` block was left
 ```
 """
 
@@ -51,6 +55,33 @@ class FullError(ShoalError, TimeoutError):
 
 class NoReplyError(ShoalError, TimeoutError):
     """Nobody answered a request in time."""
+
+
+class NoRespondersError(NoReplyError):
+    """Nobody subscribes to the topic of a request, so nobody will answer."""
+
+
+class RemoteError(ShoalError):
+    """The callback that was to answer a request failed, in the program that was asked.
+
+    Attributes:
+        error: the name of the exception there, such as `LookupError`.
+        message: its text.
+        node: the node that was asked.
+    """
+
+    def __init__(self, error: str, message: str, node: int) -> None:
+        super().__init__(error, message, node)
+        self.error = error
+        self.message = message
+        self.node = node
+
+    def __str__(self) -> str:
+        return f"member {self.node:08x} could not answer: {self.error}: {self.message}"
+
+
+class UndeliveredWarning(RuntimeWarning):
+    """A `with` block was left while members lacked messages; the text says who lacks how much."""
 
 
 class ExperimentError(ShoalError):

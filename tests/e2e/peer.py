@@ -35,7 +35,7 @@ class Peer:
             )
 
     def node(self) -> dict[str, Any]:
-        return {"node": self.bus.node, "pid": os.getpid(), "link": self.bus.describe_link()}
+        return {"node": self.bus.node, "pid": os.getpid(), "link": self.bus.link()}
 
     def subscribe(
         self, pattern: str, read: bool = True, reply: bool = False, **options: Any
@@ -169,9 +169,9 @@ class Peer:
         return {"bytes": pages * os.sysconf("SC_PAGESIZE")}
 
     def stats(self) -> dict[str, Any]:
-        return {"stats": self.bus.stats(), "socket_error": self.bus.take_socket_error()}
+        return {"stats": self.bus.stats(), "socket_error": self.bus.link()["socket_error"]}
 
-    def close(self, linger_s: float = 1.0) -> dict[str, Any]:
+    def close(self, linger_s: float | None = None) -> dict[str, Any]:
         began = time.monotonic()
         return {"drained": self.bus.close(linger_s), "seconds": time.monotonic() - began}
 

@@ -5,6 +5,7 @@ import json
 import os
 import queue
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -96,8 +97,8 @@ class Program:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    def finish(self, timeout_s: float = 10.0) -> None:
-        """Let it end by itself; it must do so in time, with success, and say nothing on stderr."""
+    def finish(self, timeout_s: float = 10.0, says: str = "") -> None:
+        """Let it end by itself: in time, with success, and with nothing on stderr but what `says` matches."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
@@ -107,7 +108,8 @@ class Program:
             raise AssertionError(f"still there after {timeout_s} s; stderr: {self.errors}") from None
         for reader in self._readers:
             reader.join(5)
-        assert (code, self.errors) == (0, ""), f"ended with {code}; stderr: {self.errors}"
+        as_wanted = bool(re.search(says, self.errors)) if says else not self.errors
+        assert (code, as_wanted) == (0, True), f"ended with {code}; stderr: {self.errors}"
 
     def kill(self) -> None:
         """End it at once, whatever it does."""

@@ -124,7 +124,7 @@ def test_a_cable_that_is_cut_for_a_moment_costs_nothing(lan: LAN, on: OnHost) ->
 def test_the_interface_is_found_by_itself_by_name_and_by_address(lan: LAN, on: OnHost, query: str) -> None:
     hosts = lan(2).hosts
     one, two = (on(host, query.format(number=number)) for number, host in enumerate(hosts, 1))
-    assert one.ask("node")["link"][0] == "eth0"
+    assert one.ask("node")["link"]["interface"] == "eth0"
     meet([one], [two])
     one.ask("publish", topic="t/x", count=10, sizes=[100])
     whole(two.ask("wait_received", pattern="t/>", source=0, count=10), 0, 10)
@@ -134,7 +134,7 @@ def test_a_host_with_nothing_but_loopback_uses_that(lan: LAN, on: OnHost) -> Non
     (host,) = lan(1).hosts
     host.ip("link", "set", "eth0", "down")
     one, two = on(host), on(host)
-    assert one.ask("node")["link"][0] == "lo"
+    assert one.ask("node")["link"]["interface"] == "lo"
     meet([one], [two])
     one.ask("publish", topic="t/x", count=10, sizes=[100])
     whole(two.ask("wait_received", pattern="t/>", source=0, count=10), 0, 10)

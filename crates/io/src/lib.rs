@@ -1,5 +1,6 @@
 //! The only sockets, files, clocks and threads.
 
+pub mod bell;
 pub mod bus;
 mod clock;
 pub mod files;

@@ -148,6 +148,11 @@ impl Session {
         self.sender.stream(object).map_or(0, |stream| stream.bytes_written())
     }
 
+    /// Ackers that have not everything written to a stream so far, and about how many bytes each lacks.
+    pub fn lacking(&self, object: ObjectId) -> Vec<(NodeId, u64)> {
+        self.sender.stream(object).map_or_else(Vec::new, |stream| stream.lacking().collect())
+    }
+
     /// Whether everything written to every stream was sent, and acknowledged or announced often enough.
     pub fn is_quiet(&self) -> bool {
         self.sender.is_quiet()

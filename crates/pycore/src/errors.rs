@@ -31,6 +31,14 @@ pub fn closed() -> PyErr {
     python::ClosedError::new_err("the connection is closed")
 }
 
+/// The subscription was closed, or its connection, and everything was read.
+pub fn subscription_closed() -> PyErr {
+    if is_abandoned() {
+        return PySystemExit::new_err(());
+    }
+    python::ClosedError::new_err("the subscription is closed, and everything that arrived was received")
+}
+
 /// Nobody takes more, and it cannot be waited for.
 pub fn full(message: &'static str) -> PyErr {
     python::FullError::new_err(message)

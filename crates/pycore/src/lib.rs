@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+mod bell;
 mod bus;
 mod columns;
 mod convert;
@@ -19,6 +20,8 @@ mod sim;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::bell::Bell;
     #[pymodule_export]
     use crate::bus::exit::{is_abandoned, mark_exiting, wait_for_waiting_threads};
     #[pymodule_export]

@@ -12,6 +12,7 @@ use shoal_io::norm::{Arrival, BulkReport, Full, NormLink as Link, Queue, SendErr
 use shoal_io::raw;
 use shoal_norm::{Event, NodeId, Stats};
 
+use crate::bell::Bell;
 use crate::bus::exit::{check, detached};
 use crate::bus::fork::Birth;
 use crate::bus::node::{SIGNAL_CHECK, deadline};
@@ -231,6 +232,34 @@ impl NormLink {
             }
             check(py)?;
         }
+    }
+
+    /// Whether the streams took everything that was sent so far.
+    fn is_written(&self) -> PyResult<bool> {
+        let outbox = self.open()?.outbox();
+        Ok(outbox.appended().iter().enumerate().all(|(lane, bytes)| outbox.written(lane) >= *bytes))
+    }
+
+    /// Rings `bell` as source 0 when something arrived, when there is room for a message that was refused, and at the
+    /// end.
+    fn attach_bell(&self, bell: &Bound<'_, Bell>) -> PyResult<()> {
+        let (Ends { link, queue }, bell) = (self.ends()?, bell.get().inner());
+        queue.attach(bell, 0);
+        link.outbox().attach(bell, 0);
+        Ok(())
+    }
+
+    /// Begins to close, without waiting for it; `close` has little to wait for once `has_left`.
+    fn begin_close(&self, linger_s: f64) -> PyResult<()> {
+        let linger = linger("linger_s", linger_s)?;
+        self.closed.store(true, Ordering::SeqCst);
+        self.ends()?.link.begin_close(linger);
+        Ok(())
+    }
+
+    /// Whether the goodbye was said.
+    fn has_left(&self) -> PyResult<bool> {
+        Ok(self.ends()?.link.has_left())
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

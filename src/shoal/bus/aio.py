@@ -1,46 +1,77 @@
 """The friendly API for asyncio: the same as `shoal.bus.sync`, awaited.
 
-Messages wake the event loop once per batch. Calls that may have to wait for the network run in a thread.
+Every wait is for the connection's descriptor, in the event loop itself; cancelling one gives back all it
+took.
 """
 
 import asyncio
+import contextlib
 import functools
-import itertools
 import logging
+import time
 import warnings
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self, Unpack
 
 from shoal import _core
 from shoal._core import Message
-from shoal.bus import events
-from shoal.bus.core import Node, check_flushed, filters
-from shoal.config import ConnectionConfig, parse_url
-from shoal.errors import ClosedError, FullError, NoReplyError
+from shoal.bus import operations
+from shoal.bus.arguments import check_callback, check_count, check_seconds, properties_of
+from shoal.bus.connection import Connection, closed_error, warn_undelivered
+from shoal.bus.doorbell import Doorbell
+from shoal.bus.events import Event
+from shoal.bus.operations import STALL_S, Undelivered
+from shoal.bus.replies import (
+    ERROR,
+    KIND,
+    MORE,
+    Outcome,
+    Waiting,
+    answer_of,
+    error_body,
+    kind_of,
+    no_reply,
+    reply_to,
+)
+from shoal.bus.waiting import close_at_exit
+from shoal.config import ConnectionConfig, ConnectionOptions, QueueFull, resolve
+from shoal.errors import FullError
 from shoal.selector import CorrelationFilter, Selector
 
 log = logging.getLogger("shoal.bus")
 
+Callback = Callable[[Message], Awaitable[object]]
 
-def connect(url: str | None = None, **options: Any) -> "Bus":
+#: How long callbacks that are under way may take when a connection closes and is given no time of its own.
+_CALLBACKS_S = 1.0
+#: How often to look whether the goodbye was said.
+_GOODBYE_CHECK_S = 0.002
+#: A full connection is tried again at the latest after this, though no bell rang.
+_FULL_CHECK_S = 0.1
+
+
+def connect(url: str | None = None, **options: Unpack[ConnectionOptions]) -> "Bus":
     """Join a domain; use it as `async with shoal.aio.connect() as bus`. Arguments as in `shoal.connect`."""
-    return Bus(parse_url(url, **options))
+    return Bus(resolve(url, options))
 
 
 class Subscription:
-    """Messages that match a pattern: `async for`, or `await receive()`. For one task of one event loop."""
+    """Messages that match a pattern: `async for`, or `await receive()`. For the tasks of one event loop.
 
-    def __init__(self, subscription: _core.Subscription) -> None:
+    Made by `Bus.subscribe`. An iteration ends when the subscription is closed, or its connection, and
+    everything that had arrived was read. One that nobody refers to any more ends by itself.
+    """
+
+    def __init__(self, subscription: _core.Subscription, doorbell: Doorbell) -> None:
         self._subscription = subscription
+        self._doorbell = doorbell
         self._here: deque[Message] = deque()
-        self._arrived = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(subscription.fileno(), self._arrived.set)
-        self._stop = weakref.finalize(self, _unwatch, loop, subscription)
-        self._stop.atexit = False
+        source, self._arrived = doorbell.watch(subscription)
+        self._finalizer = weakref.finalize(self, doorbell.forget, source)
+        self._finalizer.atexit = False
 
     @property
     def pattern(self) -> str:
@@ -48,29 +79,79 @@ class Subscription:
         return self._subscription.pattern
 
     @property
+    def pending(self) -> int:
+        """Messages that have arrived and were not read yet."""
+        return len(self._here) + self._subscription.pending
+
+    @property
     def dropped(self) -> int:
-        """Messages dropped because the reader fell behind and the subscription does not wait."""
+        """Messages that were dropped because the reader fell behind."""
         return self._subscription.dropped
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will arrive; what has arrived can still be received."""
+        return self._subscription.closed
+
     async def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message; none if none came in time or the subscription is closed."""
+        """The next message, waited for if need be.
+
+        Args:
+            timeout_s: how long to wait; `None` waits for ever.
+
+        Returns:
+            The message, or `None` if none came in time.
+
+        Raises:
+            ClosedError: the subscription is closed, and everything that had arrived was received.
+        """
+        check_seconds("timeout_s", timeout_s, none="no end")
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._next()
+                message = await self._next()
         except TimeoutError:
             return None
+        if message is None:
+            raise closed_error("the subscription is closed, and everything that arrived was received")
+        return message
+
+    def receive_nowait(self, count_max: int = 1000) -> list[Message]:
+        """Messages that are here already, at most `count_max`; an empty list if there are none.
+
+        Raises:
+            ClosedError: the subscription is closed, and everything that had arrived was received.
+        """
+        check_count("count_max", count_max)
+        while len(self._here) < count_max and (batch := self._refill()):
+            self._here.extend(batch)
+        if not self._here and self._refill() is None:
+            raise closed_error("the subscription is closed, and everything that arrived was received")
+        return [self._here.popleft() for _ in range(min(count_max, len(self._here)))]
+
+    def _refill(self) -> list[Message] | None:
+        """What has arrived; `None` if nothing has and nothing will."""
+        batch = self._subscription.receive_nowait()
+        if batch is None:
+            self._finalizer()
+        return batch
 
     async def _next(self) -> Message | None:
+        """The next message; `None` once closed and empty. A message is taken only when it is returned."""
         while not self._here:
             self._arrived.clear()
-            batch = self._subscription.receive_nowait()
+            batch = self._refill()
             if batch is None:
-                self._stop()
                 return None
             self._here.extend(batch)
             if not batch:
                 await self._arrived.wait()
         return self._here.popleft()
+
+    def _stop(self) -> None:
+        """End an iteration, whatever has arrived."""
+        self._subscription.stop()
+        self._here.clear()
+        self._arrived.set()
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
@@ -82,7 +163,7 @@ class Subscription:
         return message
 
     def close(self) -> None:
-        """End the subscription; what has arrived can still be received."""
+        """End the subscription; what has arrived can still be received. Closing again does nothing."""
         self._subscription.close()
         self._arrived.set()
 
@@ -93,61 +174,73 @@ class Subscription:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        self._stop()
 
-
-def _unwatch(loop: asyncio.AbstractEventLoop, subscription: _core.Subscription) -> None:
-    """Take a subscription's descriptor out of its loop, before it is closed with the subscription."""
-    if loop.is_closed():
-        return
-    try:
-        is_here = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        is_here = not loop.is_running()
-    if is_here:
-        loop.remove_reader(subscription.fileno())
-    else:
-        # Dropped on another thread: the subscription lives until its loop comes to it.
-        loop.call_soon_threadsafe(_unwatch, loop, subscription)
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<shoal.aio.Subscription {self.pattern!r} {self.pending} pending{state}>"
 
 
 class Bus:
     """A connection for one event loop: publishes, subscribes, asks and answers.
+
+    Made by `connect`. Use it in an `async with` statement: leaving the block waits until every member has
+    everything, as long as that gets on, and warns (`UndeliveredWarning`) if somebody still lacks messages
+    then.
 
     One that nobody refers to any more, nor to one of its subscriptions, is closed without lingering; its
     callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
     """
 
     def __init__(self, config: ConnectionConfig) -> None:
-        self._node = Node(config)
-        self._closed = False
-        self._subscriptions: list[Subscription] = []
+        self._connection = Connection(config)
+        close_at_exit(self._connection)
+        self._at_loop: Doorbell | None = None
         self._listeners: dict[asyncio.Task[None], Subscription] = {}
-        self._waiting: dict[str, asyncio.Future[Message]] = {}
-        self._numbers = itertools.count(1)
-        self._reply_topic: str | None = None
+        self._answers: Subscription | None = None
         self._finalizer = weakref.finalize(self, _abandon, self._listeners, repr(self))
         # Whoever is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
 
     @property
+    def _doorbell(self) -> Doorbell:
+        if self._at_loop is None:
+            self._connection.check_open()
+            self._at_loop = Doorbell(self._connection)
+        self._at_loop.check_loop()
+        return self._at_loop
+
+    @property
+    def config(self) -> ConnectionConfig:
+        """How it was configured."""
+        return self._connection.config
+
+    @property
     def node(self) -> int:
         """Our node id."""
-        return self._node.node
+        return self._connection.id
 
     @property
     def members(self) -> list[int]:
-        """Everybody else in the domain."""
-        return self._node.members
+        """The node ids of everybody else in the domain."""
+        return self._connection.node.members
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._connection.closed
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """Bytes per second that may be sent now; none is without limit, or without a network."""
-        return self._node.rate_bytes_per_s
+        """Bytes per second that may be sent now; `None` is without limit, or without a network."""
+        return self._connection.node.rate_bytes_per_s
 
     def stats(self) -> dict[str, int]:
-        """What the link did so far."""
-        return self._node.stats()
+        """What the link did so far: datagrams, bytes, repairs. Empty without a network."""
+        return self._connection.node.stats()
+
+    def link(self) -> dict[str, Any]:
+        """The interface and the address in use, the receive buffer granted and the last error of a socket."""
+        return self._connection.link()
 
     async def publish(
         self,
@@ -160,50 +253,64 @@ class Bus:
         correlation_id: str | bytes | None = None,
         reply_to: str | None = None,
         type: str | None = None,
-    ) -> bool:
-        """Publish a message, waiting only while members take no more. False if it was dropped instead."""
-        options: dict[str, Any] = {
-            "properties": dict(properties) if properties else None,
-            "priority": priority,
-            "ttl_s": ttl_s,
-            "correlation_id": correlation_id,
-            "reply_to": reply_to,
-            "type": type,
-        }
-        try:
-            return self._node.publish(topic, body, timeout_s=0.0, **options)
-        except FullError:
-            if self._node.config.when_full == "error":
-                raise
-        return await asyncio.to_thread(self._node.publish, topic, body, **options)
+        timeout_s: float | None = None,
+    ) -> int:
+        """Publish a message, waiting only while members take no more. Arguments as in `shoal.Bus.publish`."""
+        publish = functools.partial(
+            self._connection.node.publish,
+            topic,
+            body,
+            properties=properties_of(properties),
+            priority=priority,
+            ttl_s=ttl_s,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+            type=type,
+            timeout_s=0.0,
+        )
+        check_seconds("timeout_s", timeout_s, none="no end")
+        doorbell, began = self._doorbell, None
+        while True:
+            try:
+                return publish() if began is None else publish(waited_s=time.monotonic() - began)
+            except FullError:
+                if self._connection.config.when_full == "error":
+                    raise
+                began = began or time.monotonic()
+                left_s = _FULL_CHECK_S if timeout_s is None else began + timeout_s - time.monotonic()
+                if left_s <= 0:
+                    raise
+            await doorbell.wait(time.monotonic() + min(left_s, _FULL_CHECK_S))
 
     def subscribe(
         self,
         pattern: str,
-        callback: Callable[[Message], Awaitable[object]] | None = None,
+        callback: Callback | None = None,
         *,
         selector: str | Selector | None = None,
         correlation: str | CorrelationFilter | None = None,
         no_local: bool = False,
         queue_bytes_max: int = 4 << 20,
-        when_full: Literal["block", "drop_new", "drop_old"] = "block",
+        queue_full: QueueFull = "block",
     ) -> Subscription:
-        """Receive what matches `pattern` from now on; with a `callback`, awaited in a task of its own.
+        """Receive what matches a pattern from now on; with a `callback`, awaited in a task of its own.
 
         The other arguments are those of `shoal.Bus.subscribe`.
         """
-        subscription = Subscription(
-            self._node.open_subscription(
-                pattern,
-                no_local=no_local,
-                queue_bytes_max=queue_bytes_max,
-                when_full=when_full,
-                **filters(selector, correlation),
-            )
+        check_callback(callback)
+        doorbell = self._doorbell
+        core = self._connection.subscribe(
+            pattern,
+            selector=selector,
+            correlation=correlation,
+            no_local=no_local,
+            queue_bytes_max=queue_bytes_max,
+            queue_full=queue_full,
         )
-        self._subscriptions.append(subscription)
+        subscription = Subscription(core, doorbell)
         if callback is not None:
-            listener = asyncio.create_task(_listen(subscription, callback), name=f"shoal-{pattern}")
+            failed = functools.partial(_reply_error, weakref.ref(self))
+            listener = asyncio.create_task(_listen(subscription, callback, failed), name=f"shoal-{pattern}")
             self._listeners[listener] = subscription
             listener.add_done_callback(functools.partial(_listened, self._listeners))
         return subscription
@@ -217,95 +324,219 @@ class Bus:
         properties: Mapping[str, Any] | None = None,
         priority: int = 4,
     ) -> Message:
-        """Publish a question and return the first answer; `NoReplyError` if none comes in time."""
-        if self._closed:
-            raise ClosedError("the connection is closed")
-        if self._reply_topic is None:
-            self._reply_topic = f"_reply/{self.node:08x}"
-            self.subscribe(self._reply_topic, functools.partial(_replied, self._waiting))
-        number = str(next(self._numbers))
-        reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = reply
+        """Publish a question and return the first answer. Raises what `shoal.Bus.request` raises."""
+        check_seconds("timeout_s", timeout_s)
+        outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
+        limit = asyncio.timeout(timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                await self.publish(
-                    topic,
-                    body,
-                    properties=properties,
-                    priority=priority,
-                    correlation_id=number,
-                    reply_to=self._reply_topic,
-                )
-                return await reply
+            async with limit, self._asking(topic, body, outcomes, properties, priority):
+                return answer_of(await outcomes.get())
         except TimeoutError:
-            raise NoReplyError(f"nobody answered on {topic!r} within {timeout_s} s") from None
+            if not limit.expired():
+                raise
+            raise no_reply(topic, timeout_s) from None
+
+    async def request_many(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        timeout_s: float = 5.0,
+        responders: int | None = None,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+    ) -> AsyncIterator[Message]:
+        """Publish a question and yield every answer, as it comes. As `shoal.Bus.request_many`."""
+        check_seconds("timeout_s", timeout_s)
+        if responders is not None:
+            check_count("responders", responders, 1)
+        outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
+        left = responders or max(len(self.subscribers(topic)), 1)
+        answers = 0
+        async with self._asking(topic, body, outcomes, properties, priority):
+            while left:
+                try:
+                    async with asyncio.timeout(timeout_s):
+                        outcome = await outcomes.get()
+                except TimeoutError:
+                    raise no_reply(topic, timeout_s, answers) from None
+                answer = answer_of(outcome)
+                answers += 1
+                left -= kind_of(answer) != MORE
+                yield answer
+
+    @contextlib.asynccontextmanager
+    async def _asking(
+        self,
+        topic: str,
+        body: Any,
+        outcomes: "asyncio.Queue[Outcome]",
+        properties: Mapping[str, Any] | None,
+        priority: int,
+    ) -> AsyncIterator[None]:
+        """Publish a question; while this lasts its answers go to `outcomes`."""
+        connection = self._connection
+        connection.check_open()
+        if self._answers is None:
+            self._answers = self.subscribe(
+                connection.replies.topic, functools.partial(_arrived, weakref.ref(connection))
+            )
+        number = connection.replies.begin(Waiting(topic, outcomes.put_nowait))
+        try:
+            await self.publish(
+                topic,
+                body,
+                properties=properties,
+                priority=priority,
+                correlation_id=number,
+                reply_to=connection.replies.topic,
+            )
+            connection.replies.check(connection.node)
+            yield
         finally:
-            del self._waiting[number]
+            connection.replies.end(number)
 
     async def reply(
-        self, request: Message, body: Any = None, *, properties: Mapping[str, Any] | None = None
+        self,
+        request: Message,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        more: bool = False,
     ) -> None:
-        """Answer a message that was sent with `request`."""
-        if request.reply_to is None:
-            raise ValueError(f"{request!r} was not sent as a request: it names no topic to reply to")
+        """Answer a message that was sent with `request` or `request_many`.
+
+        Args:
+            more: more answers of ours to the same request will follow.
+        """
         await self.publish(
-            request.reply_to,
+            reply_to(request),
             body,
-            properties=properties,
+            properties={**(properties_of(properties) or {}), **({KIND: MORE} if more else {})} or None,
             correlation_id=request.correlation_id,
             priority=request.priority,
         )
 
-    async def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = None) -> bool:
-        """Wait until so many other members subscribe to a topic; false if the time was over first."""
-        return await asyncio.to_thread(self._node.wait_for_subscribers, topic, count, timeout_s)
+    def subscribers(self, topic: str) -> list[int]:
+        """The node ids of those who subscribe to a topic, as far as known; our own among them if we do."""
+        return self._connection.node.subscribers(topic)
+
+    async def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = 30.0) -> bool:
+        """Wait until so many nodes subscribe to a topic; false if the time was over first."""
+        check_count("count", count)
+        check_seconds("timeout_s", timeout_s, none="no end")
+        return await self._doorbell.run(
+            operations.wait_for_subscribers(self._connection, topic, count, timeout_s)
+        )
 
     async def flush(self, timeout_s: float | None = 10.0) -> None:
         """Return when every member has everything published before; `FlushError` names who has not."""
-        check_flushed(await asyncio.to_thread(self._node.flush_nodes, timeout_s), timeout_s)
+        check_seconds("timeout_s", timeout_s, none="no end")
+        await self._doorbell.run(operations.flush(self._connection, timeout_s))
 
-    async def events(self, timeout_s: float | None = None) -> AsyncIterator[events.Event]:
+    async def events(self, timeout_s: float | None = None) -> AsyncIterator[Event]:
         """What happens in the domain; ends after `timeout_s` of quiet, or with the connection."""
-        while not self._closed:
-            taken = await asyncio.to_thread(self._node.take_events, 0.5 if timeout_s is None else timeout_s)
-            if taken is None or (not taken and timeout_s is not None):
-                return
-            for event in taken:
-                yield events.from_core(*event)
+        check_seconds("timeout_s", timeout_s, none="no end")
+        connection = self._connection
+        while not connection.closed and (
+            event := await self._doorbell.run(operations.next_event(connection, timeout_s))
+        ):
+            yield event
 
-    async def close(self, linger_s: float = 1.0) -> bool:
-        """Leave the domain, after waiting up to `linger_s` until every member has everything."""
-        if self._closed:
-            return True
-        self._closed = True
+    async def run(self, timeout_s: float | None = None) -> bool:
+        """Wait until the connection is closed: for a program that has only callbacks."""
+        check_seconds("timeout_s", timeout_s, none="no end")
+        return self.closed or await self._doorbell.run(operations.until_closed(self._connection, timeout_s))
+
+    async def close(self, linger_s: float | None = None, *, stall_s: float = STALL_S) -> bool:
+        """Leave the domain once every member has everything. As `shoal.Bus.close`.
+
+        If it is cancelled the connection is closed at once.
+        """
+        check_seconds("linger_s", linger_s, none="as long as members get on")
+        check_seconds("stall_s", stall_s)
+        return not await self._close(linger_s, stall_s)
+
+    async def _close(self, linger_s: float | None, stall_s: float) -> Undelivered:
+        connection = self._connection
+        if connection.closed or connection.is_foreign:
+            connection.closed = True
+            return Undelivered()
+        doorbell = self._doorbell
+        connection.closed = True
         self._finalizer.detach()
-        done = await asyncio.to_thread(self._node.shut_down, linger_s)
-        for subscription in self._subscriptions:
-            subscription.close()
+        connection.replies.fail(closed_error)
+        undelivered = Undelivered()
+        try:
+            deadline = None if linger_s is None else time.monotonic() + linger_s
+            await self._finish_callbacks(_CALLBACKS_S if linger_s is None else linger_s / 2)
+            left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            undelivered = await doorbell.run(operations.deliver(connection, left_s, stall_s))
+            connection.node.leave()
+            while not connection.node.has_left():
+                await asyncio.sleep(_GOODBYE_CHECK_S)
+        finally:
+            drained = connection.node.shut_down(0.0)
+            if linger_s == 0 and drained:
+                undelivered = Undelivered()
+            if undelivered:
+                connection.say_undelivered(undelivered)
+            connection.drain()
+            connection.events.warnings.close()
+            doorbell.close()
+        return undelivered
+
+    async def _finish_callbacks(self, patience_s: float) -> None:
+        """Let callbacks that are under way end; no other is called any more."""
+        for subscription in self._listeners.values():
+            subscription._stop()
         current = asyncio.current_task()
         listeners = [listener for listener in self._listeners if listener is not current]
         if listeners:
-            await asyncio.wait(listeners, timeout=max(linger_s, 1.0))
-        for subscription in self._subscriptions:
-            subscription._stop()
-        return done
+            await asyncio.wait(listeners, timeout=patience_s)
 
     async def __aenter__(self) -> Self:
+        # Events are noticed from now on.
+        _ = self._doorbell
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        undelivered = await self._close(None, STALL_S)
+        if undelivered and kind is None:
+            warn_undelivered(f"{self!r} was closed before every member had everything: {undelivered}")
+
+    def __repr__(self) -> str:
+        return self._connection.describe("shoal.aio.Bus")
 
 
-async def _listen(subscription: Subscription, callback: Callable[[Message], Awaitable[object]]) -> None:
+async def _listen(
+    subscription: Subscription, callback: Callback, failed: Callable[[Message, Exception], Awaitable[None]]
+) -> None:
     """Await the callback with every message. No method: the loop has it, and it would keep the connection."""
     async for message in subscription:
         try:
             await callback(message)
         except Exception as error:
             log.error("a callback failed on %s", message.topic, exc_info=error)
+            await failed(message, error)
+
+
+async def _reply_error(target: "weakref.ref[Bus]", message: Message, error: Exception) -> None:
+    """Tell whoever asked that the callback failed."""
+    bus = target()
+    if bus is None or message.reply_to is None:
+        return
+    with contextlib.suppress(Exception):
+        await bus.publish(
+            message.reply_to,
+            error_body(error),
+            properties={KIND: ERROR},
+            correlation_id=message.correlation_id,
+            priority=message.priority,
+            timeout_s=STALL_S,
+        )
 
 
 def _listened(listeners: dict[asyncio.Task[None], Subscription], listener: asyncio.Task[None]) -> None:
@@ -314,10 +545,10 @@ def _listened(listeners: dict[asyncio.Task[None], Subscription], listener: async
         del listeners[listener]
 
 
-async def _replied(waiting: dict[str, asyncio.Future[Message]], message: Message) -> None:
-    reply = waiting.get(str(message.correlation_id))
-    if reply is not None and not reply.done():
-        reply.set_result(message)
+async def _arrived(target: "weakref.ref[Connection]", message: Message) -> None:
+    connection = target()
+    if connection is not None:
+        connection.replies.arrived(message)
 
 
 def _abandon(listeners: dict[asyncio.Task[None], Subscription], name: str) -> None:
@@ -325,6 +556,6 @@ def _abandon(listeners: dict[asyncio.Task[None], Subscription], name: str) -> No
     if not listeners:
         return
     for subscription in list(listeners.values()):
-        # This may be another thread than the loop's, which the closed descriptor wakes.
+        # This may be another thread than the loop's, which the bell wakes.
         subscription._subscription.close()
     warnings.warn(f"unclosed {name} with callbacks: close it", ResourceWarning, stacklevel=2)

@@ -1,22 +1,40 @@
-"""What a connection tells its owner: who came, who went, and what was lost."""
+"""What a connection tells its owner: who came, who went, and what was lost.
 
-from collections.abc import Mapping
+Whatever means that messages are lost, or may be, is also logged: a warning of the logger `shoal.bus`, at most
+one line per kind of event in `LOG_EVERY_S`.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
+
+log = logging.getLogger("shoal.bus")
+
+#: Events kept for an owner that does not take them; the oldest give way.
+EVENTS_MAX = 10_000
+#: Warnings of one kind are this far apart at the least.
+LOG_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class MemberJoined:
     """A node is here."""
 
+    #: Its node id.
     node: int
 
 
 @dataclass(frozen=True, slots=True)
 class MemberLeft:
-    """A node is gone; `failed` says that it did not say goodbye."""
+    """A node is gone."""
 
+    #: Its node id.
     node: int
+    #: It did not say goodbye: it crashed, or the network is cut.
     failed: bool
 
 
@@ -24,17 +42,23 @@ class MemberLeft:
 class SubscriptionsChanged:
     """A node subscribes to something else now."""
 
+    #: Its node id.
     node: int
+    #: Patterns it did not subscribe to before.
     added: tuple[str, ...]
+    #: Patterns it no longer subscribes to.
     removed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesLost:
-    """Messages of a node are lost to us for good: so many segments of one of its priority classes."""
+    """Messages of a node are lost to us for good."""
 
+    #: The node that published them.
     node: int
+    #: The lane they were on: 1, 2 and 3 are the priority classes 7-9, 4-6 and 0-3, 4 is reserved topics.
     lane: int
+    #: How many segments (datagrams) of that lane are missing.
     segments: int
 
 
@@ -42,6 +66,7 @@ class MessagesLost:
 class MemberSlow:
     """A node gets nowhere, and publishing no longer waits for it; it may lose messages."""
 
+    #: Its node id.
     node: int
 
 
@@ -49,7 +74,9 @@ class MemberSlow:
 class Unreadable:
     """A node sends what cannot be read."""
 
+    #: Its node id.
     node: int
+    #: What was wrong.
     why: str
 
 
@@ -71,3 +98,77 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
             return MemberSlow(node)
         case _:
             return Unreadable(node, details["why"])
+
+
+def warning(event: Event) -> str | None:
+    """What to warn of, and what to do about it; `None` if the event is no reason to."""
+    match event:
+        case MessagesLost(node, lane, segments):
+            return (
+                f"messages of member {node:08x} are lost here for good ({segments} segments of lane {lane}): "
+                "this program reads more slowly than others publish, or was cut off; read faster, use a "
+                "narrower pattern or a selector, or have the publisher keep more (cache_bytes)"
+            )
+        case MemberSlow(node):
+            return (
+                f"member {node:08x} takes nothing any more, and publishing no longer waits for it; it "
+                "may lose messages: let it read faster, or give it more time (slow_after_s)"
+            )
+        case MemberLeft(node, True):
+            return f"member {node:08x} failed: nothing was heard of it; it crashed, or the network is cut"
+        case Unreadable(node, why):
+            return f"member {node:08x} sends what cannot be read: {why}"
+        case _:
+            return None
+
+
+class Warnings:
+    """Warnings of one connection, each kind now and then."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: dict[type, float] = {}
+        self._held: dict[type, int] = {}
+
+    def add(self, event: Event) -> None:
+        """Log a warning of an event that deserves one, unless one of its kind was logged a moment ago."""
+        text = warning(event)
+        if text is None:
+            return
+        kind, now = type(event), self._clock()
+        if now - self._last.get(kind, -LOG_EVERY_S) < LOG_EVERY_S:
+            self._held[kind] = self._held.get(kind, 0) + 1
+            return
+        self._last[kind] = now
+        held = self._held.pop(kind, 0)
+        log.warning("%s%s", text, f" ({held} more since the last warning)" if held else "")
+
+    def close(self) -> None:
+        """Log how many were held back."""
+        for kind, held in self._held.items():
+            log.warning("%d more of %s were not logged one by one", held, kind.__name__)
+        self._held.clear()
+
+
+class EventLog:
+    """Events that nobody has taken yet. May be shared between threads."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._lock = Lock()
+        self.warnings = Warnings()
+
+    def refill(self, take: Callable[[], list[tuple[str, int, dict[str, Any]]] | None]) -> bool:
+        """Add what the extension module has; false once there will be no more."""
+        # One at a time, so that they stay in order.
+        with self._lock:
+            taken = take()
+            for event in taken or ():
+                self._events.append(made := from_core(*event))
+                self.warnings.add(made)
+            return taken is not None
+
+    def take(self) -> Event | None:
+        """The oldest event that nobody took."""
+        with self._lock:
+            return self._events.popleft() if self._events else None

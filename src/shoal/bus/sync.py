@@ -1,95 +1,313 @@
-"""The friendly API for threads: `connect` and `Bus`."""
+"""The friendly API for threads: `connect`, `Bus` and `Subscription`."""
 
-import itertools
-import logging
+import contextlib
+import queue
+import select
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self, Unpack
 
-from shoal._core import Message, Subscription, is_abandoned
-from shoal.bus import events
-from shoal.bus.core import Node, check_flushed, filters
-from shoal.config import ConnectionConfig, parse_url
-from shoal.errors import ClosedError, NoReplyError
+from shoal import _core
+from shoal._core import Message
+from shoal.bus import operations
+from shoal.bus.arguments import check_callback, check_count, check_seconds, properties_of, refuse
+from shoal.bus.connection import Connection, closed_error, warn_undelivered
+from shoal.bus.dispatch import Callback, OwnThread, SharedThread
+from shoal.bus.events import Event
+from shoal.bus.operations import STALL_S, Undelivered
+from shoal.bus.replies import (
+    ERROR,
+    KIND,
+    MORE,
+    Outcome,
+    Waiting,
+    answer_of,
+    error_body,
+    kind_of,
+    no_reply,
+    reply_to,
+)
+from shoal.bus.waiting import close_at_exit, run
+from shoal.config import ConnectionConfig, ConnectionOptions, QueueFull, resolve
 from shoal.selector import CorrelationFilter, Selector
 
-log = logging.getLogger("shoal.bus")
+#: How long callbacks that are under way may take when a connection closes and is given no time of its own.
+_CALLBACKS_S = 1.0
 
 
-def connect(url: str | None = None, **options: Any) -> "Bus":
+def connect(url: str | None = None, **options: Unpack[ConnectionOptions]) -> "Bus":
     """Join a domain and return the connection to it.
 
-    With no arguments: reliable multicast on the default domain and interface. `url` is `norm://[group:port]`
-    or `inproc://name`, with options as its query; the same options may be given as keywords, and
-    `shoal.config.ConnectionConfig` describes them all.
+    With no arguments: what the environment variables `SHOAL_URL` and `SHOAL_DOMAIN` say, and otherwise
+    reliable multicast on the default domain and interface.
+
+    Args:
+        url: `norm://[group:port]` or `inproc://name`, with options as its query.
+        options: the same options as keywords; `shoal.config.ConnectionConfig` describes them all.
+
+    Raises:
+        ConfigError: an option cannot work, or two contradict each other.
+        LinkError: the network cannot be used.
     """
-    return Bus(parse_url(url, **options))
+    return Bus(resolve(url, options))
 
 
-class Bus(Node):
+class Subscription:
+    """Messages that match a pattern: iterate over it, or call `receive`. May be shared between threads.
+
+    Made by `Bus.subscribe`. An iteration ends when the subscription is closed, or its connection, and
+    everything that had arrived was read. One that nobody refers to any more ends by itself.
+    """
+
+    __slots__ = ("__weakref__", "_subscription")
+
+    def __init__(self, subscription: _core.Subscription) -> None:
+        self._subscription = subscription
+
+    @property
+    def pattern(self) -> str:
+        """What it subscribes to."""
+        return self._subscription.pattern
+
+    @property
+    def pending(self) -> int:
+        """Messages that have arrived and were not read yet."""
+        return self._subscription.pending
+
+    @property
+    def dropped(self) -> int:
+        """Messages that were dropped because the reader fell behind."""
+        return self._subscription.dropped
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will arrive; what has arrived can still be received."""
+        return self._subscription.closed
+
+    def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message, waited for if need be.
+
+        Args:
+            timeout_s: how long to wait; `None` waits for ever.
+
+        Returns:
+            The message, or `None` if none came in time.
+
+        Raises:
+            ClosedError: the subscription is closed, and everything that had arrived was received.
+        """
+        return self._subscription.receive(timeout_s)
+
+    def receive_nowait(self, count_max: int = 1000) -> list[Message]:
+        """Messages that are here already, at most `count_max`; an empty list if there are none.
+
+        Raises:
+            ClosedError: the subscription is closed, and everything that had arrived was received.
+        """
+        messages = self._subscription.receive_nowait(count_max)
+        if messages is None:
+            raise closed_error("the subscription is closed, and everything that arrived was received")
+        return messages
+
+    def close(self) -> None:
+        """End the subscription; what has arrived can still be received. Closing again does nothing."""
+        self._subscription.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        # The extension's own iterator: it comes back to Python once per batch, not once per message.
+        return iter(self._subscription)
+
+    def __next__(self) -> Message:
+        return next(self._subscription)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<Subscription {self.pattern!r} {self.pending} pending{state}>"
+
+
+class Bus:
     """A connection: publishes, subscribes, asks and answers. May be shared between threads.
+
+    Made by `connect`. Use it in a `with` statement: leaving the block waits until every member has
+    everything, as long as that gets on, and warns (`UndeliveredWarning`) if somebody still lacks messages
+    then.
 
     One that nobody refers to any more, nor to one of its subscriptions, is closed without lingering; its
     callbacks end, with a `ResourceWarning`. A callback that refers to its own connection keeps it open.
     """
 
-    _closed: bool
-    _listeners: list[tuple[threading.Thread, Subscription]]
-    _lock: threading.RLock
-    _replies: "_Replies | None"
-    _finalizer: "weakref.finalize[[list[tuple[threading.Thread, Subscription]], str], Bus]"
-
     def __init__(self, config: ConnectionConfig) -> None:
-        super().__init__(config)
-        self._closed = False
-        self._listeners = []
+        self._connection = Connection(config)
+        close_at_exit(self._connection)
         self._lock = threading.RLock()
-        self._replies = None
-        self._finalizer = weakref.finalize(self, _abandon, self._listeners, repr(self))
+        self._threads: list[OwnThread | SharedThread] = []
+        self._shared: dict[str, SharedThread] = {}
+        self._answers: Subscription | None = None
+        # A message costs no Python call of ours: this is the extension's own method.
+        self.__dict__["publish"] = self._connection.node.publish
+        self._watch = None if config.scheme == "inproc" else _Watch(self._connection)
+        self._finalizer = weakref.finalize(self, _abandon, self._threads, self._watch, repr(self))
         # Whoever is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
+
+    @property
+    def config(self) -> ConnectionConfig:
+        """How it was configured."""
+        return self._connection.config
+
+    @property
+    def node(self) -> int:
+        """Our node id."""
+        return self._connection.id
+
+    @property
+    def members(self) -> list[int]:
+        """The node ids of everybody else in the domain."""
+        return self._connection.node.members
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._connection.closed
+
+    @property
+    def rate_bytes_per_s(self) -> float | None:
+        """Bytes per second that may be sent now; `None` is without limit, or without a network."""
+        return self._connection.node.rate_bytes_per_s
+
+    def stats(self) -> dict[str, int]:
+        """What the link did so far: datagrams, bytes, repairs. Empty without a network."""
+        return self._connection.node.stats()
+
+    def link(self) -> dict[str, Any]:
+        """The interface and the address in use, the receive buffer granted and the last error of a socket."""
+        return self._connection.link()
+
+    def publish(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Publish a message. It is on its way when this returns.
+
+        Args:
+            topic: where, such as `prices/ACME`; no wildcards.
+            body: bytes, str, a number, bool, `None`, a list, a mapping, a numpy array, Arrow data, or a type
+                that `shoal.codecs` knows.
+            properties: named values that selectors can ask for.
+            priority: 0 to 9; a higher one overtakes lower ones on its way.
+            ttl_s: it is not delivered any more when it is older than this.
+            correlation_id: what it answers or belongs to.
+            reply_to: the topic that answers go to.
+            type: the application's name for this kind of message (JMSType).
+            timeout_s: how long to wait while members take no more, where `when_full` is `block`; `None` is
+                for ever.
+
+        Returns:
+            True in a condition, unless the message was dropped because `when_full` is `drop`.
+
+        Raises:
+            FullError: members take no more, and `when_full` is `error` or the time was over.
+            ClosedError: the connection is closed.
+            InvalidTopicError: the topic is none.
+            MessageTooLongError: it is longer than `message_bytes_max`.
+        """
+        return self._connection.node.publish(
+            topic,
+            body,
+            properties=properties,
+            priority=priority,
+            ttl_s=ttl_s,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+            type=type,
+            timeout_s=timeout_s,
+        )
 
     def subscribe(
         self,
         pattern: str,
-        callback: Callable[[Message], object] | None = None,
+        callback: Callback | None = None,
         *,
         selector: str | Selector | None = None,
         correlation: str | CorrelationFilter | None = None,
         no_local: bool = False,
         queue_bytes_max: int = 4 << 20,
-        when_full: Literal["block", "drop_new", "drop_old"] = "block",
+        queue_full: QueueFull = "block",
+        thread: str | None = None,
     ) -> Subscription:
-        """Receive what matches `pattern` from now on: `*` stands for one level, `>` for all that follow.
+        """Receive what matches a pattern from now on.
 
-        `selector` is a condition on properties and headers as in JMS (`"region = 'EU' AND JMSPriority > 4"`),
-        `correlation` one on correlation ids (`"[#7;#13]"`).
-        With a `callback` every message is given to it, on a thread of this subscription's own. What it raises
-        is logged, and the next message follows. `no_local` leaves out what this connection publishes itself.
-        A reader that falls behind holds publishers back (`block`), within `slow_after_s`, or loses messages.
+        Args:
+            pattern: a topic; `*` stands for one level, `>` for all that follow.
+            callback: a function that is called with every message, on a thread of the subscription's own.
+                What it raises is logged, and the next message follows; the sender of a request is told
+                (`RemoteError`).
+            selector: a condition on properties and headers as in JMS, `"region = 'EU' AND JMSPriority > 4"`.
+            correlation: a condition on correlation ids, `"[#7;#13]"`.
+            no_local: leave out what this connection publishes itself.
+            queue_bytes_max: how much may wait for the reader.
+            queue_full: what happens then. `block` holds publishers back, within their `slow_after_s`;
+                `drop_new` and `drop_old` drop messages, and `dropped` counts them.
+            thread: callbacks of this connection that name the same thread share it, and are called one at a
+                time.
+
+        Raises:
+            InvalidTopicError: the pattern is none.
+            InvalidSelectorError: the selector or the correlation filter is none.
         """
-        subscription = self.open_subscription(
+        check_callback(callback)
+        if thread is not None and (not isinstance(thread, str) or callback is None):
+            raise refuse("thread", thread, "a name, beside a callback, or None")
+        core = self._connection.subscribe(
             pattern,
+            selector=selector,
+            correlation=correlation,
             no_local=no_local,
             queue_bytes_max=queue_bytes_max,
-            when_full=when_full,
-            **filters(selector, correlation),
+            queue_full=queue_full,
         )
         if callback is not None:
-            self._listen(subscription, callback)
-        return subscription
+            self._call_back(core, callback, thread)
+        return Subscription(core)
 
-    def _listen(self, subscription: Subscription, callback: Callable[[Message], object]) -> None:
-        name = f"shoal-{subscription.pattern}"
-        listener = threading.Thread(target=_dispatch, args=(subscription, callback), name=name, daemon=True)
+    def _call_back(self, core: _core.Subscription, callback: Callback, thread: str | None) -> None:
+        connection = weakref.ref(self._connection)
+
+        def failed(message: Message, error: BaseException) -> None:
+            _reply_error(connection(), message, error)
+
         with self._lock:
-            self._listeners[:] = [other for other in self._listeners if other[0].is_alive()]
-            self._listeners.append((listener, subscription))
-        listener.start()
+            self._connection.check_open()
+            self._threads[:] = [other for other in self._threads if other.thread.is_alive()]
+            if thread is None:
+                self._threads.append(OwnThread(core, callback, failed))
+                return
+            shared = self._shared.get(thread)
+            if shared is None:
+                shared = self._shared[thread] = SharedThread(thread)
+                self._threads.append(shared)
+        shared.add(core, callback, failed)
 
     def request(
         self,
@@ -100,63 +318,225 @@ class Bus(Node):
         properties: Mapping[str, Any] | None = None,
         priority: int = 4,
     ) -> Message:
-        """Publish a question and return the first answer; `NoReplyError` if none comes in time."""
+        """Publish a question and return the first answer.
+
+        Raises:
+            NoRespondersError: nobody subscribes to the topic.
+            NoReplyError: nobody answered within `timeout_s`.
+            RemoteError: the answerer's callback failed.
+            ClosedError: the connection is closed, or was meanwhile.
+        """
+        check_seconds("timeout_s", timeout_s)
+        outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        with self._asking(topic, body, outcomes, properties, priority):
+            return answer_of(_next_outcome(outcomes, topic, timeout_s, 0))
+
+    def request_many(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        timeout_s: float = 5.0,
+        responders: int | None = None,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+    ) -> Iterator[Message]:
+        """Publish a question and yield every answer, as it comes.
+
+        An answerer may send several: all but the last with `reply(…, more=True)`.
+
+        Args:
+            timeout_s: how long to wait for each answer.
+            responders: end after the last answer of so many; `None` is as many as subscribe to the topic now.
+
+        Raises:
+            NoRespondersError: nobody subscribes to the topic.
+            NoReplyError: no answer came for `timeout_s`, though not everybody had given the last one.
+            RemoteError: the callback of one that was asked failed.
+            ClosedError: the connection is closed, or was meanwhile.
+        """
+        check_seconds("timeout_s", timeout_s)
+        if responders is not None:
+            check_count("responders", responders, 1)
+        return self._answers_to(topic, body, timeout_s, responders, properties, priority)
+
+    def _answers_to(
+        self,
+        topic: str,
+        body: Any,
+        timeout_s: float,
+        responders: int | None,
+        properties: Mapping[str, Any] | None,
+        priority: int,
+    ) -> Iterator[Message]:
+        outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        left = responders or max(len(self.subscribers(topic)), 1)
+        answers = 0
+        with self._asking(topic, body, outcomes, properties, priority):
+            while left:
+                answer = answer_of(_next_outcome(outcomes, topic, timeout_s, answers))
+                answers += 1
+                left -= kind_of(answer) != MORE
+                yield answer
+
+    @contextlib.contextmanager
+    def _asking(
+        self,
+        topic: str,
+        body: Any,
+        outcomes: "queue.SimpleQueue[Outcome]",
+        properties: Mapping[str, Any] | None,
+        priority: int,
+    ) -> Iterator[None]:
+        """Publish a question; while this lasts its answers go to `outcomes`."""
+        connection = self._connection
         with self._lock:
-            if self._closed:
-                raise ClosedError("the connection is closed")
-            if self._replies is None:
-                self._replies = _Replies(self)
-            replies = self._replies
-        return replies.ask(topic, body, timeout_s, dict(properties) if properties else None, priority)
+            connection.check_open()
+            if self._answers is None:
+                self._answers = self.subscribe(connection.replies.topic, connection.replies.arrived)
+        waiting = Waiting(topic, outcomes.put)
+        number = connection.replies.begin(waiting)
+        try:
+            self.publish(
+                topic,
+                body,
+                properties=properties_of(properties),
+                priority=priority,
+                correlation_id=number,
+                reply_to=connection.replies.topic,
+            )
+            connection.replies.check(connection.node)
+            yield
+        finally:
+            connection.replies.end(number)
 
     def reply(
-        self, request: Message, body: Any = None, *, properties: Mapping[str, Any] | None = None
+        self,
+        request: Message,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        more: bool = False,
     ) -> None:
-        """Answer a message that was sent with `request`."""
-        if request.reply_to is None:
-            raise ValueError(f"{request!r} was not sent as a request: it names no topic to reply to")
+        """Answer a message that was sent with `request` or `request_many`.
+
+        Args:
+            more: more answers of ours to the same request will follow.
+        """
         self.publish(
-            request.reply_to,
+            reply_to(request),
             body,
-            properties=dict(properties) if properties else None,
+            properties={**(properties_of(properties) or {}), **({KIND: MORE} if more else {})} or None,
             correlation_id=request.correlation_id,
             priority=request.priority,
         )
 
-    def flush(self, timeout_s: float | None = 10.0) -> None:
-        """Return when every member has everything published before; `FlushError` names who has not."""
-        check_flushed(self.flush_nodes(timeout_s), timeout_s)
+    def subscribers(self, topic: str) -> list[int]:
+        """The node ids of those who subscribe to a topic, as far as known; our own among them if we do."""
+        return self._connection.node.subscribers(topic)
 
-    def events(self, timeout_s: float | None = None) -> Iterator[events.Event]:
-        """What happens in the domain; ends after `timeout_s` of quiet, or with the connection."""
-        while not self._closed:
-            taken = self.take_events(timeout_s)
-            if not taken:
-                return
-            yield from itertools.starmap(events.from_core, taken)
+    def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = 30.0) -> bool:
+        """Wait until so many nodes subscribe to a topic; this one counts if it does.
 
-    def close(self, linger_s: float = 1.0) -> bool:
-        """Leave the domain, after waiting up to `linger_s` until every member has everything.
-
-        A callback that is under way is waited for, in the same time, and may still publish; none is called
-        any more. Returns whether every member has everything. Closing again does nothing; closing inside a
-        callback is allowed.
+        Returns:
+            Whether they do; false if the time was over first. `None` as `timeout_s` waits for ever.
         """
+        check_count("count", count)
+        check_seconds("timeout_s", timeout_s, none="no end")
+        return run(
+            self._connection, operations.wait_for_subscribers(self._connection, topic, count, timeout_s)
+        )
+
+    def flush(self, timeout_s: float | None = 10.0) -> None:
+        """Return when every member has everything published before.
+
+        Raises:
+            FlushError: some member has not; `silent` names those that did not answer.
+        """
+        check_seconds("timeout_s", timeout_s, none="no end")
+        run(self._connection, operations.flush(self._connection, timeout_s))
+
+    def events(self, timeout_s: float | None = None) -> Iterator[Event]:
+        """What happens in the domain: see `shoal.Event`.
+
+        Events since the connection was made are kept, at most 10,000, until somebody takes them.
+
+        Args:
+            timeout_s: the iteration ends when nothing happened for so long; `None` goes on until the
+                connection closes.
+        """
+        check_seconds("timeout_s", timeout_s, none="no end")
+        return self._events(timeout_s)
+
+    def _events(self, timeout_s: float | None) -> Iterator[Event]:
+        connection = self._connection
+        while event := run(connection, operations.next_event(connection, timeout_s)):
+            yield event
+
+    def run(self, timeout_s: float | None = None) -> bool:
+        """Wait until the connection is closed, or until Ctrl-C: for a program that has only callbacks.
+
+        Returns:
+            Whether it was closed; false after Ctrl-C, or when the time was over.
+        """
+        check_seconds("timeout_s", timeout_s, none="no end")
+        try:
+            return run(self._connection, operations.until_closed(self._connection, timeout_s))
+        except KeyboardInterrupt:
+            return False
+
+    def close(self, linger_s: float | None = None, *, stall_s: float = STALL_S) -> bool:
+        """Leave the domain once every member has everything.
+
+        A callback that is under way is waited for, at most a second or half of `linger_s`, and may still
+        publish; none is called any more. Then members are waited for, as long as they get on. If somebody
+        still lacks messages in the end, a warning is logged that says who lacks how much. A request that
+        waits for its answer ends with `ClosedError`. Closing again does nothing; closing inside a callback is
+        allowed.
+
+        Args:
+            linger_s: how long all of it may take; 0 waits for nobody, `None` is as long as members get on.
+            stall_s: members that acknowledge nothing new for so long are not waited for.
+
+        Returns:
+            Whether every member has everything.
+        """
+        check_seconds("linger_s", linger_s, none="as long as members get on")
+        check_seconds("stall_s", stall_s)
+        return not self._close(linger_s, stall_s)
+
+    def _close(self, linger_s: float | None, stall_s: float) -> Undelivered:
+        connection = self._connection
         with self._lock:
-            if self._closed:
-                return True
-            self._closed = True
+            if connection.closed:
+                return Undelivered()
+            connection.closed = True
             self._finalizer.detach()
-            listeners = list(self._listeners)
-        deadline = time.monotonic() + linger_s
-        for _, subscription in listeners:
-            subscription.stop()
-        for listener, _ in listeners:
-            # Half of the time is left for what they published.
-            patience_s = deadline - linger_s / 2 - time.monotonic()
-            if listener is not threading.current_thread() and patience_s > 0:
-                listener.join(patience_s)
-        return self.shut_down(max(deadline - time.monotonic(), 0.0))
+            threads = list(self._threads)
+        if connection.is_foreign:
+            return Undelivered()
+        deadline = None if linger_s is None else time.monotonic() + linger_s
+        connection.replies.fail(closed_error)
+        for thread in threads:
+            thread.stop()
+        # Half of the time is left for what they publish.
+        callbacks_until = time.monotonic() + (_CALLBACKS_S if linger_s is None else linger_s / 2)
+        for thread in threads:
+            patience_s = callbacks_until - time.monotonic()
+            if thread.thread is not threading.current_thread() and patience_s > 0:
+                thread.thread.join(patience_s)
+        left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        undelivered = run(connection, operations.deliver(connection, left_s, stall_s))
+        drained = connection.node.shut_down(0.0)
+        if left_s == 0 and drained:
+            undelivered = Undelivered()
+        if undelivered:
+            connection.say_undelivered(undelivered)
+        connection.drain()
+        connection.events.warnings.close()
+        if self._watch is not None:
+            self._watch.stop()
+        return undelivered
 
     def __enter__(self) -> Self:
         return self
@@ -164,68 +544,78 @@ class Bus(Node):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        undelivered = self._close(None, STALL_S)
+        if undelivered and kind is None:
+            warn_undelivered(f"{self!r} was closed before every member had everything: {undelivered}")
+
+    def __repr__(self) -> str:
+        return self._connection.describe("Bus")
 
 
-def _abandon(listeners: list[tuple[threading.Thread, Subscription]], name: str) -> None:
+class _Watch:
+    """A thread that takes note of a connection's events though nobody asks, so that losses are logged."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._bell = _core.Bell()
+        connection.node.attach_bell(self._bell)
+        self._stopped = False
+        target = weakref.ref(connection)
+        self._thread = threading.Thread(
+            target=self._run, args=(target, self._bell), name="shoal-events", daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, target: "weakref.ref[Connection]", bell: _core.Bell) -> None:
+        poll = select.poll()
+        poll.register(bell.fileno(), select.POLLIN)
+        while not self._stopped:
+            poll.poll()
+            bell.take()
+            connection = target()
+            if connection is None or _core.is_abandoned():
+                return
+            if not connection.closed:
+                connection.on_change()
+            del connection
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped = True
+        self._bell.ring(0)
+        if self._thread is not threading.current_thread():
+            self._thread.join(5)
+
+
+def _next_outcome(
+    outcomes: "queue.SimpleQueue[Outcome]", topic: str, timeout_s: float, answers: int
+) -> Outcome:
+    try:
+        return outcomes.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
+    except queue.Empty:
+        raise no_reply(topic, timeout_s, answers) from None
+
+
+def _reply_error(connection: Connection | None, message: Message, error: BaseException) -> None:
+    """Tell whoever asked that the callback failed."""
+    if connection is None or message.reply_to is None:
+        return
+    with contextlib.suppress(Exception):
+        connection.node.publish(
+            message.reply_to,
+            error_body(error),
+            properties={KIND: ERROR},
+            correlation_id=message.correlation_id,
+            priority=message.priority,
+            timeout_s=STALL_S,
+        )
+
+
+def _abandon(threads: list[OwnThread | SharedThread], watch: _Watch | None, name: str) -> None:
     """Nobody has the connection any more: end its callbacks, whose threads would keep it open."""
-    called = [subscription for listener, subscription in listeners if listener.is_alive()]
-    for subscription in called:
-        subscription.close()
+    called = [thread for thread in threads if thread.thread.is_alive()]
+    for thread in called:
+        thread.close()
+    if watch is not None:
+        watch.stop()
     if called:
         warnings.warn(f"unclosed {name} with callbacks: close it", ResourceWarning, stacklevel=2)
-
-
-def _dispatch(subscription: Subscription, callback: Callable[[Message], object]) -> None:
-    """Call back with every message; in Python, where a thread may be ended when the interpreter exits."""
-    subscription.mark_callback_thread()
-    for message in subscription:
-        try:
-            callback(message)
-        except BaseException as error:
-            if is_abandoned():
-                return
-            log.error("a callback failed on %s", message.topic, exc_info=error)
-
-
-class _Replies:
-    """Answers on their way to the threads that wait for them."""
-
-    def __init__(self, bus: Bus) -> None:
-        # The listener outlives the bus otherwise: it would be kept by its own callback.
-        self._bus = weakref.ref(bus)
-        self._topic = f"_reply/{bus.node:08x}"
-        self._numbers = itertools.count(1)
-        self._waiting: dict[str, tuple[threading.Event, list[Message]]] = {}
-        bus.subscribe(self._topic, self._arrived)
-
-    def _arrived(self, reply: Message) -> None:
-        waiting = self._waiting.get(str(reply.correlation_id))
-        if waiting is not None:
-            arrived, replies = waiting
-            replies.append(reply)
-            arrived.set()
-
-    def ask(
-        self, topic: str, body: Any, timeout_s: float, properties: dict[str, Any] | None, priority: int
-    ) -> Message:
-        bus = self._bus()
-        if bus is None:
-            raise ClosedError("the connection is closed")
-        number = str(next(self._numbers))
-        arrived, replies = threading.Event(), list[Message]()
-        self._waiting[number] = (arrived, replies)
-        try:
-            bus.publish(
-                topic,
-                body,
-                properties=properties,
-                priority=priority,
-                correlation_id=number,
-                reply_to=self._topic,
-            )
-            if not arrived.wait(timeout_s):
-                raise NoReplyError(f"nobody answered on {topic!r} within {timeout_s} s")
-            return replies[0]
-        finally:
-            del self._waiting[number]

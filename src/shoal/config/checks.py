@@ -1,7 +1,9 @@
 """What every configuration checks when it is made. An error names the field, its value and what would do."""
 
 import dataclasses
+import difflib
 import math
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from shoal.errors import ConfigError
@@ -48,6 +50,13 @@ class Checked:
         none = ", or none" if type(None) in get_args(_type_of(self, field)) else ""
         wanted = f"at least {least}" if most is None else f"from {least} to {most}"
         self.check(field, fine, wanted + none)
+
+
+def unknown_option(name: str, known: Iterable[str], where: str = "") -> ConfigError:
+    """The error for an option that there is not."""
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(sorted(known))}"
+    return ConfigError(f"unknown option {name!r}{where}: {hint}")
 
 
 def _is_whole(value: object) -> bool:

@@ -3,11 +3,13 @@
 import dataclasses
 import hashlib
 import ipaddress
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 from urllib.parse import parse_qsl, urlsplit
 
-from shoal.config.checks import WHOLE
+from shoal.config.checks import WHOLE, unknown_option
 from shoal.config.sending import CACHE_BYTES_MAX, Congestion, Sending
 from shoal.errors import ConfigError
 
@@ -20,7 +22,10 @@ DEFAULT_DOMAIN = "default"
 #: All receive buffers of a node together.
 RECEIVE_BYTES_MAX = 512 << 20
 
+#: What publishing does when members take no more.
 WhenFull = Literal["block", "drop", "error"]
+#: What a subscription does when its reader falls behind.
+QueueFull = Literal["block", "drop_new", "drop_old"]
 _SCHEMES = ("norm", "inproc")
 _LATER_SCHEMES = ("udp", "tcp", "tls", "locate")
 #: What a connection without a network can be told.
@@ -145,6 +150,34 @@ class ConnectionConfig(Sending):
         return int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[4:12], "big")
 
 
+class ConnectionOptions(TypedDict, total=False):
+    """The keywords of `connect`; `ConnectionConfig` says what each means."""
+
+    scheme: str
+    domain: str
+    group: str | None
+    port: int
+    interface: str
+    when_full: WhenFull
+    heartbeat_s: float
+    missed_heartbeats_max: int
+    slow_after_s: float
+    segment_bytes: int | None
+    window_bytes: int
+    cache_bytes: int
+    receive_window_bytes: int
+    receive_buffer_bytes: int
+    rate_bytes_per_s: float | None
+    congestion: Congestion
+    rate_min_bytes_per_s: float
+    parity_symbols: int
+    auto_parity: int
+    block_symbols: int
+    message_bytes_max: int
+    assembly_bytes_max: int
+    backoff_factor: int
+
+
 _FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}
 
 
@@ -153,13 +186,31 @@ def parse_url(url: str | None, **keywords: Any) -> ConnectionConfig:
     options = _options_of(url or "norm://")
     for name, value in keywords.items():
         if name not in _FIELDS:
-            raise ConfigError(f"unknown option {name!r}: the options are {', '.join(sorted(_FIELDS))}")
+            raise unknown_option(name, _FIELDS)
         if name in options and options[name] != value:
             raise ConfigError(
                 f"{name} is {options[name]!r} in the URL and {value!r} as an argument: give one"
             )
         options[name] = value
     return ConnectionConfig(**options)
+
+
+def resolve(
+    url: str | None, options: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> ConnectionConfig:
+    """The configuration that `connect` was asked for.
+
+    Without a URL `SHOAL_URL` in the environment takes its place; `SHOAL_DOMAIN` is the domain where neither
+    the URL nor a keyword names one.
+    """
+    if url is not None and not isinstance(url, str):
+        raise TypeError(f"url is {url!r}, and must be a str such as 'norm://' or 'inproc://name', or None")
+    url = url or environment.get("SHOAL_URL") or "norm://"
+    options = dict(options)
+    domain = environment.get("SHOAL_DOMAIN")
+    if domain and "domain" not in options and "domain" not in _options_of(url):
+        options["domain"] = domain
+    return parse_url(url, **options)
 
 
 def _options_of(url: str) -> dict[str, Any]:
@@ -189,7 +240,7 @@ def _options_of(url: str) -> dict[str, Any]:
 def _value_of(name: str, text: str) -> Any:
     field = _FIELDS.get(name)
     if field is None or name == "scheme":
-        raise ConfigError(f"unknown option {name!r} in the URL: the options are {', '.join(sorted(_FIELDS))}")
+        raise unknown_option(name, _FIELDS.keys() - {"scheme"}, " in the URL")
     if field.type is str or name in ("group", "when_full", "congestion"):
         return text
     kind = int if field.type in WHOLE else float

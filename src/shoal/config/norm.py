@@ -4,8 +4,9 @@ import dataclasses
 import ipaddress
 import os
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self, TypedDict, Unpack
 
+from shoal.config.checks import unknown_option
 from shoal.config.sending import CACHE_BYTES_MAX, Congestion, Sending
 from shoal.errors import ConfigError
 
@@ -61,6 +62,64 @@ _RANGES: dict[str, tuple[float, float | None]] = {
     "message_bytes_max": (1, (1 << 28) - 1),
     "drop_received": (0, 1),
 }
+
+
+class NormOptions(TypedDict, total=False):
+    """The keywords of `shoal.norm.Session`; `NormConfig` says what each means."""
+
+    group: str
+    port: int
+    interface: str
+    listen_port: int | None
+    node: int | None
+    instance: int | None
+    seed: int | None
+    rate_bytes_per_s: float | None
+    rate_min_bytes_per_s: float
+    congestion: Congestion
+    burst_bytes_max: int
+    burst_segments_max: int
+    segment_bytes: int | None
+    fec: Fec
+    block_symbols: int
+    parity_symbols: int
+    auto_parity: int
+    interleave_blocks: int
+    repair: Repair
+    grtt_initial_s: float
+    grtt_min_s: float
+    grtt_max_s: float
+    backoff_factor: int
+    group_size: int
+    robust_factor: int
+    probe_interval_s: float
+    probe_interval_max_s: float
+    ackers: tuple[int, ...]
+    acker_patience_s: float
+    lanes: int
+    cache_bytes: int
+    window_bytes: int | None
+    info: bytes
+    send_objects_max: int
+    send_cache_bytes_max: int
+    object_window_bytes: int
+    receive: bool
+    receive_objects: bool
+    feedback: Feedback
+    sync: Sync
+    nacking: Nacking
+    receive_window_bytes: int
+    receive_bytes_max: int
+    receive_buffer_bytes: int
+    senders_max: int
+    streams_per_sender_max: int
+    objects_per_sender_max: int
+    object_bytes_max: int
+    object_idle_after_s: float
+    sender_idle_after_s: float
+    message_bytes_max: int
+    files_directory: str | os.PathLike[str] | None
+    drop_received: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,10 +285,10 @@ class NormConfig(Sending):
         self.check("ackers", fine, wanted)
         object.__setattr__(self, "ackers", tuple(sorted(set(self.ackers))))
 
-    def with_options(self, **options: Any) -> Self:
+    def with_options(self, **options: Unpack[NormOptions]) -> Self:
         """This configuration with some of its fields changed."""
         fields = {field.name for field in dataclasses.fields(self)}
         for name in options:
             if name not in fields:
-                raise ConfigError(f"unknown option {name!r}: the options are {', '.join(sorted(fields))}")
+                raise unknown_option(name, fields)
         return dataclasses.replace(self, **options)

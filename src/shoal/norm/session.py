@@ -232,13 +232,11 @@ def _number(object: int) -> int:
 
 def _resolved(config: NormConfig) -> NormConfig:
     """A configuration in which nothing is left to chance."""
-    chosen = {
-        "node": secrets.choice(range(1, 0xFFFF_FFFF)),
-        "instance": secrets.randbits(16),
-        "seed": secrets.randbits(63),
-    }
-    return config.with_options(
-        **{name: value for name, value in chosen.items() if getattr(config, name) is None}
+    return dataclasses.replace(
+        config,
+        node=secrets.choice(range(1, 0xFFFF_FFFF)) if config.node is None else config.node,
+        instance=secrets.randbits(16) if config.instance is None else config.instance,
+        seed=secrets.randbits(63) if config.seed is None else config.seed,
     )
 
 

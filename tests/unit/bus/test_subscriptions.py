@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.errors import ConfigError, FullError, NoReplyError
+from shoal.errors import ClosedError, ConfigError, FullError, NoReplyError
 
 
 def topics(subscription: shoal.Subscription) -> list[str]:
-    return [message.topic for message in subscription.receive_nowait() or []]
+    return [message.topic for message in subscription.receive_nowait()]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_no_local_leaves_out_what_the_connection_itself_publishes(bus: shoal.Bus
     with bus.subscribe("a", no_local=True) as subscription:
         bus.publish("a", b"own")
         other.publish("a", b"other")
-        assert [message.body for message in subscription.receive_nowait() or []] == [b"other"]
+        assert [message.body for message in subscription.receive_nowait()] == [b"other"]
 
 
 def test_domains_of_other_names_hear_nothing(bus: shoal.Bus) -> None:
@@ -96,7 +96,9 @@ def test_a_closed_subscription_gives_what_it_has_and_ends(bus: shoal.Bus) -> Non
     subscription.close()
     bus.publish("a", 2)
     assert [message.body for message in subscription] == [1]
-    assert subscription.receive(5) is None
+    for receive in (lambda: subscription.receive(5), subscription.receive_nowait):
+        with pytest.raises(ClosedError, match="subscription is closed"):
+            receive()
 
 
 def test_closing_the_bus_ends_an_iteration_in_another_thread(domain: str) -> None:
@@ -123,11 +125,15 @@ def test_a_subscription_that_nobody_keeps_takes_nothing_more(bus: shoal.Bus, oth
     assert other.subscribers("a") == []
 
 
-def test_waiting_for_subscribers_counts_other_connections(
+def test_waiting_for_subscribers_counts_every_connection_and_its_own(
     domain: str, bus: shoal.Bus, other: shoal.Bus
 ) -> None:
+    assert bus.wait_for_subscribers("a/b", 1, timeout_s=0) is False
     with bus.subscribe("a/*"):
-        assert bus.wait_for_subscribers("a/b", 1, timeout_s=0) is False
+        assert bus.wait_for_subscribers("a/b", 1, timeout_s=0) is True
+        assert bus.subscribers("a/b") == [bus.node]
+        assert other.subscribers("a/b") == [bus.node]
+        assert bus.wait_for_subscribers("a/b", 2, timeout_s=0) is False
         assert other.wait_for_subscribers("a/b", 1, timeout_s=5) is True
         timer = threading.Timer(0.05, lambda: keep.append(shoal.connect(domain).subscribe("a/b")))
         keep: list[Any] = []
@@ -154,6 +160,56 @@ def test_a_callback_runs_on_a_thread_of_its_own(bus: shoal.Bus) -> None:
     assert done.wait(5)
     assert len(set(threads)) == 1
     assert threads[0] is not threading.current_thread()
+
+
+def test_callbacks_that_name_the_same_thread_share_it_and_take_turns(bus: shoal.Bus) -> None:
+    done = threading.Semaphore(0)
+    calls: list[tuple[str, int, threading.Thread]] = []
+
+    def callback(message: shoal.Message) -> None:
+        calls.append((message.topic, message.body, threading.current_thread()))
+        done.release()
+
+    for topic in ("a", "b"):
+        bus.subscribe(topic, callback, thread="feed")
+    bus.subscribe("c", callback, thread="other")
+    for number in range(500):
+        for topic in ("a", "b", "c"):
+            bus.publish(topic, number)
+    assert all(done.acquire(timeout=10) for _ in range(1500))
+    for topic in ("a", "b", "c"):
+        assert [number for name, number, _ in calls if name == topic] == list(range(500))
+    assert {thread.name for name, _, thread in calls if name != "c"} == {"shoal-feed"}
+    assert {thread.name for name, _, thread in calls if name == "c"} == {"shoal-other"}
+
+
+def test_a_shared_thread_ends_with_its_connection_and_calls_nobody_any_more(domain: str) -> None:
+    calls: list[Any] = []
+    began = threading.Event()
+
+    def slow(message: shoal.Message) -> None:
+        began.set()
+        calls.append(message)
+        time.sleep(0.005)
+
+    bus = shoal.connect(domain)
+    bus.subscribe("a", slow, thread="feed")
+    for number in range(1000):
+        bus.publish("a", number)
+    assert began.wait(5)
+    bus.close()
+    count = len(calls)
+    assert count < 1000
+    assert "shoal-feed" not in {thread.name for thread in threading.enumerate()}
+    assert len(calls) == count
+
+
+def test_run_returns_when_the_connection_is_closed(domain: str) -> None:
+    bus = shoal.connect(domain)
+    assert bus.run(timeout_s=0) is False
+    bus.subscribe("stop", lambda _: bus.close())
+    bus.publish("stop")
+    assert bus.run(timeout_s=10) is True
 
 
 def test_what_a_callback_raises_is_logged_and_the_next_message_follows(
@@ -274,7 +330,7 @@ def test_closing_waits_for_the_callback_under_way_which_may_still_publish(
             other.publish("a", number)
         assert began.wait(5)
         bus.close()
-        assert [message.body for message in answers.receive_nowait() or []] == [0]
+        assert [message.body for message in answers.receive_nowait()] == [0]
     assert caplog.records == []
 
 
@@ -322,23 +378,23 @@ def test_a_connection_that_does_not_wait_keeps_its_readers_bound(domain: str, po
                 refused += not bus.publish("a", bytes(1000))
             except FullError:
                 refused += 1
-        arrived = subscription.receive_nowait() or []
+        arrived = subscription.receive_nowait()
         assert len(arrived) <= 12
         assert len(arrived) + refused == 100
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("drop_new", [0, 1]), ("drop_old", [8, 9])])
 def test_a_subscription_may_drop_instead(bus: shoal.Bus, policy: Any, kept: list[int]) -> None:
-    with bus.subscribe("a", queue_bytes_max=2 * 1060, when_full=policy) as subscription:
+    with bus.subscribe("a", queue_bytes_max=2 * 1060, queue_full=policy) as subscription:
         for number in range(10):
             bus.publish("a", bytes([number]) * 1000)
-        assert [message.body[0] for message in subscription.receive_nowait() or []] == kept
+        assert [message.body[0] for message in subscription.receive_nowait()] == kept
         assert subscription.dropped == 8
 
 
 def test_an_unknown_policy_is_refused_with_those_there_are(bus: shoal.Bus) -> None:
     with pytest.raises(ConfigError, match=r"block, drop_new or drop_old.*grow"):
-        bus.subscribe("a", when_full="grow")  # type: ignore[arg-type]
+        bus.subscribe("a", queue_full="grow")  # type: ignore[arg-type]
 
 
 # --- requests ---
@@ -367,8 +423,8 @@ def test_requests_of_many_threads_get_their_own_answers(bus: shoal.Bus, other: s
 
 
 def test_a_request_that_nobody_answers_names_its_topic_and_time(bus: shoal.Bus) -> None:
-    with pytest.raises(NoReplyError, match=r"'nobody'.*0\.05 s"):
-        bus.request("nobody", timeout_s=0.05)
+    with bus.subscribe("deaf"), pytest.raises(NoReplyError, match=r"'deaf'.*0\.05 s"):
+        bus.request("deaf", timeout_s=0.05)
 
 
 def test_only_a_request_can_be_replied_to(bus: shoal.Bus) -> None:

@@ -3,12 +3,12 @@
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from shoal import norm
-from shoal.config import ConnectionConfig, NormConfig
+from shoal.config import ConnectionConfig, ConnectionOptions, NormConfig, NormOptions
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference"
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
@@ -60,3 +60,11 @@ def test_every_event_is_listed_with_its_fields() -> None:
         fields = {field.name for field in dataclasses.fields(event)}
         assert fields - {"sender", "instance", "object"} <= told, f"{event.__name__} has {fields}, not {told}"
         assert told <= fields, f"{event.__name__} has {fields}, not {told}"
+
+
+@pytest.mark.parametrize(
+    ("options", "config"), [(ConnectionOptions, ConnectionConfig), (NormOptions, NormConfig)]
+)
+def test_type_checkers_know_every_option_and_no_other(options: Any, config: Any) -> None:
+    fields = {field.name: field.type for field in dataclasses.fields(config)}
+    assert get_type_hints(options) == fields

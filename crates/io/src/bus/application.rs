@@ -231,7 +231,10 @@ impl<L: Send + 'static> Application for BusApplication<L> {
                 self.records.push_back((stream, content.clone()));
             }
             Event::AckerSilent { node, .. } => self.shared.tell(BusEvent::Slow(*node)),
-            Event::WatermarkDone(watermark) => self.shared.flushes.on_watermark(watermark),
+            Event::WatermarkDone(watermark) => {
+                self.shared.flushes.on_watermark(watermark);
+                self.shared.bells.ring();
+            }
             _ => {}
         }
     }

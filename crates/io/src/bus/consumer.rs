@@ -2,14 +2,13 @@
 //! publishers of the same process, emptied by whoever reads the subscription.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shoal_node::Origin;
 use shoal_norm::StreamId;
+
+use crate::bell::Bell;
 
 /// Emptied lists of entries kept for their memory.
 const SPARES_MAX: usize = 4;
@@ -119,6 +118,16 @@ pub enum Item<L> {
     Local(L),
 }
 
+impl<L> Item<L> {
+    /// How many messages it is.
+    pub fn messages(&self) -> usize {
+        match self {
+            Item::Batch(batch) => batch.entries.len(),
+            Item::Local(_) => 1,
+        }
+    }
+}
+
 /// What to do when a queue is full.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Overflow {
@@ -144,12 +153,21 @@ struct State<L> {
     signal: Option<Signal>,
 }
 
-/// A socket pair that makes an event loop look at the queue.
+/// What makes an event loop look at the queue.
 #[derive(Debug)]
 struct Signal {
-    near: UnixStream,
-    far: UnixStream,
+    bell: Arc<Bell>,
+    source: u64,
+    /// It rang, and not everything was taken since.
     raised: bool,
+}
+
+impl Signal {
+    fn raise(&mut self) {
+        if !std::mem::replace(&mut self.raised, true) {
+            self.bell.ring(self.source);
+        }
+    }
 }
 
 /// What a reader took.
@@ -259,21 +277,15 @@ impl<L> Consumer<L> {
                     && let Some((old, cost)) = state.items.pop_front()
                 {
                     state.bytes -= cost;
-                    state.dropped += match old {
-                        Item::Batch(batch) => batch.entries.len() as u64,
-                        Item::Local(_) => 1,
-                    };
+                    state.dropped += old.messages() as u64;
                 }
             }
             Overflow::Wait | Overflow::DropNew | Overflow::DropOld => {}
         }
         state.items.push_back((item, cost));
         state.bytes += cost;
-        if let Some(signal) = &mut state.signal
-            && !std::mem::replace(&mut signal.raised, true)
-        {
-            // A full socket buffer says the same as the byte.
-            let _ = signal.near.write(&[1]);
+        if let Some(signal) = &mut state.signal {
+            signal.raise();
         }
         let somebody_waits = state.waiting > 0;
         let holds_back = self.overflow == Overflow::Wait && state.bytes >= self.bytes_max;
@@ -325,9 +337,8 @@ impl<L> Consumer<L> {
         let made_room = was_full && state.bytes < self.bytes_max;
         if state.items.is_empty()
             && let Some(signal) = &mut state.signal
-            && std::mem::take(&mut signal.raised)
         {
-            let _ = signal.far.read(&mut [0; 8]);
+            signal.raised = false;
         }
         drop(state);
         if made_room {
@@ -356,28 +367,33 @@ impl<L> Consumer<L> {
         }
     }
 
-    /// A descriptor that can be read when there is something to take.
-    pub fn descriptor(&self) -> std::io::Result<RawFd> {
+    /// Rings `bell` as `source` when there is something to take, or never will be.
+    pub fn attach(&self, bell: Arc<Bell>, source: u64) {
         let mut state = self.lock();
-        if state.signal.is_none() {
-            let (mut near, far) = UnixStream::pair()?;
-            near.set_nonblocking(true)?;
-            far.set_nonblocking(true)?;
-            let raised = !state.items.is_empty() || state.closed;
-            if raised {
-                near.write_all(&[1])?;
-            }
-            state.signal = Some(Signal { near, far, raised });
+        let mut signal = Signal { bell, source, raised: false };
+        if !state.items.is_empty() || state.closed {
+            signal.raise();
         }
-        Ok(state.signal.as_ref().map_or(-1, |signal| signal.far.as_raw_fd()))
+        state.signal = Some(signal);
+    }
+
+    /// Messages that wait.
+    pub fn pending(&self) -> usize {
+        self.lock().items.iter().map(|(item, _)| item.messages()).sum()
+    }
+
+    /// Whether it takes nothing more in.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     /// Takes nothing more in; what is there can still be taken.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        if let Some(signal) = &mut state.signal {
-            let _ = signal.near.write(&[1]);
+        // It is needed no more, and keeps nobody.
+        if let Some(signal) = state.signal.take() {
+            signal.bell.ring(signal.source);
         }
         drop(state);
         self.arrived.notify_all();
@@ -448,14 +464,19 @@ mod tests {
     }
 
     #[test]
-    fn the_descriptor_can_be_read_once_per_batch() {
-        let consumer = Consumer::new(1000, Overflow::Wait);
-        consumer.descriptor().unwrap();
+    fn the_bell_rings_once_per_batch_and_when_nothing_more_will_come() {
+        let (consumer, bell) = (Consumer::new(1000, Overflow::Wait), Arc::new(Bell::new().unwrap()));
         consumer.put_local(1, 1);
+        consumer.attach(bell.clone(), 5);
+        assert_eq!(bell.take(), [5]);
         consumer.put_local(2, 1);
-        assert!(consumer.lock().signal.as_ref().unwrap().raised);
+        assert_eq!(consumer.pending(), 2);
+        assert!(bell.take().is_empty());
         assert_eq!(locals(&consumer), [1, 2]);
-        assert!(!consumer.lock().signal.as_ref().unwrap().raised);
+        consumer.put_local(3, 1);
+        assert_eq!(bell.take(), [5]);
+        consumer.close();
+        assert_eq!(bell.take(), [5]);
     }
 
     #[test]

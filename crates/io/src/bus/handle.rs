@@ -1,13 +1,15 @@
 //! The handle of a bus.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use shoal_node::{Interest, Membership, MembershipConfig, SubscriptionId};
 use shoal_norm::{FeedbackMode, NodeId, ObjectId, Stats, SyncPolicy};
 use shoal_wire::is_reserved;
+
+use crate::bell::{Bell, Bells};
 
 use super::application::{BusApplication, BusEvent, Change};
 use super::consumer::Consumer;
@@ -17,7 +19,7 @@ use super::lanes::{Lane, lane_options};
 use crate::norm::{Full, LinkError, LinkOptions, NormLink, Outbox, SendError};
 
 /// Events kept for an owner that does not take them.
-const EVENTS_MAX: usize = 10_000;
+pub const EVENTS_MAX: usize = 10_000;
 /// What is published first waits so long for somebody to answer, so that those who are there miss nothing.
 pub const GREETING: Duration = Duration::from_millis(100);
 /// A new node sends whatever is published for so long, because somebody may be about to ask for it.
@@ -50,7 +52,8 @@ pub struct Shared<L> {
     changes: Mutex<Vec<Change<L>>>,
     has_changes: AtomicBool,
     events: Mutex<VecDeque<BusEvent>>,
-    event_told: Condvar,
+    /// Of those who want to know when something changed: events, interest, flushes.
+    pub bells: Bells,
     /// Counts changes of who wants what.
     interest_version: AtomicU64,
     pub flushes: Flushes,
@@ -66,7 +69,7 @@ impl<L> Shared<L> {
             changes: Mutex::new(Vec::new()),
             has_changes: AtomicBool::new(false),
             events: Mutex::new(VecDeque::new()),
-            event_told: Condvar::new(),
+            bells: Bells::default(),
             interest_version: AtomicU64::new(0),
             flushes: Flushes::default(),
             outbox: OnceLock::new(),
@@ -99,12 +102,12 @@ impl<L> Shared<L> {
             events.pop_front();
         }
         events.push_back(event);
-        self.event_told.notify_all();
+        self.bells.ring();
     }
 
     pub fn interest_changed(&self) {
         self.interest_version.fetch_add(1, Ordering::SeqCst);
-        self.event_told.notify_all();
+        self.bells.ring();
     }
 
     /// Whether we are so new that others may not have answered yet.
@@ -199,25 +202,6 @@ impl<L: Send + 'static> Bus<L> {
         self.shared.membership().members().collect()
     }
 
-    /// Waits until `count` members want a topic. False if the time was over first, or the bus was closed.
-    pub fn wait_interested(&self, topic: &[u8], count: usize, deadline: Option<Instant>) -> bool {
-        let mut events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            drop(events);
-            if self.interested(topic).len() >= count {
-                return true;
-            }
-            events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
-            let pause = Duration::from_millis(20);
-            let left = deadline.map_or(pause, |at| at.saturating_duration_since(Instant::now()));
-            if left.is_zero() || self.is_closed() {
-                return false;
-            }
-            let waited = self.shared.event_told.wait_timeout(events, left.min(pause));
-            events = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
     /// Delivers what is of interest to a consumer from now on.
     pub fn subscribe(&self, interest: Interest, consumer: Arc<Consumer<L>>) -> SubscriptionId {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -240,26 +224,69 @@ impl<L: Send + 'static> Bus<L> {
 
     /// Starts waiting until every member has everything published so far.
     pub fn begin_flush(&self) -> Flush<'_, L> {
-        let id = self.shared.flushes.begin(self.link.outbox());
-        self.link.resume();
-        Flush { bus: self, id }
+        Flush { bus: self, id: self.start_flush() }
     }
 
-    /// What happened since the last call, waiting until `deadline` for the first. `None` once closed.
-    pub fn take_events(&self, deadline: Instant) -> Option<VecDeque<BusEvent>> {
+    /// Starts waiting as [`Bus::begin_flush`] does; [`Bus::poll_flush`] tells the outcome.
+    pub fn start_flush(&self) -> u64 {
+        let id = self.shared.flushes.begin(self.link.outbox());
+        self.link.resume();
+        id
+    }
+
+    /// The members that did not acknowledge, or `None` if it is not over.
+    pub fn poll_flush(&self, id: u64) -> Option<Vec<NodeId>> {
+        self.shared.flushes.wait(id, Instant::now())
+    }
+
+    /// Stops waiting.
+    pub fn end_flush(&self, id: u64) {
+        self.shared.flushes.end(id);
+    }
+
+    /// Rings `bell` as `source` when something changed: an event, who wants what, the outcome of a flush, room for a
+    /// message that was refused, the end.
+    pub fn attach(&self, bell: &Arc<Bell>, source: u64) {
+        self.shared.bells.add(bell, source);
+        self.link.outbox().attach(bell, source);
+    }
+
+    /// Takes nothing more. What was published is still being sent.
+    pub fn stop_publishing(&self) {
+        self.link.outbox().close();
+    }
+
+    /// Bytes that were not sent yet, and the members that have not acknowledged everything that was, each with about how
+    /// many bytes it lacks.
+    pub fn backlog(&self) -> (u64, Vec<(NodeId, u64)>) {
+        let outbox = self.link.outbox();
+        self.link.command(|session, _| {
+            let mut waiting = 0;
+            let mut lacking = BTreeMap::new();
+            for (lane, appended) in outbox.appended().into_iter().enumerate().skip(1) {
+                waiting += appended.saturating_sub(outbox.written(lane));
+                for (node, bytes) in session.lacking(lane as ObjectId) {
+                    *lacking.entry(node).or_insert(0) += bytes;
+                }
+            }
+            (waiting, lacking.into_iter().collect())
+        })
+    }
+
+    /// Says goodbye, without waiting for anything; [`Bus::close`] then has little to wait for.
+    pub fn leave(&self) {
+        self.link.begin_close(Duration::ZERO);
+    }
+
+    /// Whether the link's thread ended.
+    pub fn has_left(&self) -> bool {
+        self.link.has_left()
+    }
+
+    /// What happened since the last call. `None` once closed, and everything was taken.
+    pub fn take_events(&self) -> Option<VecDeque<BusEvent>> {
         let mut events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
-        while events.is_empty() {
-            if self.is_closed() {
-                return None;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let waited = self.shared.event_told.wait_timeout(events, left);
-            events = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Some(std::mem::take(&mut events))
+        (!events.is_empty() || !self.is_closed()).then(|| std::mem::take(&mut *events))
     }
 
     fn is_closed(&self) -> bool {
@@ -283,7 +310,7 @@ impl<L: Send + 'static> Bus<L> {
             }
         }
         self.link.drop_application();
-        self.shared.event_told.notify_all();
+        self.shared.bells.ring();
         drained
     }
 }

@@ -3,32 +3,36 @@
 //! A bus on a network has one of these for itself. Buses on an `inproc` domain share one, and have
 //! nothing else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shoal_node::{Interest, Origin, SubscriptionId, Switch, Target};
 use shoal_norm::NodeId;
 use shoal_wire::MessageView;
 
+use super::application::BusEvent;
 use super::consumer::Consumer;
+use super::presence::Presence;
+use crate::bell::{Bell, Bells};
 
 struct Subscription<L> {
     consumer: Arc<Consumer<L>>,
     node: NodeId,
     no_local: bool,
+    pattern: String,
 }
 
 struct State<L> {
     switch: Switch,
     subscriptions: HashMap<SubscriptionId, Subscription<L>>,
+    presence: Presence,
 }
 
 /// The subscriptions of a process, or of an `inproc` domain.
 pub struct LocalSwitch<L> {
     state: Mutex<State<L>>,
-    changed: Condvar,
+    bells: Bells,
     count: AtomicUsize,
     next: AtomicU64,
 }
@@ -36,10 +40,11 @@ pub struct LocalSwitch<L> {
 impl<L> LocalSwitch<L> {
     /// One without subscriptions.
     pub fn new(seed: u64) -> LocalSwitch<L> {
-        let state = State { switch: Switch::new(seed), subscriptions: HashMap::new() };
+        let state =
+            State { switch: Switch::new(seed), subscriptions: HashMap::new(), presence: Presence::default() };
         LocalSwitch {
             state: Mutex::new(state),
-            changed: Condvar::new(),
+            bells: Bells::default(),
             count: AtomicUsize::new(0),
             next: AtomicU64::new(1),
         }
@@ -64,10 +69,13 @@ impl<L> LocalSwitch<L> {
     ) -> SubscriptionId {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
+        let pattern = interest.pattern.as_str().to_owned();
+        state.presence.subscribe(node, &pattern);
         state.switch.insert(id, interest);
-        state.subscriptions.insert(id, Subscription { consumer, node, no_local });
+        state.subscriptions.insert(id, Subscription { consumer, node, no_local, pattern });
         self.count.store(state.subscriptions.len(), Ordering::Release);
-        self.changed.notify_all();
+        drop(state);
+        self.bells.ring();
         id
     }
 
@@ -77,30 +85,46 @@ impl<L> LocalSwitch<L> {
         state.switch.remove(id);
         if let Some(subscription) = state.subscriptions.remove(&id) {
             subscription.consumer.close();
+            state.presence.unsubscribe(subscription.node, &subscription.pattern);
         }
         self.count.store(state.subscriptions.len(), Ordering::Release);
+        drop(state);
+        self.bells.ring();
     }
 
     /// Ends every subscription of a node.
     pub fn unsubscribe_node(&self, node: NodeId) {
         let mut state = self.lock();
-        let State { switch, subscriptions } = &mut *state;
+        let State { switch, subscriptions, presence } = &mut *state;
         subscriptions.retain(|&id, subscription| {
             let others = subscription.node != node;
             if !others {
                 switch.remove(id);
                 subscription.consumer.close();
+                presence.unsubscribe(node, &subscription.pattern);
             }
             others
         });
         self.count.store(state.subscriptions.len(), Ordering::Release);
+        drop(state);
+        self.bells.ring();
+    }
+
+    /// Rings `bell` as `source` when a subscription begins, and when a full queue has room again.
+    pub fn attach(&self, bell: &Arc<Bell>, source: u64) {
+        self.bells.add(bell, source);
+    }
+
+    /// A queue that was full has room.
+    pub fn tell_of_room(&self) {
+        self.bells.ring();
     }
 
     /// The consumers that want a message.
     pub fn wanting(&self, view: &MessageView<'_>, origin: &Origin, found: &mut Vec<Arc<Consumer<L>>>) {
         found.clear();
         let mut state = self.lock();
-        let State { switch, subscriptions } = &mut *state;
+        let State { switch, subscriptions, .. } = &mut *state;
         for Target { id, .. } in switch.route(view, origin).unwrap_or(&[]) {
             if let Some(subscription) = subscriptions.get(id)
                 && !(subscription.no_local && subscription.node == origin.node)
@@ -110,42 +134,41 @@ impl<L> LocalSwitch<L> {
         }
     }
 
-    /// How many nodes other than `node` subscribe to a topic.
-    pub fn interested(&self, node: NodeId, topic: &[u8]) -> Vec<NodeId> {
+    /// The nodes that subscribe to a topic.
+    pub fn interested(&self, topic: &[u8]) -> Vec<NodeId> {
         let mut state = self.lock();
-        let State { switch, subscriptions } = &mut *state;
+        let State { switch, subscriptions, .. } = &mut *state;
         let ids = switch.subscribed(topic).iter();
         let mut nodes: Vec<NodeId> = ids
             .filter_map(|target| subscriptions.get(&target.id))
             .map(|subscription| subscription.node)
             .collect();
-        nodes.retain(|&other| other != node);
         nodes.sort_unstable();
         nodes.dedup();
         nodes
     }
 
-    /// Waits until so many nodes other than `node` subscribe to a topic.
-    pub fn wait_interested(
-        &self,
-        node: NodeId,
-        topic: &[u8],
-        count: usize,
-        deadline: Option<Instant>,
-    ) -> bool {
-        loop {
-            if self.interested(node, topic).len() >= count {
-                return true;
-            }
-            let left =
-                deadline.map_or(Duration::from_secs(1), |at| at.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return false;
-            }
-            // A subscription made between the look and the wait is seen at the next look.
-            let pause = left.min(Duration::from_millis(20));
-            let _ = self.changed.wait_timeout(self.lock(), pause).unwrap_or_else(PoisonError::into_inner);
-        }
+    /// A node joins an `inproc` domain.
+    pub fn join(&self, node: NodeId) {
+        self.lock().presence.join(node);
+        self.bells.ring();
+    }
+
+    /// A node leaves, with all its subscriptions.
+    pub fn leave(&self, node: NodeId) {
+        self.unsubscribe_node(node);
+        self.lock().presence.leave(node);
+        self.bells.ring();
+    }
+
+    /// Everybody else in an `inproc` domain.
+    pub fn others(&self, node: NodeId) -> Vec<NodeId> {
+        self.lock().presence.others(node)
+    }
+
+    /// What happened in an `inproc` domain since the last call; `None` once `node` left.
+    pub fn take_events(&self, node: NodeId) -> Option<VecDeque<BusEvent>> {
+        self.lock().presence.take_events(node)
     }
 }
 

@@ -11,6 +11,7 @@ mod handle;
 mod inbox;
 mod lanes;
 mod local;
+mod presence;
 
 pub use application::BusEvent;
 pub use consumer::{Batch, Consumer, Entry, Item, Overflow, Taken};

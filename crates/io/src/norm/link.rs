@@ -331,6 +331,20 @@ impl NormLink {
         }
     }
 
+    /// Begins to close, as [`NormLink::close`] does, without waiting for it.
+    pub fn begin_close(&self, linger: Duration) {
+        self.shared.outbox.close();
+        let until = Instant::now() + linger;
+        self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(until);
+        self.waker.wake();
+    }
+
+    /// Whether the thread ended.
+    pub fn has_left(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Closes the link: takes nothing more, waits up to `linger` until everything was sent and
     /// acknowledged or announced, says goodbye, and ends the thread. Returns whether all of it went, and every
     /// acker said so: one that stopped answering is not waited for, and not forgiven.
@@ -339,7 +353,11 @@ impl NormLink {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return true;
         };
-        *self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + linger);
+        let until = Instant::now() + linger;
+        {
+            let mut closing = self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            *closing = Some(closing.map_or(until, |begun| begun.min(until)));
+        }
         self.waker.wake();
         let joined = thread.join().is_ok();
         let mut engine = self.shared.engine();

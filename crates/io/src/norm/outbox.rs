@@ -5,10 +5,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shoal_wire::frame;
+
+use crate::bell::{Bell, Bells};
 
 /// What to do when a lane is full.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -61,6 +63,8 @@ struct State {
     lanes: Vec<Lane>,
     closed: bool,
     writers_waiting: usize,
+    /// Somebody was refused, and may try again when there is room.
+    refused: bool,
 }
 
 /// The buffers.
@@ -68,6 +72,7 @@ struct State {
 pub struct Outbox {
     state: Mutex<State>,
     room: Condvar,
+    bells: Bells,
     /// Bytes of each lane that its stream has taken, ever.
     written: Box<[AtomicU64]>,
     lane_bytes_max: usize,
@@ -81,8 +86,9 @@ impl Outbox {
         let lanes = (0..lanes).map(|_| Lane::default()).collect();
         Outbox {
             written,
-            state: Mutex::new(State { lanes, closed: false, writers_waiting: 0 }),
+            state: Mutex::new(State { lanes, closed: false, writers_waiting: 0, refused: false }),
             room: Condvar::new(),
+            bells: Bells::default(),
             lane_bytes_max,
             message_bytes_max: message_bytes_max.min(frame::FRAME_BYTES_MAX),
         }
@@ -109,7 +115,10 @@ impl Outbox {
                 break;
             }
             match full {
-                Full::Refuse => return Err(SendError::Full),
+                Full::Refuse => {
+                    state.refused = true;
+                    return Err(SendError::Full);
+                }
                 Full::Wait(limit) => state = self.wait_for_room(state, limit)?,
             }
         }
@@ -152,6 +161,9 @@ impl Outbox {
         if state.writers_waiting > 0 {
             self.room.notify_all();
         }
+        if std::mem::take(&mut state.refused) {
+            self.bells.ring();
+        }
         true
     }
 
@@ -174,10 +186,16 @@ impl Outbox {
         self.written[lane].fetch_add(bytes as u64, Ordering::Release);
     }
 
+    /// Rings `bell` as `source` when there is room after somebody was refused.
+    pub fn attach(&self, bell: &Arc<Bell>, source: u64) {
+        self.bells.add(bell, source);
+    }
+
     /// Takes nothing more, and lets nobody wait.
     pub fn close(&self) {
         self.lock().closed = true;
         self.room.notify_all();
+        self.bells.ring();
     }
 }
 
@@ -205,6 +223,19 @@ mod tests {
         assert_eq!(outbox.append(0, &[&[0; 1001]], Full::Refuse), Err(SendError::TooLong(1001, 1000)));
         outbox.close();
         assert_eq!(outbox.append(0, &[b"x"], Full::Wait(None)), Err(SendError::Closed));
+    }
+
+    #[test]
+    fn whoever_was_refused_hears_of_room() {
+        let (outbox, bell) = (Outbox::new(1, 10, 1000), Arc::new(Bell::new().unwrap()));
+        outbox.attach(&bell, 0);
+        outbox.append(0, &[&[0; 10]], Full::Refuse).unwrap();
+        assert!(outbox.exchange(0, &mut Vec::new()));
+        assert!(bell.take().is_empty());
+        outbox.append(0, &[&[0; 10]], Full::Refuse).unwrap();
+        assert_eq!(outbox.append(0, &[b"x"], Full::Refuse), Err(SendError::Full));
+        assert!(outbox.exchange(0, &mut Vec::new()));
+        assert_eq!(bell.take(), [0]);
     }
 
     #[test]

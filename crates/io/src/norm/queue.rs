@@ -12,6 +12,7 @@ use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
 use super::frames::Frames;
 use super::{Application, Taken};
+use crate::bell::{Bell, Bells};
 use crate::files::{FileFailure, StoredFile};
 
 /// What arrived.
@@ -76,13 +77,19 @@ struct State {
 pub struct Queue {
     state: Mutex<State>,
     arrived: Condvar,
+    bells: Bells,
     bytes_max: usize,
 }
 
 impl Queue {
     /// A queue bounded in bytes, and the inbox that fills it with messages of up to `message_bytes_max`.
     pub fn new(bytes_max: usize, message_bytes_max: usize) -> (Arc<Queue>, QueueInbox) {
-        let queue = Arc::new(Queue { state: Mutex::default(), arrived: Condvar::new(), bytes_max });
+        let queue = Arc::new(Queue {
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            bells: Bells::default(),
+            bytes_max,
+        });
         (queue.clone(), QueueInbox { queue, frames: Frames::new(message_bytes_max) })
     }
 
@@ -118,6 +125,12 @@ impl Queue {
     /// How many arrivals were thrown away because nobody took those before them.
     pub fn lost(&self) -> u64 {
         self.lock().lost
+    }
+
+    /// Rings `bell` as `source` when something arrived, or never will.
+    pub fn attach(&self, bell: &Arc<Bell>, source: u64) {
+        self.bells.add(bell, source);
+        bell.ring(source);
     }
 
     fn is_full(&self) -> bool {
@@ -177,6 +190,9 @@ impl Application for QueueInbox {
 
     fn batch_done(&mut self) {
         self.queue.arrived.notify_all();
+        if !self.queue.lock().arrivals.is_empty() {
+            self.queue.bells.ring();
+        }
     }
 }
 
@@ -184,6 +200,7 @@ impl Drop for QueueInbox {
     fn drop(&mut self) {
         self.queue.lock().closed = true;
         self.queue.arrived.notify_all();
+        self.queue.bells.ring();
     }
 }
 

@@ -22,7 +22,7 @@ struct Shared {
 }
 
 impl Waker {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let (reader, writer) = wake_channel()?;
         Ok(Self(Arc::new(Shared {
             reader: reader.into(),
@@ -39,12 +39,12 @@ impl Waker {
         }
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.reader.as_fd()
     }
 
     /// Takes the wake-up back. What was published before a `wake` that this swallows is visible afterwards.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         // Emptied first: a wake-up between the two lines is then swallowed together with the one before it, and its
         // caller's data is there to be seen; the other way round it would be lost.
         let _ = (&self.0.reader).read(&mut [0; 8]);

@@ -145,6 +145,12 @@ impl AckProcess {
         self.ackers.iter().any(|acker| acker.reached.acked < segment)
     }
 
+    /// Who has not everything before this segment, whether he still answers or not, and from where on.
+    pub fn lacking(&self, segment: u64) -> impl Iterator<Item = (NodeId, u64)> {
+        let lacks = move |acker: &&Acker| acker.acked < segment;
+        self.ackers.iter().filter(lacks).map(|acker| (acker.node, acker.acked))
+    }
+
     /// The application wants to know when everybody has everything before `segment`, which may have to be
     /// sent yet.
     pub fn want(&mut self, segment: u64) {

@@ -517,6 +517,13 @@ impl TxStream {
             }
     }
 
+    /// Who has not acknowledged everything written so far, and about how many bytes each.
+    pub fn lacking(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        let (end, segment_bytes) =
+            (self.head + u64::from(self.filled > 0), self.cache.segment_bytes() as u64);
+        self.acks.lacking(end).map(move |(node, acked)| (node, (end - acked) * segment_bytes))
+    }
+
     /// Whether somebody listed as acker, though he may be silent, has not acknowledged everything.
     pub fn is_owed_acks(&self) -> bool {
         !self.quiet && self.acks.is_owed(self.head)

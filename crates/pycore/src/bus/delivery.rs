@@ -52,6 +52,8 @@ pub struct Patience {
     pub when_full: WhenFull,
     /// When the publisher gives up.
     pub deadline: Option<Instant>,
+    /// When he began to wait, if he comes back.
+    pub began: Option<Instant>,
     /// How long a reader may make no progress.
     pub patience: Duration,
     /// Whether there are others than this process, who must not wait for it.
@@ -95,12 +97,9 @@ fn wait(py: Python<'_>, consumer: &LocalConsumer, patience: Patience) -> PyResul
         consumer.give_up();
         return Ok(false);
     }
-    let began = Instant::now();
+    let began = patience.began.unwrap_or_else(Instant::now);
     loop {
         let now = Instant::now();
-        if patience.deadline.is_some_and(|deadline| deadline <= now) {
-            return Err(errors::send(SendError::Full));
-        }
         if now.duration_since(began) >= patience.patience {
             if patience.on_network {
                 consumer.give_up();
@@ -112,6 +111,9 @@ fn wait(py: Python<'_>, consumer: &LocalConsumer, patience: Patience) -> PyResul
                      may be waiting for each other",
                 ));
             }
+        }
+        if patience.deadline.is_some_and(|deadline| deadline <= now) {
+            return Err(errors::send(SendError::Full));
         }
         let slice = now + SIGNAL_CHECK.min(patience.patience);
         let until = patience.deadline.map_or(slice, |deadline| deadline.min(slice));

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use shoal_io::bus::{Bus, BusOptions, Consumer, Domains, LocalSwitch, Overflow};
@@ -13,12 +14,14 @@ use shoal_wire::{Topic, TopicPattern};
 
 use super::delivery::WhenFull;
 use super::events::{EventTuple, event_to_python};
-use super::exit::{check, detached};
+use super::exit::detached;
 use super::fork::Birth;
 use super::message::Message;
 use super::outgoing::{Extras, Scratch, correlation_bytes, priority_of};
+use super::publishing::Wait;
 use super::subscription::Subscription;
 use super::topic_cache::TopicCache;
+use crate::bell::Bell;
 use crate::convert::{duration, linger};
 use crate::errors;
 use crate::link_options::{address, check_cache, link_options};
@@ -48,7 +51,9 @@ impl Inner {
         if self.closed.load(Ordering::SeqCst) { Err(errors::closed()) } else { Ok(()) }
     }
 
+    /// A queue that was full has room again.
     pub fn resume(&self) {
+        self.local.tell_of_room();
         if let Some(bus) = &self.bus {
             bus.resume();
         }
@@ -58,6 +63,14 @@ impl Inner {
         self.local.unsubscribe(local);
         if let (Some(bus), Some(remote)) = (&self.bus, remote) {
             bus.unsubscribe(remote);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.birth.is_here() {
+            self.local.leave(self.node);
         }
     }
 }
@@ -144,7 +157,11 @@ impl Node {
         let birth = Birth::now();
         let (bus, local) = match inproc {
             // A child does not share the domains of its parent, whose readers it does not have.
-            Some(name) => (None, DOMAINS.open(&format!("{}:{name}", birth.forks()), seed)),
+            Some(name) => {
+                let local = DOMAINS.open(&format!("{}:{name}", birth.forks()), seed);
+                local.join(node);
+                (None, local)
+            }
             None => {
                 let mut link = link_options(address(group, port, interface)?, node, seed, options, py)?;
                 check_cache(cache_bytes, CACHING_LANES)?;
@@ -184,13 +201,13 @@ impl Node {
     /// Publishes a message. True unless it was dropped because nobody takes more.
     #[pyo3(signature = (
         topic, body = None, *, properties = None, priority = 4, ttl_s = None, correlation_id = None,
-        reply_to = None, r#type = None, timeout_s = None
+        reply_to = None, r#type = None, timeout_s = None, waited_s = 0.0
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn publish(
         &self,
         py: Python<'_>,
-        topic: &Bound<'_, PyString>,
+        topic: &Bound<'_, PyAny>,
         body: Option<&Bound<'_, PyAny>>,
         properties: Option<&Bound<'_, PyAny>>,
         priority: i64,
@@ -199,7 +216,11 @@ impl Node {
         reply_to: Option<&str>,
         r#type: Option<&str>,
         timeout_s: Option<f64>,
+        waited_s: f64,
     ) -> PyResult<bool> {
+        let topic = topic
+            .cast::<PyString>()
+            .map_err(|_| PyTypeError::new_err(format!("topic is {topic:?}, and must be a str")))?;
         let ttl = ttl_s.map(|seconds| duration("ttl_s", seconds)).transpose()?;
         let correlation = correlation_id.map(correlation_bytes).transpose()?;
         let extras = Extras {
@@ -210,7 +231,12 @@ impl Node {
             reply_to,
             message_type: r#type,
         };
-        self.publish_message(py, topic, body, priority_of(priority)?, extras, deadline(timeout_s)?)
+        let began = match waited_s {
+            0.0 => None,
+            waited => Instant::now().checked_sub(duration("waited_s", waited)?),
+        };
+        let wait = Wait { deadline: deadline(timeout_s)?, began };
+        self.publish_message(py, topic, body, priority_of(priority)?, extras, wait)
     }
 
     /// Delivers what matches a pattern, and passes its filters, to a subscription from now on.
@@ -242,93 +268,105 @@ impl Node {
         Ok(Subscription::new(inner.clone(), consumer, (remote, local), pattern.to_owned()))
     }
 
-    /// Waits until so many other members subscribe to a topic. False if the time was over first.
-    #[pyo3(signature = (topic, count = 1, timeout_s = None))]
-    fn wait_for_subscribers(
-        &self,
-        py: Python<'_>,
-        topic: &str,
-        count: usize,
-        timeout_s: Option<f64>,
-    ) -> PyResult<bool> {
+    /// The nodes that subscribe to a topic, this one among them if it does.
+    fn subscribers(&self, py: Python<'_>, topic: &str) -> PyResult<Vec<NodeId>> {
         let inner = self.open()?;
         Topic::new(topic).map_err(errors::topic)?;
-        let deadline = deadline(timeout_s)?;
-        loop {
-            let slice = Instant::now() + SIGNAL_CHECK;
-            let until = Some(deadline.map_or(slice, |at| at.min(slice)));
-            let found = detached(py, || match &inner.bus {
-                Some(bus) => bus.wait_interested(topic.as_bytes(), count, until),
-                None => inner.local.wait_interested(inner.node, topic.as_bytes(), count, until),
-            });
-            if found || deadline.is_some_and(|at| at <= Instant::now()) {
-                return Ok(found);
-            }
-            check(py)?;
-            inner.check_open()?;
-        }
+        Ok(detached(py, || {
+            let mut nodes = inner.local.interested(topic.as_bytes());
+            nodes.extend(inner.bus.iter().flat_map(|bus| bus.interested(topic.as_bytes())));
+            nodes
+        }))
     }
 
-    /// Members that subscribe to a topic.
-    fn subscribers(&self, py: Python<'_>, topic: &str) -> PyResult<Vec<NodeId>> {
-        let inner = self.inner()?;
-        Ok(detached(py, || match &inner.bus {
-            Some(bus) => bus.interested(topic.as_bytes()),
-            None => inner.local.interested(inner.node, topic.as_bytes()),
+    /// Whether somebody subscribes to a topic, or may without having said so yet.
+    fn may_want(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
+        let inner = self.open()?;
+        Topic::new(topic).map_err(errors::topic)?;
+        Ok(detached(py, || {
+            !inner.local.interested(topic.as_bytes()).is_empty()
+                || inner.bus.as_ref().is_some_and(|bus| bus.is_wanted(topic.as_bytes()))
         }))
     }
 
     #[getter]
     fn members(&self, py: Python<'_>) -> PyResult<Vec<NodeId>> {
         let inner = self.inner()?;
-        Ok(detached(py, || inner.bus.as_ref().map_or_else(Vec::new, Bus::members)))
+        Ok(detached(py, || inner.bus.as_ref().map_or_else(|| inner.local.others(inner.node), Bus::members)))
     }
 
-    /// Waits until every member has everything published before: the members that did not answer, or `None` if
-    /// the time was over first.
-    #[pyo3(signature = (timeout_s = None))]
-    fn flush_nodes(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<Vec<NodeId>>> {
-        let inner = self.open()?;
-        let deadline = deadline(timeout_s)?;
-        let Some(bus) = &inner.bus else { return Ok(Some(Vec::new())) };
-        let flush = bus.begin_flush();
-        loop {
-            let slice = Instant::now() + SIGNAL_CHECK;
-            let until = deadline.map_or(slice, |at| at.min(slice));
-            if let Some(silent) = detached(py, || flush.wait(until)) {
-                return Ok(Some(silent));
-            }
-            if deadline.is_some_and(|at| at <= Instant::now()) {
-                return Ok(None);
-            }
-            check(py)?;
-            inner.check_open()?;
+    /// Starts waiting until every member has everything published before; `poll_flush` tells the outcome.
+    fn begin_flush(&self) -> PyResult<u64> {
+        let inner = self.inner()?;
+        Ok(inner.bus.as_ref().map_or(0, Bus::start_flush))
+    }
+
+    /// The members that did not acknowledge everything, or `None` if it is not over.
+    fn poll_flush(&self, py: Python<'_>, flush: u64) -> PyResult<Option<Vec<NodeId>>> {
+        let inner = self.inner()?;
+        Ok(detached(py, || inner.bus.as_ref().map_or_else(|| Some(Vec::new()), |bus| bus.poll_flush(flush))))
+    }
+
+    /// Stops waiting.
+    fn end_flush(&self, flush: u64) -> PyResult<()> {
+        if let Some(bus) = &self.inner()?.bus {
+            bus.end_flush(flush);
         }
+        Ok(())
+    }
+
+    /// Rings `bell` as source 0 when something changed: an event, who subscribes to what, the outcome of a flush, room
+    /// for a message that was refused, the end.
+    fn attach_bell(&self, bell: &Bound<'_, Bell>) -> PyResult<()> {
+        let (inner, bell) = (self.inner()?, bell.get().inner());
+        inner.local.attach(bell, 0);
+        if let Some(bus) = &inner.bus {
+            bus.attach(bell, 0);
+        }
+        Ok(())
+    }
+
+    /// Takes no more messages, and delivers none in this process any more; what was published is still being sent.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        let inner = self.inner()?;
+        inner.closed.store(true, Ordering::SeqCst);
+        detached(py, || {
+            inner.local.unsubscribe_node(inner.node);
+            if let Some(bus) = &inner.bus {
+                bus.stop_publishing();
+            }
+        });
+        Ok(())
+    }
+
+    /// Bytes that were not sent yet, and who has not acknowledged what was: (bytes, [(node, about how many bytes)]).
+    fn backlog(&self, py: Python<'_>) -> PyResult<(u64, Vec<(NodeId, u64)>)> {
+        let inner = self.inner()?;
+        Ok(detached(py, || inner.bus.as_ref().map_or_else(|| (0, Vec::new()), Bus::backlog)))
+    }
+
+    /// Says goodbye without waiting for anything. `shut_down` has little to wait for once `has_left`.
+    fn leave(&self) -> PyResult<()> {
+        if let Some(bus) = &self.inner()?.bus {
+            bus.leave();
+        }
+        Ok(())
+    }
+
+    /// Whether the goodbye was said.
+    fn has_left(&self) -> PyResult<bool> {
+        Ok(self.inner()?.bus.as_ref().is_none_or(Bus::has_left))
     }
 
     /// What happened since the last call: (kind, node, details). `None` once closed.
-    #[pyo3(signature = (timeout_s = None))]
-    fn take_events<'py>(
-        &self,
-        py: Python<'py>,
-        timeout_s: Option<f64>,
-    ) -> PyResult<Option<Vec<EventTuple<'py>>>> {
+    fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<EventTuple<'py>>>> {
         let inner = self.inner()?;
-        let deadline = deadline(timeout_s)?;
-        let Some(bus) = &inner.bus else { return Ok(None) };
-        loop {
-            let slice = Instant::now() + SIGNAL_CHECK;
-            let until = deadline.map_or(slice, |at| at.min(slice));
-            let Some(events) = detached(py, || bus.take_events(until)) else { return Ok(None) };
-            if !events.is_empty() || deadline.is_some_and(|at| at <= Instant::now()) {
-                return events
-                    .iter()
-                    .map(|event| event_to_python(py, event))
-                    .collect::<PyResult<_>>()
-                    .map(Some);
-            }
-            check(py)?;
-        }
+        let events = detached(py, || match &inner.bus {
+            Some(bus) => bus.take_events(),
+            None => inner.local.take_events(inner.node),
+        });
+        let Some(events) = events else { return Ok(None) };
+        events.iter().map(|event| event_to_python(py, event)).collect::<PyResult<_>>().map(Some)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -375,7 +413,7 @@ impl Node {
         };
         inner.closed.store(true, Ordering::SeqCst);
         Ok(detached(py, || {
-            inner.local.unsubscribe_node(inner.node);
+            inner.local.leave(inner.node);
             inner.bus.as_ref().is_none_or(|bus| bus.close(linger))
         }))
     }

@@ -9,7 +9,7 @@ use pyo3::types::PyString;
 use shoal_io::bus::{Bus, Lane};
 use shoal_io::norm::{Full, SendError};
 use shoal_node::Origin;
-use shoal_wire::{MessageView, Priority};
+use shoal_wire::{MessageView, Priority, PropertiesWriter};
 
 use super::body;
 use super::delivery::{Patience, WhenFull, make_room};
@@ -17,8 +17,18 @@ use super::exit::{check, detached};
 use super::message::Message;
 use super::node::{Node, SIGNAL_CHECK};
 use super::outgoing::{Extras, write_head, write_properties};
+use super::properties;
 use super::topic_cache::TopicCache;
 use crate::errors;
+
+/// How long publishing may wait.
+#[derive(Copy, Clone)]
+pub struct Wait {
+    /// When to give up.
+    pub deadline: Option<Instant>,
+    /// When a publisher that comes back began to wait for a queue of this process.
+    pub began: Option<Instant>,
+}
 
 impl Node {
     /// Publishes a message. True unless it was dropped because nobody takes more.
@@ -29,7 +39,7 @@ impl Node {
         body: Option<&Bound<'_, PyAny>>,
         priority: Priority,
         mut extras: Extras<'_>,
-        until: Option<Instant>,
+        wait: Wait,
     ) -> PyResult<bool> {
         let inner = self.open()?;
         let none = py.None().into_bound(py);
@@ -55,6 +65,11 @@ impl Node {
         let lane = Lane::of(known.topic.as_topic().as_str().as_bytes(), priority.class());
         let here = !inner.local.is_empty();
         if !wanted && !here {
+            drop(topics);
+            // What cannot be published is refused whether somebody listens or not.
+            if let Some(mapping) = extras.properties {
+                properties::write(mapping, &mut PropertiesWriter::default())?;
+            }
             return Ok(true);
         }
         let mut scratch = std::mem::take(&mut *self.scratch.lock().unwrap_or_else(PoisonError::into_inner));
@@ -87,14 +102,15 @@ impl Node {
         if !scratch.consumers.is_empty() {
             let patience = Patience {
                 when_full: self.full,
-                deadline: until,
+                deadline: wait.deadline,
+                began: wait.began,
                 patience: self.patience,
                 on_network: inner.bus.is_some(),
             };
             sent = make_room(py, &mut scratch.consumers, patience)?;
         }
         if let (Some(bus), true) = (&inner.bus, wanted) {
-            sent &= self.send(py, bus, lane, &[&scratch.head, content], until)?;
+            sent &= self.send(py, bus, lane, &[&scratch.head, content], wait.deadline)?;
         }
         if !scratch.consumers.is_empty() {
             let topic = topic.clone().unbind();

@@ -4,7 +4,6 @@
 //! with one and the same iterator: a `for` loop then takes the next message without coming back here for each.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -22,6 +21,8 @@ use super::exit::{check, detached};
 use super::fork::Birth;
 use super::message::Message;
 use super::node::{Inner, SIGNAL_CHECK, deadline};
+use crate::bell::Bell;
+use crate::errors;
 
 /// How long to wait before looking whether another thread is through.
 const TURN_CHECK: Duration = Duration::from_millis(1);
@@ -332,10 +333,13 @@ impl Subscription {
         ended(py, self.next_before(py, None)).map(|next| next.filter(|_| !self.is_stopped()))
     }
 
-    /// The next message, or `None` if none came in time or the subscription is closed.
+    /// The next message, or `None` if none came in time.
     #[pyo3(signature = (timeout_s = None))]
     fn receive<'py>(&self, py: Python<'py>, timeout_s: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        ended(py, self.next_before(py, deadline(timeout_s)?))
+        match self.next_before(py, deadline(timeout_s)?) {
+            Err(error) if error.is_instance_of::<PyStopIteration>(py) => Err(errors::subscription_closed()),
+            other => other,
+        }
     }
 
     /// Messages that are here already, at most so many, without waiting; `None` once closed and empty.
@@ -371,9 +375,27 @@ impl Subscription {
         delivery::mark_callback_thread(&self.consumer);
     }
 
-    /// A descriptor that can be read when there is something to receive.
-    fn fileno(&self) -> PyResult<RawFd> {
-        Ok(self.consumer.descriptor()?)
+    /// Rings `bell` as `source` when there is something to receive, or never will be.
+    fn attach_bell(&self, bell: &Bound<'_, Bell>, source: u64) {
+        self.consumer.attach(bell.get().inner().clone(), source);
+    }
+
+    /// Messages that are here and were not read yet.
+    #[getter]
+    fn pending(&self, py: Python<'_>) -> PyResult<usize> {
+        let reading = self.lock(py)?;
+        let batched = reading.batch.as_ref().map_or(0, |(batch, at)| batch.entries.len().saturating_sub(*at));
+        let taken: usize = reading.items.iter().map(|(item, _)| item.messages()).sum();
+        let ahead = match self.iterator(py)? {
+            Some(iterator) => iterator.call_method0(intern!(py, "__length_hint__"))?.extract()?,
+            None => 0,
+        };
+        Ok(ahead + batched + taken + self.consumer.pending())
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst) || self.consumer.is_closed()
     }
 
     /// Ends the subscription; what has arrived can still be read.

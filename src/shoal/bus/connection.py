@@ -1,0 +1,170 @@
+"""What the threaded and the asyncio connection have in common: the node, its events and its requests.
+
+Nothing here waits; `operations` says what to wait for, `sync` and `aio` do.
+"""
+
+import logging
+import os
+import secrets
+import warnings
+from typing import Any
+
+from shoal import _core
+from shoal.bus.arguments import check_choice, check_pattern, check_queue, correlation_of, selector_of
+from shoal.bus.events import EventLog
+from shoal.bus.replies import Replies
+from shoal.config import ConnectionConfig, QueueFull
+from shoal.errors import ClosedError, UndeliveredWarning
+from shoal.selector import CorrelationFilter, Selector
+
+log = logging.getLogger("shoal.bus")
+
+os.register_at_fork(after_in_child=_core.mark_forked)
+
+
+class Connection:
+    """One node in a domain, as a configuration describes it."""
+
+    def __init__(self, config: ConnectionConfig) -> None:
+        self.config = config
+        self.id = secrets.randbelow(0xFFFF_FFFE) + 1
+        #: Closing has begun.
+        self.closed = False
+        self.events = EventLog()
+        self.replies = Replies(f"_reply/{self.id:08x}")
+        self.node = _core.Node(self.id, **_options(config))
+        self._process = os.getpid()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was made before a fork: then it has no threads here, and there is nothing to close."""
+        return self._process != os.getpid()
+
+    def check_open(self) -> None:
+        """Refuse to work once it is closed."""
+        if self.closed:
+            raise closed_error()
+
+    def drain(self) -> bool:
+        """Take note of what happened; false once nothing more will."""
+        return self.events.refill(self.node.take_events)
+
+    def on_change(self) -> None:
+        """Something changed: log what deserves it, and end requests that nobody will answer."""
+        self.drain()
+        if not self.closed:
+            self.replies.check(self.node)
+
+    def subscribe(
+        self,
+        pattern: str,
+        *,
+        selector: str | Selector | None,
+        correlation: str | CorrelationFilter | None,
+        no_local: bool,
+        queue_bytes_max: int,
+        queue_full: QueueFull,
+    ) -> _core.Subscription:
+        """Open a subscription."""
+        self.check_open()
+        check_pattern(pattern)
+        check_queue(queue_bytes_max)
+        check_choice("queue_full", queue_full, QueueFull)
+        wanted, related = selector_of(selector), correlation_of(correlation)
+        return self.node.open_subscription(
+            pattern,
+            selector=None if wanted is None else wanted.core,
+            correlation=None if related is None else related.core,
+            no_local=no_local,
+            queue_bytes_max=queue_bytes_max,
+            when_full=queue_full,
+        )
+
+    def link(self) -> dict[str, Any]:
+        """What the link uses; empty without a network."""
+        described = self.node.describe_link()
+        if described is None:
+            return {}
+        interface, address, receive_buffer_bytes = described
+        return {
+            "interface": interface,
+            "address": address,
+            "receive_buffer_bytes": receive_buffer_bytes,
+            "socket_error": self.node.take_socket_error(),
+        }
+
+    def describe(self, kind: str) -> str:
+        """The connection's `repr`."""
+        config = self.config
+        if config.scheme == "inproc":
+            what = f"inproc://{config.domain}"
+        else:
+            group = config.group_address()
+            address = f"[{group}]" if ":" in group else group
+            what = f"norm://{address}:{config.port} domain={config.domain!r}"
+        if self.closed:
+            return f"<{kind} {what} closed>"
+        try:
+            count = len(self.node.members)
+        except RuntimeError:
+            return f"<{kind} {what} of another process>"
+        return f"<{kind} {what} {count} member{'' if count == 1 else 's'}>"
+
+    def say_undelivered(self, undelivered: object) -> None:
+        """Log that members lack messages of a connection that is closed."""
+        log.warning(
+            "%s was closed before every member had everything: %s; give it longer (linger_s), or flush first",
+            self.describe("Bus"),
+            undelivered,
+        )
+
+
+def closed_error(what: str = "the connection is closed") -> BaseException:
+    """What a closed connection raises; a thread left behind at exit is ended without a word."""
+    return SystemExit() if _core.is_abandoned() else ClosedError(what)
+
+
+def warn_undelivered(what: str) -> None:
+    """Warn whoever left a `with` block while members lacked messages."""
+    warnings.warn(what, UndeliveredWarning, stacklevel=3)
+
+
+def _options(config: ConnectionConfig) -> dict[str, Any]:
+    seed = secrets.randbits(63)
+    if config.scheme == "inproc":
+        return {
+            "inproc": config.domain,
+            "seed": seed,
+            "when_full": config.when_full,
+            "message_bytes_max": config.message_bytes_max,
+            "patience_s": config.slow_after_s,
+        }
+    return {
+        "domain": config.domain_number(),
+        "group": config.group_address(),
+        "port": config.port,
+        "interface": config.interface,
+        "seed": seed,
+        "heartbeat_s": config.heartbeat_s,
+        "missed_heartbeats_max": config.missed_heartbeats_max,
+        "patience_s": config.slow_after_s,
+        **(
+            {"fit_segments": True}
+            if config.segment_bytes is None
+            else {"segment_bytes": config.segment_bytes}
+        ),
+        "window_bytes": config.window_bytes,
+        "cache_bytes": config.cache_bytes,
+        "receive_window_bytes": config.receive_window_bytes,
+        "receive_buffer_bytes": config.receive_buffer_bytes,
+        "rate_bytes_per_s": config.rate_bytes_per_s,
+        "rate_min_bytes_per_s": config.rate_min_bytes_per_s,
+        "congestion": config.congestion,
+        "parity_symbols": config.parity_symbols,
+        "auto_parity": config.auto_parity,
+        "block_symbols": config.block_symbols,
+        "message_bytes_max": config.message_bytes_max,
+        "assembly_bytes_max": config.assembly_bytes_max,
+        "backoff_factor": config.backoff_factor,
+        "when_full": config.when_full,
+    }

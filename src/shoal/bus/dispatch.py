@@ -1,0 +1,117 @@
+"""Threads that call back: one for each subscription with a callback, or one that several share."""
+
+import logging
+import select
+import threading
+from collections.abc import Callable
+
+from shoal import _core
+from shoal._core import Message
+
+log = logging.getLogger("shoal.bus")
+
+Callback = Callable[[Message], object]
+#: Called with the message whose callback raised, and what it raised.
+Failed = Callable[[Message, BaseException], None]
+
+#: Messages of one subscription that are handed over before another of the same thread has its turn.
+_TURN_MAX = 100
+
+
+def call(callback: Callback, message: Message, failed: Failed) -> bool:
+    """Call back with one message; what it raises is logged. False when this thread is to end."""
+    try:
+        callback(message)
+    except BaseException as error:
+        if _core.is_abandoned():
+            return False
+        log.error("a callback failed on %s", message.topic, exc_info=error)
+        failed(message, error)
+    return True
+
+
+class OwnThread:
+    """The thread of one subscription's callback."""
+
+    def __init__(self, subscription: _core.Subscription, callback: Callback, failed: Failed) -> None:
+        self._subscription = subscription
+        name = f"shoal-{subscription.pattern}"
+        self.thread = threading.Thread(
+            target=_run_own, args=(subscription, callback, failed), name=name, daemon=True
+        )
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Call back no more; what is under way goes on."""
+        self._subscription.stop()
+
+    def close(self) -> None:
+        """End the subscription, and the thread once everything was handed over."""
+        self._subscription.close()
+
+
+def _run_own(subscription: _core.Subscription, callback: Callback, failed: Failed) -> None:
+    # In Python, where a thread may be ended when the interpreter exits.
+    subscription.mark_callback_thread()
+    for message in subscription:
+        if not call(callback, message, failed):
+            return
+
+
+class SharedThread:
+    """One thread for the callbacks of several subscriptions, which take turns."""
+
+    def __init__(self, name: str) -> None:
+        self._bell = _core.Bell()
+        self._lock = threading.Lock()
+        self._served: dict[int, tuple[_core.Subscription, Callback, Failed]] = {}
+        self._next = 1
+        self._stopped = False
+        self.thread = threading.Thread(target=self._run, name=f"shoal-{name}", daemon=True)
+        self.thread.start()
+
+    def add(self, subscription: _core.Subscription, callback: Callback, failed: Failed) -> None:
+        """Serve one more subscription."""
+        with self._lock:
+            source, self._next = self._next, self._next + 1
+            self._served[source] = (subscription, callback, failed)
+        subscription.attach_bell(self._bell, source)
+
+    def stop(self) -> None:
+        """Call back no more; what is under way goes on."""
+        self._stopped = True
+        self._bell.ring(0)
+
+    def close(self) -> None:
+        """End the subscriptions, and the thread."""
+        for subscription, _, _ in list(self._served.values()):
+            subscription.close()
+        self.stop()
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._bell.fileno(), select.POLLIN)
+        ready: set[int] = set()
+        while not self._stopped:
+            if not ready:
+                poll.poll()
+            ready.update(self._bell.take())
+            for source in sorted(ready):
+                if self._stopped or not self._serve(source, ready):
+                    return
+
+    def _serve(self, source: int, ready: set[int]) -> bool:
+        """Hand over some messages of one subscription; false when this thread is to end."""
+        served = self._served.get(source)
+        if served is None:
+            ready.discard(source)
+            return True
+        subscription, callback, failed = served
+        messages = subscription.receive_nowait(_TURN_MAX)
+        if not messages:
+            ready.discard(source)
+            if messages is None:
+                del self._served[source]
+            return True
+        subscription.mark_callback_thread()
+        return all(self._stopped or call(callback, message, failed) for message in messages)

@@ -1,0 +1,120 @@
+"""How an event loop learns that something happened: it watches one descriptor per connection.
+
+No thread waits for it, so a cancelled wait leaves nothing behind.
+"""
+
+import asyncio
+import contextlib
+import time
+import weakref
+from typing import TypeVar
+
+from shoal import _core
+from shoal.bus.connection import Connection
+from shoal.bus.operations import Operation
+
+T = TypeVar("T")
+
+
+class Doorbell:
+    """The bell of one connection in one event loop. Lives as long as the connection or one of its
+    subscriptions."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.loop = asyncio.get_running_loop()
+        self._bell = _core.Bell()
+        self._changed: set[asyncio.Future[None]] = set()
+        self._arrived: dict[int, asyncio.Event] = {}
+        self._next = 1
+        connection.node.attach_bell(self._bell)
+        self.loop.add_reader(self._bell.fileno(), _rang, weakref.ref(self))
+        self._finalizer = weakref.finalize(self, _unwatch, self.loop, self._bell)
+        self._finalizer.atexit = False
+
+    def check_loop(self) -> None:
+        """Refuse to work in another event loop."""
+        if asyncio.get_running_loop() is not self.loop:
+            raise RuntimeError("this connection belongs to another event loop: open one in each")
+
+    def watch(self, subscription: _core.Subscription) -> tuple[int, asyncio.Event]:
+        """An event that is set when a subscription has something to receive, and the number to `forget`."""
+        source, self._next = self._next, self._next + 1
+        arrived = self._arrived[source] = asyncio.Event()
+        subscription.attach_bell(self._bell, source)
+        return source, arrived
+
+    def forget(self, source: int) -> None:
+        """Nobody waits for a subscription any more. May be called on any thread."""
+        self._arrived.pop(source, None)
+
+    def answer(self) -> None:
+        """Wake whoever waits for what happened."""
+        for source in self._bell.take():
+            if source == 0:
+                self.connection.on_change()
+                for waiting in self._changed:
+                    if not waiting.done():
+                        waiting.set_result(None)
+            elif arrived := self._arrived.get(source):
+                arrived.set()
+
+    async def wait(self, until: float | None) -> None:
+        """Wait until the connection changes, at the latest until a time of `time.monotonic`."""
+        waiting = self.loop.create_future()
+        self._changed.add(waiting)
+        left_s = None if until is None else max(until - time.monotonic(), 0.0)
+        timer = None if left_s is None else self.loop.call_later(left_s, _wake, waiting)
+        try:
+            await waiting
+        finally:
+            self._changed.discard(waiting)
+            if timer is not None:
+                timer.cancel()
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carry out an operation in this loop."""
+        self.check_loop()
+        try:
+            while True:
+                await self.wait(next(operation))
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            operation.close()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._finalizer()
+        for waiting in self._changed:
+            _wake(waiting)
+        for arrived in self._arrived.values():
+            arrived.set()
+
+
+def _wake(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _rang(target: "weakref.ref[Doorbell]") -> None:
+    doorbell = target()
+    if doorbell is not None:
+        doorbell.answer()
+
+
+def _unwatch(loop: asyncio.AbstractEventLoop, bell: _core.Bell) -> None:
+    """Take a bell's descriptor out of its loop, before it is closed with the bell."""
+    if loop.is_closed():
+        return
+    try:
+        is_here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        is_here = not loop.is_running()
+    if is_here:
+        loop.remove_reader(bell.fileno())
+    else:
+        # Dropped on another thread: the bell lives until its loop comes to it.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_unwatch, loop, bell)

@@ -1,0 +1,148 @@
+"""Calls that wait, without waiting.
+
+Each is a generator that looks at the connection and yields until when to wait (by `time.monotonic`; `None` is
+without end) for the connection to ring before it looks again. `sync` runs them on a thread, `aio` in an event
+loop. Closing a generator gives back what it took, so a cancelled wait leaves nothing behind.
+"""
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from shoal.bus import events
+from shoal.bus.connection import Connection
+from shoal.errors import FlushError
+
+T = TypeVar("T")
+Operation = Generator[float | None, None, T]
+
+#: How often a closing connection looks how far its members got.
+_CLOSE_CHECK_S = 0.01
+#: A member that acknowledges nothing new for so long is not waited for when a connection closes.
+STALL_S = 1.0
+
+
+def _deadline(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def wait_for_subscribers(
+    connection: Connection, topic: str, count: int, timeout_s: float | None
+) -> Operation[bool]:
+    """Wait until so many nodes subscribe to a topic; false if the time was over first."""
+    deadline = _deadline(timeout_s)
+    while True:
+        if len(connection.node.subscribers(topic)) >= count:
+            return True
+        if _is_over(deadline):
+            return False
+        yield deadline
+
+
+def flush(connection: Connection, timeout_s: float | None) -> Operation[None]:
+    """Wait until every member has everything published before."""
+    connection.check_open()
+    deadline = _deadline(timeout_s)
+    number = connection.node.begin_flush()
+    try:
+        while (silent := connection.node.poll_flush(number)) is None:
+            connection.check_open()
+            if _is_over(deadline):
+                raise FlushError(
+                    f"not every member acknowledged everything within {timeout_s} s"
+                    + _names(connection.node.backlog()[1])
+                )
+            yield deadline
+    finally:
+        connection.node.end_flush(number)
+    if silent:
+        names = ", ".join(f"{node:08x}" for node in silent)
+        raise FlushError(f"these members did not acknowledge everything: {names}", tuple(silent))
+
+
+def next_event(connection: Connection, timeout_s: float | None) -> Operation[events.Event | None]:
+    """The next event; `None` once the connection is closed, or after `timeout_s` without one."""
+    deadline = _deadline(timeout_s)
+    while True:
+        more = connection.drain()
+        event = connection.events.take()
+        if event is not None:
+            return event
+        if not more or connection.closed or _is_over(deadline):
+            return None
+        yield deadline
+
+
+def until_closed(connection: Connection, timeout_s: float | None) -> Operation[bool]:
+    """Wait until somebody closes the connection; false if the time was over first."""
+    deadline = _deadline(timeout_s)
+    while not connection.closed:
+        if _is_over(deadline):
+            return False
+        yield deadline
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """What a connection that closed could not deliver: bytes not sent, and who lacks about how many bytes."""
+
+    unsent_bytes: int = 0
+    lacking: tuple[tuple[int, int], ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.unsent_bytes > 0 or bool(self.lacking)
+
+    def __str__(self) -> str:
+        parts = [f"{self.unsent_bytes} bytes were not sent"] if self.unsent_bytes else []
+        parts += [f"member {node:08x} lacks about {lacks} bytes" for node, lacks in self.lacking]
+        return ", ".join(parts)
+
+
+def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> Operation[Undelivered]:
+    """Take nothing more, and wait until every member has everything, as long as that gets on.
+
+    Ends when all is acknowledged, when nobody acknowledged anything new for `stall_s`, or after `linger_s`.
+    """
+    node = connection.node
+    node.stop()
+    if linger_s == 0:
+        return Undelivered(*_backlog(connection))
+    deadline, number = _deadline(linger_s), node.begin_flush()
+    try:
+        least, moved = _size(node.backlog()), time.monotonic()
+        while True:
+            silent = node.poll_flush(number)
+            if silent == []:
+                return Undelivered()
+            if silent:
+                # Whoever was silent is asked once more: slow is not dead.
+                number = node.begin_flush()
+            now, left = time.monotonic(), _size(node.backlog())
+            if left < least:
+                least, moved = left, now
+            if now - moved >= stall_s or _is_over(deadline):
+                return Undelivered(*_backlog(connection))
+            until = min(now + _CLOSE_CHECK_S, moved + stall_s)
+            yield until if deadline is None else min(until, deadline)
+    finally:
+        node.end_flush(number)
+
+
+def _size(backlog: tuple[int, list[tuple[int, int]]]) -> int:
+    unsent, lacking = backlog
+    return unsent + sum(lacks for _, lacks in lacking)
+
+
+def _backlog(connection: Connection) -> tuple[int, tuple[tuple[int, int], ...]]:
+    unsent, lacking = connection.node.backlog()
+    return unsent, tuple(lacking)
+
+
+def _names(lacking: list[tuple[int, int]]) -> str:
+    return "".join(f"; member {node:08x} lacks about {lacks} bytes" for node, lacks in lacking)

@@ -1,0 +1,69 @@
+"""How a thread waits for a connection: in the system, for a descriptor, without the GIL."""
+
+import atexit
+import select
+import time
+import weakref
+from typing import TypeVar
+
+from shoal import _core
+from shoal.bus.connection import Connection, closed_error
+from shoal.bus.operations import Operation, deliver
+
+T = TypeVar("T")
+
+#: What a connection that is still open when the interpreter exits may take.
+_EXIT_LINGER_S = 1.0
+_EXIT_STALL_S = 0.2
+
+_open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+
+
+def close_at_exit(connection: Connection) -> None:
+    """Close a connection at the latest when the interpreter exits."""
+    _open.add(connection)
+
+
+def run(connection: Connection, operation: Operation[T]) -> T:
+    """Carry out an operation on this thread."""
+    bell: _core.Bell | None = None
+    try:
+        until = next(operation)
+        bell = _core.Bell()
+        connection.node.attach_bell(bell)
+        poll = select.poll()
+        poll.register(bell.fileno(), select.POLLIN)
+        # What happened before the bell was there is seen now.
+        until = next(operation)
+        while True:
+            poll.poll(None if until is None else _milliseconds(until))
+            bell.take()
+            until = next(operation)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        operation.close()
+
+
+def _milliseconds(until: float) -> int:
+    """How long to wait, in whole milliseconds, rounded up, and not longer than the system can."""
+    return max(0, min(int((until - time.monotonic()) * 1000) + 1, 1 << 30))
+
+
+@atexit.register
+def _close_all() -> None:
+    _core.mark_exiting()
+    for connection in list(_open):
+        if not connection.closed and not connection.is_foreign:
+            _close(connection)
+    _core.wait_for_waiting_threads(1.0)
+
+
+def _close(connection: Connection) -> None:
+    connection.closed = True
+    connection.replies.fail(closed_error)
+    undelivered = run(connection, deliver(connection, _EXIT_LINGER_S, _EXIT_STALL_S))
+    connection.node.shut_down(0.0)
+    if undelivered:
+        connection.say_undelivered(undelivered)

@@ -1,0 +1,111 @@
+"""Leaving: whoever keeps up gets everything, and whoever does not is named."""
+
+import time
+
+from conftest import StartPeers
+from programs import Program, run_script
+from test_delivery import whole
+
+PUBLISH = """
+import sys, shoal
+from traffic import make_body
+with shoal.connect(sys.argv[1]) as bus:
+    assert bus.wait_for_subscribers("a", timeout_s=20)
+    for number in range(int(sys.argv[2])):
+        bus.publish("a", make_body(0, number, 20_000))
+"""
+#: The same, when it is told to.
+PUBLISH_LATER = PUBLISH.replace("    for", "    print('{}', flush=True)\n    sys.stdin.readline()\n    for")
+#: The same, without closing.
+PUBLISH_AND_END = PUBLISH_LATER.replace("with shoal", "bus = shoal").replace(" as bus:", "\nif True:")
+
+
+def test_a_slow_reader_gets_everything_before_its_publisher_leaves(start: StartPeers, url: str) -> None:
+    (reader,) = start(1)
+    reader.ask("subscribe", pattern="a", read=False)
+    reader.ask("read", pattern="a", pause_s=0.005)
+    ran = run_script(PUBLISH, url, "600")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    whole(reader.ask("wait_received", pattern="a", source=0, count=600), 0, 600)
+
+
+def test_the_same_in_an_event_loop(start: StartPeers, url: str) -> None:
+    (reader,) = start(1)
+    reader.ask("subscribe", pattern="a", read=False)
+    reader.ask("read", pattern="a", pause_s=0.005)
+    ran = run_script(
+        """
+import asyncio, sys, shoal
+from traffic import make_body
+async def main():
+    async with shoal.aio.connect(sys.argv[1]) as bus:
+        assert await bus.wait_for_subscribers("a", timeout_s=20)
+        for number in range(600):
+            await bus.publish("a", make_body(0, number, 20_000))
+asyncio.run(main())
+""",
+        url,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    whole(reader.ask("wait_received", pattern="a", source=0, count=600), 0, 600)
+
+
+def test_a_publisher_that_leaves_a_frozen_reader_says_who_lacks_how_much(start: StartPeers, url: str) -> None:
+    (frozen,) = start(1)
+    frozen.ask("subscribe", pattern="a", read=False)
+    node = frozen.ask("node")["node"]
+    publisher = Program(["-c", PUBLISH_LATER, url, "100"])
+    try:
+        publisher.answer()
+        frozen.freeze()
+        publisher.tell("go")
+        began = time.monotonic()
+        lacks = rf"closed before every member had everything: .*member {node:08x} lacks about \d+ bytes"
+        publisher.finish(20, says=rf"(?s){lacks}.*UndeliveredWarning: <Bus norm:.* {lacks}")
+        assert time.monotonic() - began < 10
+    finally:
+        publisher.kill()
+
+
+def test_a_program_that_ends_without_closing_says_it_too(start: StartPeers, url: str) -> None:
+    (frozen,) = start(1)
+    frozen.ask("subscribe", pattern="a", read=False)
+    publisher = Program(["-c", PUBLISH_AND_END, url, "100"])
+    try:
+        publisher.answer()
+        frozen.freeze()
+        publisher.tell("go")
+        publisher.finish(20, says=r"closed before every member had everything")
+    finally:
+        publisher.kill()
+
+
+def test_slow_members_are_logged_though_nobody_asks_for_events(start: StartPeers, url: str) -> None:
+    frozen, healthy = start(2)
+    frozen.ask("subscribe", pattern="a", read=False)
+    healthy.ask("subscribe", pattern="a")
+    node = frozen.ask("node")["node"]
+    publisher = Program(
+        [
+            "-c",
+            """
+import sys, shoal
+bus = shoal.connect(sys.argv[1])
+assert bus.wait_for_subscribers("a", 2, timeout_s=20)
+print("{}", flush=True)
+sys.stdin.readline()
+for _ in range(2000):
+    bus.publish("a", bytes(10_000))
+bus.close(0.5)
+""",
+            url,
+        ]
+    )
+    try:
+        publisher.answer()
+        frozen.freeze()
+        publisher.tell("go")
+        publisher.finish(30, says=rf"member {node:08x} takes nothing any more")
+        assert publisher.errors.count("takes nothing any more") == 1
+    finally:
+        publisher.kill()

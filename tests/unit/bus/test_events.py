@@ -1,0 +1,59 @@
+"""Events, and the warnings that are logged of them."""
+
+import logging
+
+import pytest
+
+import shoal
+from shoal.bus.events import LOG_EVERY_S, Warnings
+
+
+def test_a_domain_inside_the_process_has_the_same_events(domain: str, bus: shoal.Bus) -> None:
+    other = shoal.connect(domain)
+    node = other.node
+    assert bus.members == [node]
+    one, two = other.subscribe("a/*"), other.subscribe("a/*")
+    one.close()
+    two.close()
+    other.subscribe("b")
+    other.close()
+    told = list(bus.events(timeout_s=0))
+    assert told == [
+        shoal.MemberJoined(node),
+        shoal.SubscriptionsChanged(node, ("a/*",), ()),
+        shoal.SubscriptionsChanged(node, (), ("a/*",)),
+        shoal.SubscriptionsChanged(node, ("b",), ()),
+        shoal.SubscriptionsChanged(node, (), ("b",)),
+        shoal.MemberLeft(node, failed=False),
+    ]
+    assert bus.members == []
+
+
+def test_whoever_joins_later_is_told_who_is_there(domain: str, bus: shoal.Bus) -> None:
+    with bus.subscribe("a/*"), shoal.connect(domain) as late:
+        assert list(late.events(timeout_s=0)) == [
+            shoal.MemberJoined(bus.node),
+            shoal.SubscriptionsChanged(bus.node, ("a/*",), ()),
+        ]
+
+
+def test_warnings_of_one_kind_are_far_apart_and_none_goes_uncounted(caplog: pytest.LogCaptureFixture) -> None:
+    now = [100.0]
+    warnings = Warnings(lambda: now[0])
+    with caplog.at_level(logging.WARNING, "shoal.bus"):
+        for _ in range(5):
+            warnings.add(shoal.MessagesLost(0xABC, 2, 7))
+        warnings.add(shoal.MemberSlow(0xABC))
+        warnings.add(shoal.MemberJoined(1))
+        warnings.add(shoal.MemberLeft(1, failed=False))
+        now[0] += LOG_EVERY_S
+        warnings.add(shoal.MessagesLost(0xABC, 2, 7))
+        warnings.add(shoal.MessagesLost(0xABC, 2, 7))
+        warnings.close()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 4
+    assert "messages of member 00000abc are lost here for good (7 segments of lane 2)" in lines[0]
+    assert "cache_bytes" in lines[0]
+    assert "member 00000abc takes nothing any more" in lines[1]
+    assert lines[2].endswith("(4 more since the last warning)")
+    assert lines[3] == "1 more of MessagesLost were not logged one by one"

@@ -1,0 +1,151 @@
+"""What a user sees: names, representations, refusals, the environment."""
+
+import datetime
+import inspect
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.config import ConnectionConfig, resolve
+from shoal.errors import ConfigError, InvalidTopicError
+
+BUS = {
+    "close", "closed", "config", "events", "flush", "link", "members", "node", "publish", "rate_bytes_per_s",
+    "reply", "request", "request_many", "run", "stats", "subscribe", "subscribers", "wait_for_subscribers",
+}  # fmt: skip
+SUBSCRIPTION = {"close", "closed", "dropped", "pattern", "pending", "receive", "receive_nowait"}
+
+
+def public(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_a_connection_and_a_subscription_show_their_api_and_nothing_else(bus: shoal.Bus) -> None:
+    assert public(bus) == BUS == public(shoal.aio.Bus)
+    assert public(bus.subscribe("a")) == SUBSCRIPTION == public(shoal.aio.Subscription)
+
+
+def test_asyncio_takes_the_same_arguments_as_threads() -> None:
+    for name in BUS | SUBSCRIPTION:
+        kind, twin = (
+            (shoal.Bus, shoal.aio.Bus) if name in BUS else (shoal.Subscription, shoal.aio.Subscription)
+        )
+        ours, theirs = getattr(kind, name), getattr(twin, name)
+        if callable(ours):
+            # A loop has no threads to share.
+            wanted = {**inspect.signature(ours).parameters}
+            wanted.pop("thread", None)
+            assert list(inspect.signature(theirs).parameters) == list(wanted), name
+
+
+def test_everything_says_what_it_is(domain: str, bus: shoal.Bus, other: shoal.Bus) -> None:
+    assert repr(bus) == f"<Bus {domain} 1 member>"
+    subscription = bus.subscribe("prices/*")
+    other.publish("prices/ACME", 1)
+    assert repr(subscription) == "<Subscription 'prices/*' 1 pending>"
+    subscription.close()
+    assert repr(subscription) == "<Subscription 'prices/*' 1 pending closed>"
+    other.close()
+    assert repr(other) == f"<Bus {domain} closed>"
+    assert re.fullmatch(r"<Bus inproc://\S+ 0 members>", repr(bus))
+
+
+def test_pending_counts_what_was_not_read(bus: shoal.Bus) -> None:
+    subscription = bus.subscribe("a")
+    for number in range(10):
+        bus.publish("a", number)
+    assert subscription.pending == 10
+    subscription.receive()
+    assert subscription.pending == 9
+    subscription.receive_nowait(4)
+    assert subscription.pending == 5
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "names"),
+    [
+        (lambda bus: shoal.connect(5), TypeError, ["url", "5", "norm://"]),
+        (lambda bus: bus.subscribe(5), TypeError, ["pattern", "5"]),
+        (lambda bus: bus.subscribe("a", 5), TypeError, ["callback", "5", "function"]),
+        (lambda bus: bus.subscribe("a", selector=5), TypeError, ["selector", "5", "str"]),
+        (lambda bus: bus.subscribe("a", correlation=5), TypeError, ["correlation", "5", "str"]),
+        (lambda bus: bus.subscribe("a", queue_bytes_max=-1), ConfigError, ["queue_bytes_max", "-1"]),
+        (lambda bus: bus.subscribe("a", queue_bytes_max="1"), TypeError, ["queue_bytes_max", "'1'"]),
+        (lambda bus: bus.subscribe("a", queue_full="grow"), ConfigError, ["queue_full", "drop_old", "grow"]),
+        (lambda bus: bus.subscribe("a", thread="x"), TypeError, ["thread", "'x'", "callback"]),
+        (lambda bus: bus.wait_for_subscribers("a", "2"), TypeError, ["count", "'2'"]),
+        (lambda bus: bus.wait_for_subscribers("a", timeout_s="soon"), TypeError, ["timeout_s", "'soon'"]),
+        (lambda bus: bus.flush(-1), ConfigError, ["timeout_s", "-1"]),
+        (lambda bus: bus.close(linger_s="1"), TypeError, ["linger_s", "'1'"]),
+        (lambda bus: bus.request("a", timeout_s=None), TypeError, ["timeout_s", "None"]),
+        (lambda bus: bus.reply("a"), TypeError, ["request", "'a'"]),
+        (lambda bus: bus.publish(5), TypeError, ["topic is 5", "str"]),
+        (lambda bus: bus.publish("a", properties=5), TypeError, ["properties", "5"]),
+        (
+            lambda bus: bus.publish("a", properties={"at": datetime.datetime(2026, 1, 1)}),
+            TypeError,
+            ['"at"', "datetime"],
+        ),
+    ],
+)
+def test_a_wrong_argument_is_named_with_what_would_do(
+    bus: shoal.Bus, call: Any, error: type[Exception], names: list[str]
+) -> None:
+    with pytest.raises(error) as refusal:
+        call(bus)
+    for name in names:
+        assert name in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"), [("prices/+", "prices/*"), ("#", ">"), ("a/+/b/#", "a/*/b/>"), ("+", "*")]
+)
+def test_whoever_comes_from_mqtt_is_told_what_to_write(bus: shoal.Bus, pattern: str, meant: str) -> None:
+    with pytest.raises(InvalidTopicError, match=re.escape(f"so {meant!r} is what you mean")):
+        bus.subscribe(pattern)
+
+
+def test_a_near_miss_asks_whether_that_was_meant(domain: str) -> None:
+    with pytest.raises(ConfigError, match=r"unknown option 'windw_bytes': did you mean 'window_bytes'\?"):
+        shoal.connect("norm://", windw_bytes=1)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"'heartbeat' in the URL: did you mean 'heartbeat_s'\?"):
+        shoal.connect("norm://?heartbeat=3")
+    with pytest.raises(ConfigError, match=r"unknown option 'zzz': the options are"):
+        shoal.connect(domain, zzz=1)  # type: ignore[call-arg]
+
+
+def test_the_environment_chooses_where_nothing_else_does() -> None:
+    def chosen(url: str | None = None, **options: Any) -> tuple[str, str]:
+        environment = {"SHOAL_URL": "norm://239.192.1.2", "SHOAL_DOMAIN": "desk"}
+        config = resolve(url, options, environment)
+        return config.group or config.scheme, config.domain
+
+    assert chosen() == ("239.192.1.2", "desk")
+    assert chosen("inproc://x") == ("inproc", "x")
+    assert chosen("norm://", domain="other") == ("norm", "other")
+    assert chosen(domain="other") == ("239.192.1.2", "other")
+    assert resolve(None, {}, {}) == ConnectionConfig()
+
+
+def test_one_import_is_enough_and_loads_no_more_than_it_must() -> None:
+    program = """
+import sys, shoal
+assert "shoal.aio" not in sys.modules and "asyncio" not in sys.modules
+assert shoal.aio.connect and shoal.norm.Session and shoal.errors.ShoalError
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_every_error_can_be_had_from_the_top() -> None:
+    import shoal.errors
+
+    internal = {"ExperimentError"}
+    for name, thing in vars(shoal.errors).items():
+        if isinstance(thing, type) and name not in internal:
+            assert getattr(shoal, name) is thing
+            assert name in shoal.__all__
