@@ -147,8 +147,8 @@ impl AckProcess {
 
     /// Who has not everything before this segment, whether he still answers or not, and from where on.
     pub fn lacking(&self, segment: u64) -> impl Iterator<Item = (NodeId, u64)> {
-        let lacks = move |acker: &&Acker| acker.acked < segment;
-        self.ackers.iter().filter(lacks).map(|acker| (acker.node, acker.acked))
+        let lacks = move |acker: &&Acker| acker.reached.acked < segment;
+        self.ackers.iter().filter(lacks).map(|acker| (acker.node, acker.reached.acked))
     }
 
     /// The application wants to know when everybody has everything before `segment`, which may have to be
