@@ -32,7 +32,13 @@ class Message:
         """The publishing node."""
     @property
     def timestamp(self) -> float | None:
-        """When it was sent, seconds since 1970 by the sender's clock; none if not known."""
+        """When it was published, seconds since 1970 by the publisher's clock; none if not known."""
+    @property
+    def persistent(self) -> bool:
+        """Whether stores must keep it."""
+    @property
+    def delivery_delay_s(self) -> float | None:
+        """How long it had to be kept back when it was sent; none if not at all."""
     @property
     def message_id(self) -> str | None:
         """Its identity; none if it never left this process, or its number is not known."""
@@ -41,7 +47,7 @@ class Message:
         """What it answers or belongs to."""
     @property
     def reply_to(self) -> str | None:
-        """Where answers go."""
+        """Where answers go; a `shoal.types.QueueName` if that is a queue."""
     @property
     def type(self) -> str | None:
         """The application's name for its kind of message (JMSType)."""
@@ -118,6 +124,9 @@ class Node:
         correlation_id: str | bytes | None = None,
         reply_to: str | None = None,
         type: str | None = None,
+        persistent: bool = False,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
         timeout_s: float | None = None,
         waited_s: float = 0.0,
     ) -> int:

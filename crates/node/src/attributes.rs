@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use shoal_selector::{Attributes, Value};
-use shoal_wire::{HeaderFields, MessageView, Scalar};
+use shoal_wire::{HeaderFields, MessageView, Scalar, Typed};
 
 /// What the message itself does not carry.
 #[derive(Copy, Clone, Debug, Default)]
@@ -82,6 +82,12 @@ fn value_of(scalar: Scalar<'_>) -> Value<'_> {
         Scalar::F32(number) => Value::Float(number),
         Scalar::F64(number) => Value::Double(number),
         Scalar::Str(text) => Value::Str(text),
+        Scalar::Typed(Typed::Byte(number)) => Value::Int(number.into()),
+        Scalar::Typed(Typed::Short(number)) => Value::Int(number.into()),
+        Scalar::Typed(Typed::Int(number)) => Value::Int(number),
+        Scalar::Typed(Typed::Long(number)) => Value::Long(number),
+        // A message cannot have a char as a property; selectors have no such type.
+        Scalar::Typed(Typed::Char(_)) => Value::Null,
     }
 }
 

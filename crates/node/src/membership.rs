@@ -24,7 +24,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use shoal_norm::{NodeId, ObjectId, Time};
-use shoal_wire::{Announce, DecodeError, Heartbeat, RecordKind, TopicPattern, Welcome};
+use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
+use shoal_wire::{
+    Announce, AnnounceHeader, Announcement, DecodeError, DestinationKind, Heartbeat, InterestEntry,
+    NumberedEntry, RecordKind, TopicPattern, Welcome,
+};
 
 use self::member::Member;
 use crate::topic_index::TopicIndex;
@@ -43,6 +47,14 @@ const STRANGERS_MAX: usize = 256;
 /// How soon an unanswered announcement is repeated at first, and at last.
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_LAST: Duration = Duration::from_secs(10);
+
+/// An announcement in one piece: its receivers do not put parts together.
+const ANNOUNCEMENT_BYTES_MAX: usize = CONTROL_RECORD_BYTES_MAX;
+
+/// Who a node is in records: its id and its run.
+fn publisher(node: NodeId, instance: u16) -> u64 {
+    u64::from(node) << 16 | u64::from(instance)
+}
 
 /// What a membership can be told.
 #[derive(Clone, Debug)]
@@ -104,7 +116,7 @@ pub struct Membership {
     members: BTreeMap<NodeId, Member>,
     interest: TopicIndex<NodeId>,
     /// Heard, but never announced.
-    strangers: BTreeSet<NodeId>,
+    strangers: BTreeSet<u64>,
     announce_at: Time,
     /// Only because something is lacking.
     repeats: bool,
@@ -259,11 +271,12 @@ impl Membership {
         announce: &Announce<'_>,
         positions: impl FnOnce() -> Vec<(ObjectId, u64)>,
     ) {
-        if announce.domain != self.config.domain {
+        if announce.header.domain != self.config.domain {
             return;
         }
-        self.strangers.remove(&node);
-        let lacks_us = announce.missing.contains(&self.config.node);
+        self.strangers.remove(&publisher(node, instance));
+        let us = self.publisher();
+        let lacks_us = announce.missing.contains(&us);
         if self.members.get(&node).is_some_and(|member| member.instance != instance) {
             self.forget(node, Departure::Failed);
         }
@@ -272,7 +285,7 @@ impl Membership {
             if self.members.len() >= self.config.members_max {
                 return;
             }
-            let member = Member::new(now, instance, announce.heartbeat_ms, positions());
+            let member = Member::new(now, instance, announce.header.heartbeat_ms, positions());
             self.members.insert(node, member);
             self.ackers_changed = true;
             self.events.push_back(MemberEvent::Joined(node));
@@ -284,7 +297,7 @@ impl Membership {
         if !is_new && (!lacks_us || now.since(member.welcomed_at) < REPEAT_FIRST) {
             return self.stop_repeating();
         }
-        let record = member.welcome(now, node);
+        let record = member.welcome(now, us, publisher(node, instance));
         if self.members.len() > PROMPT_MEMBERS_MAX {
             self.held.push(record);
         } else {
@@ -319,27 +332,29 @@ impl Membership {
                 self.events.push_back(MemberEvent::InterestUnknown(node));
             }
         } else {
-            self.on_stranger(now, node);
+            self.on_stranger(now, publisher(node, instance));
         }
     }
 
-    fn on_stranger(&mut self, now: Time, node: NodeId) {
+    fn on_stranger(&mut self, now: Time, stranger: u64) {
         if self.strangers.len() < STRANGERS_MAX {
-            self.strangers.insert(node);
+            self.strangers.insert(stranger);
             self.announce_soon(now);
         }
     }
 
     fn on_welcome(&mut self, now: Time, node: NodeId, instance: u16, welcome: Welcome) {
-        if (welcome.node, welcome.instance) != (self.config.node, self.config.instance) {
+        if welcome.to != self.publisher() {
             return;
         }
         match self.members.get_mut(&node).filter(|member| member.instance == instance) {
             Some(member) => member.welcomed_us = true,
-            None => self.on_stranger(now, node),
+            None => self.on_stranger(now, publisher(node, instance)),
         }
         self.stop_repeating();
-        self.events.push_back(MemberEvent::Welcomed { node, instance, positions: welcome.positions });
+        let positions =
+            welcome.positions.iter().map(|position| (position.stream, position.segment)).collect();
+        self.events.push_back(MemberEvent::Welcomed { node, instance, positions });
     }
 
     /// What was lacking came.
@@ -385,23 +400,14 @@ impl Membership {
     }
 
     fn announce(&mut self, now: Time) {
-        let mut record = Vec::new();
         let complete = !self.members.values().any(Member::is_lacking);
         // One that was met a moment ago has not had the time to welcome us.
         let lacking = self.members.iter().filter(|(_, member)| {
             member.is_lacking() && (now.since(member.welcomed_at) >= REPEAT_FIRST || !member.is_known())
         });
-        let mut missing: Vec<NodeId> = lacking.map(|(&node, _)| node).collect();
+        let mut missing: Vec<u64> = lacking.map(|(&node, member)| publisher(node, member.instance)).collect();
         missing.extend(std::mem::take(&mut self.strangers));
-        let announce = Announce {
-            domain: self.config.domain,
-            version: self.version,
-            heartbeat_ms: self.config.heartbeat.as_millis() as u64,
-            patterns: self.patterns.keys().map(String::as_str).collect(),
-            missing,
-        };
-        announce.write(&mut record);
-        self.records.push_back(record);
+        self.records.extend(self.announcement(&missing));
         self.records.extend(self.held.drain(..));
         self.heartbeat_at = now + self.config.heartbeat;
         // A stranger that is there will be heard again.
@@ -414,13 +420,39 @@ impl Membership {
         }
     }
 
+    /// Everything we subscribe to, and whom we lack.
+    fn announcement(&self, missing: &[u64]) -> Vec<Vec<u8>> {
+        // A pattern has a valid name's length, so it can be written.
+        let number = |(id, pattern): (usize, &String)| {
+            NumberedEntry::new(id as u64, &InterestEntry::new(DestinationKind::Topic, pattern)).ok()
+        };
+        let entries: Vec<NumberedEntry> = self.patterns.keys().enumerate().filter_map(number).collect();
+        let header = AnnounceHeader {
+            domain: self.config.domain,
+            publisher: self.publisher(),
+            version: self.version,
+            base: 0,
+            heartbeat_ms: self.config.heartbeat.as_millis() as u64,
+            total: entries.len() as u64,
+            digest: entries.iter().fold(0, |sum: u64, entry| sum.wrapping_add(entry.digest())),
+        };
+        let added: Vec<&NumberedEntry> = entries.iter().collect();
+        Announcement { header, removed: &[], added: &added, missing, facts: &[] }
+            .write(ANNOUNCEMENT_BYTES_MAX)
+    }
+
+    fn publisher(&self) -> u64 {
+        publisher(self.config.node, self.config.instance)
+    }
+
     // --- output ---
 
     /// A heartbeat to send to the group, once: it need not be repaired, because the next one says the same.
     pub fn poll_heartbeat(&mut self) -> Option<Vec<u8>> {
         std::mem::take(&mut self.beats).then(|| {
             let mut record = Vec::new();
-            Heartbeat { domain: self.config.domain, version: self.version }.write(&mut record);
+            let (domain, publisher) = (self.config.domain, self.publisher());
+            Heartbeat { domain, publisher, version: self.version }.write(&mut record);
             record
         })
     }

@@ -1,80 +1,21 @@
-//! Records by which nodes keep track of each other.
+//! Records that number the messages of a stream, and records by which nodes keep track of each other.
 //!
 //! All numbers are varints unless their width is given. A record may grow at its end: readers ignore
 //! what they do not know there.
 
-use crate::cursor::{Cursor, text};
+use crate::cursor::Cursor;
 use crate::error::DecodeError;
-use crate::limits::TOPIC_BYTES_MAX;
 use crate::record::RecordKind;
 use crate::varint::write_varint;
-
-/// The most subscriptions a node may announce.
-const PATTERNS_MAX: u64 = 1_000_000;
-/// The most nodes an announcement may ask for.
-const NODES_MAX: u64 = 100_000;
-/// The most streams a welcome may name.
-const POSITIONS_MAX: u64 = 256;
-
-/// Who a node is and what it subscribes to; the whole of it, each time something changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Announce<'a> {
-    /// Its domain, eight bytes: others may share the group.
-    pub domain: u64,
-    /// Counts the changes.
-    pub version: u64,
-    /// How often it says that it is there.
-    pub heartbeat_ms: u64,
-    /// What it subscribes to, each once.
-    pub patterns: Vec<&'a str>,
-    /// Nodes whose announcement or welcome it lacks, four bytes each.
-    pub missing: Vec<u32>,
-}
-
-impl<'a> Announce<'a> {
-    /// Appends the record.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.push(RecordKind::Announce.first_byte());
-        out.extend_from_slice(&self.domain.to_be_bytes());
-        write_varint(out, self.version);
-        write_varint(out, self.heartbeat_ms);
-        write_varint(out, self.patterns.len() as u64);
-        for pattern in &self.patterns {
-            write_varint(out, pattern.len() as u64);
-            out.extend_from_slice(pattern.as_bytes());
-        }
-        write_varint(out, self.missing.len() as u64);
-        for node in &self.missing {
-            out.extend_from_slice(&node.to_be_bytes());
-        }
-    }
-
-    /// Reads the record.
-    pub fn read(record: &'a [u8]) -> Result<Announce<'a>, DecodeError> {
-        let mut cursor = after_kind(record);
-        let domain = u64::from_be_bytes(cursor.array("domain")?);
-        let version = cursor.varint("announced version")?;
-        let heartbeat_ms = cursor.varint("heartbeat interval")?;
-        let count = bounded(&mut cursor, "number of subscriptions", PATTERNS_MAX)?;
-        let mut patterns = Vec::new();
-        for _ in 0..count {
-            patterns.push(text(cursor.prefixed("subscription", TOPIC_BYTES_MAX)?, "subscription")?);
-        }
-        let count = bounded(&mut cursor, "number of missing nodes", NODES_MAX)?;
-        let mut missing = Vec::new();
-        for _ in 0..count {
-            missing.push(u32::from_be_bytes(cursor.array("missing node")?));
-        }
-        Ok(Announce { domain, version, heartbeat_ms, patterns, missing })
-    }
-}
 
 /// A node is still there, and what it announced last still holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Its domain, eight bytes.
+    /// Its domain, eight bytes: others may share the group.
     pub domain: u64,
-    /// The version it announced last.
+    /// Who it is, eight bytes.
+    pub publisher: u64,
+    /// The version of its subscriptions that it announced last.
     pub version: u64,
 }
 
@@ -83,149 +24,341 @@ impl Heartbeat {
     pub fn write(self, out: &mut Vec<u8>) {
         out.push(RecordKind::Heartbeat.first_byte());
         out.extend_from_slice(&self.domain.to_be_bytes());
+        out.extend_from_slice(&self.publisher.to_be_bytes());
         write_varint(out, self.version);
     }
 
     /// Reads the record.
     pub fn read(record: &[u8]) -> Result<Heartbeat, DecodeError> {
         let mut cursor = after_kind(record);
-        let domain = u64::from_be_bytes(cursor.array("domain")?);
-        Ok(Heartbeat { domain, version: cursor.varint("announced version")? })
+        Ok(Heartbeat {
+            domain: u64::from_be_bytes(cursor.array("domain")?),
+            publisher: u64::from_be_bytes(cursor.array("publisher")?),
+            version: cursor.varint("announced version")?,
+        })
     }
 }
 
-/// A sender tells one node from which segment of each of its streams on it counts on that node's
-/// acknowledgements, and keeps for it what it has not acknowledged.
+/// From where on a node may count on one of a sender's streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The stream, by its object id.
+    pub stream: u16,
+    /// The first segment that counts.
+    pub segment: u64,
+    /// The chain that the stream carries.
+    pub chain: u32,
+    /// The number of the first message that counts.
+    pub number: u64,
+    /// If the node was counted on before, and given up in between: the first number for which it was not. What it has
+    /// not got from there up to `number`, it has lost, whether it was sent or not. Otherwise 0.
+    pub missed_from: u64,
+}
+
+/// A sender tells one node from where on it counts on that node's acknowledgements, and keeps for it what it
+/// has not acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Welcome {
-    /// The node, four bytes.
-    pub node: u32,
-    /// The node's instance, two bytes.
-    pub instance: u16,
-    /// Streams, by object id, and the first segment that counts.
-    pub positions: Vec<(u16, u64)>,
+    /// Who welcomes, eight bytes.
+    pub from: u64,
+    /// Who is welcomed, eight bytes.
+    pub to: u64,
+    /// The sender's streams.
+    pub positions: Vec<Position>,
 }
 
 impl Welcome {
     /// Appends the record.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(RecordKind::Welcome.first_byte());
-        out.extend_from_slice(&self.node.to_be_bytes());
-        out.extend_from_slice(&self.instance.to_be_bytes());
+        out.extend_from_slice(&self.from.to_be_bytes());
+        out.extend_from_slice(&self.to.to_be_bytes());
         write_varint(out, self.positions.len() as u64);
-        for &(object, segment) in &self.positions {
-            write_varint(out, object.into());
-            write_varint(out, segment);
+        for position in &self.positions {
+            write_varint(out, position.stream.into());
+            write_varint(out, position.segment);
+            write_varint(out, position.chain.into());
+            write_varint(out, position.number);
+            write_varint(out, position.missed_from);
         }
     }
 
     /// Reads the record.
     pub fn read(record: &[u8]) -> Result<Welcome, DecodeError> {
         let mut cursor = after_kind(record);
-        let node = u32::from_be_bytes(cursor.array("welcomed node")?);
-        let instance = u16::from_be_bytes(cursor.array("welcomed instance")?);
-        let count = bounded(&mut cursor, "number of positions", POSITIONS_MAX)?;
-        let mut positions = Vec::new();
+        let from = u64::from_be_bytes(cursor.array("welcoming publisher")?);
+        let to = u64::from_be_bytes(cursor.array("welcomed publisher")?);
+        let count = cursor.count("number of positions", 5)?;
+        let mut positions = Vec::with_capacity(count);
         for _ in 0..count {
-            let object = bounded(&mut cursor, "stream", u16::MAX.into())? as u16;
-            positions.push((object, cursor.varint("position")?));
+            positions.push(Position {
+                stream: cursor.varint_up_to("stream", u16::MAX.into())? as u16,
+                segment: cursor.varint("position")?,
+                chain: cursor.varint32("chain")?,
+                number: cursor.varint("message number")?,
+                missed_from: cursor.varint("first missed number")?,
+            });
         }
-        Ok(Welcome { node, instance, positions })
+        Ok(Welcome { from, to, positions })
     }
 }
 
-/// What messages do not carry one by one: when those that follow were sent, and the number of the first.
+/// What messages do not carry one by one: whose those that follow are, when they were published, and the number of the
+/// first. Each of them has the number after that of the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// Microseconds since 1970 by the sender's clock.
-    pub timestamp_us: u64,
-    /// How many messages the stream carried before.
+    /// The publisher, if it is not the node whose stream this is.
+    pub source: Option<u64>,
+    /// Which of the publisher's chains.
+    pub chain: u32,
+    /// The number of the next message, from 1.
     pub number: u64,
-    /// The version of its subscriptions that the sender had announced by then.
-    pub version: u64,
+    /// Microseconds since 1970 by the publisher's clock.
+    pub timestamp_us: u64,
     /// Microseconds by a clock of the sender's that never jumps.
     pub clock_us: u64,
+    /// The version of its subscriptions that the sender had announced by then.
+    pub version: u64,
 }
 
 impl Mark {
+    const HAS_SOURCE: u8 = 1 << 0;
+
     /// Appends the record.
     pub fn write(self, out: &mut Vec<u8>) {
         out.push(RecordKind::Mark.first_byte());
-        write_varint(out, self.timestamp_us);
+        out.push(if self.source.is_some() { Self::HAS_SOURCE } else { 0 });
+        if let Some(publisher) = self.source {
+            out.extend_from_slice(&publisher.to_be_bytes());
+        }
+        write_varint(out, self.chain.into());
         write_varint(out, self.number);
-        write_varint(out, self.version);
+        write_varint(out, self.timestamp_us);
         write_varint(out, self.clock_us);
+        write_varint(out, self.version);
     }
 
     /// Reads the record.
     pub fn read(record: &[u8]) -> Result<Mark, DecodeError> {
         let mut cursor = after_kind(record);
+        let flags = cursor.byte("flags")?;
+        let source = match flags & Self::HAS_SOURCE {
+            0 => None,
+            _ => Some(u64::from_be_bytes(cursor.array("publisher")?)),
+        };
         Ok(Mark {
-            timestamp_us: cursor.varint("timestamp")?,
+            source,
+            chain: cursor.varint32("chain")?,
             number: cursor.varint("message number")?,
-            version: cursor.varint("announced version")?,
+            timestamp_us: cursor.varint("timestamp")?,
             clock_us: cursor.varint("sender's clock")?,
+            version: cursor.varint("announced version")?,
         })
     }
 }
 
-fn after_kind(record: &[u8]) -> Cursor<'_> {
-    Cursor::new(record.get(1..).unwrap_or(&[]))
+/// Why numbers do not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SkipReason {
+    /// Nobody that the sender knew wanted them.
+    Unwanted,
+    /// Their publisher had no room and was told to drop them.
+    Dropped,
+    /// They outlived their time before they were sent.
+    Expired,
+    /// They were lost to whoever passes the chain on.
+    Lost,
+    /// A reason that a later version added.
+    Other(u64),
 }
 
-fn bounded(cursor: &mut Cursor<'_>, what: &'static str, max: u64) -> Result<u64, DecodeError> {
-    let value = cursor.varint(what)?;
-    if value > max { Err(DecodeError::OutOfRange { what, value, max }) } else { Ok(value) }
+impl SkipReason {
+    /// The number on the wire.
+    pub fn number(self) -> u64 {
+        match self {
+            Self::Unwanted => 0,
+            Self::Dropped => 1,
+            Self::Expired => 2,
+            Self::Lost => 3,
+            Self::Other(number) => number,
+        }
+    }
+
+    fn from_number(number: u64) -> Self {
+        match number {
+            0 => Self::Unwanted,
+            1 => Self::Dropped,
+            2 => Self::Expired,
+            3 => Self::Lost,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Numbers of the chain named by the last mark that were given and are not in the stream. What follows has the
+/// number after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skip {
+    /// Why.
+    pub reason: SkipReason,
+    /// The first number.
+    pub number: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Skip {
+    /// The number of what follows.
+    pub fn next(self) -> u64 {
+        self.number.saturating_add(self.count)
+    }
+
+    /// Appends the record.
+    pub fn write(self, out: &mut Vec<u8>) {
+        out.push(RecordKind::Skip.first_byte());
+        write_varint(out, self.reason.number());
+        write_varint(out, self.number);
+        write_varint(out, self.count);
+    }
+
+    /// Reads the record.
+    pub fn read(record: &[u8]) -> Result<Skip, DecodeError> {
+        let mut cursor = after_kind(record);
+        Ok(Skip {
+            reason: SkipReason::from_number(cursor.varint("reason")?),
+            number: cursor.varint("message number")?,
+            count: cursor.varint("number of messages")?,
+        })
+    }
+}
+
+/// A node leaves. Who lacks messages up to these numbers has lost them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Goodbye {
+    /// Its domain, eight bytes.
+    pub domain: u64,
+    /// Who it is, eight bytes.
+    pub publisher: u64,
+    /// Its chains, and the last number given in each.
+    pub last: Vec<(u32, u64)>,
+}
+
+impl Goodbye {
+    /// Appends the record.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(RecordKind::Goodbye.first_byte());
+        out.extend_from_slice(&self.domain.to_be_bytes());
+        out.extend_from_slice(&self.publisher.to_be_bytes());
+        write_varint(out, self.last.len() as u64);
+        for &(chain, number) in &self.last {
+            write_varint(out, chain.into());
+            write_varint(out, number);
+        }
+    }
+
+    /// Reads the record.
+    pub fn read(record: &[u8]) -> Result<Goodbye, DecodeError> {
+        let mut cursor = after_kind(record);
+        let domain = u64::from_be_bytes(cursor.array("domain")?);
+        let publisher = u64::from_be_bytes(cursor.array("publisher")?);
+        let count = cursor.count("number of chains", 2)?;
+        let mut last = Vec::with_capacity(count);
+        for _ in 0..count {
+            last.push((cursor.varint32("chain")?, cursor.varint("message number")?));
+        }
+        Ok(Goodbye { domain, publisher, last })
+    }
+}
+
+pub(crate) fn after_kind(record: &[u8]) -> Cursor<'_> {
+    Cursor::new(record.get(1..).unwrap_or(&[]))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Debug;
+
     use super::*;
 
-    #[test]
-    fn every_record_comes_back() {
+    /// Writes, reads back, and reads every shorter record and a longer one.
+    fn comes_back<R: PartialEq + Debug>(
+        kind: RecordKind,
+        record: &R,
+        write: impl Fn(&R, &mut Vec<u8>),
+        read: impl Fn(&[u8]) -> Result<R, DecodeError>,
+    ) {
         let mut out = Vec::new();
-        let announce = Announce {
-            domain: 0x0123_4567_89ab_cdef,
-            version: 300,
-            heartbeat_ms: 4000,
-            patterns: vec!["prices/*", "a/>"],
-            missing: vec![7, 0xffff_fffe],
-        };
-        announce.write(&mut out);
-        assert_eq!(RecordKind::of(&out), Ok(RecordKind::Announce));
-        assert_eq!(Announce::read(&out), Ok(announce));
-
-        out.clear();
-        let heartbeat = Heartbeat { domain: 1 << 63, version: 7 };
-        heartbeat.write(&mut out);
-        assert_eq!(Heartbeat::read(&out), Ok(heartbeat));
-
-        out.clear();
-        let welcome = Welcome { node: 0xdead_beef, instance: 3, positions: vec![(1, 0), (2, 1 << 40)] };
-        welcome.write(&mut out);
-        assert_eq!(Welcome::read(&out), Ok(welcome));
-
-        out.clear();
-        let mark = Mark { timestamp_us: 1_700_000_000_000_000, number: 12, version: 3, clock_us: 1_000_000 };
-        mark.write(&mut out);
-        assert_eq!(Mark::read(&out), Ok(mark));
+        write(record, &mut out);
+        assert_eq!(RecordKind::of(&out), Ok(kind));
+        assert_eq!(read(&out).as_ref(), Ok(record));
+        for length in 0..out.len() {
+            assert!(read(&out[..length]).is_err(), "{record:?} cut at {length}");
+        }
+        out.extend([1, 2, 3]);
+        assert_eq!(read(&out).as_ref(), Ok(record), "grown at its end");
     }
 
     #[test]
-    fn cut_records_and_absurd_counts_are_refused() {
-        let mut out = Vec::new();
-        let announce =
-            Announce { domain: 1, version: 1, heartbeat_ms: 1, patterns: vec!["abc"], missing: vec![2] };
-        announce.write(&mut out);
-        for length in 1..out.len() {
-            assert!(Announce::read(&out[..length]).is_err(), "cut at {length}");
+    fn every_record_comes_back_cut_ones_are_refused_and_longer_ones_are_read() {
+        let heartbeat = Heartbeat { domain: 1 << 63, publisher: 9, version: 7 };
+        comes_back(RecordKind::Heartbeat, &heartbeat, |record, out| record.write(out), Heartbeat::read);
+
+        let positions = vec![
+            Position { stream: 1, segment: 0, chain: 1, number: 1, missed_from: 0 },
+            Position {
+                stream: u16::MAX,
+                segment: 1 << 40,
+                chain: u32::MAX,
+                number: u64::MAX,
+                missed_from: 7,
+            },
+        ];
+        let welcome = Welcome { from: 0xdead_beef, to: 9, positions };
+        comes_back(RecordKind::Welcome, &welcome, Welcome::write, Welcome::read);
+
+        for source in [None, Some(0x1234_5678_9abc_def0)] {
+            let mark = Mark {
+                source,
+                chain: 2,
+                number: 12,
+                timestamp_us: 1_700_000_000_000_000,
+                clock_us: 1_000_000,
+                version: 3,
+            };
+            comes_back(RecordKind::Mark, &mark, |record, out| record.write(out), Mark::read);
         }
-        let mut absurd = vec![RecordKind::Announce.first_byte()];
-        absurd.extend([0; 8]);
-        for value in [1, 1, PATTERNS_MAX + 1] {
-            write_varint(&mut absurd, value);
+
+        let reasons = [
+            SkipReason::Unwanted,
+            SkipReason::Dropped,
+            SkipReason::Expired,
+            SkipReason::Lost,
+            SkipReason::Other(9),
+        ];
+        for reason in reasons {
+            let skip = Skip { reason, number: 300, count: 1 << 20 };
+            comes_back(RecordKind::Skip, &skip, |record, out| record.write(out), Skip::read);
         }
-        assert!(matches!(Announce::read(&absurd), Err(DecodeError::OutOfRange { .. })));
+
+        let goodbye = Goodbye { domain: 5, publisher: 6, last: vec![(0, 0), (3, 1 << 50)] };
+        comes_back(RecordKind::Goodbye, &goodbye, Goodbye::write, Goodbye::read);
+    }
+
+    #[test]
+    fn counts_beyond_the_bytes_that_are_left_are_refused_before_anything_is_reserved() {
+        let mut record = vec![RecordKind::Welcome.first_byte()];
+        record.extend([0; 16]);
+        write_varint(&mut record, u64::MAX);
+        assert!(matches!(Welcome::read(&record), Err(DecodeError::CountClaim { .. })));
+        let mut record = vec![RecordKind::Goodbye.first_byte()];
+        record.extend([0; 16]);
+        write_varint(&mut record, 1 << 40);
+        assert!(matches!(Goodbye::read(&record), Err(DecodeError::CountClaim { .. })));
+    }
+
+    #[test]
+    fn a_skip_at_the_end_of_all_numbers_does_not_overflow() {
+        let skip = Skip { reason: SkipReason::Lost, number: u64::MAX, count: u64::MAX };
+        assert_eq!(skip.next(), u64::MAX);
     }
 }

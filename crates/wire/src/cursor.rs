@@ -49,6 +49,26 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
+    /// A varint of at most `max`.
+    pub(crate) fn varint_up_to(&mut self, what: &'static str, max: u64) -> Result<u64, DecodeError> {
+        let value = self.varint(what)?;
+        if value > max { Err(DecodeError::OutOfRange { what, value, max }) } else { Ok(value) }
+    }
+
+    /// A varint of at most 32 bits.
+    pub(crate) fn varint32(&mut self, what: &'static str) -> Result<u32, DecodeError> {
+        Ok(self.varint_up_to(what, u32::MAX.into())? as u32)
+    }
+
+    /// How many things of at least `least` bytes each follow: never more than the bytes that are left can hold.
+    pub(crate) fn count(&mut self, what: &'static str, least: usize) -> Result<usize, DecodeError> {
+        let elements = usize::try_from(self.varint(what)?).unwrap_or(usize::MAX);
+        if elements > self.rest.len() / least {
+            return Err(DecodeError::CountClaim { what, elements });
+        }
+        Ok(elements)
+    }
+
     /// A length as varint, at most `max`, and that many bytes.
     pub(crate) fn prefixed(&mut self, what: &'static str, max: usize) -> Result<&'a [u8], DecodeError> {
         let length = self.varint(what)?;

@@ -2,7 +2,7 @@
 //! ([`DecodeError`]), or with a destination name, whoever wrote it ([`TopicError`]).
 
 use crate::limits::{
-    ARRAY_DIMENSIONS_MAX, PROPERTIES_BYTES_MAX, PROPERTIES_COUNT_MAX, PROPERTY_NAME_BYTES_MAX,
+    ARRAY_DIMENSIONS_MAX, FILTERS_MAX, PROPERTIES_BYTES_MAX, PROPERTIES_COUNT_MAX, PROPERTY_NAME_BYTES_MAX,
     TOPIC_BYTES_MAX, VALUE_DEPTH_MAX,
 };
 use crate::record::WIRE_VERSION;
@@ -37,6 +37,15 @@ pub enum EncodeError {
     PropertiesTooLong {
         /// Their encoded length.
         bytes: usize,
+    },
+    /// A subscription without a pattern.
+    #[error("a subscription has an empty pattern")]
+    PatternEmpty,
+    /// A subscription with more filters than the bound.
+    #[error("a subscription has {filters} filters; at most {FILTERS_MAX} are allowed")]
+    TooManyFilters {
+        /// How many it has.
+        filters: usize,
     },
     /// Lists and mappings nested too deep.
     #[error("lists and mappings are nested more than {VALUE_DEPTH_MAX} deep")]
@@ -149,11 +158,19 @@ pub enum DecodeError {
         /// The largest allowed.
         max: u64,
     },
-    /// A MessagePack type that Shoal does not use (extensions, and the byte 0xc1).
+    /// A MessagePack type that Shoal does not use (most extensions, and the byte 0xc1).
     #[error("MessagePack type {marker:#04x} is not used by Shoal")]
     UnknownValueType {
         /// The type's first byte.
         marker: u8,
+    },
+    /// A MessagePack extension that Shoal does not use.
+    #[error("MessagePack extension {kind} of {bytes} bytes is not used by Shoal")]
+    UnknownExtension {
+        /// Its type.
+        kind: i8,
+        /// Its length.
+        bytes: usize,
     },
     /// A list or mapping where only a single value may be: a property or a mapping's key.
     #[error("a {what} is a list or a mapping; only single values are allowed there")]
@@ -167,6 +184,14 @@ pub enum DecodeError {
         /// How many it claims.
         elements: usize,
     },
+    /// A count of more things than there are bytes.
+    #[error("the {what} is {elements}; the bytes that are left cannot hold so many")]
+    CountClaim {
+        /// Which count.
+        what: &'static str,
+        /// How many it claims.
+        elements: usize,
+    },
     /// Lists and mappings nested too deep.
     #[error("lists and mappings are nested more than {VALUE_DEPTH_MAX} deep")]
     TooDeep,
@@ -176,6 +201,17 @@ pub enum DecodeError {
     /// A property without a name.
     #[error("a property has an empty name")]
     PropertyNameEmpty,
+    /// A subscription without a pattern.
+    #[error("a subscription has an empty pattern")]
+    PatternEmpty,
+    /// An announcement whose part number is not below the number of its parts.
+    #[error("the announcement is part {part} of {parts}")]
+    NoSuchPart {
+        /// Which part, from 0.
+        part: u64,
+        /// How many there are.
+        parts: u64,
+    },
     /// An array layout with an order other than C or F.
     #[error("array order {found:#04x} is neither 'C' nor 'F'")]
     ArrayOrder {
@@ -183,6 +219,11 @@ pub enum DecodeError {
         found: u8,
     },
 }
+
+/// A text that is not a message's identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a message id; one reads ID:0123456789abcdef-2-77: publisher, chain, number")]
+pub struct MessageIdError;
 
 /// A topic, queue name or pattern that is not valid. Positions count bytes from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -18,6 +18,9 @@ pub const CORRELATION_ID_BYTES_MAX: usize = 128;
 /// Longest message type (JMSType).
 pub const MESSAGE_TYPE_BYTES_MAX: usize = 255;
 
+/// Longest group (JMSXGroupID).
+pub const GROUP_BYTES_MAX: usize = 255;
+
 /// Longest body detail: the name of a registered type, or the layout of an array.
 pub const BODY_DETAIL_BYTES_MAX: usize = 1024;
 
@@ -26,3 +29,18 @@ pub const VALUE_DEPTH_MAX: usize = 64;
 
 /// Most dimensions of an array body; the same as numpy's own bound.
 pub const ARRAY_DIMENSIONS_MAX: usize = 64;
+
+/// Longest record by which nodes keep track of each other. Writers of long announcements cut them into parts.
+pub const CONTROL_RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// Longest filter of a subscription, in its wire form. A subscription with a longer one is announced without it.
+pub const FILTER_BYTES_MAX: usize = 256 << 10;
+
+/// Most filters of one subscription.
+pub const FILTERS_MAX: usize = 16;
+
+/// Most subscriptions a node may announce, all parts together.
+pub const SUBSCRIPTIONS_MAX: u64 = 1_000_000;
+
+/// Longest fact of an announcement.
+pub const FACT_BYTES_MAX: usize = 1024;

@@ -107,7 +107,7 @@ impl<'a> Outgoing<'a> {
         Ok(())
     }
 
-    fn flags(&self, presence: u16) -> u8 {
+    fn flags(&self, presence: u32) -> u8 {
         let reply_to_queue =
             self.fields.reply_to.is_some_and(|reply_to| reply_to.kind == DestinationKind::Queue);
         flag(self.persistent, flags::PERSISTENT)
@@ -118,7 +118,7 @@ impl<'a> Outgoing<'a> {
             | flag(!self.properties.is_empty(), flags::PROPERTIES)
     }
 
-    fn write_fields(&self, presence: u16, out: &mut Vec<u8>) {
+    fn write_fields(&self, presence: u32, out: &mut Vec<u8>) {
         let length_at = out.len();
         out.extend_from_slice(&[0; 2]);
         self.fields.write(presence, out);

@@ -6,6 +6,7 @@ use crate::destination::{Destination, DestinationKind};
 use crate::error::{DecodeError, TopicError};
 use crate::fields::HeaderFields;
 use crate::message::{FIXED_BYTES, Outgoing, flags};
+use crate::message_id::MessageId;
 use crate::priority::Priority;
 use crate::properties::Properties;
 use crate::record::RecordKind;
@@ -106,10 +107,22 @@ impl<'a> MessageView<'a> {
         HeaderFields::read(self.fields, self.kind_by(flags::REPLY_TO_QUEUE))
     }
 
-    /// How long it may still live, microseconds. Without one, which is the rule, no header field is decoded.
+    /// How long it may live, microseconds. Without one, which is the rule, no header field is decoded.
     #[inline]
     pub fn ttl_us(&self) -> Result<Option<u64>, DecodeError> {
         if HeaderFields::has_ttl(self.fields) { Ok(self.fields()?.ttl_us) } else { Ok(None) }
+    }
+
+    /// Its identity, if it carries one because it was passed on. Without one no header field is decoded.
+    #[inline]
+    pub fn origin(&self) -> Result<Option<MessageId>, DecodeError> {
+        if HeaderFields::has_origin(self.fields) { Ok(self.fields()?.origin) } else { Ok(None) }
+    }
+
+    /// When it was published, if it says so itself. Without it no header field is decoded.
+    #[inline]
+    pub fn timestamp_us(&self) -> Result<Option<u64>, DecodeError> {
+        if HeaderFields::has_timestamp(self.fields) { Ok(self.fields()?.timestamp_us) } else { Ok(None) }
     }
 
     /// The properties; each is decoded when it is asked for.

@@ -1,11 +1,12 @@
 //! The first byte of every record: the version of the format (top three bits) and the kind (the rest).
 //!
-//! A reader skips a record whose kind it does not know, as long as it knows the version.
+//! A reader skips a record whose kind it does not know, as long as it knows the version. Kind 0 is kept for kinds
+//! beyond 31; kinds 16 to 31 for what single links say to each other.
 
 use crate::error::DecodeError;
 
 /// The version of the format this crate writes.
-pub const WIRE_VERSION: u8 = 2;
+pub const WIRE_VERSION: u8 = 3;
 
 const KIND_BITS: u32 = 5;
 const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
@@ -22,8 +23,12 @@ pub enum RecordKind {
     Heartbeat,
     /// From where on a node may count on a sender's streams.
     Welcome,
-    /// When the messages that follow were sent, and the number of the first.
+    /// Whose the messages that follow are, when they were sent, and the number of the first.
     Mark,
+    /// Numbers that were given and do not come.
+    Skip,
+    /// A node leaves; the last number of each of its chains.
+    Goodbye,
     /// A kind this version does not know; to be skipped.
     Unknown(u8),
 }
@@ -34,6 +39,8 @@ impl RecordKind {
     const HEARTBEAT: u8 = 3;
     const WELCOME: u8 = 4;
     const MARK: u8 = 5;
+    const SKIP: u8 = 6;
+    const GOODBYE: u8 = 7;
 
     /// The kind of a record, from its bytes.
     #[inline]
@@ -49,6 +56,8 @@ impl RecordKind {
             Self::HEARTBEAT => Self::Heartbeat,
             Self::WELCOME => Self::Welcome,
             Self::MARK => Self::Mark,
+            Self::SKIP => Self::Skip,
+            Self::GOODBYE => Self::Goodbye,
             kind => Self::Unknown(kind),
         })
     }
@@ -62,6 +71,8 @@ impl RecordKind {
             Self::Heartbeat => Self::HEARTBEAT,
             Self::Welcome => Self::WELCOME,
             Self::Mark => Self::MARK,
+            Self::Skip => Self::SKIP,
+            Self::Goodbye => Self::GOODBYE,
             Self::Unknown(kind) => kind & KIND_MASK,
         }
     }

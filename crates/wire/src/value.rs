@@ -1,4 +1,5 @@
-//! Single values of the one encoding for bodies and properties: MessagePack, without its extensions.
+//! Single values of the one encoding for bodies and properties: MessagePack, and five extensions for types that JMS
+//! tells apart and MessagePack does not.
 
 /// A value that holds no others.
 ///
@@ -22,4 +23,29 @@ pub enum Scalar<'a> {
     Str(&'a str),
     /// Bytes.
     Bytes(&'a [u8]),
+    /// A number or character that keeps its type.
+    Typed(Typed),
+}
+
+/// A value whose type is part of it, because JMS converts a byte otherwise than an int. Floats keep their width anyway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Typed {
+    /// An integer of 8 bits.
+    Byte(i8),
+    /// An integer of 16 bits.
+    Short(i16),
+    /// An integer of 32 bits.
+    Int(i32),
+    /// An integer of 64 bits.
+    Long(i64),
+    /// A character: a UTF-16 code unit, as in Java.
+    Char(u16),
+}
+
+impl Typed {
+    pub(crate) const BYTE: i8 = 1;
+    pub(crate) const SHORT: i8 = 2;
+    pub(crate) const INT: i8 = 3;
+    pub(crate) const LONG: i8 = 4;
+    pub(crate) const CHAR: i8 = 5;
 }

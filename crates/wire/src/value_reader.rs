@@ -8,7 +8,7 @@ use rmp::Marker;
 use crate::cursor::{Cursor, text};
 use crate::error::DecodeError;
 use crate::limits::VALUE_DEPTH_MAX;
-use crate::value::Scalar;
+use crate::value::{Scalar, Typed};
 
 /// Makes somebody's objects out of the values met.
 pub trait ValueBuilder {
@@ -118,6 +118,11 @@ const fn following(marker: Marker) -> Following {
         Marker::U32 | Marker::I32 | Marker::F32 => Following::Bytes(4),
         Marker::U64 | Marker::I64 | Marker::F64 => Following::Bytes(8),
         Marker::FixStr(length) => Following::Bytes(length),
+        // One byte more, for its type.
+        Marker::FixExt1 => Following::Bytes(2),
+        Marker::FixExt2 => Following::Bytes(3),
+        Marker::FixExt4 => Following::Bytes(5),
+        Marker::FixExt8 => Following::Bytes(9),
         Marker::Str8 | Marker::Bin8 => Following::Length8,
         Marker::Str16 | Marker::Bin16 => Following::Length16,
         Marker::Str32 | Marker::Bin32 => Following::Length32,
@@ -222,17 +227,29 @@ fn read_token<'a>(cursor: &mut Cursor<'a>) -> Result<Token<'a>, DecodeError> {
         Marker::FixMap(length) => return Ok(Token::Map(length.into())),
         Marker::Map16 => return Ok(Token::Map(length16(cursor)?)),
         Marker::Map32 => return Ok(Token::Map(length32(cursor)?)),
-        Marker::Reserved
-        | Marker::FixExt1
-        | Marker::FixExt2
-        | Marker::FixExt4
-        | Marker::FixExt8
-        | Marker::FixExt16
-        | Marker::Ext8
-        | Marker::Ext16
-        | Marker::Ext32 => return Err(unknown(marker)),
+        Marker::FixExt1 => typed(cursor, 1)?,
+        Marker::FixExt2 => typed(cursor, 2)?,
+        Marker::FixExt4 => typed(cursor, 4)?,
+        Marker::FixExt8 => typed(cursor, 8)?,
+        Marker::Reserved | Marker::FixExt16 | Marker::Ext8 | Marker::Ext16 | Marker::Ext32 => {
+            return Err(unknown(marker));
+        }
     };
     Ok(Token::Scalar(scalar))
+}
+
+/// An extension of so many bytes.
+#[inline(never)]
+fn typed<'a>(cursor: &mut Cursor<'a>, bytes: usize) -> Result<Scalar<'a>, DecodeError> {
+    let kind = i8::from_be_bytes(cursor.array("extension type")?);
+    Ok(Scalar::Typed(match (kind, bytes) {
+        (Typed::BYTE, 1) => Typed::Byte(i8::from_be_bytes(number(cursor)?)),
+        (Typed::SHORT, 2) => Typed::Short(i16::from_be_bytes(number(cursor)?)),
+        (Typed::INT, 4) => Typed::Int(i32::from_be_bytes(number(cursor)?)),
+        (Typed::LONG, 8) => Typed::Long(i64::from_be_bytes(number(cursor)?)),
+        (Typed::CHAR, 2) => Typed::Char(u16::from_be_bytes(number(cursor)?)),
+        _ => return Err(DecodeError::UnknownExtension { kind, bytes }),
+    }))
 }
 
 #[inline]

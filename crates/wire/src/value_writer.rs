@@ -4,7 +4,7 @@ use rmp::encode;
 
 use crate::error::EncodeError;
 use crate::limits::VALUE_DEPTH_MAX;
-use crate::value::Scalar;
+use crate::value::{Scalar, Typed};
 
 /// Appends values one after the other, so that a tree of foreign objects is encoded while it is walked.
 ///
@@ -74,8 +74,23 @@ pub(crate) fn write_scalar(out: &mut Vec<u8>, value: Scalar<'_>) -> Result<(), E
             short_enough(value.len())?;
             appended(encode::write_bin(out, value));
         }
+        Scalar::Typed(value) => write_typed(out, value),
     }
     Ok(())
+}
+
+fn write_typed(out: &mut Vec<u8>, value: Typed) {
+    let mut extension = |kind: i8, bytes: &[u8]| {
+        appended(encode::write_ext_meta(out, bytes.len() as u32, kind));
+        out.extend_from_slice(bytes);
+    };
+    match value {
+        Typed::Byte(value) => extension(Typed::BYTE, &value.to_be_bytes()),
+        Typed::Short(value) => extension(Typed::SHORT, &value.to_be_bytes()),
+        Typed::Int(value) => extension(Typed::INT, &value.to_be_bytes()),
+        Typed::Long(value) => extension(Typed::LONG, &value.to_be_bytes()),
+        Typed::Char(value) => extension(Typed::CHAR, &value.to_be_bytes()),
+    }
 }
 
 fn short_enough(length: usize) -> Result<u32, EncodeError> {

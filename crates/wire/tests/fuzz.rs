@@ -2,8 +2,10 @@
 
 use proptest::prelude::*;
 use shoal_wire::{
-    ArrayLayout, BodyKind, Destination, HeaderFields, MessageId, MessageView, Outgoing, PropertiesWriter,
-    Scalar, Topic, TopicPattern, check_value,
+    Announce, AnnounceHeader, Announcement, ArrayLayout, BodyKind, Destination, DestinationKind, Fact,
+    Filter, FilterKind, Goodbye, HeaderFields, Heartbeat, InterestEntry, Mark, MessageId, MessageView,
+    NumberedEntry, Outgoing, Position, PropertiesWriter, RecordKind, ReplyStatus, Scalar, Skip, SkipReason,
+    Topic, TopicPattern, Typed, Welcome, check_value,
 };
 
 const FIELDS: u8 = 1 << 4;
@@ -32,7 +34,12 @@ fn read_everything(record: &[u8]) {
 
 fn full_record() -> Vec<u8> {
     let mut properties = PropertiesWriter::new();
-    for (name, value) in [("region", Scalar::Str("EU")), ("n", Scalar::Int(-500)), ("x", Scalar::F64(0.5))] {
+    for (name, value) in [
+        ("region", Scalar::Str("EU")),
+        ("n", Scalar::Int(-500)),
+        ("x", Scalar::F64(0.5)),
+        ("t", Scalar::Typed(Typed::Short(-2))),
+    ] {
         properties.push(name, value).unwrap();
     }
     let destination = Destination::queue(Topic::new("orders/new").unwrap());
@@ -51,12 +58,70 @@ fn full_record() -> Vec<u8> {
         correlation_id: Some(b"#7"),
         reply_to: Some(Destination::topic(Topic::new("answers=all").unwrap())),
         message_type: Some("order"),
-        origin: Some(MessageId { node: 0xdead_beef, stream: 1, sequence: 1 << 40 }),
+        origin: Some(MessageId { publisher: 0xdead_beef, chain: 1, number: 1 << 40 }),
         body_detail: Some(&detail),
+        previous_persistent: Some(1),
+        reply_status: Some(ReplyStatus::ERROR.and(ReplyStatus::MORE)),
+        connection: Some(3),
+        group: Some("desk"),
+        hops: Some(1),
+        held_us: Some(20),
+        lease: Some(4),
+        key: Some(5),
+        group_sequence: Some(6),
     };
     let mut record = Vec::new();
     message.encode_into(&mut record).unwrap();
     record
+}
+
+/// Reads bytes as every record that is not a message, whatever their first byte says.
+fn read_as_control(record: &[u8]) {
+    let _ = RecordKind::of(record);
+    let _ = Heartbeat::read(record);
+    let _ = Welcome::read(record);
+    let _ = Mark::read(record);
+    let _ = Skip::read(record).map(Skip::next);
+    let _ = Goodbye::read(record);
+    if let Ok(announce) = Announce::read(record) {
+        let made =
+            announce.added.len() + announce.removed.len() + announce.missing.len() + announce.facts.len();
+        assert!(made < record.len(), "everything that is made takes a byte at least");
+    }
+}
+
+fn control_records() -> Vec<Vec<u8>> {
+    let mut records = vec![Vec::new(); 5];
+    Heartbeat { domain: 1, publisher: 2, version: 300 }.write(&mut records[0]);
+    let position = Position { stream: 3, segment: 1 << 20, chain: 3, number: 1 << 33, missed_from: 5 };
+    Welcome { from: 1, to: 2, positions: vec![position; 4] }.write(&mut records[1]);
+    Mark { source: Some(1), chain: 2, number: 3, timestamp_us: 1 << 50, clock_us: 1 << 40, version: 9 }
+        .write(&mut records[2]);
+    Skip { reason: SkipReason::Dropped, number: 1 << 33, count: 7 }.write(&mut records[3]);
+    Goodbye { domain: 1, publisher: 2, last: vec![(1, 7), (2, 1 << 40)] }.write(&mut records[4]);
+    let filters = vec![Filter { kind: FilterKind::Selector, bytes: &[1; 40] }];
+    let entry = InterestEntry {
+        persistent_only: true,
+        no_local: Some(1),
+        filters,
+        ..InterestEntry::new(DestinationKind::Queue, "orders/>")
+    };
+    let entries: Vec<_> = (1..9).map(|id| NumberedEntry::new(id, &entry).unwrap()).collect();
+    let header = AnnounceHeader {
+        domain: 1,
+        publisher: 2,
+        version: 9,
+        base: 3,
+        heartbeat_ms: 4000,
+        total: 8,
+        digest: entries.iter().fold(0, |sum, entry| sum.wrapping_add(entry.digest())),
+    };
+    let added: Vec<&NumberedEntry> = entries.iter().collect();
+    let facts = [Fact { tag: 1, value: b"x" }];
+    let announcement =
+        Announcement { header, removed: &[1, 2], added: &added, missing: &[5, 6], facts: &facts };
+    records.extend(announcement.write(400));
+    records
 }
 
 proptest! {
@@ -65,6 +130,7 @@ proptest! {
     #[test]
     fn random_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
         read_everything(&bytes);
+        read_as_control(&bytes);
         let _ = check_value(&bytes);
         let _ = Topic::from_bytes(&bytes);
         if let Ok(text) = std::str::from_utf8(&bytes) {
@@ -81,7 +147,7 @@ proptest! {
         properties in prop::collection::vec(0..0xc8u8, 0..60),
         body in prop::collection::vec(any::<u8>(), 0..30),
     ) {
-        let mut record = vec![0x41, urgency_and_kind, flags | FIELDS | PROPERTIES, name.len() as u8];
+        let mut record = vec![0x61, urgency_and_kind, flags | FIELDS | PROPERTIES, name.len() as u8];
         record.extend_from_slice(name.as_bytes());
         for section in [fields, properties] {
             record.extend_from_slice(&(section.len() as u16).to_be_bytes());
@@ -107,6 +173,38 @@ proptest! {
         read_everything(&record);
         record.extend_from_slice(&tail);
         read_everything(&record);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn mutated_control_records_are_read_without_panic(
+        which: prop::sample::Index,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut: prop::sample::Index,
+        tail in prop::collection::vec(any::<u8>(), 0..8),
+    ) {
+        let records = control_records();
+        let mut record = records[which.index(records.len())].clone();
+        for (at, byte) in changes {
+            let at = at.index(record.len());
+            record[at] = byte;
+        }
+        read_as_control(&record);
+        record.truncate(cut.index(record.len() + 1));
+        read_as_control(&record);
+        record.extend_from_slice(&tail);
+        read_as_control(&record);
+    }
+}
+
+#[test]
+fn control_records_are_what_their_kind_says() {
+    for record in control_records() {
+        read_as_control(&record);
+        assert!(!matches!(RecordKind::of(&record), Ok(RecordKind::Unknown(_)) | Err(_)));
     }
 }
 

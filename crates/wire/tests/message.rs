@@ -9,7 +9,7 @@ use shoal_wire::limits::{
 };
 use shoal_wire::{
     BodyKind, DecodeError, Destination, DestinationKind, EncodeError, HeaderFields, MessageId, MessageView,
-    Outgoing, Priority, PropertiesWriter, Scalar, Topic,
+    Outgoing, Priority, PropertiesWriter, ReplyStatus, Scalar, Topic,
 };
 
 const KINDS: [BodyKind; 9] = [
@@ -42,12 +42,13 @@ struct Parts {
     priority: u8,
     persistent: bool,
     redelivered: bool,
-    numbers: [Option<u64>; 5],
+    numbers: [Option<u64>; 13],
     correlation_id: Option<Vec<u8>>,
     reply_to: Option<(bool, String)>,
     message_type: Option<String>,
     origin: Option<MessageId>,
     body_detail: Option<Vec<u8>>,
+    group: Option<String>,
     properties: Vec<(String, Tree)>,
     kind: BodyKind,
     body: Vec<u8>,
@@ -60,7 +61,9 @@ impl Parts {
     }
 
     fn outgoing<'a>(&'a self, properties: &'a PropertiesWriter) -> Outgoing<'a> {
-        let [timestamp_us, ttl_us, delivery_delay_us, delivery_count, published_us] = self.numbers;
+        let [timestamp_us, ttl_us, delivery_delay_us, delivery_count, published_us, ..] = self.numbers;
+        let [.., previous_persistent, reply_status, connection, hops, held_us, lease, key, group_sequence] =
+            self.numbers;
         Outgoing {
             destination: Self::destination(self.queue, &self.name),
             priority: Priority::new(self.priority).unwrap(),
@@ -72,11 +75,20 @@ impl Parts {
                 delivery_delay_us,
                 delivery_count,
                 published_us,
+                previous_persistent,
+                reply_status: reply_status.map(ReplyStatus::from_bits),
+                connection,
                 correlation_id: self.correlation_id.as_deref(),
                 reply_to: self.reply_to.as_ref().map(|(queue, name)| Self::destination(*queue, name)),
                 message_type: self.message_type.as_deref(),
                 origin: self.origin,
                 body_detail: self.body_detail.as_deref(),
+                group: self.group.as_deref(),
+                hops,
+                held_us,
+                lease,
+                key,
+                group_sequence,
             },
             properties: properties.properties(),
             body_kind: self.kind,
@@ -99,16 +111,20 @@ fn name() -> impl Strategy<Value = String> {
 
 fn parts() -> impl Strategy<Value = Parts> {
     let bytes = |max| prop::collection::vec(any::<u8>(), 0..=max);
-    let origin =
-        any::<(u32, u32, u64)>().prop_map(|(node, stream, sequence)| MessageId { node, stream, sequence });
+    let origin = any::<(u64, u32, u64)>().prop_map(|(publisher, chain, number)| MessageId {
+        publisher,
+        chain,
+        number,
+    });
     let head = (name(), any::<bool>(), 0..=9u8, any::<bool>(), any::<bool>());
     let fields = (
-        any::<[Option<u64>; 5]>(),
+        any::<[Option<u64>; 13]>(),
         prop::option::of(bytes(CORRELATION_ID_BYTES_MAX)),
         prop::option::of((any::<bool>(), name())),
         prop::option::of("\\PC{0,60}"),
         prop::option::of(origin),
         prop::option::of(bytes(300)),
+        prop::option::of("\\PC{0,60}"),
     );
     let rest = (
         prop::collection::vec(("[a-zA-Z_]{1,12}", single()), 0..8),
@@ -127,6 +143,7 @@ fn parts() -> impl Strategy<Value = Parts> {
         message_type: fields.3,
         origin: fields.4,
         body_detail: fields.5,
+        group: fields.6,
         properties: rest.0,
         kind: rest.1,
         body: rest.2,
@@ -148,6 +165,8 @@ proptest! {
         prop_assert_eq!(view.is_redelivered(), sent.redelivered);
         prop_assert_eq!(view.fields().unwrap(), sent.fields);
         prop_assert_eq!(view.ttl_us().unwrap(), sent.fields.ttl_us);
+        prop_assert_eq!(view.timestamp_us().unwrap(), sent.fields.timestamp_us);
+        prop_assert_eq!(view.origin().unwrap(), sent.fields.origin);
         prop_assert_eq!(view.body_kind().unwrap(), sent.body_kind);
         prop_assert_eq!(view.body(), sent.body);
         let received: Result<Vec<_>, _> = view.properties().iter().collect();
@@ -242,7 +261,7 @@ fn the_largest_properties_survive_the_trip() {
 
 /// A record of `prices` with the given second and third byte and what follows the name.
 fn record(urgency_and_kind: u8, flags: u8, rest: &[u8]) -> Vec<u8> {
-    [&[0x41, urgency_and_kind, flags, 6], &b"prices"[..], rest].concat()
+    [&[0x61, urgency_and_kind, flags, 6], &b"prices"[..], rest].concat()
 }
 
 const FIELDS: u8 = 1 << 4;
@@ -254,13 +273,13 @@ fn a_record_that_is_no_message_is_refused_with_the_reason() {
     assert_eq!(refused(&[]), "the bytes end inside the record");
     assert_eq!(
         refused(&[0x21, 0, 0, 0]),
-        "the sender speaks version 1 of the format, this program version 2"
+        "the sender speaks version 1 of the format, this program version 3"
     );
-    assert_eq!(refused(&[0x5f, 0, 0, 0]), "record kind 31 is not a message");
-    assert_eq!(refused(&[0x41, 0x41]), "the bytes end inside the message header");
-    assert_eq!(refused(&[0x41, 0xa1, 0, 1, b'a']), "priority 10 is not between 0 and 9");
-    assert_eq!(refused(&[0x41, 0x41, 0, 0]), "the message has no destination");
-    assert_eq!(refused(&[0x41, 0x41, 0, 2, b'a']), "the bytes end inside the destination");
+    assert_eq!(refused(&[0x7f, 0, 0, 0]), "record kind 31 is not a message");
+    assert_eq!(refused(&[0x61, 0x41]), "the bytes end inside the message header");
+    assert_eq!(refused(&[0x61, 0xa1, 0, 1, b'a']), "priority 10 is not between 0 and 9");
+    assert_eq!(refused(&[0x61, 0x41, 0, 0]), "the message has no destination");
+    assert_eq!(refused(&[0x61, 0x41, 0, 2, b'a']), "the bytes end inside the destination");
     assert_eq!(refused(&record(0x41, FIELDS, &[0])), "the bytes end inside the header fields");
     assert_eq!(refused(&record(0x41, PROPERTIES, &[0, 2, 1])), "the bytes end inside the properties");
 }
@@ -282,11 +301,15 @@ fn flags_of_a_later_version_are_ignored() {
 
 #[test]
 fn header_fields_of_a_later_version_are_stepped_over() {
-    // Bits 1 (ttl), 7 (a number added later), 10 (type) and 15 (bytes added later).
-    let fields = [0, 10, 0x84, 0x82, 60, 0x85, 0x01, 1, b'T', 2, 0xff, 0xff];
+    // Fields 1 (ttl), 10 (type), 14 (bytes added later), 16 (hops), 23 (a number added later), 24 (bytes added later),
+    // and one number and one text of a third word.
+    let words = [0xc4, 0x02, 0x81, 0x81, 0x01, 0x01];
+    let content = [60, 1, b'T', 2, 0xff, 0xff, 3, 0x85, 0x01, 1, 7, 9, 0];
+    let fields = [&[0, (words.len() + content.len()) as u8], &words[..], &content].concat();
     let record = record(0x41, FIELDS, &fields);
     let view = MessageView::parse(&record).unwrap();
-    let expected = HeaderFields { ttl_us: Some(60), message_type: Some("T"), ..HeaderFields::default() };
+    let expected =
+        HeaderFields { ttl_us: Some(60), message_type: Some("T"), hops: Some(3), ..HeaderFields::default() };
     assert_eq!(view.fields(), Ok(expected));
 }
 
@@ -305,7 +328,13 @@ fn a_bad_header_field_is_named() {
         "the reply-to is not valid: '*' at position 0: a wildcard may be subscribed to, not published to"
     );
     assert_eq!(fields(&[4, 0, 1, 0xff]), "the message type is not UTF-8 text");
-    assert_eq!(fields(&[8, 0, 1, 5]), "the bytes end inside the origin stream");
+    assert_eq!(fields(&[8, 0, 1, 5]), "the bytes end inside the origin publisher");
+    assert_eq!(fields(&[0x20, 0, 1, 0xff]), "the group is not UTF-8 text");
+    assert_eq!(fields(&[0x80, 0]), "the bytes end inside the header fields");
+    assert_eq!(
+        fields(&[0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0]),
+        "the number of presence words is 5; at most 4 is allowed"
+    );
 }
 
 #[test]
@@ -358,5 +387,5 @@ fn checking_a_message_reads_every_part() {
     );
     assert_eq!(check(&record(0x48, 0, &[1])), Err(DecodeError::NoBodyDetail));
     assert_eq!(check(&record(0x48, FIELDS, &[0, 4, 0x10, 0, 1, b'T', 1])), Ok(()));
-    assert!(matches!(check(&[0x41, 0x41, 0, 1, b'*']), Err(DecodeError::Destination { .. })));
+    assert!(matches!(check(&[0x61, 0x41, 0, 1, b'*']), Err(DecodeError::Destination { .. })));
 }

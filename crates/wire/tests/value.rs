@@ -5,7 +5,7 @@ mod common;
 use common::{Tree, TreeBuilder, single, tree};
 use proptest::prelude::*;
 use shoal_wire::limits::VALUE_DEPTH_MAX;
-use shoal_wire::{DecodeError, EncodeError, check_value, read_value};
+use shoal_wire::{DecodeError, EncodeError, Typed, check_value, read_value};
 
 fn as_rmpv(tree: &Tree) -> rmpv::Value {
     match tree {
@@ -17,6 +17,11 @@ fn as_rmpv(tree: &Tree) -> rmpv::Value {
         Tree::F64(value) => (*value).into(),
         Tree::Str(value) => value.as_str().into(),
         Tree::Bytes(value) => value.as_slice().into(),
+        Tree::Typed(Typed::Byte(value)) => rmpv::Value::Ext(1, value.to_be_bytes().to_vec()),
+        Tree::Typed(Typed::Short(value)) => rmpv::Value::Ext(2, value.to_be_bytes().to_vec()),
+        Tree::Typed(Typed::Int(value)) => rmpv::Value::Ext(3, value.to_be_bytes().to_vec()),
+        Tree::Typed(Typed::Long(value)) => rmpv::Value::Ext(4, value.to_be_bytes().to_vec()),
+        Tree::Typed(Typed::Char(value)) => rmpv::Value::Ext(5, value.to_be_bytes().to_vec()),
         Tree::List(values) => rmpv::Value::Array(values.iter().map(as_rmpv).collect()),
         Tree::Map(entries) => {
             rmpv::Value::Map(entries.iter().map(|(k, v)| (as_rmpv(k), as_rmpv(v))).collect())
@@ -100,7 +105,10 @@ fn a_list_that_claims_more_than_there_is_never_reaches_the_builder() {
 fn types_that_shoal_does_not_use_are_named() {
     let error = check_value(&[0xc1]).unwrap_err();
     assert_eq!(error.to_string(), "MessagePack type 0xc1 is not used by Shoal");
-    assert_eq!(check_value(&[0xd4, 0x01, 0x00]), Err(DecodeError::UnknownValueType { marker: 0xd4 }));
+    assert_eq!(check_value(&[0xd8, 0x01]), Err(DecodeError::UnknownValueType { marker: 0xd8 }));
+    // The right type in the wrong length, and a type nobody has.
+    assert_eq!(check_value(&[0xd5, 0x01, 0, 0]), Err(DecodeError::UnknownExtension { kind: 1, bytes: 2 }));
+    assert_eq!(check_value(&[0xd4, 0xff, 0x00]), Err(DecodeError::UnknownExtension { kind: -1, bytes: 1 }));
 }
 
 #[test]

@@ -253,6 +253,9 @@ class Bus:
         correlation_id: str | bytes | None = None,
         reply_to: str | None = None,
         type: str | None = None,
+        persistent: bool = False,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
         timeout_s: float | None = None,
     ) -> int:
         """Publish a message, waiting only while members take no more. Arguments as in `shoal.Bus.publish`."""
@@ -266,6 +269,9 @@ class Bus:
             correlation_id=correlation_id,
             reply_to=reply_to,
             type=type,
+            persistent=persistent,
+            delivery_delay_s=delivery_delay_s,
+            timestamp=timestamp,
             timeout_s=0.0,
         )
         check_seconds("timeout_s", timeout_s, none="no end")

@@ -206,6 +206,9 @@ class Bus:
         correlation_id: str | bytes | None = None,
         reply_to: str | None = None,
         type: str | None = None,
+        persistent: bool = False,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
         timeout_s: float | None = None,
     ) -> int:
         """Publish a message. It is on its way when this returns.
@@ -218,8 +221,11 @@ class Bus:
             priority: 0 to 9; a higher one overtakes lower ones on its way.
             ttl_s: it is not delivered any more when it is older than this.
             correlation_id: what it answers or belongs to.
-            reply_to: the topic that answers go to.
+            reply_to: the topic that answers go to, or the queue if it is a `shoal.types.QueueName`.
             type: the application's name for this kind of message (JMSType).
+            persistent: marks the message as one that stores must keep.
+            delivery_delay_s: marks it as one that stores keep back for so long; subscribers get it at once.
+            timestamp: when it was published, as `time.time()` says it, if that is not now.
             timeout_s: how long to wait while members take no more, where `when_full` is `block`; `None` is
                 for ever.
 
@@ -241,6 +247,9 @@ class Bus:
             correlation_id=correlation_id,
             reply_to=reply_to,
             type=type,
+            persistent=persistent,
+            delivery_delay_s=delivery_delay_s,
+            timestamp=timestamp,
             timeout_s=timeout_s,
         )
 

@@ -33,6 +33,24 @@ def test_a_plain_message_has_its_sender_its_time_and_nothing_else(bus: shoal.Bus
     assert not message.redelivered
 
 
+def test_what_stores_and_relays_need_is_set_and_read(bus: shoal.Bus) -> None:
+    plain = published(bus)
+    assert (plain.persistent, plain.delivery_delay_s) == (False, None)
+    assert plain.headers["JMSDeliveryMode"] == "NON_PERSISTENT"
+    message = published(bus, persistent=True, delivery_delay_s=1.5, timestamp=1_700_000_000.25)
+    assert (message.persistent, message.delivery_delay_s) == (True, 1.5)
+    assert message.timestamp == 1_700_000_000.25
+    assert message.headers["JMSTimestamp"] == 1_700_000_000_250
+    assert message.headers["JMSDeliveryMode"] == "PERSISTENT"
+    assert published(bus, persistent=True).persistent, "though there is nothing else in its head"
+
+
+@pytest.mark.parametrize("timestamp", [-1.0, float("nan"), 1e12])
+def test_a_time_that_is_none_is_refused(bus: shoal.Bus, timestamp: float) -> None:
+    with pytest.raises(ValueError, match="must be seconds since 1970"):
+        bus.publish("field", timestamp=timestamp)
+
+
 def test_message_ids_are_there_and_differ(bus: shoal.Bus) -> None:
     ids = {published(bus).message_id for _ in range(10)}
     assert len(ids) == 10

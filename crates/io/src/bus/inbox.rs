@@ -76,7 +76,9 @@ impl Notes {
     fn age_and_ttl(&self, view: &MessageView<'_>, now: Time) -> Option<(Duration, Duration)> {
         let clock = self.clock?;
         let fields = view.fields().ok()?;
-        Some((clock.age(now, fields.published_us?), Duration::from_micros(fields.ttl_us?)))
+        let held = Duration::from_micros(fields.held_us.unwrap_or(0));
+        let age = clock.age(now, fields.published_us?).saturating_add(held);
+        Some((age, Duration::from_micros(fields.ttl_us?)))
     }
 }
 

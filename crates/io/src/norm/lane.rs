@@ -58,10 +58,12 @@ impl Lane {
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut record = Vec::with_capacity(32);
         let mark = Mark {
-            timestamp_us: timestamp.as_micros() as u64,
+            source: None,
+            chain: self.object.into(),
             number: self.messages,
-            version,
+            timestamp_us: timestamp.as_micros() as u64,
             clock_us: now.as_nanos() / 1000,
+            version,
         };
         mark.write(&mut record);
         frame::write(&record, &mut self.head);

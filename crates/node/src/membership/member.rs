@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use shoal_norm::{NodeId, ObjectId, Time};
-use shoal_wire::{Announce, Welcome};
+use shoal_norm::{ObjectId, Time};
+use shoal_wire::{Announce, Position, Welcome};
 
 use super::REPEAT_FIRST;
 
@@ -70,19 +70,19 @@ impl Member {
     pub fn take_announce(&mut self, now: Time, announce: &Announce<'_>) -> Option<PatternChange> {
         // Heartbeats and Marks are easily forged. If it announces what we have once more, long after another version
         // was heard of, there is no other. One that is new to us may be followed by that other.
-        let repeats = announce.version == self.version;
+        let repeats = announce.header.version == self.version;
         if repeats && !self.is_known() && now.since(self.version_heard_at) >= REPEAT_FIRST {
             self.version_heard = self.version;
             return Some(PatternChange::default());
         }
         // An older one may come late, where a stream was joined anew.
-        if announce.version <= self.version {
+        if announce.header.version <= self.version {
             return None;
         }
-        self.version = announce.version;
-        self.version_heard = self.version_heard.max(announce.version);
+        self.version = announce.header.version;
+        self.version_heard = self.version_heard.max(announce.header.version);
         let announced: BTreeSet<String> =
-            announce.patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+            announce.added.iter().map(|added| added.entry.pattern.to_owned()).collect();
         let added = announced.difference(&self.patterns).cloned().collect();
         let removed = self.patterns.difference(&announced).cloned().collect();
         self.patterns = announced;
@@ -90,10 +90,17 @@ impl Member {
     }
 
     /// The record that welcomes it: the same each time.
-    pub fn welcome(&mut self, now: Time, node: NodeId) -> Vec<u8> {
+    pub fn welcome(&mut self, now: Time, from: u64, to: u64) -> Vec<u8> {
         self.welcomed_at = now;
         let mut record = Vec::new();
-        Welcome { node, instance: self.instance, positions: self.welcome.clone() }.write(&mut record);
+        let position = |&(stream, segment): &(ObjectId, u64)| Position {
+            stream,
+            segment,
+            chain: stream.into(),
+            number: 0,
+            missed_from: 0,
+        };
+        Welcome { from, to, positions: self.welcome.iter().map(position).collect() }.write(&mut record);
         record
     }
 }

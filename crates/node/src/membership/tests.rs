@@ -63,6 +63,16 @@ fn events(node: &mut Membership) -> Vec<MemberEvent> {
     std::iter::from_fn(|| node.poll_event()).collect()
 }
 
+/// What a node of the domain announces that subscribes to one pattern.
+fn announced(version: u64, pattern: &str) -> Vec<u8> {
+    let entry = NumberedEntry::new(1, &InterestEntry::new(DestinationKind::Topic, pattern)).unwrap();
+    let digest = entry.digest();
+    let header =
+        AnnounceHeader { domain: 7, publisher: 1, version, base: 0, heartbeat_ms: 1000, total: 1, digest };
+    let announcement = Announcement { header, removed: &[], added: &[&entry], missing: &[], facts: &[] };
+    announcement.write(1400).remove(0)
+}
+
 #[test]
 fn two_nodes_meet_and_welcome_each_other() {
     let mut nodes = [node(1), node(2)];
@@ -120,9 +130,7 @@ fn a_node_that_starts_again_is_another_one() {
     settle(at(0), &mut nodes);
     settle(at(30), &mut nodes);
     events(&mut nodes[0]);
-    let mut record = Vec::new();
-    Announce { domain: 7, version: 9, heartbeat_ms: 1000, patterns: vec!["x"], missing: vec![] }
-        .write(&mut record);
+    let record = announced(9, "x");
     nodes[0].handle_record(at(50), 2, 2, &record, Vec::new).unwrap();
     assert_eq!(
         events(&mut nodes[0]),
@@ -143,7 +151,7 @@ fn a_subscription_held_twice_is_announced_once_and_withdrawn_with_the_last() {
     one.subscribe(at(0), "a/b");
     one.handle_timeout(at(0), unheard);
     let record = one.poll_record().unwrap();
-    assert_eq!(Announce::read(&record).unwrap().patterns, ["a/b"]);
+    assert_eq!(Announce::read(&record).unwrap().added[0].entry.pattern, "a/b");
     one.unsubscribe(at(1), "a/b");
     assert!(one.poll_timeout() > at(1));
     one.unsubscribe(at(2), "a/b");
@@ -222,12 +230,6 @@ fn an_announcement_that_comes_late_does_not_hide_the_next_one() {
     let mut nodes = [node(1), node(2)];
     let mut now = at(0);
     run_until(&mut now, at(500), &mut nodes);
-    let announced = |version, pattern| {
-        let mut record = Vec::new();
-        Announce { domain: 7, version, heartbeat_ms: 1000, patterns: vec![pattern], missing: vec![] }
-            .write(&mut record);
-        record
-    };
     // Two announced twice, and both are repaired long after its message.
     let version = nodes[1].version();
     let one = &mut nodes[0];

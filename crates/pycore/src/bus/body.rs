@@ -9,6 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use shoal_wire::{BodyKind, DecodeError, EncodeError, Scalar, ValueBuilder, ValueWriter, read_value};
 
+use super::typed;
+
 const BODIES: &str = "shoal.bus.bodies";
 
 /// A body on its way out.
@@ -147,12 +149,18 @@ fn write_map(mapping: &Bound<'_, PyDict>, writer: &mut ValueWriter<'_>) -> PyRes
 /// Calls `take` with a single Python value.
 pub fn with_scalar<R>(value: &Bound<'_, PyAny>, take: impl FnOnce(Scalar<'_>) -> PyResult<R>) -> PyResult<R> {
     if let Ok(text) = value.cast::<PyString>() {
-        return take(Scalar::Str(text.to_str()?));
+        return match typed::of(value, text.is_exact_instance_of::<PyString>())? {
+            Some(typed) => take(typed),
+            None => take(Scalar::Str(text.to_str()?)),
+        };
     }
     if let Ok(flag) = value.cast::<PyBool>() {
         return take(Scalar::Bool(flag.is_true()));
     }
     if value.is_instance_of::<PyInt>() {
+        if let Some(typed) = typed::of(value, value.is_exact_instance_of::<PyInt>())? {
+            return take(typed);
+        }
         return match value.extract::<i64>() {
             Ok(number) => take(Scalar::Int(number)),
             Err(_) => match value.extract::<u64>() {
@@ -162,7 +170,10 @@ pub fn with_scalar<R>(value: &Bound<'_, PyAny>, take: impl FnOnce(Scalar<'_>) ->
         };
     }
     if let Ok(number) = value.cast::<PyFloat>() {
-        return take(Scalar::F64(number.value()));
+        return match typed::of(value, number.is_exact_instance_of::<PyFloat>())? {
+            Some(typed) => take(typed),
+            None => take(Scalar::F64(number.value())),
+        };
     }
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return take(Scalar::Bytes(bytes.as_bytes()));
@@ -214,7 +225,7 @@ pub fn scalar_to_python<'py>(py: Python<'py>, value: Scalar<'_>) -> PyResult<Bou
         Scalar::Bool(flag) => PyBool::new(py, flag).to_owned().into_any(),
         Scalar::Int(number) => number.into_pyobject(py)?.into_any(),
         Scalar::UInt(number) => number.into_pyobject(py)?.into_any(),
-        Scalar::F32(number) => PyFloat::new(py, number.into()).into_any(),
+        Scalar::F32(_) | Scalar::Typed(_) => typed::to_python(py, value)?,
         Scalar::F64(number) => PyFloat::new(py, number).into_any(),
         Scalar::Str(text) => PyString::new(py, text).into_any(),
         Scalar::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),

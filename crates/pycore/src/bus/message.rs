@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyString};
 use shoal_node::Origin;
-use shoal_wire::{BodyKind, DecodeError, HeaderFields, MessageView};
+use shoal_wire::{BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageView};
 
-use super::body;
+use super::{body, typed};
 use crate::errors;
+
+/// Where a record has its flags: without any, there is nothing in its head but topic, priority and kind.
+const FLAGS_AT: usize = 2;
 
 fn decode_error(error: DecodeError) -> PyErr {
     errors::unreadable(&error)
@@ -42,8 +45,7 @@ impl Message {
     ) -> Message {
         let body = view.body();
         let head = &record[..record.len() - body.len()];
-        // First byte, priority and kind, flags, length of the name, and the name.
-        let plain = head.len() == 4 + view.name_bytes().len();
+        let plain = head[FLAGS_AT] == 0;
         Message {
             topic,
             body: PyBytes::new(py, body).unbind(),
@@ -73,7 +75,7 @@ impl Message {
             || original.is_instance_of::<PyInt>()
             || original.is_instance_of::<PyFloat>();
         let view = MessageView::parse(head).map_err(decode_error)?;
-        let plain = head.len() == 4 + view.name_bytes().len();
+        let plain = head[FLAGS_AT] == 0;
         let body = match original.cast::<PyBytes>() {
             Ok(bytes) => bytes.clone().unbind(),
             Err(_) if immutable => PyBytes::new(py, &[]).unbind(),
@@ -101,6 +103,12 @@ impl Message {
     /// Whether it outlived its time while it waited in this process.
     pub fn has_expired(&self) -> bool {
         self.expires.is_some_and(|expires| expires <= Instant::now())
+    }
+
+    /// When it was published: as it says itself, or else as its stream says.
+    fn timestamp_us(&self) -> PyResult<Option<u64>> {
+        let own = self.with_fields(|fields| fields.timestamp_us)?.flatten();
+        Ok(own.or((self.origin.timestamp_us > 0).then_some(self.origin.timestamp_us)))
     }
 
     fn view(&self) -> PyResult<Option<MessageView<'_>>> {
@@ -153,10 +161,9 @@ impl Message {
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let headers = PyDict::new(py);
         headers.set_item("JMSPriority", self.priority)?;
-        let persistent = self.view()?.is_some_and(|view| view.is_persistent());
-        headers.set_item("JMSDeliveryMode", if persistent { "PERSISTENT" } else { "NON_PERSISTENT" })?;
-        let timestamp_ms = (self.origin.timestamp_us > 0).then_some(self.origin.timestamp_us / 1000);
-        headers.set_item("JMSTimestamp", timestamp_ms)?;
+        headers
+            .set_item("JMSDeliveryMode", if self.persistent()? { "PERSISTENT" } else { "NON_PERSISTENT" })?;
+        headers.set_item("JMSTimestamp", self.timestamp_us()?.map(|us| us / 1000))?;
         headers.set_item("JMSMessageID", self.origin.message_id())?;
         headers.set_item("JMSCorrelationID", self.correlation_id(py)?)?;
         headers.set_item("JMSType", self.r#type()?)?;
@@ -180,8 +187,20 @@ impl Message {
 
     /// When it was sent, seconds since 1970 by the sender's clock; `None` if not known.
     #[getter]
-    fn timestamp(&self) -> Option<f64> {
-        (self.origin.timestamp_us > 0).then(|| self.origin.timestamp_us as f64 / 1e6)
+    fn timestamp(&self) -> PyResult<Option<f64>> {
+        Ok(self.timestamp_us()?.map(|us| us as f64 / 1e6))
+    }
+
+    /// Whether stores must keep it.
+    #[getter]
+    fn persistent(&self) -> PyResult<bool> {
+        Ok(self.view()?.is_some_and(|view| view.is_persistent()))
+    }
+
+    /// How long it had to be kept back when it was sent, in seconds; `None` if not at all.
+    #[getter]
+    fn delivery_delay_s(&self) -> PyResult<Option<f64>> {
+        Ok(self.with_fields(|fields| fields.delivery_delay_us)?.flatten().map(|delay| delay as f64 / 1e6))
     }
 
     #[getter]
@@ -199,8 +218,14 @@ impl Message {
     }
 
     #[getter]
-    fn reply_to(&self) -> PyResult<Option<String>> {
-        Ok(self.with_fields(|fields| fields.reply_to.map(|to| to.name.as_str().to_owned()))?.flatten())
+    fn reply_to<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let to_python = |to: Destination<'_>| match to.kind {
+            DestinationKind::Topic => Ok(PyString::new(py, to.name.as_str()).into_any()),
+            DestinationKind::Queue => typed::queue_name(py, to.name.as_str()),
+        };
+        self.with_fields(|fields| fields.reply_to.map(to_python).transpose())?
+            .transpose()
+            .map(Option::flatten)
     }
 
     #[getter]

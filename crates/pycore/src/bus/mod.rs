@@ -12,6 +12,7 @@ pub mod properties;
 mod publishing;
 mod subscription;
 mod topic_cache;
+mod typed;
 
 pub use fork::mark_forked;
 pub use message::Message;

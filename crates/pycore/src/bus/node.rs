@@ -17,7 +17,7 @@ use super::events::{EventTuple, event_to_python};
 use super::exit::detached;
 use super::fork::Birth;
 use super::message::Message;
-use super::outgoing::{Extras, Scratch, correlation_bytes, priority_of};
+use super::outgoing::{Extras, Scratch, correlation_bytes, priority_of, timestamp_us};
 use super::publishing::Wait;
 use super::subscription::Subscription;
 use super::topic_cache::TopicCache;
@@ -201,7 +201,8 @@ impl Node {
     /// Publishes a message. True unless it was dropped because nobody takes more.
     #[pyo3(signature = (
         topic, body = None, *, properties = None, priority = 4, ttl_s = None, correlation_id = None,
-        reply_to = None, r#type = None, timeout_s = None, waited_s = 0.0
+        reply_to = None, r#type = None, persistent = false, delivery_delay_s = None, timestamp = None,
+        timeout_s = None, waited_s = 0.0
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn publish(
@@ -213,8 +214,11 @@ impl Node {
         priority: i64,
         ttl_s: Option<f64>,
         correlation_id: Option<&Bound<'_, PyAny>>,
-        reply_to: Option<&str>,
+        reply_to: Option<&Bound<'_, PyString>>,
         r#type: Option<&str>,
+        persistent: bool,
+        delivery_delay_s: Option<f64>,
+        timestamp: Option<f64>,
         timeout_s: Option<f64>,
         waited_s: f64,
     ) -> PyResult<bool> {
@@ -230,6 +234,11 @@ impl Node {
             correlation_id: correlation.as_deref(),
             reply_to,
             message_type: r#type,
+            persistent,
+            delivery_delay: delivery_delay_s
+                .map(|seconds| duration("delivery_delay_s", seconds))
+                .transpose()?,
+            timestamp_us: timestamp.map(timestamp_us).transpose()?,
         };
         let began = match waited_s {
             0.0 => None,

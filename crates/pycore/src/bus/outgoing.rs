@@ -11,6 +11,7 @@ use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter
 use super::body::{Encoded, encode_error};
 use super::delivery::LocalConsumer;
 use super::properties;
+use super::typed::is_queue_name;
 
 /// Kept for its memory.
 #[derive(Default)]
@@ -27,8 +28,12 @@ pub struct Extras<'a> {
     /// By the link's clock; only with a time to live.
     pub published_us: Option<u64>,
     pub correlation_id: Option<&'a [u8]>,
-    pub reply_to: Option<&'a str>,
+    pub reply_to: Option<&'a Bound<'a, PyString>>,
     pub message_type: Option<&'a str>,
+    pub persistent: bool,
+    pub delivery_delay: Option<Duration>,
+    /// When it was published, if not now: microseconds since 1970.
+    pub timestamp_us: Option<u64>,
 }
 
 impl Extras<'_> {
@@ -38,6 +43,9 @@ impl Extras<'_> {
             && self.correlation_id.is_none()
             && self.reply_to.is_none()
             && self.message_type.is_none()
+            && !self.persistent
+            && self.delivery_delay.is_none()
+            && self.timestamp_us.is_none()
     }
 }
 
@@ -58,16 +66,15 @@ pub fn write_head(
     extras: &Extras<'_>,
     scratch: &mut Scratch,
 ) -> PyResult<()> {
-    let reply_to = extras
-        .reply_to
-        .map(|name| Topic::new(name).map(Destination::topic))
-        .transpose()
-        .map_err(|error| PyValueError::new_err(format!("reply_to: {error}")))?;
+    let reply_to = extras.reply_to.map(reply_destination).transpose()?;
     let outgoing = Outgoing {
         priority,
+        persistent: extras.persistent,
         properties: scratch.properties.properties(),
         fields: HeaderFields {
+            timestamp_us: extras.timestamp_us,
             ttl_us: extras.ttl.map(|span| span.as_micros() as u64),
+            delivery_delay_us: extras.delivery_delay.map(|span| span.as_micros() as u64),
             published_us: extras.published_us,
             correlation_id: extras.correlation_id,
             reply_to,
@@ -79,6 +86,24 @@ pub fn write_head(
     };
     scratch.head.clear();
     outgoing.encode_head_into(&mut scratch.head).map_err(encode_error)
+}
+
+fn reply_destination<'a>(name: &'a Bound<'_, PyString>) -> PyResult<Destination<'a>> {
+    let valid =
+        Topic::new(name.to_str()?).map_err(|error| PyValueError::new_err(format!("reply_to: {error}")))?;
+    let is_queue = is_queue_name(name)?;
+    Ok(if is_queue { Destination::queue(valid) } else { Destination::topic(valid) })
+}
+
+/// Microseconds since 1970.
+pub fn timestamp_us(seconds: f64) -> PyResult<u64> {
+    let us = (seconds * 1e6).round();
+    if !(0.0..9e15).contains(&us) {
+        return Err(PyValueError::new_err(format!(
+            "timestamp is {seconds}, and must be seconds since 1970, as time.time() gives them"
+        )));
+    }
+    Ok(us as u64)
 }
 
 pub fn priority_of(priority: i64) -> PyResult<Priority> {

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use proptest::prelude::*;
-use shoal_wire::{DecodeError, EncodeError, Scalar, ValueBuilder, ValueWriter, read_value};
+use shoal_wire::{DecodeError, EncodeError, Scalar, Typed, ValueBuilder, ValueWriter, read_value};
 
 /// A value as a tree.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +15,7 @@ pub enum Tree {
     F64(f64),
     Str(String),
     Bytes(Vec<u8>),
+    Typed(Typed),
     List(Vec<Tree>),
     Map(Vec<(Tree, Tree)>),
 }
@@ -35,6 +36,7 @@ impl Tree {
             Self::F64(value) => Scalar::F64(*value),
             Self::Str(value) => Scalar::Str(value),
             Self::Bytes(value) => Scalar::Bytes(value),
+            Self::Typed(value) => Scalar::Typed(*value),
             Self::List(_) | Self::Map(_) => panic!("not a single value: {self:?}"),
         }
     }
@@ -81,6 +83,7 @@ impl From<Scalar<'_>> for Tree {
             Scalar::F64(value) => Self::F64(value),
             Scalar::Str(value) => Self::Str(value.to_owned()),
             Scalar::Bytes(value) => Self::Bytes(value.to_owned()),
+            Scalar::Typed(value) => Self::Typed(value),
         }
     }
 }
@@ -140,6 +143,17 @@ pub fn single() -> impl Strategy<Value = Tree> {
         any::<f64>().prop_map(Tree::F64),
         "\\PC{0,40}".prop_map(Tree::Str),
         prop::collection::vec(any::<u8>(), 0..40).prop_map(Tree::Bytes),
+        typed().prop_map(Tree::Typed),
+    ]
+}
+
+fn typed() -> impl Strategy<Value = Typed> {
+    prop_oneof![
+        any::<i8>().prop_map(Typed::Byte),
+        any::<i16>().prop_map(Typed::Short),
+        any::<i32>().prop_map(Typed::Int),
+        any::<i64>().prop_map(Typed::Long),
+        any::<u16>().prop_map(Typed::Char),
     ]
 }
 

@@ -46,6 +46,10 @@ impl Bench {
 const NOW: Time = Time::from_nanos(5_000_000_000);
 
 /// A message in its frame.
+fn mark(number: u64, version: u64, clock_us: u64) -> Mark {
+    Mark { source: None, chain: 2, number, timestamp_us: 1, clock_us, version }
+}
+
 fn message(topic: &str, bytes: usize, fields: HeaderFields<'_>) -> Vec<u8> {
     let (mut record, mut framed) = (Vec::new(), Vec::new());
     let body = vec![0; bytes];
@@ -118,7 +122,7 @@ fn a_version_that_a_mark_names_is_told_once_and_before_the_messages_after_it() {
     let mut told = Vec::new();
     for version in [3, 3, 4] {
         let (mut record, mut framed) = (Vec::new(), Vec::new());
-        Mark { timestamp_us: 1, number: 0, version, clock_us: 0 }.write(&mut record);
+        mark(0, version, 0).write(&mut record);
         frame::write(&record, &mut framed);
         let chunk = Chunk { bytes: &framed, fresh: false };
         bench.inbox.take(NOW, stream(2, 2), chunk, |why| panic!("{why}"), |version| told.push(version));
@@ -131,7 +135,7 @@ fn the_time_a_message_waited_at_its_sender_counts_against_its_time_to_live() {
     let mut bench = Bench::new();
     let consumer = bench.subscribe("a", 10_000);
     let (mut record, mut bytes) = (Vec::new(), Vec::new());
-    Mark { timestamp_us: 1, number: 0, version: 0, clock_us: 9_000_000 }.write(&mut record);
+    mark(0, 0, 9_000_000).write(&mut record);
     frame::write(&record, &mut bytes);
     // By the sender's clock it is nine seconds: one was published two seconds ago, the other just now.
     for published_us in [7_000_000, 9_000_000] {
@@ -233,7 +237,7 @@ fn after_a_gap_a_message_has_no_number_until_a_mark_gives_it_one() {
     let mut bench = Bench::new();
     let consumer = bench.subscribe("a", 10_000);
     let (mut record, mut marked) = (Vec::new(), Vec::new());
-    Mark { timestamp_us: 1, number: u64::MAX - 1, version: 0, clock_us: 0 }.write(&mut record);
+    mark(u64::MAX - 1, 0, 0).write(&mut record);
     frame::write(&record, &mut marked);
     bench.take(stream(2, 2), &marked);
     let bytes = message("a", 1, HeaderFields::default());
