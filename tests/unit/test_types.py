@@ -36,7 +36,9 @@ def test_an_integer_keeps_its_bounds_and_behaves_like_one(kind: type[int], bits:
         assert eval(repr(kind(number))) == kind(number)
     assert type(kind(5) + 1) is int
     for number in (-limit - 1, limit):
-        with pytest.raises(ValueError, match=f"{number} does not fit a {kind.__name__}: {-limit} to {limit - 1}"):
+        with pytest.raises(
+            ValueError, match=f"{number} does not fit a {kind.__name__}: {-limit} to {limit - 1}"
+        ):
             kind(number)
 
 

@@ -48,4 +48,26 @@ impl Typed {
     pub(crate) const INT: i8 = 3;
     pub(crate) const LONG: i8 = 4;
     pub(crate) const CHAR: i8 = 5;
+
+    /// The integer; `None` if it is a character.
+    #[inline]
+    pub fn integer(self) -> Option<i64> {
+        match self {
+            Self::Byte(number) => Some(number.into()),
+            Self::Short(number) => Some(number.into()),
+            Self::Int(number) => Some(number.into()),
+            Self::Long(number) => Some(number),
+            Self::Char(_) => None,
+        }
+    }
+
+    /// The character; `None` if it is an integer. Half a pair of UTF-16 stands for nothing that text could hold, and is
+    /// the replacement character.
+    #[inline]
+    pub fn character(self) -> Option<char> {
+        match self {
+            Self::Char(unit) => Some(char::from_u32(unit.into()).unwrap_or(char::REPLACEMENT_CHARACTER)),
+            _ => None,
+        }
+    }
 }

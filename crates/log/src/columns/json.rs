@@ -3,7 +3,7 @@
 //! JSON has no bytes, no keys but texts, and no numbers that are infinite or none: bytes become base64, keys their
 //! text, such numbers null.
 
-use shoal_wire::{DecodeError, Scalar, ValueBuilder, read_value};
+use shoal_wire::{DecodeError, Scalar, Typed, ValueBuilder, read_value};
 
 use super::text::{push_base64, push_scalar};
 
@@ -53,6 +53,10 @@ impl JsonBuilder<'_> {
                 push_base64(self.out, bytes);
                 self.out.push(b'"');
             }
+            Scalar::Typed(value) if value.character().is_some() => {
+                let mut text = [0; 4];
+                self.string(value.character().unwrap_or_default().encode_utf8(&mut text));
+            }
             Scalar::F32(number) if !number.is_finite() => self.out.extend_from_slice(b"null"),
             Scalar::F64(number) if !number.is_finite() => self.out.extend_from_slice(b"null"),
             value => {
@@ -66,7 +70,7 @@ impl JsonBuilder<'_> {
     /// A key and its colon. What is no text is written as the text of it.
     fn key(&mut self, key: Scalar<'_>) {
         match key {
-            Scalar::Str(_) | Scalar::Bytes(_) => self.write(key),
+            Scalar::Str(_) | Scalar::Bytes(_) | Scalar::Typed(Typed::Char(_)) => self.write(key),
             _ => {
                 self.out.push(b'"');
                 self.write(key);
@@ -172,6 +176,21 @@ mod tests {
     fn what_json_has_no_letter_for_is_escaped() {
         let written = json(|writer| writer.scalar(Scalar::Str("a\"\\\n\u{1}\u{1f}ä")).unwrap());
         assert_eq!(written, "\"a\\\"\\\\\\n\\u0001\\u001fä\"");
+    }
+
+    #[test]
+    fn typed_values_are_numbers_and_texts() {
+        let written = json(|writer| {
+            writer.begin_map(3).unwrap();
+            writer.scalar(Scalar::Typed(Typed::Char('"' as u16))).unwrap();
+            writer.scalar(Scalar::Typed(Typed::Byte(-5))).unwrap();
+            writer.scalar(Scalar::Typed(Typed::Short(300))).unwrap();
+            writer.scalar(Scalar::Typed(Typed::Long(i64::MIN))).unwrap();
+            writer.scalar(Scalar::Str("half a pair")).unwrap();
+            writer.scalar(Scalar::Typed(Typed::Char(0xd800))).unwrap();
+            writer.end();
+        });
+        assert_eq!(written, "{\"\\\"\":-5,\"300\":-9223372036854775808,\"half a pair\":\"\u{fffd}\"}");
     }
 
     #[test]

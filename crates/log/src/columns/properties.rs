@@ -76,6 +76,7 @@ impl PropertyColumn {
             }
             Values::Int64(numbers) => numbers.push(match value {
                 Scalar::Int(number) => Some(number),
+                Scalar::Typed(value) => value.integer(),
                 _ => None,
             }),
             Values::Float64(numbers) => numbers.push(match value {
@@ -83,6 +84,7 @@ impl PropertyColumn {
                 Scalar::UInt(number) => Some(number as f64),
                 Scalar::F32(number) => Some(number.into()),
                 Scalar::F64(number) => Some(number),
+                Scalar::Typed(value) => value.integer().map(|number| number as f64),
                 _ => None,
             }),
             Values::Bool(flags) => flags.push(match value {

@@ -108,6 +108,13 @@ pub(super) fn push_scalar(out: &mut Vec<u8>, value: Scalar<'_>) -> bool {
         Scalar::F64(number) => push_float(out, number, false),
         Scalar::Str(text) => out.extend_from_slice(text.as_bytes()),
         Scalar::Bytes(bytes) => push_base64(out, bytes),
+        Scalar::Typed(value) => match (value.integer(), value.character()) {
+            (Some(number), _) => push_integer(out, number),
+            (None, character) => {
+                let mut text = [0; 4];
+                out.extend_from_slice(character.unwrap_or_default().encode_utf8(&mut text).as_bytes());
+            }
+        },
     }
     true
 }
