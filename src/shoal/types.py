@@ -1,8 +1,9 @@
 """Values that keep their type on the way: a `Byte` arrives as a `Byte`.
 
-Python has one `int` and one `float`; Java, and so JMS, has several and converts each by rules of its own. Wrap a value
-where a receiver must know which one it is, in properties and inside bodies. The classes are subclasses of `int`, `float`
-and `str`, and behave like them; what is not wrapped costs nothing and arrives as Python has it.
+Python has one `int` and one `float`; Java, and so JMS, has several and converts each by rules of its own.
+Wrap a value where a receiver must know which one it is, in properties and inside bodies. The classes are
+subclasses of `int`, `float` and `str`, and behave like them; what is not wrapped costs nothing and arrives as
+Python has it.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Float(float):
     __shoal_type__: ClassVar[str] = "Float"
 
     def __new__(cls, value: SupportsFloat) -> Self:
+        """Round a number."""
         number = float(value)
         try:
             (rounded,) = struct.unpack("<f", struct.pack("<f", number))
@@ -88,6 +90,7 @@ class Char(str):
     __shoal_type__: ClassVar[str] = "Char"
 
     def __new__(cls, value: str) -> Self:
+        """Check that it is one."""
         if len(value) != 1 or ord(value) > 0xFFFF:
             raise ValueError(f"{value!r} is not one character of 16 bits")
         return super().__new__(cls, value)
