@@ -12,8 +12,10 @@ mod topic_index;
 
 pub use attributes::{MessageAttributes, Origin};
 pub use clock_offset::ClockOffset;
+pub use interest::{
+    AnnouncedInterest, Announcer, Applied, Entry as AnnouncedEntry, InterestBounds, OwnInterest,
+};
 pub use match_cache::{MATCH_CACHE_IDS_MAX, MATCH_CACHE_TOPICS_MAX};
-pub use interest::{AnnouncedInterest, Announcer, Applied, Entry as AnnouncedEntry, InterestBounds, OwnInterest};
 pub use membership::{Departure, MemberEvent, Membership, MembershipConfig};
 pub use switch::{Interest, SubscriptionId, Switch, Target};
 pub use topic_index::TopicIndex;
