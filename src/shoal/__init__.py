@@ -1,42 +1,75 @@
-"""Shoal: messaging for Python programs, with no broker."""
+"""Shoal: messaging for Python programs, with no broker.
+
+Names are imported when they are first used, so that a program pays for what it uses.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from shoal._core import Message, __version__
-from shoal.bus.events import (
-    Event,
-    MemberJoined,
-    MemberLeft,
-    MemberSlow,
-    MessagesLost,
-    SubscriptionsChanged,
-    Unreadable,
-)
-from shoal.bus.sync import Bus, Subscription, connect
-from shoal.errors import (
-    ClosedError,
-    ConfigError,
-    FlushError,
-    FullError,
-    InvalidSelectorError,
-    InvalidTopicError,
-    LinkError,
-    MessageFormatError,
-    MessageTooLongError,
-    NoReplyError,
-    NoRespondersError,
-    RemoteError,
-    ShoalError,
-    UndeliveredWarning,
-)
-from shoal.selector import Byte, CorrelationFilter, Double, Float, Int, Long, Selector, Short
-
 if TYPE_CHECKING:
-    from shoal import aio, norm
+    from shoal import aio, config, errors, norm
+    from shoal._core import Message, __version__
+    from shoal.bus.events import (
+        Event,
+        MemberJoined,
+        MemberLeft,
+        MemberSlow,
+        MessagesLost,
+        SubscriptionsChanged,
+        Unreadable,
+    )
+    from shoal.bus.sync import Bus, Subscription, connect
+    from shoal.errors import (
+        ClosedError,
+        ConfigError,
+        FlushError,
+        FullError,
+        InvalidSelectorError,
+        InvalidTopicError,
+        LinkError,
+        MessageFormatError,
+        MessageTooLongError,
+        NoReplyError,
+        NoRespondersError,
+        RemoteError,
+        ShoalError,
+        UndeliveredWarning,
+    )
+    from shoal.selector import Byte, CorrelationFilter, Double, Float, Int, Long, Selector, Short
 
-#: Modules that are imported when they are first used.
-_LAZY = ("aio", "norm")
+#: Where each name is.
+_HOMES = {
+    "_core": ("Message", "__version__"),
+    "bus.events": (
+        "Event",
+        "MemberJoined",
+        "MemberLeft",
+        "MemberSlow",
+        "MessagesLost",
+        "SubscriptionsChanged",
+        "Unreadable",
+    ),
+    "bus.sync": ("Bus", "Subscription", "connect"),
+    "errors": (
+        "ClosedError",
+        "ConfigError",
+        "FlushError",
+        "FullError",
+        "InvalidSelectorError",
+        "InvalidTopicError",
+        "LinkError",
+        "MessageFormatError",
+        "MessageTooLongError",
+        "NoReplyError",
+        "NoRespondersError",
+        "RemoteError",
+        "ShoalError",
+        "UndeliveredWarning",
+    ),
+    "selector": ("Byte", "CorrelationFilter", "Double", "Float", "Int", "Long", "Selector", "Short"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("aio", "config", "errors", "norm")
 
 __all__ = [
     "Bus",
@@ -73,16 +106,22 @@ __all__ = [
     "Unreadable",
     "__version__",
     "aio",
+    "config",
     "connect",
+    "errors",
     "norm",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
+    if name in _MODULES:
         return importlib.import_module(f"shoal.{name}")
-    raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"shoal.{home}"), name)
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_HOME_OF, *_MODULES})

@@ -77,7 +77,7 @@ class RemoteError(ShoalError):
         self.node = node
 
     def __str__(self) -> str:
-        return f"member {self.node:08x} could not answer: {self.error}: {self.message}"
+        return f"member {self.node} could not answer: {self.error}: {self.message}"
 
 
 class UndeliveredWarning(RuntimeWarning):

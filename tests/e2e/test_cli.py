@@ -1,10 +1,11 @@
-"""`shoal pub`, `sub` and `request` as a user runs them: real processes on the loopback interface."""
+"""`shoal pub`, `sub`, `request`, `reply` and `members` as a user runs them, on the loopback interface."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -93,6 +94,76 @@ def test_no_answer_is_one_clear_line(domain: str) -> None:
     assert errors == "shoal request: nobody subscribes to 'nobody': no answer within 0.2 s\n"
 
 
+def test_a_selector_and_a_correlation_filter_choose(bus: shoal.Bus, domain: str) -> None:
+    options = ["--selector", "region = 'EU'", "--correlation", "[#5;#7]", "--count", "1", "--json"]
+    watching = start("sub", domain, "a", *options)
+    assert bus.wait_for_subscribers("a", 1, 20)
+    for number, region in enumerate(["US", "EU", "EU"]):
+        bus.publish("a", number, properties={"region": region}, correlation_id=f"#{number + 3}")
+    bus.publish("a", "right", properties={"region": "EU"}, correlation_id="#6")
+    status, output, errors = finish(watching)
+    assert (status, errors) == (0, "")
+    assert json.loads(output)["body"] in (2, "right")
+
+
+def test_thirty_thousand_lines_take_moments(bus: shoal.Bus, domain: str) -> None:
+    watching = start("sub", domain, "a", "--count", "30000", "--timeout", "20")
+    assert bus.wait_for_subscribers("a", 1, 20)
+    began = time.monotonic()
+    for number in range(30_000):
+        bus.publish("a", {"number": number, "text": "\x1b[2J"}, properties={"n": number})
+    status, output, errors = finish(watching)
+    assert (status, errors) == (0, "")
+    assert len(output.splitlines()) == 30_000
+    assert "\x1b" not in output
+    # A second on a quiet machine; formatting with `rich` took fifteen.
+    assert time.monotonic() - began < 15
+
+
+def test_a_template_answers(bus: shoal.Bus, domain: str) -> None:
+    answering = start(
+        "reply", domain, "price/*", '{"of": "$topic", "asked": "$body"}', "--json-body", "--count", "1"
+    )
+    assert bus.wait_for_subscribers("price/ACME", 1, 20)
+    assert bus.request("price/ACME", "bid", timeout_s=10).body == {"of": "price/ACME", "asked": "bid"}
+    status, output, errors = finish(answering)
+    assert (status, errors) == (0, "")
+    assert output.endswith("price/ACME bid\n")
+
+
+def test_a_command_answers_and_so_does_its_failure(bus: shoal.Bus, domain: str) -> None:
+    command = 'if [ "$SHOAL_TOPIC" = bad ]; then echo "no such thing" >&2; exit 3; fi; tr a-z A-Z'
+    answering = start("reply", domain, "*", "--command", command, "--count", "2", "--quiet")
+    assert bus.wait_for_subscribers("good", 1, 20)
+    assert bus.request("good", "hello", timeout_s=20).body == "HELLO"
+    with pytest.raises(shoal.RemoteError, match="the command failed: no such thing"):
+        bus.request("bad", timeout_s=20)
+    status, output, errors = finish(answering)
+    assert (status, output) == (0, "")
+    assert "no such thing" in errors
+
+
+def test_many_answers_are_printed(bus: shoal.Bus, domain: str) -> None:
+    def answer(question: shoal.Message) -> None:
+        for number in range(3):
+            bus.reply(question, number, more=number < 2)
+
+    bus.subscribe("count", answer)
+    assert finish(start("request", domain, "count", "--many")) == (0, "0\n1\n2\n", "")
+
+
+def test_members_are_listed_with_what_they_subscribe_to(bus: shoal.Bus, domain: str) -> None:
+    with bus.subscribe("prices/*"), bus.subscribe("orders/>"):
+        status, output, errors = finish(start("members", domain, "--json"))
+    assert (status, errors) == (0, "")
+    assert json.loads(output) == {"event": "member", "node": bus.node, "patterns": ["orders/>", "prices/*"]}
+
+
+def test_nobody_there_is_one_clear_line(domain: str) -> None:
+    status, output, errors = finish(start("members", domain, "--wait", "0.3"))
+    assert (status, output, errors) == (1, "", "shoal members: nobody answered within 0.3 s\n")
+
+
 @pytest.mark.parametrize(
     ("command", "options", "said"),
     [
@@ -100,6 +171,8 @@ def test_no_answer_is_one_clear_line(domain: str) -> None:
         ("pub", ["a", "{", "--json-body"], "the body is not JSON"),
         ("pub", ["a", "x", "--property", "region"], "a property is given as NAME=VALUE, not 'region'"),
         ("sub", ["a", "--url", "smoke://"], "unknown scheme 'smoke'"),
+        ("sub", ["a/+"], "wildcard of MQTT"),
+        ("sub", ["a", "--selector", "region ="], "at position"),
         ("sub", ["a", "--timeout", "0.1"], "no message on a within 0.1 s"),
     ],
 )
@@ -111,14 +184,26 @@ def test_a_mistake_is_one_clear_line(command: str, options: list[str], said: str
     assert errors.count("\n") == 1
 
 
-@pytest.mark.parametrize(("command", "options"), [("sub", [">"]), ("pub", ["a", "x", "--count", "0"])])
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("sub", [">"]),
+        ("pub", ["a", "x", "--count", "0"]),
+        ("reply", [">", "x"]),
+        ("members", ["--watch", "--wait", "0"]),
+    ],
+)
 def test_ctrl_c_ends_quietly(command: str, options: list[str], bus: shoal.Bus, domain: str) -> None:
     with bus.subscribe("a") as subscription:
         process = start(command, domain, *options)
-        if command == "sub":
+        if command in ("sub", "reply"):
             assert bus.wait_for_subscribers("anything", 1, 20)
+        elif command == "members":
+            assert process.stdout is not None
+            process.stdout.readline()
         else:
             assert subscription.receive(20) is not None
         process.send_signal(signal.SIGINT)
         status, output, errors = finish(process)
-    assert (status, output, errors) == (130, "", "")
+    assert (status, errors) == (130, "")
+    assert command == "members" or output == ""

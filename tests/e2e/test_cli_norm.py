@@ -117,7 +117,10 @@ def test_a_receiver_that_does_not_confirm_is_named(start: Start, tmp_path: Path)
 
 def test_nobody_has_to_confirm(start: Start, tmp_path: Path) -> None:
     path = make_file(tmp_path / "file", 1000, seed=5)
-    assert finish(start("send", path)) == (0, f"sent {path} 1000 bytes\n", "")
+    status, output, errors = finish(start("send", path))
+    assert (status, output) == (0, f"sent {path} 1000 bytes\n")
+    assert errors.startswith(f"shoal norm send: nobody on {GROUP} port ")
+    assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(

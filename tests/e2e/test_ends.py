@@ -60,7 +60,7 @@ def test_a_publisher_that_leaves_a_frozen_reader_says_who_lacks_how_much(start: 
         frozen.freeze()
         publisher.tell("go")
         began = time.monotonic()
-        lacks = rf"closed before every member had everything: .*member {node:08x} lacks about \d+ bytes"
+        lacks = rf"closed before every member had everything: .*member {node} lacks about \d+ bytes"
         publisher.finish(20, says=rf"(?s){lacks}.*UndeliveredWarning: <Bus norm:.* {lacks}")
         assert time.monotonic() - began < 10
     finally:
@@ -105,7 +105,7 @@ bus.close(0.5)
         publisher.answer()
         frozen.freeze()
         publisher.tell("go")
-        publisher.finish(30, says=rf"member {node:08x} takes nothing any more")
+        publisher.finish(30, says=rf"member {node} takes nothing any more")
         assert publisher.errors.count("takes nothing any more") == 1
     finally:
         publisher.kill()

@@ -105,19 +105,19 @@ def warning(event: Event) -> str | None:
     match event:
         case MessagesLost(node, lane, segments):
             return (
-                f"messages of member {node:08x} are lost here for good ({segments} segments of lane {lane}): "
+                f"messages of member {node} are lost here for good ({segments} segments of lane {lane}): "
                 "this program reads more slowly than others publish, or was cut off; read faster, use a "
                 "narrower pattern or a selector, or have the publisher keep more (cache_bytes)"
             )
         case MemberSlow(node):
             return (
-                f"member {node:08x} takes nothing any more, and publishing no longer waits for it; it "
+                f"member {node} takes nothing any more, and publishing no longer waits for it; it "
                 "may lose messages: let it read faster, or give it more time (slow_after_s)"
             )
         case MemberLeft(node, True):
-            return f"member {node:08x} failed: nothing was heard of it; it crashed, or the network is cut"
+            return f"member {node} failed: nothing was heard of it; it crashed, or the network is cut"
         case Unreadable(node, why):
-            return f"member {node:08x} sends what cannot be read: {why}"
+            return f"member {node} sends what cannot be read: {why}"
         case _:
             return None
 

@@ -61,7 +61,7 @@ def flush(connection: Connection, timeout_s: float | None) -> Operation[None]:
     finally:
         connection.node.end_flush(number)
     if silent:
-        names = ", ".join(f"{node:08x}" for node in silent)
+        names = ", ".join(f"{node}" for node in silent)
         raise FlushError(f"these members did not acknowledge everything: {names}", tuple(silent))
 
 
@@ -100,7 +100,7 @@ class Undelivered:
 
     def __str__(self) -> str:
         parts = [f"{self.unsent_bytes} bytes were not sent"] if self.unsent_bytes else []
-        parts += [f"member {node:08x} lacks about {lacks} bytes" for node, lacks in self.lacking]
+        parts += [f"member {node} lacks about {lacks} bytes" for node, lacks in self.lacking]
         return ", ".join(parts)
 
 
@@ -145,4 +145,4 @@ def _backlog(connection: Connection) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 
 def _names(lacking: list[tuple[int, int]]) -> str:
-    return "".join(f"; member {node:08x} lacks about {lacks} bytes" for node, lacks in lacking)
+    return "".join(f"; member {node} lacks about {lacks} bytes" for node, lacks in lacking)

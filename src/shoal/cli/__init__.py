@@ -1,5 +1,8 @@
 """The `shoal` command: one module per sub-command, wired together in `app`."""
 
-from shoal.cli.app import main
 
-__all__ = ["main"]
+def main() -> None:
+    """Run the command line."""
+    from shoal.cli.app import app
+
+    app()

@@ -1,5 +1,5 @@
 """`python -m shoal.cli`: the `shoal` command where it is not on the path."""
 
-from shoal.cli.app import main
+from shoal.cli import main
 
 main()

@@ -1,28 +1,72 @@
-"""The root of the `shoal` command."""
+"""The root of the `shoal` command. A sub-command's module is imported when it is used, not before."""
+
+import importlib
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-import shoal
-from shoal.cli import bench, demo, norm, pub, request, selector, sub
+#: Every command: its module in `shoal.cli`, which has an `app` or a function of its name, and what it does.
+COMMANDS = {
+    "demo": "See it work: a lossy simulated network, then real processes.",
+    "pub": "Publish a message, or many.",
+    "sub": "Print messages as they come, until Ctrl-C.",
+    "request": "Publish a question and print the answer, or answers.",
+    "reply": "Answer questions, with a command or a template.",
+    "members": "Print who is there, and what they subscribe to.",
+    "norm": "Send and receive files and objects by NORM (RFC 5740).",
+    "selector": "Try message selectors.",
+    "bench": "Measure Shoal, alone and beside its peers.",
+}
+
+
+class Commands(TyperGroup):
+    """The sub-commands. Contexts and formatters are of whichever `click` comes with `typer`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"shoal.cli.{cmd_name}")
+        app = getattr(module, "app", None)
+        if app is None:
+            app = typer.Typer(pretty_exceptions_show_locals=False, add_completion=False)
+            app.command(cmd_name, epilog=getattr(module, "EPILOG", None))(getattr(module, cmd_name))
+        command = typer.main.get_command(app)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Say what there is, where a command is not known, without importing all of them."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}: there are {', '.join(COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
 
 app = typer.Typer(
     name="shoal",
+    cls=Commands,
     help="Messaging for Python programs, with no broker.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    # Plain text is there at once; the formatter of `rich` would take longer than the rest together.
+    rich_markup_mode=None,
     pretty_exceptions_show_locals=False,
 )
-app.add_typer(bench.app, name="bench")
-app.add_typer(norm.app, name="norm")
-app.add_typer(selector.app, name="selector")
-app.command("demo")(demo.demo)
-app.command("pub", epilog=pub.EPILOG)(pub.pub)
-app.command("sub", epilog=sub.EPILOG)(sub.sub)
-app.command("request", epilog=request.EPILOG)(request.request)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        import shoal
+
         typer.echo(shoal.__version__)
         raise typer.Exit
 
@@ -34,8 +78,3 @@ def _root(
     ),
 ) -> None:
     pass
-
-
-def main() -> None:
-    """Run the command line."""
-    app()

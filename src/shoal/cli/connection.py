@@ -1,4 +1,4 @@
-"""What `pub`, `sub` and `request` share: how to connect, and how to end."""
+"""What `pub`, `sub`, `request`, `reply` and `members` share: how to connect, and how to end."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,15 +1,21 @@
-"""Messages as text: for people, and as JSON for programs."""
+"""Messages as text: for people, and as JSON for programs.
+
+Anybody in the group may publish anything. So a message is one line whatever is in it, nothing in it reaches
+a terminal as a control character, and nothing in it raises.
+"""
 
 import base64
 import json
+import math
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-
-from rich.markup import escape
 
 import shoal
 
 HEX_BYTES_MAX = 32
+
+_DIM, _TOPIC, _PLAIN = "\x1b[2m", "\x1b[1;36m", "\x1b[0m"
 
 
 def body_from_text(text: str, as_json: bool) -> Any:
@@ -34,19 +40,41 @@ def property_from_text(text: str) -> tuple[str, Any]:
     return name, parsed if isinstance(parsed, bool | int | float) else value
 
 
-def for_people(message: shoal.Message) -> str:
-    """One line with markup: when, where, what."""
+def printable(text: str) -> str:
+    """The text with everything escaped that a terminal would not show as a character."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+    )
+
+
+def for_people(message: shoal.Message, colour: bool = False) -> str:
+    """One line: when, where, what."""
     sent = message.timestamp
     at = datetime.fromtimestamp(sent).strftime("%H:%M:%S.%f")[:-3] if sent is not None else "--:--:--.---"
-    properties = " ".join(f"{name}={value}" for name, value in message.properties.items())
-    line = f"[dim]{at}[/dim] [bold cyan]{escape(message.topic)}[/bold cyan] {escape(body_text(message.body))}"
-    return f"{line} [dim]{escape(properties)}[/dim]" if properties else line
+    topic, body = printable(message.topic), message_body_text(message)
+    properties = " ".join(
+        printable(f"{name}={value}") for name, value in _or_nothing(message, "properties").items()
+    )
+    if not colour:
+        return f"{at} {topic} {body} {properties}" if properties else f"{at} {topic} {body}"
+    line = f"{_DIM}{at}{_PLAIN} {_TOPIC}{topic}{_PLAIN} {body}"
+    return f"{line} {_DIM}{properties}{_PLAIN}" if properties else line
+
+
+def message_body_text(message: shoal.Message) -> str:
+    """A message's body on one line, or why it cannot be read."""
+    try:
+        return body_text(message.body)
+    except Exception as error:
+        return printable(f"<a body that cannot be read here: {error}>")
 
 
 def body_text(body: Any) -> str:
     """A body on one line; bytes as text where they are, else the first of them in hexadecimal."""
     if isinstance(body, str):
-        return body
+        return printable(body)
     if isinstance(body, bytes):
         try:
             text = body.decode()
@@ -57,40 +85,79 @@ def body_text(body: Any) -> str:
         more = "…" if len(body) > HEX_BYTES_MAX else ""
         return f"<{len(body)} bytes {body[:HEX_BYTES_MAX].hex(' ')}{more}>"
     if isinstance(body, dict | list | int | float | bool | None):
-        return json.dumps(body, ensure_ascii=False, default=repr)
-    return repr(body)
+        return printable(_dumps(body))
+    return printable(" ".join(repr(body).split()))
 
 
 def for_programs(message: shoal.Message) -> str:
-    """One line of JSON; fields that the message does not have are left out."""
-    body = message.body
-    fields: dict[str, Any] = {"topic": message.topic}
-    if isinstance(body, bytes):
-        # Bytes that are text read better as text, and the name tells which it is.
-        try:
-            fields["body"] = body.decode()
-        except UnicodeDecodeError:
-            fields["body_base64"] = base64.b64encode(body).decode()
-    else:
-        fields["body"] = body
-    optional = {
-        "properties": message.properties or None,
-        "priority": message.priority,
-        "timestamp": message.timestamp,
-        "message_id": message.message_id,
-        "sender": f"{message.sender:08x}",
-        "correlation_id": message.correlation_id,
-        "reply_to": message.reply_to,
-        "type": message.type,
-        "ttl_s": message.ttl_s,
-    }
-    fields |= {name: value for name, value in optional.items() if value is not None}
-    return json.dumps(fields, ensure_ascii=False, default=_plain)
+    """One line of JSON, always; fields that the message does not have are left out."""
+    fields: dict[str, Any] = {"topic": message.topic, **_body_fields(message)}
+    properties = _or_nothing(message, "properties")
+    if properties:
+        fields["properties"] = properties
+    fields["priority"] = message.priority
+    for name in ("timestamp", "message_id", "sender", "correlation_id", "reply_to", "type", "ttl_s"):
+        value = _or_nothing(message, name)
+        if value is not None and value != {}:
+            fields[name] = value
+    # JSON escapes control characters itself, up to these, which end lines or turn them round.
+    return _escape(_dumps(fields))
 
 
-def _plain(value: object) -> object:
-    """What JSON has no word for."""
+def _body_fields(message: shoal.Message) -> dict[str, Any]:
+    try:
+        body = message.body
+    except Exception as error:
+        return {"body_error": str(error)}
+    if not isinstance(body, bytes):
+        return {"body": body}
+    # Bytes that are text read better as text, and the name tells which it is.
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def _or_nothing(message: shoal.Message, name: str) -> Any:
+    """A field, or an empty mapping if it cannot be read."""
+    try:
+        return getattr(message, name)
+    except Exception:
+        return {}
+
+
+def _escape(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _json_escape(letter) for letter in text)
+
+
+def _json_escape(letter: str) -> str:
+    return json.dumps(letter)[1:-1] if letter > "\x7f" else f"\\u{ord(letter):04x}"
+
+
+def _dumps(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):
+        return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for, in words that it has."""
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str | bool | int | float | None):
+        return value
     to_list = getattr(value, "tolist", None) or getattr(value, "to_pylist", None)
-    return to_list() if to_list is not None else repr(value)
+    return _plain(to_list()) if to_list is not None else str(value)
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else body_text(key)

@@ -76,12 +76,15 @@ def send(
             failed = _send_all(session, files)
             silent = _wait_for_ackers(session, wait) if to else ()
             announced = session.close(wait)
+            heard = session.stats()["datagrams_received"] > 0
     for path, why in failed.items():
         typer.echo(f"shoal norm send: {path}: {why}", err=True)
     if silent:
         typer.echo(f"shoal norm send: not confirmed by {', '.join(map(str, silent))}", err=True)
     elif not to and not announced:
         typer.echo(f"shoal norm send: receivers still ask for repair after {wait:g} s", err=True)
+    elif not heard:
+        typer.echo(f"shoal norm send: nobody on {group} port {port} answered; was anybody there?", err=True)
     if failed or silent or not (to or announced):
         raise typer.Exit(1)
 

@@ -1,10 +1,11 @@
 """`shoal sub`: watch what is published."""
 
+import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+import shoal
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
 from shoal.cli.message_text import for_people, for_programs
 
@@ -15,6 +16,8 @@ Examples:
 
   shoal sub '>'                        everything
 
+  shoal sub 'prices/>' --selector "region = 'EU' AND JMSPriority > 4"
+
   shoal sub 'prices/>' --json | jq .body
 
   shoal sub orders --count 1 --timeout 10
@@ -23,6 +26,12 @@ Examples:
 
 def sub(
     pattern: Annotated[str, typer.Argument(help="Topics: * is one level, > all that follow.")],
+    selector: Annotated[
+        str | None, typer.Option(help="A condition on properties and headers, as in JMS.")
+    ] = None,
+    correlation: Annotated[
+        str | None, typer.Option(help="A condition on correlation ids, such as '[#7;#13]'.")
+    ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     timeout: Annotated[
@@ -34,16 +43,32 @@ def sub(
 ) -> None:
     """Print messages as they come, until Ctrl-C."""
     with plain_endings("sub"):
-        console = Console(highlight=False, soft_wrap=True)
-        with connect(url, domain, interface) as bus, bus.subscribe(pattern) as subscription:
-            received = 0
-            while count is None or received < count:
-                message = subscription.receive(timeout)
-                if message is None:
+        colour = sys.stdout.isatty()
+        with (
+            connect(url, domain, interface) as bus,
+            bus.subscribe(pattern, selector=selector, correlation=correlation) as subscription,
+        ):
+            left = count
+            while left is None or left > 0:
+                messages = _next(subscription, timeout, left)
+                if not messages:
                     typer.echo(f"shoal sub: no message on {pattern} within {timeout:g} s", err=True)
                     raise typer.Exit(1)
-                received += 1
-                if json:
-                    print(for_programs(message), flush=True)
-                else:
-                    console.print(for_people(message))
+                lines = (for_programs(each) if json else for_people(each, colour) for each in messages)
+                sys.stdout.write("\n".join([*lines, ""]))
+                sys.stdout.flush()
+                if left is not None:
+                    left -= len(messages)
+
+
+def _next(
+    subscription: shoal.Subscription, timeout_s: float | None, count_max: int | None
+) -> list[shoal.Message]:
+    """What is here, or else the next message; nothing if none comes in time."""
+    first = subscription.receive(timeout_s)
+    if first is None:
+        return []
+    if count_max == 1:
+        return [first]
+    more = 1000 if count_max is None else min(count_max - 1, 1000)
+    return [first, *subscription.receive_nowait(more)]

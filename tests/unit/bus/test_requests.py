@@ -27,7 +27,7 @@ def test_whoever_was_asked_and_failed_is_named_with_the_error(
     with pytest.raises(RemoteError, match="no price of ACME") as failure:
         bus.request("price", "ACME", timeout_s=60)
     assert (failure.value.error, failure.value.node) == ("LookupError", other.node)
-    assert f"{other.node:08x}" in str(failure.value)
+    assert f"{other.node}" in str(failure.value)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 

@@ -1,6 +1,9 @@
 import json
+import math
 from typing import Any
 
+import numpy
+import pyarrow
 import pytest
 
 import shoal
@@ -64,8 +67,41 @@ def test_long_binary_bodies_are_cut() -> None:
     assert len(body_text(b"\xff" * 1000)) < 150
 
 
-def test_markup_in_a_message_is_shown_as_it_is() -> None:
-    assert r"\[red]" in for_people(received("[red]"))
+@pytest.mark.parametrize(
+    "body",
+    [
+        "two\nlines",
+        "\x1b[2J cleared",
+        "\x9b2J",
+        "turned \u202e round",
+        "\u2028",
+        {"key\n": "\x1b]0;title\x07", b"\x00": [float("nan"), b"\xff"]},
+        b"\x1b[31m",
+        [math.inf, None, {1: 2.5, None: True}],
+        numpy.array([[1.0, math.nan]]),
+        numpy.array(["2026-01-01"], dtype="M8[ns]"),
+        pyarrow.table({"x": [1, None]}),
+    ],
+)
+def test_whatever_is_in_a_message_is_one_line_without_control_characters(body: Any) -> None:
+    message = received(body, properties={"evil": "\x1b[2J\n", "none": None, "raw": b"\x00"}, type="\x07")
+    for line in (for_people(message), for_programs(message)):
+        assert line.isprintable(), ascii(line)
+    shown = json.loads(for_programs(message), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert shown["topic"] == "a/b"
+    assert shown["properties"]["evil"] == "\x1b[2J\n"
+
+
+def test_text_that_is_not_only_ascii_stays_readable() -> None:
+    message = received({"name": "Grüße 世界 🐟"})
+    assert "Grüße 世界 🐟" in for_people(message)
+    assert "Grüße 世界 🐟" in for_programs(message)
+
+
+def test_colours_are_for_terminals() -> None:
+    message = received("x")
+    assert "\x1b" not in for_people(message)
+    assert for_people(message, colour=True).count("\x1b") == 4
 
 
 def test_json_has_what_the_message_has_and_nothing_else() -> None:
