@@ -188,7 +188,7 @@ impl Session {
         let has_room_again = has_room && !self.has_room;
         self.has_room = has_room;
         if has_room_again {
-            self.remotes.iter_mut().for_each(|remote| remote.on_room(now, shared!(self)));
+            self.remotes.change_all(|remote| remote.on_room(now, shared!(self)));
         }
     }
 
@@ -413,24 +413,16 @@ impl Session {
     }
 
     fn poll_feedback(&mut self, now: Time) -> Option<Destination> {
-        for remote in self.remotes.iter_mut() {
-            if remote.deadline() > now {
-                continue;
-            }
-            remote.expire(now, shared!(self));
-            let written = remote.poll_transmit(
-                now,
-                self.feedback_sequence,
-                &mut self.requests,
-                &mut self.feedback,
-                shared!(self),
-            );
-            if written.is_some() {
-                self.feedback_sequence = self.feedback_sequence.wrapping_add(1);
-                return written;
-            }
+        let shared = shared!(self);
+        let (sequence, requests, out) = (self.feedback_sequence, &mut self.requests, &mut self.feedback);
+        let to = self.remotes.serve(now, |remote| {
+            remote.expire(now, shared);
+            remote.poll_transmit(now, sequence, requests, out, shared)
+        });
+        if to.is_some() {
+            self.feedback_sequence = self.feedback_sequence.wrapping_add(1);
         }
-        None
+        to
     }
 
     /// The next bytes of a file to read and to give to [`Session::supply_file`], if any.
@@ -454,6 +446,6 @@ impl Session {
 
     /// When to call again if nothing comes in; [`Time::NEVER`] if only input can change anything.
     pub fn poll_timeout(&self) -> Time {
-        self.remotes.iter().map(Remote::deadline).fold(self.sender.deadline(), Time::min)
+        self.sender.deadline().min(self.remotes.deadline())
     }
 }

@@ -495,3 +495,38 @@ fn short_objects_and_parity_repaired_together_stay_readable() {
         }
     }
 }
+
+#[test]
+fn tens_of_thousands_of_tiny_objects_arrive_through_a_little_loss() {
+    for (seed, ackers) in [(1, false), (2, true)] {
+        let mut simulation = network(seed, 2, lossy(0.01), |config| {
+            config.rate_bytes_per_s = Some(2e7);
+            config.sync = SyncPolicy::All;
+        });
+        if ackers {
+            simulation
+                .act(1, |node, now| node.command(now, |session, _| session.set_ackers(&[2, 3])))
+                .unwrap();
+        }
+        let mut next = 0u32;
+        while next < 50_000 {
+            while next < 50_000 && send_data(&mut simulation, &next.to_be_bytes(), b"").is_some() {
+                next += 1;
+            }
+            simulation.run_until(simulation.now() + Duration::from_millis(1));
+            assert!(simulation.now() < after(120), "seed {seed}: {next} sent");
+        }
+        assert!(simulation.now() < after(3), "seed {seed}: it took {:?}", simulation.now());
+        let end = simulation.now() + Duration::from_secs(5);
+        simulation.run_while(end, |simulation| {
+            (2..4).any(|id| simulation.node(id).unwrap().occurrences.len() < 100_000)
+        });
+        for id in 2..4 {
+            let stats = simulation.node(id).unwrap().session().stats();
+            assert!(stats.losses_detected > 300, "seed {seed}, node {id}: {stats:?}");
+            let given_up = count(&simulation, id, |event| matches!(event, Event::ObjectAborted { .. }));
+            let came = count(&simulation, id, is_data);
+            assert_eq!((came, given_up), (50_000, 0), "seed {seed}, node {id}");
+        }
+    }
+}

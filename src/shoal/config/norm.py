@@ -194,7 +194,7 @@ class NormConfig(Sending):
     #: NORM_INFO of the streams.
     info: bytes = b""
     #: Objects and files kept for sending and repair, and the memory they take.
-    send_objects_max: int = 256
+    send_objects_max: int = 16_384
     send_cache_bytes_max: int = 64 << 20
     #: How far objects and files may be ahead of the slowest acker.
     object_window_bytes: int = 4 << 20
@@ -218,7 +218,7 @@ class NormConfig(Sending):
     senders_max: int = 1024
     streams_per_sender_max: int = 16
     #: From the oldest incomplete object of a sender to its newest there are at most so many.
-    objects_per_sender_max: int = 1024
+    objects_per_sender_max: int = 16_384
     #: The longest object of bytes that is taken; files may be longer.
     object_bytes_max: int = 128 << 20
     #: An object of which nothing came for so long is given up.

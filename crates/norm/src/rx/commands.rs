@@ -73,7 +73,7 @@ impl Remote {
             return;
         }
         if !is_stream && self.objects.announce(now, position, ack_at, shared) {
-            self.mark_streams();
+            self.mark_streams(shared);
             return self.after_object(now, shared);
         }
         // Whoever wants nothing old does not ask for what was sent before it came.

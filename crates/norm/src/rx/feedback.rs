@@ -61,7 +61,7 @@ impl Remote {
         let header = self.feedback_header(now, sequence, shared.config.node);
         let of_stream =
             self.streams.iter_mut().find(|object| due(object)).and_then(|object| object.ack.take());
-        let due = of_stream.map(|(position, _)| position).or_else(|| self.objects.take_ack(now));
+        let due = of_stream.map(|(position, _)| position).or_else(|| self.objects.take_ack(now, shared));
         let Some(position) = due else { return false };
         feedback::write_flush_ack(&header, position, out);
         shared.stats.acks_sent += 1;

@@ -1,6 +1,7 @@
 //! What a receiver acknowledges of a sender's objects of known length.
 
 use super::objects::RxObjects;
+use super::shared::Shared;
 use super::slot::{Body, Slot};
 use crate::ObjectId;
 use crate::serial;
@@ -34,45 +35,43 @@ impl RxObjects {
         is_known
     }
 
-    /// An object's watermark is acknowledged once it is here and all before it are done with. Those that were given up
-    /// do not get so far: see [`super::given_up`].
-    fn is_ack_ready(&self, index: usize) -> Option<(Position, Time)> {
-        let (position, at) = self.slots[index].ack?;
+    /// Watermarks that can be acknowledged, and from when on. An object's is once it is here and all before it are done
+    /// with. Those that were given up do not get so far: see [`super::given_up`].
+    fn ready_acks(&self) -> impl Iterator<Item = (usize, Time)> + '_ {
         let settled = |slot: &Slot| matches!(slot.body, Body::Closed);
-        let has_it = match &self.slots[index].body {
-            Body::Closed => true,
-            // One that is complete and still open waits for its information.
-            Body::Open(open) => {
-                open.fec_id() == position.fec_id && open.has_up_to(position.payload_id) && !open.is_complete()
-            }
-            Body::Wanted { .. } => false,
-        };
-        (has_it && self.slots.iter().take(index).all(settled)).then_some((position, at))
+        let undone =
+            if self.acks == 0 { 0 } else { self.slots.iter().take_while(|slot| settled(slot)).count() + 1 };
+        self.slots.iter().take(undone).enumerate().filter_map(|(index, slot)| {
+            let (position, at) = slot.ack?;
+            let has_it = match &slot.body {
+                Body::Closed => true,
+                // One that is complete and still open waits for its information.
+                Body::Open(open) => {
+                    open.fec_id() == position.fec_id
+                        && open.has_up_to(position.payload_id)
+                        && !open.is_complete()
+                }
+                Body::Wanted { .. } => false,
+            };
+            has_it.then_some((index, at))
+        })
     }
 
     /// When an acknowledgement is due.
     pub fn ack_deadline(&self) -> Time {
         let again = self.acks_again.iter().map(|(_, at)| *at).min().unwrap_or(Time::NEVER);
-        if self.acks == 0 {
-            return again;
-        }
-        let due = (0..self.slots.len()).filter_map(|index| self.is_ack_ready(index));
-        due.map(|(_, at)| at).min().map_or(again, |at| at.min(again))
+        self.ready_acks().map(|(_, at)| at).fold(again, Time::min)
     }
 
     /// An acknowledgement that is due.
-    pub fn take_ack(&mut self, now: Time) -> Option<Position> {
+    pub fn take_ack(&mut self, now: Time, shared: &mut Shared<'_>) -> Option<Position> {
         if let Some(index) = self.acks_again.iter().position(|(_, at)| *at <= now) {
             return self.acks_again.remove(index).map(|(position, _)| position);
         }
-        if self.acks == 0 {
-            return None;
-        }
-        let index =
-            (0..self.slots.len()).find(|index| self.is_ack_ready(*index).is_some_and(|(_, at)| at <= now))?;
+        let (index, _) = self.ready_acks().find(|(_, at)| *at <= now)?;
         let (position, _) = self.slots[index].ack.take()?;
         self.acks -= 1;
-        self.release();
+        self.release(shared);
         Some(position)
     }
 }

@@ -26,6 +26,13 @@ use crate::wire::repair::{RepairRange, RepairWriter};
 use crate::wire::{Data, FecId, Flags, Fti, Info, PayloadId, RepairFlags, RepairItem};
 use crate::{NodeId, ObjectId};
 
+/// What the place of an object costs to remember, with the room that a growing list of them has to spare. A few are
+/// part of what a sender costs.
+const SLOT_BYTES: usize = 2 * size_of::<Slot>();
+const SLOTS_FREE: usize = 16;
+/// A sender that sent nothing yet has so many places between its oldest and its newest object, and one more for each
+/// that came: numbers it only skips cost it nothing.
+const SLOTS_FIRST: usize = 1024;
 /// So many numbers of streams are remembered.
 const STREAMS_MAX: usize = 64;
 
@@ -49,6 +56,8 @@ pub struct RxObjects {
     /// The newest numbers that turned out to be streams', whether or not there was a place for these: no watermark in
     /// them is ours to acknowledge.
     streams: VecDeque<ObjectId>,
+    /// Objects that came completely.
+    came: usize,
     /// Slots were added since somebody asked.
     grown: bool,
     /// Bytes of the session's memory they hold.
@@ -71,6 +80,7 @@ impl RxObjects {
             acks_again: VecDeque::new(),
             given_up: GivenUp::default(),
             streams: VecDeque::new(),
+            came: 0,
             grown: false,
             memory: 0,
             fec_id: FecId::ReedSolomon8,
@@ -93,8 +103,7 @@ impl RxObjects {
 
     /// The slot of an object, made if it is newer than all. `None` if it is before the first one.
     fn find_or_add(&mut self, object: ObjectId, now: Time, shared: &mut Shared<'_>) -> Option<usize> {
-        let wanted = || Slot::wanted(now);
-        let slots_max = shared.config.objects_per_sender_max;
+        let slots_max = shared.config.objects_per_sender_max.min(SLOTS_FIRST + self.came);
         if !self.synced {
             self.synced = true;
             self.idle_after = shared.config.object_idle_after;
@@ -103,8 +112,8 @@ impl RxObjects {
             } else {
                 0
             };
+            let older = (0..older).take_while(|_| self.add_slot(now, shared)).count();
             self.first = object.wrapping_sub(older as u16);
-            self.slots.extend((0..older).map(|_| wanted()));
             self.given_up = GivenUp::starting_at(self.first);
         }
         if serial::before(object, self.first) {
@@ -116,9 +125,8 @@ impl RxObjects {
             for index in 0..self.slots.len() {
                 self.close(index, Some(AbortReason::Overrun), shared);
             }
-            self.slots.clear();
+            self.clear_slots(shared);
             self.first = object;
-            self.acks = 0;
             self.given_up = GivenUp::starting_at(object);
             self.given_up.add(object.wrapping_sub(1), false, None);
         }
@@ -130,17 +138,37 @@ impl RxObjects {
             shared.stats.losses_detected += newest.announce_all();
         }
         while self.slots.len() <= usize::from(object.wrapping_sub(self.first)) {
-            if self.slots.len() >= slots_max {
+            if self.slots.len() >= slots_max || !self.add_slot(now, shared) {
                 self.close(0, Some(AbortReason::Overrun), shared);
-                self.pop_first();
+                self.pop_first(shared);
+                continue;
             }
-            let new = self.number(self.slots.len());
+            let new = self.number(self.slots.len() - 1);
             self.streams.retain(|stream| *stream != new);
-            self.slots.push_back(wanted());
             self.grown = true;
             self.expiry = self.expiry.min(now + self.idle_after);
         }
         self.find(object)
+    }
+
+    /// Makes a place for one more object. False if there is no memory for it.
+    fn add_slot(&mut self, now: Time, shared: &mut Shared<'_>) -> bool {
+        let charge = if self.slots.len() < SLOTS_FREE { 0 } else { SLOT_BYTES };
+        let taken = with_share(&mut self.memory, shared.memory_left, |share| {
+            share.checked_sub(charge).map(|left| *share = left).is_some()
+        });
+        if taken {
+            self.slots.push_back(Slot::wanted(now));
+        }
+        taken
+    }
+
+    /// Forgets all places.
+    fn clear_slots(&mut self, shared: &mut Shared<'_>) {
+        while !self.slots.is_empty() {
+            self.pop_first(shared);
+        }
+        self.acks = 0;
     }
 
     /// Ends a slot: tells that it is complete, or that it is given up. What waits for nothing but its information is
@@ -155,6 +183,7 @@ impl RxObjects {
                 self.memory -= open.memory();
                 let is_over = matches!(reason, None | Some(AbortReason::Squelched | AbortReason::SenderGone));
                 if is_over && open.is_complete() {
+                    self.came += 1;
                     shared.events.push_back(open.into_event());
                     return;
                 }
@@ -174,20 +203,27 @@ impl RxObjects {
         }
     }
 
-    fn pop_first(&mut self) {
+    fn pop_first(&mut self, shared: &mut Shared<'_>) {
         let slot = self.slots.pop_front();
+        if slot.is_some() && self.slots.len() >= SLOTS_FREE {
+            *shared.memory_left += SLOT_BYTES;
+            self.memory -= SLOT_BYTES;
+        }
+        if self.slots.len() * 4 < self.slots.capacity() && self.slots.capacity() > 4 * SLOTS_FREE {
+            self.slots.shrink_to(2 * self.slots.len());
+        }
         self.acks -= usize::from(slot.is_some_and(|slot| slot.ack.is_some()));
         self.first = self.first.wrapping_add(1);
         self.given_up.on_first(self.first);
     }
 
     /// Lets go of closed slots at the front.
-    pub(super) fn release(&mut self) {
+    pub(super) fn release(&mut self, shared: &mut Shared<'_>) {
         // The newest one stays: what comes next is counted from it.
         while self.slots.len() > 1
             && self.slots.front().is_some_and(|slot| matches!(slot.body, Body::Closed) && slot.ack.is_none())
         {
-            self.pop_first();
+            self.pop_first(shared);
         }
     }
 
@@ -204,7 +240,7 @@ impl RxObjects {
         let waits_for_info = *info == InfoState::Missing && shared.config.nacking != NackingMode::None;
         if open.is_complete() && !waits_for_info {
             self.close(index, None, shared);
-            self.release();
+            self.release(shared);
         }
         received
     }
@@ -248,7 +284,7 @@ impl RxObjects {
             && open.is_complete()
         {
             self.close(index, None, shared);
-            self.release();
+            self.release(shared);
         }
         Ok(())
     }
@@ -317,7 +353,7 @@ impl RxObjects {
     }
 
     /// The number belongs to a stream.
-    pub fn is_stream(&mut self, object: ObjectId) {
+    pub fn is_stream(&mut self, object: ObjectId, shared: &mut Shared<'_>) {
         if let Some(index) = self.find(object)
             && matches!(self.slots[index].body, Body::Wanted { .. })
         {
@@ -328,7 +364,7 @@ impl RxObjects {
             self.streams.push_back(object);
             // A watermark in a stream is not reached because its number is an object's no more: it is asked for again.
             self.acks -= usize::from(self.slots[index].ack.take().is_some());
-            self.release();
+            self.release(shared);
         }
     }
 
@@ -374,7 +410,7 @@ impl RxObjects {
                 self.close(index, Some(AbortReason::Squelched), shared);
             }
         }
-        self.release();
+        self.release(shared);
     }
 
     /// Our application wants no more of an object, or could not keep it when it was complete.
@@ -387,7 +423,7 @@ impl RxObjects {
             None if self.synced && serial::before(object, self.first) => self.note_given_up(object, true),
             None => return,
         }
-        self.release();
+        self.release(shared);
     }
 
     /// Gives up objects of which nothing came for too long.
@@ -405,7 +441,7 @@ impl RxObjects {
                 self.close(index, Some(AbortReason::Expired), shared);
             }
         }
-        self.release();
+        self.release(shared);
         self.expiry = self.first_expiry();
     }
 
@@ -428,8 +464,7 @@ impl RxObjects {
         for index in 0..self.slots.len() {
             self.close(index, Some(AbortReason::SenderGone), shared);
         }
-        self.slots.clear();
-        self.acks = 0;
+        self.clear_slots(shared);
     }
 
     // --- requests ---

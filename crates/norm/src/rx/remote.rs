@@ -73,6 +73,9 @@ pub struct Remote {
     pub(super) congestion: ReceiverCongestion,
     /// An acknowledgement of an application's own type that is asked for: type, id, and when to give it.
     pub(super) answer: Option<(u8, u8, Time)>,
+    /// When it is noted to have something to do, and whether that may have changed: its owner's.
+    pub(super) scheduled: Time,
+    pub(super) is_noted: bool,
     synced: bool,
     /// Where to join streams that were not heard yet.
     told: Vec<(ObjectId, Join)>,
@@ -100,6 +103,8 @@ impl Remote {
             answer_probe_at: Time::NEVER,
             congestion: ReceiverCongestion::new(now - from.waited),
             answer: None,
+            scheduled: Time::NEVER,
+            is_noted: false,
             synced: false,
             told: Vec::new(),
         };
@@ -157,7 +162,7 @@ impl Remote {
         if !data.header.flags.has(Flags::STREAM) {
             self.check_object(data.header.object, shared)?;
             let handled = self.objects.handle_data(now, data, shared);
-            self.mark_streams();
+            self.mark_streams(shared);
             self.after_object(now, shared);
             return handled;
         }
@@ -211,7 +216,7 @@ impl Remote {
         if !info.header.flags.has(Flags::STREAM) {
             self.check_object(info.header.object, shared)?;
             let handled = self.objects.handle_info(now, info, shared);
-            self.mark_streams();
+            self.mark_streams(shared);
             self.after_object(now, shared);
             return handled;
         }
@@ -239,7 +244,7 @@ impl Remote {
     // --- objects ---
 
     fn stream_for(&mut self, header: &ObjectHeader, shared: &mut Shared<'_>) -> Result<usize, Reject> {
-        self.objects.is_stream(header.object);
+        self.objects.is_stream(header.object, shared);
         if !self.refused.is_empty() {
             self.refused.retain(|refused| *refused != header.object);
         }
@@ -276,11 +281,11 @@ impl Remote {
     }
 
     /// Numbers that objects passed over may be those of streams that began long before: these are not missing.
-    pub(super) fn mark_streams(&mut self) {
+    pub(super) fn mark_streams(&mut self, shared: &mut Shared<'_>) {
         if self.objects.take_grown() {
             let begun = |known: &&StreamEntry| matches!(known.body, Body::Unjoined(_) | Body::Open(_));
             for known in self.streams.iter().filter(begun) {
-                self.objects.is_stream(known.object);
+                self.objects.is_stream(known.object, shared);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! ones as the new one, and instances have no order. So both are listened to until the new one was heard a few times
 //! without another between: from then on it is the node.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::remote::Remote;
@@ -30,12 +30,13 @@ const KNOCKS: usize = 256;
 /// A node of which several instances were heard lately.
 #[derive(Debug)]
 struct Contest {
-    node: NodeId,
     /// The one it was before.
     incumbent: u16,
     /// Which spoke last, and how often in a row.
     last: u16,
     in_a_row: u32,
+    /// When a rival was heard last.
+    rival_at: Time,
 }
 
 /// The senders.
@@ -45,7 +46,10 @@ pub struct Remotes {
     index: HashMap<(NodeId, u16), usize>,
     /// Some departed and may be forgotten once read.
     departing: bool,
-    contests: Vec<Contest>,
+    contests: HashMap<NodeId, Contest>,
+    /// Those that have something to do, and when; and those of which that may have changed.
+    agenda: BTreeSet<(Time, NodeId, u16)>,
+    changed: Vec<(NodeId, u16)>,
     /// Nodes that found no room, each in the place its id gives it.
     knocks: Vec<NodeId>,
 }
@@ -55,8 +59,12 @@ impl Remotes {
         self.list.iter()
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Remote> {
-        self.list.iter_mut()
+    /// Changes all of them.
+    pub fn change_all(&mut self, mut change: impl FnMut(&mut Remote)) {
+        for remote in &mut self.list {
+            note_changed(&mut self.changed, remote);
+            change(remote);
+        }
     }
 
     /// The sender with this node and instance, if it is known.
@@ -67,7 +75,60 @@ impl Remotes {
     /// The same, to be changed.
     pub fn find(&mut self, node: NodeId, instance: u16) -> Option<&mut Remote> {
         let index = *self.index.get(&(node, instance))?;
-        self.list.get_mut(index)
+        self.change(index)
+    }
+
+    /// One that is about to be changed: when it has something to do may change too.
+    fn change(&mut self, index: usize) -> Option<&mut Remote> {
+        let remote = self.list.get_mut(index)?;
+        note_changed(&mut self.changed, remote);
+        Some(remote)
+    }
+
+    /// Notes when those have something to do that changed.
+    fn update_agenda(&mut self) {
+        while let Some((node, instance)) = self.changed.pop() {
+            let Some(&index) = self.index.get(&(node, instance)) else { continue };
+            let remote = &mut self.list[index];
+            remote.is_noted = false;
+            let (before, next) = (remote.scheduled, remote.deadline());
+            if before != next {
+                remote.scheduled = next;
+                self.agenda.remove(&(before, node, instance));
+                if next < Time::NEVER {
+                    self.agenda.insert((next, node, instance));
+                }
+            }
+        }
+    }
+
+    /// When the first of them has something to do.
+    pub fn deadline(&self) -> Time {
+        let is_current = |(_, node, instance): &&(Time, NodeId, u16)| {
+            self.get(*node, *instance).is_some_and(|remote| !remote.is_noted)
+        };
+        let noted = self.agenda.iter().find(is_current).map_or(Time::NEVER, |(at, ..)| *at);
+        let changed = self.changed.iter().filter_map(|(node, instance)| self.get(*node, *instance));
+        changed.map(Remote::deadline).fold(noted, Time::min)
+    }
+
+    /// Calls `serve` with those that have something to do by now, the first one first, until it returns something.
+    pub fn serve<R>(&mut self, now: Time, mut serve: impl FnMut(&mut Remote) -> Option<R>) -> Option<R> {
+        self.update_agenda();
+        // Whoever is served and still has something to do has to wait for the next call.
+        let mut left = self.list.len();
+        while let Some(&(at, node, instance)) = self.agenda.first()
+            && at <= now
+            && left > 0
+        {
+            left -= 1;
+            let served = self.find(node, instance).and_then(&mut serve);
+            self.update_agenda();
+            if served.is_some() {
+                return served;
+            }
+        }
+        None
     }
 
     /// A sender said goodbye.
@@ -88,7 +149,7 @@ impl Remotes {
         if let Some(&index) = self.index.get(&(header.source, header.instance)) {
             self.list[index].hear(header, from, now, datagram_bytes);
             if self.contests.is_empty() {
-                return Ok(self.list.get_mut(index));
+                return Ok(self.change(index));
             }
             self.settle_contest(now, header.source, header.instance, shared);
             return Ok(self.find(header.source, header.instance));
@@ -110,19 +171,18 @@ impl Remotes {
             return Err(Reject::TooManySenders);
         }
         if let Some(known) = known {
-            self.contest(header, known, shared);
+            self.contest(now, header, known, shared);
         }
         let remote = Remote::new(header, from, now);
         shared.events.push_back(Event::SenderHeard { node: remote.node, instance: remote.instance });
         self.index.insert((remote.node, remote.instance), self.list.len());
         self.list.push(remote);
-        Ok(self.list.last_mut())
+        Ok(self.change(self.list.len() - 1))
     }
 
     /// Another instance of a known node speaks.
-    fn contest(&mut self, header: &SenderHeader, known: u16, shared: &mut Shared<'_>) {
-        let at = self.contests.iter().position(|contest| contest.node == header.source);
-        let incumbent = at.map_or(known, |at| self.contests.swap_remove(at).incumbent);
+    fn contest(&mut self, now: Time, header: &SenderHeader, known: u16, shared: &mut Shared<'_>) {
+        let incumbent = self.contests.remove(&header.source).map_or(known, |contest| contest.incumbent);
         let is_rival = |remote: &Remote| remote.node == header.source && remote.instance != incumbent;
         let rivals = || (0..self.list.len()).filter(|&index| is_rival(&self.list[index]));
         if rivals().count() >= RIVALS_MAX
@@ -130,25 +190,32 @@ impl Remotes {
         {
             self.forget(oldest, CloseReason::Restarted, shared);
         }
-        self.contests.push(Contest { node: header.source, incumbent, last: header.instance, in_a_row: 1 });
+        let contest = Contest { incumbent, last: header.instance, in_a_row: 1, rival_at: now };
+        self.contests.insert(header.source, contest);
     }
 
-    /// An instance was heard. A new one that was heard often enough in a row is the node from now on.
+    /// An instance was heard. A new one that was heard often enough in a row is the node from now on; one that is not
+    /// heard again for long was a stray.
     fn settle_contest(&mut self, now: Time, node: NodeId, instance: u16, shared: &mut Shared<'_>) {
-        let Some(at) = self.contests.iter().position(|contest| contest.node == node) else { return };
-        let contest = &mut self.contests[at];
+        let Some(contest) = self.contests.get_mut(&node) else { return };
         contest.in_a_row = if contest.last == instance { contest.in_a_row + 1 } else { 1 };
         contest.last = instance;
+        let incumbent = contest.incumbent;
         let others = |remote: &Remote| remote.node == node && remote.instance != instance;
-        if instance == contest.incumbent {
+        if instance == incumbent {
+            if now.since(contest.rival_at) < LATE_MAX {
+                return;
+            }
             // Whatever else was heard of the node was late, or it would have been heard again.
-            let is_late = |remote: &Remote| others(remote) && now.since(remote.last_heard) >= LATE_MAX;
-            while let Some(index) = self.list.iter().position(is_late) {
+            self.contests.remove(&node);
+            while let Some(index) = self.list.iter().position(others) {
                 self.forget(index, CloseReason::Restarted, shared);
             }
-        } else if contest.in_a_row >= HEARD_IN_A_ROW {
-            let incumbent = contest.incumbent;
-            self.contests.swap_remove(at);
+            return;
+        }
+        contest.rival_at = now;
+        if contest.in_a_row >= HEARD_IN_A_ROW {
+            self.contests.remove(&node);
             for remote in self.list.iter_mut().filter(|remote| others(remote)) {
                 remote.departed = Some(CloseReason::Restarted);
                 self.departing = true;
@@ -186,11 +253,14 @@ impl Remotes {
     fn forget(&mut self, index: usize, reason: CloseReason, shared: &mut Shared<'_>) {
         let mut remote = self.list.swap_remove(index);
         self.index.remove(&(remote.node, remote.instance));
+        self.agenda.remove(&(remote.scheduled, remote.node, remote.instance));
         if let Some(moved) = self.list.get(index) {
             self.index.insert((moved.node, moved.instance), index);
         }
-        if !self.contests.is_empty() && !self.list.iter().any(|other| other.node == remote.node) {
-            self.contests.retain(|contest| contest.node != remote.node);
+        // Where one is left there is nothing to settle.
+        let left = || self.list.iter().filter(|other| other.node == remote.node).count();
+        if self.contests.contains_key(&remote.node) && left() <= 1 {
+            self.contests.remove(&remote.node);
         }
         remote.close(reason, shared);
     }
@@ -210,5 +280,74 @@ impl Remotes {
             self.forget(index, reason, shared);
         }
         self.departing = self.list.iter().any(|remote| remote.departed.is_some());
+    }
+}
+
+/// Notes that a sender changed, once.
+fn note_changed(changed: &mut Vec<(NodeId, u16)>, remote: &mut Remote) {
+    if !std::mem::replace(&mut remote.is_noted, true) {
+        changed.push((remote.node, remote.instance));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Stats};
+
+    const NODE: NodeId = 7;
+
+    fn hear(remotes: &mut Remotes, now: Time, instance: u16) {
+        let config = Config::new(1, 1, 1);
+        let (mut random, mut stats) = (fastrand::Rng::with_seed(1), Stats::default());
+        let (mut memory_left, mut events) = (1 << 20, Default::default());
+        let shared = &mut Shared {
+            config: &config,
+            random: &mut random,
+            memory_left: &mut memory_left,
+            has_room: true,
+            stats: &mut stats,
+            events: &mut events,
+        };
+        let header = SenderHeader { sequence: 0, source: NODE, instance, grtt: 0, backoff: 4, group_size: 0 };
+        let address = "10.0.0.7:7400".parse().unwrap();
+        let from = Source { address, unicast: false, waited: Duration::ZERO };
+        remotes.hear(now, from, &header, true, 100, shared).unwrap();
+        remotes.forget_departed(shared);
+    }
+
+    #[test]
+    fn a_stray_instance_is_forgotten_and_leaves_nothing_to_settle() {
+        let mut remotes = Remotes::default();
+        let mut now = Time::from_nanos(1);
+        hear(&mut remotes, now, 1);
+        hear(&mut remotes, now, 2);
+        assert_eq!((remotes.list.len(), remotes.contests.len()), (2, 1));
+        for _ in 0..60 {
+            now += Duration::from_millis(100);
+            hear(&mut remotes, now, 1);
+        }
+        assert_eq!((remotes.list.len(), remotes.contests.len()), (1, 0));
+        assert!(remotes.get(NODE, 1).is_some());
+    }
+
+    #[test]
+    fn a_sender_that_has_nothing_to_do_is_not_looked_at() {
+        let mut remotes = Remotes::default();
+        hear(&mut remotes, Time::from_nanos(1), 1);
+        assert_eq!(remotes.deadline(), Time::NEVER);
+        let mut looked_at = 0;
+        remotes.serve(Time::from_nanos(1 << 40), |_| -> Option<()> {
+            looked_at += 1;
+            None
+        });
+        assert_eq!(looked_at, 0);
+        remotes.find(NODE, 1).unwrap().answer = Some((16, 1, Time::from_nanos(5)));
+        assert_eq!(remotes.deadline(), Time::from_nanos(5));
+        assert_eq!(
+            remotes.serve(Time::from_nanos(5), |remote| remote.answer.take()).map(|(id, ..)| id),
+            Some(16)
+        );
+        assert_eq!(remotes.deadline(), Time::NEVER);
     }
 }

@@ -29,6 +29,10 @@ pub struct AckProcess {
     ackers: Vec<Acker>,
     /// How far all of those got who count; `None` if nobody does.
     reached: Option<Reached>,
+    /// Everybody, whether it counts or not, has everything before this segment; and whoever counts owes nothing before
+    /// this one.
+    all_acked: u64,
+    all_owe_from: u64,
     /// Somebody's standing changed, and may have to be told.
     untold: bool,
     /// The watermark being asked for.
@@ -51,6 +55,8 @@ impl AckProcess {
         AckProcess {
             ackers: Vec::new(),
             reached: None,
+            all_acked: u64::MAX,
+            all_owe_from: 0,
             untold: false,
             requested: None,
             next_request: Time::NEVER,
@@ -107,6 +113,8 @@ impl AckProcess {
             slow.for_each(|acker| acker.count_again(now));
             self.reached = find(&self.ackers);
         }
+        self.all_acked = self.ackers.iter().map(|acker| acker.reached.acked).min().unwrap_or(u64::MAX);
+        self.all_owe_from = self.counting().map(|acker| acker.owes_from).max().unwrap_or(0);
     }
 
     /// How many nodes count, or would if they answered.
@@ -131,8 +139,7 @@ impl AckProcess {
     /// Somebody counts, and everybody who does has said that it has everything before this segment. Whoever was listed
     /// later owes nothing before it, but has said nothing either.
     pub fn is_confirmed(&self, segment: u64) -> bool {
-        self.acked().is_some_and(|acked| acked >= segment)
-            && self.counting().all(|acker| acker.owes_from < segment)
+        self.acked().is_some_and(|acked| acked >= segment) && self.all_owe_from < segment
     }
 
     /// How far everybody who counts got; `None` if nobody counts.
@@ -142,7 +149,7 @@ impl AckProcess {
 
     /// Somebody listed has not everything before this segment, whether he still answers or not.
     pub fn is_owed(&self, segment: u64) -> bool {
-        self.ackers.iter().any(|acker| acker.reached.acked < segment)
+        self.all_acked < segment
     }
 
     /// Who has not everything before this segment, whether he still answers or not, and from where on.

@@ -1,8 +1,11 @@
 //! Segments of one stream, kept as the datagrams they travel in.
 //!
-//! Slots are equally long and lie side by side, so that neighbours go out as one run without being
-//! copied; a repair copies the slot. Only a handful of header bytes change from one transmission to
-//! the next: the sequence number, the group's round-trip time, the repair flag.
+//! They lie one behind the other, each as long as it is, in a ring of bytes: full neighbours go out as one run
+//! without being copied, and small ones take little room. A repair copies its segment. Only a handful of header bytes
+//! change from one transmission to the next: the sequence number, the group's round-trip time, the repair flag.
+//!
+//! Beside the bytes there is a place for each segment, found by its number. There are as many as full segments have
+//! room, and more when smaller ones need them.
 
 use shoal_fec::{ReedSolomon, Symbol};
 
@@ -19,16 +22,31 @@ const FLAGS_AT: usize = 12;
 const PAYLOAD_ID_AT: usize = 16;
 /// A stream keeps at least so many of the units in which it codes and sends: one being sent, one repairable.
 const UNITS_MIN: usize = 2;
+/// There is at most one place for so many bytes, so that places take less than half of what the bytes do.
+const PLACE_EVERY_BYTES: usize = 64;
+
+/// Where the datagram of a segment lies.
+#[derive(Copy, Clone, Debug, Default)]
+struct Place {
+    start: usize,
+    length: usize,
+}
 
 /// The cached datagrams.
 #[derive(Debug)]
 pub struct SegmentCache {
     bytes: Vec<u8>,
-    lengths: Vec<u32>,
+    /// Where the next segment begins, unless it has to begin at the front again.
+    next_at: usize,
+    places: Vec<Place>,
     mask: u64,
-    /// Bytes from one slot to the next: a full datagram.
+    places_max: usize,
+    /// Full segments there is room for.
+    slots: usize,
+    /// Bytes of a full datagram.
     stride: usize,
-    header_bytes: usize,
+    /// What every datagram begins with.
+    template: Vec<u8>,
     segment_bytes: usize,
     fec_id: crate::FecId,
     block_symbols: u64,
@@ -37,18 +55,17 @@ pub struct SegmentCache {
 }
 
 impl SegmentCache {
-    /// As many slots as fit into `cache_bytes`, a power of two and at least 64; with parity or interleaving
-    /// also enough for the blocks that are sent together.
+    /// As many full segments as fit into `cache_bytes`, at least 64; with parity or interleaving also enough for the
+    /// blocks that are sent together.
     pub fn new(config: &Config, header: &ObjectHeader, cache_bytes: usize) -> SegmentCache {
         let fec_id = config.fec_id;
         let header_bytes = config.data_header_bytes();
         let segment_bytes = usize::from(config.segment_bytes);
         let stride = header_bytes + SEGMENT_HEADER_BYTES + segment_bytes;
-        let fitting = (cache_bytes / stride).max(64);
-        let mut slots = 1usize << fitting.ilog2();
+        let mut slots = (cache_bytes / stride).max(64);
         if config.parity_symbols > 0 || config.interleave_blocks > 1 {
             let unit = usize::from(config.block_symbols) * usize::from(config.interleave_blocks);
-            slots = slots.max((UNITS_MIN * unit).next_power_of_two());
+            slots = slots.max(UNITS_MIN * unit);
         }
 
         let mut template = Vec::with_capacity(header_bytes);
@@ -64,16 +81,18 @@ impl SegmentCache {
         finish_header(&mut template);
         auth::reserve(&mut template, auth::extension_bytes(&config.auth));
 
-        let mut bytes = vec![0; slots * stride];
-        for slot in bytes.chunks_exact_mut(stride) {
-            slot[..header_bytes].copy_from_slice(&template);
-        }
+        // What does not fit before the end of the ring is lost: so much more there is.
+        let ring_bytes = (slots + 1) * stride - 1;
+        let places = slots.next_power_of_two();
         SegmentCache {
-            bytes,
-            lengths: vec![0; slots],
-            mask: slots as u64 - 1,
+            bytes: vec![0; ring_bytes],
+            next_at: 0,
+            places: vec![Place::default(); places],
+            mask: places as u64 - 1,
+            places_max: places.max(1 << (ring_bytes / PLACE_EVERY_BYTES).ilog2()),
+            slots,
             stride,
-            header_bytes,
+            template,
             segment_bytes,
             fec_id,
             block_symbols: config.block_symbols.into(),
@@ -82,14 +101,81 @@ impl SegmentCache {
         }
     }
 
+    /// Full segments there is room for.
     pub fn slots(&self) -> usize {
-        self.lengths.len()
+        self.slots
+    }
+
+    /// Segments there are places for now.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Makes twice as many places, for the segments from `first` to `head`. False if there are as many as there may be.
+    pub fn grow(&mut self, first: u64, head: u64) -> bool {
+        let count = 2 * self.places.len();
+        if count > self.places_max {
+            return false;
+        }
+        let mut places = vec![Place::default(); count];
+        let mask = count as u64 - 1;
+        for segment in first..head {
+            places[(segment & mask) as usize] = self.places[self.slot(segment)];
+        }
+        (self.places, self.mask) = (places, mask);
+        true
+    }
+
+    /// Whether so many places are as many as there may be.
+    pub fn is_at_most(&self, places: u64) -> bool {
+        places >= self.places_max as u64
+    }
+
+    /// Where segment `head` could begin, full as it may become, if `first` is the oldest that is needed.
+    fn room(&self, first: u64, head: u64) -> Option<usize> {
+        if first == head {
+            return Some(0);
+        }
+        let oldest = self.places[self.slot(first)].start;
+        let fits = |at: usize, end: usize| (at + self.stride <= end).then_some(at);
+        if self.next_at > oldest {
+            fits(self.next_at, self.bytes.len()).or_else(|| fits(0, oldest))
+        } else {
+            fits(self.next_at, oldest)
+        }
+    }
+
+    /// Whether there is room for segment `head` if `first` is the oldest that is needed.
+    pub fn has_room(&self, first: u64, head: u64) -> bool {
+        self.room(first, head).is_some()
+    }
+
+    /// Begins segment `head`, for which there must be a place. False if there is no room for it, where `first` is the
+    /// oldest that is needed.
+    pub fn begin(&mut self, first: u64, head: u64) -> bool {
+        let Some(start) = self.room(first, head) else { return false };
+        self.bytes[start..start + self.template.len()].copy_from_slice(&self.template);
+        let slot = self.slot(head);
+        self.places[slot] = Place { start, length: self.stride };
+        self.next_at = start + self.stride;
+        true
+    }
+
+    /// Bytes that segments take.
+    pub fn bytes_of(&self, segments: std::ops::Range<u64>) -> usize {
+        if segments.is_empty() {
+            return 0;
+        }
+        let (first, last) =
+            (self.places[self.slot(segments.start)], self.places[self.slot(segments.end - 1)]);
+        let end = last.start + last.length;
+        if end > first.start { end - first.start } else { self.bytes.len() - first.start + end }
     }
 
     /// How the stream is cut, as NORM_INFO says it.
     pub fn fti(&self) -> Fti {
         Fti {
-            object_bytes: (self.slots() * self.segment_bytes) as u64,
+            object_bytes: (self.slots * self.segment_bytes) as u64,
             segment_bytes: self.segment_bytes as u16,
             block_symbols: self.block_symbols as u16,
             parity_symbols: self.parity_symbols,
@@ -103,6 +189,10 @@ impl SegmentCache {
 
     fn slot(&self, segment: u64) -> usize {
         (segment & self.mask) as usize
+    }
+
+    fn header_bytes(&self) -> usize {
+        self.template.len()
     }
 
     /// Where the segment stands in its object, in its scheme's width.
@@ -119,7 +209,7 @@ impl SegmentCache {
     /// Puts `data` at `at` in the segment; returns how much fitted.
     pub fn fill(&mut self, segment: u64, at: usize, data: &[u8]) -> usize {
         let count = data.len().min(self.segment_bytes - at);
-        let start = self.slot(segment) * self.stride + self.header_bytes + SEGMENT_HEADER_BYTES + at;
+        let start = self.places[self.slot(segment)].start + self.header_bytes() + SEGMENT_HEADER_BYTES + at;
         self.bytes[start..start + count].copy_from_slice(&data[..count]);
         count
     }
@@ -127,26 +217,28 @@ impl SegmentCache {
     /// Completes the segment, so that it can be sent.
     pub fn seal(&mut self, segment: u64, header: SegmentHeader) {
         let slot = self.slot(segment);
-        let start = slot * self.stride;
+        let start = self.places[slot].start;
         let mut payload_id = std::mem::take(&mut self.payload_id);
         payload_id.clear();
         self.payload_id(segment).write(self.fec_id, &mut payload_id);
         self.bytes[start + PAYLOAD_ID_AT..][..payload_id.len()].copy_from_slice(&payload_id);
         self.payload_id = payload_id;
-        let header_at = start + self.header_bytes;
+        let header_at = start + self.header_bytes();
         self.bytes[header_at..header_at + SEGMENT_HEADER_BYTES].copy_from_slice(&header.to_bytes());
-        self.lengths[slot] = (self.header_bytes + SEGMENT_HEADER_BYTES + usize::from(header.length)) as u32;
+        let length = self.header_bytes() + SEGMENT_HEADER_BYTES + usize::from(header.length);
+        self.places[slot].length = length;
+        self.next_at = start + length;
     }
 
     /// The datagram of a sealed segment.
     pub fn datagram(&self, segment: u64) -> &[u8] {
-        let slot = self.slot(segment);
-        &self.bytes[slot * self.stride..][..self.lengths[slot] as usize]
+        let Place { start, length } = self.places[self.slot(segment)];
+        &self.bytes[start..start + length]
     }
 
     /// A sealed segment as parity is computed over it: its header and its data.
     pub fn symbol(&self, segment: u64) -> &[u8] {
-        &self.datagram(segment)[self.header_bytes..]
+        &self.datagram(segment)[self.header_bytes()..]
     }
 
     /// Bytes of a parity datagram.
@@ -159,15 +251,15 @@ impl SegmentCache {
         let (start, first) = (out.len(), block * self.block_symbols);
         for row in rows {
             let at = out.len();
-            out.extend_from_slice(&self.datagram(first)[..self.header_bytes]);
+            out.extend_from_slice(&self.datagram(first)[..self.header_bytes()]);
             out.truncate(at + PAYLOAD_ID_AT);
             let symbol = self.block_symbols as u16 + *row as u16;
             PayloadId { symbol, ..self.payload_id(first) }.write(self.fec_id, out);
             let extensions_at = out.len() - at;
-            out.extend_from_slice(&self.datagram(first)[extensions_at..self.header_bytes]);
+            out.extend_from_slice(&self.datagram(first)[extensions_at..self.header_bytes()]);
             out.resize(at + self.stride, 0);
         }
-        let header_bytes = self.header_bytes;
+        let header_bytes = self.header_bytes();
         let mut buffers: Vec<&mut [u8]> = out[start..]
             .chunks_exact_mut(self.stride)
             .map(|datagram| &mut datagram[header_bytes..])
@@ -180,34 +272,36 @@ impl SegmentCache {
 
     /// Bytes of data in a sealed segment.
     pub fn data_bytes(&self, segment: u64) -> usize {
-        self.lengths[self.slot(segment)] as usize - self.header_bytes - SEGMENT_HEADER_BYTES
+        self.places[self.slot(segment)].length - self.header_bytes() - SEGMENT_HEADER_BYTES
     }
 
     /// How many segments from `first` on, before `end`, go out as one run of equal datagrams
     /// (the last may be shorter): side by side, `bytes_max` at the most, but at least one.
     pub fn run_length(&self, first: u64, end: u64, segments_max: usize, bytes_max: usize) -> usize {
-        let slot = self.slot(first);
-        let limit = ((end - first) as usize).min(self.slots() - slot).min(segments_max);
-        let mut bytes = self.lengths[slot] as usize;
+        let limit = ((end - first) as usize).min(segments_max);
+        let mut last = self.places[self.slot(first)];
+        let mut bytes = last.length;
         let mut count = 1;
-        while count < limit && self.lengths[slot + count - 1] as usize == self.stride {
-            bytes += self.lengths[slot + count] as usize;
-            if bytes > bytes_max {
+        while count < limit && last.length == self.stride {
+            let next = self.places[self.slot(first + count as u64)];
+            bytes += next.length;
+            if bytes > bytes_max || next.start != last.start + self.stride {
                 break;
             }
             count += 1;
+            last = next;
         }
         count
     }
 
     /// Stamps a run for transmission and gives its datagrams, side by side, and the length of each.
     pub fn stamp_run(&mut self, first: u64, count: usize, sender: &mut SenderHeader) -> (&mut [u8], usize) {
-        let slot = self.slot(first);
-        for at in slot..slot + count {
-            stamp(&mut self.bytes[at * self.stride..], sender);
+        let start = self.places[self.slot(first)].start;
+        for at in 0..count {
+            stamp(&mut self.bytes[start + at * self.stride..], sender);
         }
-        let start = slot * self.stride;
-        let end = (slot + count - 1) * self.stride + self.lengths[slot + count - 1] as usize;
+        let last = self.places[self.slot(first + count as u64 - 1)];
+        let end = last.start + last.length;
         (&mut self.bytes[start..end], if count == 1 { end - start } else { self.stride })
     }
 }
@@ -224,4 +318,78 @@ pub fn stamp(datagram: &mut [u8], sender: &mut SenderHeader) {
 pub fn stamp_repair(datagram: &mut [u8], sender: &mut SenderHeader) {
     stamp(datagram, sender);
     datagram[FLAGS_AT] |= Flags::REPAIR;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    fn cache(cache_bytes: usize) -> SegmentCache {
+        let config = Config::new(1, 1, 1);
+        let sender = SenderHeader { sequence: 0, source: 1, instance: 1, grtt: 0, backoff: 4, group_size: 0 };
+        let header = ObjectHeader { sender, flags: Flags(Flags::STREAM), fec_id: config.fec_id, object: 0 };
+        SegmentCache::new(&config, &header, cache_bytes)
+    }
+
+    /// Puts a segment of so many bytes, after forgetting as many of the oldest as it takes.
+    fn put(cache: &mut SegmentCache, kept: &mut VecDeque<Vec<u8>>, first: &mut u64, data: Vec<u8>) {
+        let head = *first + kept.len() as u64;
+        while !cache.has_room(*first, head)
+            || (head - *first >= cache.places() as u64 && !cache.grow(*first, head))
+        {
+            kept.pop_front().unwrap();
+            *first += 1;
+        }
+        assert!(cache.begin(*first, head));
+        assert_eq!(cache.fill(head, 0, &data), data.len());
+        cache.seal(head, SegmentHeader { length: data.len() as u16, message_start: 1, offset: 0 });
+        kept.push_back(data);
+    }
+
+    #[test]
+    fn whatever_their_lengths_segments_stay_as_they_were_written_until_they_are_forgotten() {
+        for seed in 0..20 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut cache, mut kept, mut first) = (cache(0), VecDeque::new(), 0);
+            for round in 0..5_000 {
+                // Small ones, full ones, and both by turns.
+                let length = match round / 500 % 3 {
+                    0 => random.usize(1..100),
+                    1 => 1400,
+                    _ => random.usize(1..=1400),
+                };
+                put(&mut cache, &mut kept, &mut first, (0..length).map(|_| random.u8(..)).collect());
+                let at = random.usize(..kept.len());
+                let symbol = &cache.symbol(first + at as u64)[SEGMENT_HEADER_BYTES..];
+                assert!(symbol == kept[at], "seed {seed}, round {round}, {at} of {}", kept.len());
+                let run = cache.run_length(first + at as u64, first + kept.len() as u64, 64, 65_000);
+                assert!(kept.range(at..at + run - 1).all(|data| data.len() == 1400));
+            }
+        }
+    }
+
+    #[test]
+    fn full_segments_have_as_much_room_as_ever_and_small_ones_take_what_they_are_long() {
+        let (mut cache, mut kept, mut first) = (cache(4 << 20), VecDeque::new(), 0);
+        (0..10_000).for_each(|_| put(&mut cache, &mut kept, &mut first, vec![7; 1400]));
+        assert!(kept.len() * 1500 >= 4 << 20, "{} full segments", kept.len());
+        assert_eq!(cache.places(), 4096, "they need no more places");
+        (0..100_000).for_each(|_| put(&mut cache, &mut kept, &mut first, vec![7; 64]));
+        assert!(kept.len() * 120 >= 4 << 20, "{} small segments", kept.len());
+    }
+
+    #[test]
+    fn full_segments_go_out_in_long_runs() {
+        let (mut cache, mut kept, mut first) = (cache(0), VecDeque::new(), 0);
+        (0..100).for_each(|_| put(&mut cache, &mut kept, &mut first, vec![7; 1400]));
+        let head = first + kept.len() as u64;
+        let (mut at, mut runs) = (first, 0);
+        while at < head {
+            at += cache.run_length(at, head, 64, 1 << 20) as u64;
+            runs += 1;
+        }
+        assert!(runs <= 2, "{runs} runs");
+    }
 }

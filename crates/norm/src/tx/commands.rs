@@ -37,7 +37,9 @@ impl Sender {
                 return true;
             }
         }
-        if let Some(repairs) = self.objects.repairs_pending() {
+        if self.objects.ack_deadline() <= now
+            && let Some(repairs) = self.objects.repairs_pending()
+        {
             let owed = repairs as usize * usize::from(self.config.segment_bytes);
             self.objects.set_owed(self.pacer.time_for(owed));
         }

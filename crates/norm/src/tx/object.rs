@@ -55,8 +55,6 @@ pub struct TxObject {
     pub acks: AckProcess,
     /// When all of it had gone out once.
     pub sent_at: Time,
-    /// Everything went out once; to be told.
-    pub sent_untold: bool,
     kind: ObjectKind,
     fec_id: FecId,
     fti: Fti,
@@ -94,7 +92,6 @@ impl TxObject {
             repairs: ObjectRepairs::default(),
             acks: AckProcess::new(config),
             sent_at: Time::ZERO,
-            sent_untold: false,
             kind,
             fec_id: config.fec_id,
             fti,
@@ -302,7 +299,7 @@ impl TxObject {
     pub fn stepped(&mut self, step: &Step, now: Time) {
         self.order.advance(step);
         if self.is_sent() {
-            (self.sent_untold, self.sent_at) = (true, now);
+            self.sent_at = now;
         }
     }
 

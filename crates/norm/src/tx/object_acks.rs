@@ -55,15 +55,18 @@ impl TxObjects {
         object.acks.set_ackers(ackers, 0);
         object.acks.want(end);
         object.acks.request(now, end);
-        self.acking = true;
+        let start = object.start;
+        self.watched.insert(start);
         true
     }
 
     /// Sets how long the repairs take that were asked for, without which nobody can acknowledge.
     pub fn set_owed(&mut self, owed: Duration) {
         self.window.set_owed(owed);
-        if self.acking {
-            self.cache.iter_mut().for_each(|object| object.acks.set_owed(owed));
+        for start in &self.watched {
+            if let Ok(index) = self.cache.binary_search_by_key(start, |object| object.start) {
+                self.cache[index].acks.set_owed(owed);
+            }
         }
     }
 
@@ -81,14 +84,31 @@ impl TxObjects {
         if let Some(row) = self.window.poll(now, interval, nodes) {
             return self.position_before(row);
         }
-        if !self.acking {
-            return None;
-        }
-        let (sent, cache) = (self.sent, &mut self.cache);
-        cache.iter_mut().take(sent).filter(|object| object.is_watched()).find_map(|object| {
+        let watched = self.watched.iter().filter_map(|start| self.index_at(*start));
+        let due =
+            |index: &usize| self.cache[*index].is_watched() && self.cache[*index].acks.deadline() <= now;
+        let due: Vec<usize> = watched.take_while(|index| *index < self.sent).filter(due).collect();
+        due.into_iter().find_map(|index| {
+            let object = &mut self.cache[index];
             let watermark = object.acks.poll(now, interval, nodes)?;
             Some(object.position(watermark - 1))
         })
+    }
+
+    /// When a watermark an application wants is to be asked for.
+    pub(super) fn watermark_deadline(&self) -> Time {
+        let watched = self.watched.iter().filter_map(|start| self.index_at(*start));
+        let waiting = watched.take_while(|index| *index < self.sent).map(|index| &self.cache[index]);
+        waiting
+            .filter(|object| object.is_watched())
+            .map(|object| object.acks.deadline())
+            .min()
+            .unwrap_or(Time::NEVER)
+    }
+
+    /// When anybody is to be asked for an acknowledgement.
+    pub fn ack_deadline(&self) -> Time {
+        self.window.deadline().min(self.watermark_deadline())
     }
 
     /// The last segment before a place in the row.
@@ -128,8 +148,10 @@ impl TxObjects {
 
     /// Tells what became of the watermarks an application asked for.
     pub(super) fn collect_watermarks(&mut self, events: &mut VecDeque<Event>) {
-        self.acking = self.cache.iter().any(|object| object.is_watched());
-        for object in self.cache.iter_mut().filter(|object| object.is_watched()) {
+        let watched = std::mem::take(&mut self.watched);
+        for start in watched {
+            let Some(index) = self.index_at(start) else { continue };
+            let object = &mut self.cache[index];
             let (id, end) = (object.id, object.end());
             while let Some(outcome) = object.acks.poll_outcome() {
                 events.push_back(match outcome {
@@ -139,6 +161,9 @@ impl TxObjects {
                         Event::WatermarkDone(Watermark { object: id, acked, silent })
                     }
                 });
+            }
+            if object.is_watched() {
+                self.watched.insert(start);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! nobody counts; what is asked for after that is refused. An object that was not sent yet, is being repaired, or
 //! whose watermark is open is never dropped: then the new one has to wait.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::object::TxObject;
@@ -58,12 +58,13 @@ pub struct TxObjects {
     has_room: bool,
     /// What became of objects that are gone, until it is told.
     settled: Vec<Event>,
-    /// Whether any object may have repairs, information to send, open watermarks, or something to tell: most
-    /// of the time none has, and the cache need not be searched.
-    pub(super) repairing: bool,
-    informing: bool,
-    pub(super) acking: bool,
-    pub(super) telling: bool,
+    /// Objects that have something to repair, information to send, or an open watermark, by their place in the row:
+    /// few do, and the others need not be looked at.
+    pub(super) repairing: BTreeSet<u64>,
+    informing: BTreeSet<u64>,
+    pub(super) watched: BTreeSet<u64>,
+    /// Objects that were sent completely, until it is told.
+    pub(super) finished: Vec<ObjectId>,
     pub(super) rows: Vec<usize>,
     pub(super) scratch: Vec<u8>,
 }
@@ -85,10 +86,10 @@ impl TxObjects {
             refused: None,
             has_room: false,
             settled: Vec::new(),
-            repairing: false,
-            informing: false,
-            acking: false,
-            telling: false,
+            repairing: BTreeSet::new(),
+            informing: BTreeSet::new(),
+            watched: BTreeSet::new(),
+            finished: Vec::new(),
             rows: Vec::new(),
             scratch: Vec::new(),
         }
@@ -141,6 +142,9 @@ impl TxObjects {
     fn remove(&mut self, index: usize) {
         let Some(mut object) = self.cache.remove(index) else { return };
         self.bytes -= object.memory();
+        for places in [&mut self.repairing, &mut self.informing, &mut self.watched] {
+            places.remove(&object.start);
+        }
         if index < self.sent {
             self.sent -= 1;
             self.sent_and_gone += 1;
@@ -161,7 +165,9 @@ impl TxObjects {
         self.bytes += object.memory();
         object.start = self.row_end;
         self.row_end = object.end();
-        self.informing |= object.info_pending;
+        if object.info_pending {
+            self.informing.insert(object.start);
+        }
         self.cache.push_back(object);
     }
 
@@ -178,6 +184,16 @@ impl TxObjects {
         let first = self.cache.front()?.id;
         let place = |id: ObjectId| id.wrapping_sub(first);
         self.cache.binary_search_by_key(&place(id), |object| place(object.id)).ok()
+    }
+
+    /// The object that starts at a place in the row.
+    pub(super) fn index_at(&self, start: u64) -> Option<usize> {
+        self.cache.binary_search_by_key(&start, |object| object.start).ok()
+    }
+
+    /// The objects that start at these places.
+    fn at<'a>(&'a self, places: &'a BTreeSet<u64>) -> impl Iterator<Item = &'a TxObject> {
+        places.iter().filter_map(|start| self.index_at(*start).map(|index| &self.cache[index]))
     }
 
     /// Whether an object has this number.
@@ -224,43 +240,33 @@ impl TxObjects {
         self.sent == self.cache.len()
             && settled
             && !self.has_repairs()
-            && !(self.acking && self.cache.iter().any(|object| object.is_watched()))
+            && !self.at(&self.watched).any(TxObject::is_watched)
     }
 
     /// The next bytes an owner is to read.
     pub fn poll_read(&mut self) -> Option<FileRead> {
-        let sending = self.sent;
-        if !self.repairing {
-            let object = self.cache.get_mut(sending)?;
+        let sending = self.cache.get(self.sent).map(|object| object.start);
+        let cache = &mut self.cache;
+        sending.iter().chain(&self.repairing).find_map(|start| {
+            let index = cache.binary_search_by_key(start, |object| object.start).ok()?;
+            let object = &mut cache[index];
             let range = object.poll_read()?;
             let bytes = (range.end - range.start) as usize;
-            return Some(FileRead { object: object.id, offset: range.start, bytes });
-        }
-        let mut candidates = self
-            .cache
-            .iter_mut()
-            .enumerate()
-            .filter(|(index, object)| *index == sending || object.has_repairs());
-        candidates.find_map(|(_, object)| {
-            let range = object.poll_read()?;
-            Some(FileRead {
-                object: object.id,
-                offset: range.start,
-                bytes: (range.end - range.start) as usize,
-            })
+            Some(FileRead { object: object.id, offset: range.start, bytes })
         })
     }
 
     // --- requests ---
 
     pub fn has_repairs(&self) -> bool {
-        self.repairing && self.cache.iter().any(TxObject::has_repairs)
+        !self.repairing.is_empty()
     }
 
     /// Objects of which something was asked for and is not repaired yet.
     pub fn with_requests(&self) -> impl Iterator<Item = &TxObject> {
-        let sent = self.cache.iter().take(self.sent + 1);
-        sent.filter(|object| object.has_repairs() || object.info_pending)
+        let sent = self.cache.get(self.sent).map_or(u64::MAX, |object| object.start);
+        let informing = self.at(&self.informing).filter(move |object| object.start <= sent);
+        self.at(&self.repairing).chain(informing.filter(|object| !object.has_repairs()))
     }
 
     /// `node` asked for something of an object. False if it is not here.
@@ -275,10 +281,12 @@ impl TxObjects {
     ) -> bool {
         let Some(index) = self.index_of(range.first.object) else { return false };
         let object = &mut self.cache[index];
-        (self.repairing, self.informing) = (true, true);
         let flags = range.flags;
         if flags.has(RepairFlags::INFO) || flags.has(RepairFlags::OBJECT) {
             object.info_pending = !object.info.is_empty();
+            if object.info_pending {
+                self.informing.insert(object.start);
+            }
         }
         let layout = *object.layout();
         let blocks = (layout.block_at(range.first.payload_id), layout.block_at(range.last.payload_id));
@@ -317,6 +325,9 @@ impl TxObjects {
                 requested.stale += more.stale;
             }
         }
+        if object.has_repairs() {
+            self.repairing.insert(object.start);
+        }
         stats.repairs_requested += requested.segments;
         self.stale += requested.stale;
         true
@@ -341,7 +352,7 @@ impl TxObjects {
         if self.cache.is_empty() {
             return None;
         }
-        Some(if self.repairing { self.cache.iter().map(|object| object.repairs.count()).sum() } else { 0 })
+        Some(self.at(&self.repairing).map(|object| object.repairs.count()).sum())
     }
 
     // --- sending ---
@@ -351,14 +362,19 @@ impl TxObjects {
         !self.is_held_back() && self.cache.get(self.sent).is_some_and(|object| object.next_step(1).is_some())
     }
 
-    /// An object whose NORM_INFO is to be sent.
-    pub fn next_info(&mut self) -> Option<&mut TxObject> {
+    /// The first object whose NORM_INFO is to be sent, if it is its turn.
+    fn informing(&self) -> Option<usize> {
         // Not before the objects that come before it: receivers take a later one for a sign of loss.
-        if !self.informing {
-            return None;
-        }
-        self.informing = self.cache.iter().any(|object| object.info_pending);
-        self.cache.iter_mut().take(self.sent + 1).find(|object| object.info_pending)
+        self.index_at(*self.informing.first()?).filter(|index| *index <= self.sent)
+    }
+
+    /// An object whose NORM_INFO is sent now.
+    pub fn take_info(&mut self) -> Option<&TxObject> {
+        let index = self.informing()?;
+        let object = &mut self.cache[index];
+        object.info_pending = false;
+        self.informing.remove(&object.start);
+        Some(object)
     }
 
     /// New segments went out: they are announced if nothing follows them soon.
@@ -384,12 +400,8 @@ impl TxObjects {
         if !self.cache.is_empty() {
             next = next.min(self.window.deadline());
         }
-        if self.acking {
-            let waiting = self.cache.iter().take(self.sent).filter(|object| object.is_watched());
-            next = waiting.map(|object| object.acks.deadline()).fold(next, Time::min);
-        }
-        let info = self.informing && self.cache.iter().take(self.sent + 1).any(|object| object.info_pending);
-        if info || has_output {
+        next = next.min(self.watermark_deadline());
+        if self.informing().is_some() || has_output {
             next = next.min(pacer_ready_at);
         }
         if self.refused.is_some()
@@ -412,12 +424,9 @@ impl TxObjects {
         events.extend(self.settled.drain(..));
         // Also when nothing is left: what was being asked for is settled then.
         self.collect_silent(events);
-        if !std::mem::take(&mut self.telling) && !self.acking {
-            return;
-        }
-        for object in &mut self.cache {
-            if std::mem::take(&mut object.sent_untold) {
-                events.push_back(Event::ObjectSent { object: object.id });
+        for object in std::mem::take(&mut self.finished) {
+            if self.contains(object) {
+                events.push_back(Event::ObjectSent { object });
             }
         }
         self.collect_watermarks(events);

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use crate::time::Time;
 
+/// Of so many blocks it is remembered which parity was sent: those of which nothing is to be sent make room for others.
+const BLOCKS_MAX: usize = 4096;
+
 /// Parity symbols of one block, as a set.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct SymbolSet([u64; 4]);
@@ -84,6 +87,9 @@ impl ParityQueue {
         now: Time,
         hold_off: Duration,
     ) -> u16 {
+        if !self.make_room(block) {
+            return 0;
+        }
         let auto_parity = self.auto_parity;
         let state =
             self.blocks.entry(block).or_insert(BlockParity { fresh: auto_parity, ..Default::default() });
@@ -104,6 +110,16 @@ impl ParityQueue {
             .count() as u16;
         self.pending += usize::from(unused + repeated);
         unused + repeated
+    }
+
+    /// Makes room for one more block. What is sent of a block that was forgotten may be what went before: then it is
+    /// asked for once more. False if parity of too many blocks waits to be sent.
+    fn make_room(&mut self, block: u64) -> bool {
+        if self.blocks.len() < BLOCKS_MAX || self.blocks.contains_key(&block) {
+            return true;
+        }
+        let done = self.blocks.iter().find(|(_, state)| state.pending.len() == 0).map(|(block, _)| *block);
+        done.is_some_and(|block| self.blocks.remove(&block).is_some())
     }
 
     /// The symbols that are to be sent, block by block.
@@ -195,6 +211,19 @@ mod tests {
         assert_eq!(queue.request(5, 1..3, 2, now, GRTT), 2);
         assert_eq!(taken(&mut queue, now), [1, 2]);
         assert_eq!(queue.request(5, 0..200, 200, now + 2 * GRTT, GRTT), 3);
+    }
+
+    #[test]
+    fn however_long_an_object_is_only_so_many_blocks_are_remembered() {
+        let mut queue = ParityQueue::new(8, 0);
+        let now = Time::from_nanos(1);
+        for block in 0..100_000 {
+            assert_eq!(queue.request(block, 0..2, 2, now, GRTT), 2);
+            assert_eq!(taken(&mut queue, now).len(), 2);
+        }
+        assert!(queue.blocks.len() <= BLOCKS_MAX);
+        let added: u16 = (0..10_000).map(|block| queue.request(block, 0..1, 1, now + 2 * GRTT, GRTT)).sum();
+        assert_eq!(usize::from(added), BLOCKS_MAX, "what is beyond that has to be asked for again");
     }
 
     #[test]

@@ -78,6 +78,18 @@ impl RepairQueue {
         }
     }
 
+    /// Makes room for a cache of so many slots, with the segments from `first` to `head`.
+    pub fn grow(&mut self, slots: usize, first: u64, head: u64) {
+        let mut grown = RepairQueue::new(slots);
+        for segment in first..head {
+            let (word, bit) = grown.place(segment);
+            grown.bits[word] |= if self.is_pending(segment) { bit } else { 0 };
+            grown.repaired_at[(segment & grown.mask) as usize] =
+                self.repaired_at[(segment & self.mask) as usize];
+        }
+        (self.bits, self.repaired_at, self.mask) = (grown.bits, grown.repaired_at, grown.mask);
+    }
+
     fn place(&self, segment: u64) -> (usize, u64) {
         let slot = segment & self.mask;
         ((slot / 64) as usize, 1 << (slot % 64))
@@ -182,6 +194,20 @@ mod tests {
         }
         assert_eq!(order, [63, 65, 70, 100]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn requests_stay_when_the_cache_gets_more_slots() {
+        let mut queue = RepairQueue::new(64);
+        let now = Time::from_nanos(1);
+        queue.repaired(99, now);
+        for segment in [70, 63, 100] {
+            assert!(queue.request(segment, now, GRTT));
+        }
+        queue.grow(128, 60, 124);
+        assert!(queue.pending(124).eq([63, 70, 100]));
+        assert!(!queue.request(99, now, GRTT), "it was repaired a moment ago");
+        assert!(queue.request(99 - 64, now, GRTT), "this one was not");
     }
 
     #[test]

@@ -280,7 +280,7 @@ impl Sender {
         stats.nacks_received += 1;
         self.hear_feedback(now, from, &nack.header);
         // However much one message asks for, it costs no more than one pass over the cache.
-        let mut budget: u64 = self.streams.iter().map(|stream| stream.cache().slots() as u64).sum();
+        let mut budget: u64 = self.streams.iter().map(TxStream::repairable).sum();
         budget += OBJECT_WORK_MAX;
         let mut tally = ErasureTally::default();
         let mut lost = 0;

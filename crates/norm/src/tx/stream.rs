@@ -91,7 +91,7 @@ impl TxStream {
             precedence: options.precedence,
             info_pending: !options.info.is_empty(),
             info: options.info.clone(),
-            repairs: RepairQueue::new(cache.slots()),
+            repairs: RepairQueue::new(cache.places()),
             parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
             order: SendOrder::new(config),
             acks: AckProcess::new(config),
@@ -137,6 +137,11 @@ impl TxStream {
     /// The oldest segment that can be repaired.
     pub fn first(&self) -> u64 {
         self.first
+    }
+
+    /// How many segments can be repaired.
+    pub fn repairable(&self) -> u64 {
+        self.sent - self.first
     }
 
     /// Nothing was written to it, not even its end.
@@ -227,23 +232,40 @@ impl TxStream {
         self.message_start = 0;
     }
 
-    /// Whether a segment may be started; releases the oldest one if that is what it takes.
+    /// Starts a segment if there is room for it; forgets the oldest ones if that is what it takes.
     fn make_room(&mut self) -> bool {
         if self.has_backlog() {
             return false;
         }
-        if (self.head - self.first) < self.cache.slots() as u64 {
-            return true;
-        }
-        let released = self.first < self.releasable() && !self.repairs.is_pending(self.first);
-        if released {
+        loop {
+            // Places are made only where they are what is lacking.
+            if self.cache.has_room(self.first, self.head)
+                && (self.head - self.first < self.cache.places() as u64 || self.grow())
+            {
+                return self.cache.begin(self.first, self.head);
+            }
+            if !self.is_forgettable_segment(self.first) {
+                return false;
+            }
             self.repairs.recycle(self.first);
             self.first += 1;
             if self.parity.is_in_use() {
                 self.parity.forget_before(self.first / self.symbols());
             }
         }
-        released
+    }
+
+    fn grow(&mut self) -> bool {
+        let grown = self.cache.grow(self.first, self.head);
+        if grown {
+            self.repairs.grow(self.cache.places(), self.first, self.head);
+        }
+        grown
+    }
+
+    /// Whether the oldest segment need not be kept.
+    fn is_forgettable_segment(&self, segment: u64) -> bool {
+        segment < self.releasable() && !self.repairs.is_pending(segment)
     }
 
     /// Whether a write would be taken now.
@@ -254,12 +276,25 @@ impl TxStream {
     /// Without a window, which keeps what is not acknowledged, what waits to be sent takes half the cache at
     /// most: the other half is for repair.
     fn has_backlog(&self) -> bool {
-        self.window.is_none() && self.waiting() >= self.cache.slots() as u64 / 2
+        let half =
+            (self.cache.slots() as u64 / 2, self.cache.slots() * self.cache.parity_datagram_bytes() / 2);
+        self.window.is_none()
+            && self.waiting() >= half.0
+            && (self.cache.is_at_most(2 * self.waiting())
+                || self.cache.bytes_of(self.sent..self.head) >= half.1)
     }
 
     fn has_slot(&self) -> bool {
-        (self.head - self.first) < self.cache.slots() as u64
-            || (self.first < self.releasable() && !self.repairs.is_pending(self.first))
+        let has_room =
+            |first: u64| !self.cache.is_at_most(self.head - first) && self.cache.has_room(first, self.head);
+        let mut first = self.first;
+        while !has_room(first) {
+            if !self.is_forgettable_segment(first) {
+                return false;
+            }
+            first += 1;
+        }
+        true
     }
 
     /// Segments before this one may be forgotten.

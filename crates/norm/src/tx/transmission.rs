@@ -99,8 +99,7 @@ impl Sender {
 
     fn plan_info(&mut self) -> bool {
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.info_pending) else {
-            let Some(object) = self.objects.next_info() else { return false };
-            object.info_pending = false;
+            let Some(object) = self.objects.take_info() else { return false };
             object.write_info(&self.header, &mut self.scratch);
             return true;
         };
