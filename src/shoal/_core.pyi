@@ -29,7 +29,10 @@ class Message:
         """Whether it may have been delivered before."""
     @property
     def sender(self) -> int:
-        """The publishing node."""
+        """The node that sent it here."""
+    @property
+    def publisher(self) -> int:
+        """Who published it: `Node.publisher` there; 0 if not known."""
     @property
     def timestamp(self) -> float | None:
         """When it was published, seconds since 1970 by the publisher's clock; none if not known."""
@@ -41,7 +44,7 @@ class Message:
         """How long it had to be kept back when it was sent; none if not at all."""
     @property
     def message_id(self) -> str | None:
-        """Its identity; none if it never left this process, or its number is not known."""
+        """Its identity, the same for every reader; none if its number is not known."""
     @property
     def correlation_id(self) -> str | bytes | None:
         """What it answers or belongs to."""
@@ -112,6 +115,11 @@ class Node:
     @property
     def node(self) -> int: ...
     @property
+    def publisher(self) -> int:
+        """Who publishes here: a number drawn at random when the connection was made."""
+    def message_id(self, number: int, priority: int = 4, *, topic: str = "") -> str | None:
+        """The identity of a message that `publish` returned the number of, as its readers see it."""
+    @property
     def members(self) -> list[int]: ...
     def publish(
         self,
@@ -130,7 +138,10 @@ class Node:
         timeout_s: float | None = None,
         waited_s: float = 0.0,
     ) -> int:
-        """Publish a message; `waited_s` is how long a publisher that comes back has waited already."""
+        """Publish a message: its number in its chain, or 0 if it was dropped.
+
+        `waited_s` is how long a publisher that comes back has waited already.
+        """
     def open_subscription(
         self,
         pattern: str,

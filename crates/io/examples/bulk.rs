@@ -25,8 +25,8 @@ fn main() {
     options.drop_received = if receives { number(2, 0.0) / 100.0 } else { 0.0 };
     options.sockets.receive_buffer_bytes = 32 << 20;
     let window = (number(4, 8.0) * 1e6) as usize;
-    options.lanes[0].stream.window_bytes = Some(window);
-    options.lanes[0].stream.cache_bytes = 2 * window;
+    options.lanes[0].window_bytes = Some(window);
+    options.lanes[0].cache_bytes = 2 * window;
     let bytes = (number(3, 2.0) * 1e9) as u64;
     let report = if receives {
         receive_bulk(options, 65_536, Duration::from_secs(3), |_| ())

@@ -8,5 +8,7 @@ pub mod interfaces;
 pub mod norm;
 pub mod raw;
 pub mod udp;
+mod waiter;
 
 pub use clock::Clock;
+pub use waiter::Waiter;

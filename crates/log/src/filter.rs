@@ -93,11 +93,11 @@ impl Filter {
 /// The identity as selectors see it.
 fn origin(row: &Row<'_>) -> Origin {
     Origin {
-        node: (row.publisher >> 16) as u32,
-        instance: row.publisher as u16,
-        stream: row.chain as u16,
-        number: row.number,
+        publisher: row.publisher,
+        chain: row.chain,
+        number: row.number.unwrap_or(0),
         timestamp_us: row.timestamp_us,
+        node: 0,
     }
 }
 

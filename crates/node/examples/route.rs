@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use shoal_node::{Interest, Origin, Switch};
+use shoal_node::{Interest, Origin, Scope, Switch};
 use shoal_selector::Selector;
 use shoal_wire::{
     BodyKind, Destination, MessageView, Outgoing, PropertiesWriter, Scalar, Topic, TopicPattern,
@@ -33,14 +33,14 @@ fn main() {
 
     let mut switch = Switch::new(1);
     let pattern = TopicPattern::new("bench/data").expect("a pattern");
-    switch.insert(1, Interest { selector, ..Interest::topics(pattern) });
+    switch.insert(1, Interest { selector, ..Interest::topics(pattern) }, Scope::Here);
     let record = record(properties.min(PROPERTIES.len()));
     let began = Instant::now();
     let mut delivered = 0;
     for number in 0..messages {
         let view = MessageView::parse(black_box(&record)).expect("a message");
-        let origin = Origin { node: 3, number: Some(number), ..Origin::default() };
-        delivered += switch.route(&view, &origin).map_or(0, <[_]>::len);
+        let origin = Origin { publisher: 3, number: number + 1, ..Origin::default() };
+        delivered += switch.route(&view, &origin, Scope::Here).map_or(0, <[_]>::len);
     }
     let each = began.elapsed().as_nanos() as f64 / messages as f64;
     println!("{delivered} of {messages} delivered, {each:.1} ns a message");

@@ -6,25 +6,25 @@ use shoal_selector::{Attributes, Value};
 use shoal_wire::{HeaderFields, MessageView, Scalar, Typed};
 
 /// What the message itself does not carry.
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Who published it.
-    pub node: u32,
-    /// Which run of that node.
-    pub instance: u16,
-    /// Its stream there.
-    pub stream: u16,
-    /// Its number in that stream, if known.
-    pub number: Option<u64>,
-    /// When it was sent, microseconds since 1970; 0 if not known.
+    /// Who published it; 0 if not known.
+    pub publisher: u64,
+    /// His chain.
+    pub chain: u32,
+    /// Its number in that chain; 0 if not known.
+    pub number: u64,
+    /// When it was published, microseconds since 1970; 0 if not known.
     pub timestamp_us: u64,
+    /// The node that sent it here.
+    pub node: u32,
 }
 
 impl Origin {
-    /// The message's identity, as JMS writes it; `None` if its number is not known.
+    /// The message's identity, as JMS writes it; `None` if it is not known.
     pub fn message_id(&self) -> Option<String> {
-        let number = self.number?;
-        Some(format!("ID:{:08x}.{:04x}-{}-{number}", self.node, self.instance, self.stream))
+        (self.publisher > 0 && self.number > 0)
+            .then(|| format!("ID:{:016x}-{}-{}", self.publisher, self.chain, self.number))
     }
 }
 

@@ -27,11 +27,11 @@ use shoal_norm::{NodeId, ObjectId, Time};
 use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
 use shoal_wire::{
     Announce, AnnounceHeader, Announcement, DecodeError, DestinationKind, Heartbeat, InterestEntry,
-    NumberedEntry, RecordKind, TopicPattern, Welcome,
+    NumberedEntry, RecordKind, Welcome,
 };
 
 use self::member::Member;
-use crate::topic_index::TopicIndex;
+use crate::hub::Departure;
 
 mod member;
 
@@ -71,17 +71,6 @@ pub struct MembershipConfig {
     pub missed_heartbeats_max: u32,
     /// The most members kept track of.
     pub members_max: usize,
-    /// Keeps others from choosing topics that collide.
-    pub seed: u64,
-}
-
-/// Why a member left.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Departure {
-    /// It said goodbye.
-    Left,
-    /// It was silent for too long, or started again.
-    Failed,
 }
 
 /// What happened.
@@ -111,10 +100,9 @@ pub enum MemberEvent {
 #[derive(Debug)]
 pub struct Membership {
     config: MembershipConfig,
-    patterns: BTreeMap<String, usize>,
+    patterns: Vec<String>,
     version: u64,
     members: BTreeMap<NodeId, Member>,
-    interest: TopicIndex<NodeId>,
     /// Heard, but never announced.
     strangers: BTreeSet<u64>,
     announce_at: Time,
@@ -134,9 +122,8 @@ impl Membership {
     /// A node that knows nobody yet and announces itself at once.
     pub fn new(config: MembershipConfig) -> Membership {
         Membership {
-            interest: TopicIndex::new(config.seed),
             config,
-            patterns: BTreeMap::new(),
+            patterns: Vec::new(),
             version: 1,
             members: BTreeMap::new(),
             strangers: BTreeSet::new(),
@@ -164,41 +151,17 @@ impl Membership {
         self.version
     }
 
-    /// Whether a message on this topic has to be sent: a member wants it, or changed its subscriptions in a way
-    /// we have not heard yet.
-    pub fn is_wanted(&mut self, topic: &[u8]) -> bool {
-        !self.members.values().all(Member::is_known) || !self.interested(topic).is_empty()
-    }
-
-    /// Which members want a topic, as far as known.
-    pub fn interested(&mut self, topic: &[u8]) -> &[NodeId] {
-        self.interest.matching(topic).unwrap_or(&[])
+    /// Whether we know what everybody wants.
+    pub fn is_interest_known(&self) -> bool {
+        self.members.values().all(Member::is_known)
     }
 
     // --- commands ---
 
-    /// We subscribe to a pattern, once more.
-    pub fn subscribe(&mut self, now: Time, pattern: &str) {
-        let count = self.patterns.entry(pattern.to_owned()).or_default();
-        *count += 1;
-        if *count == 1 {
-            self.change(now);
-        }
-    }
-
-    /// We no longer subscribe to a pattern, once less.
-    pub fn unsubscribe(&mut self, now: Time, pattern: &str) {
-        if let Some(count) = self.patterns.get_mut(pattern) {
-            *count -= 1;
-            if *count == 0 {
-                self.patterns.remove(pattern);
-                self.change(now);
-            }
-        }
-    }
-
-    fn change(&mut self, now: Time) {
-        self.version += 1;
+    /// We subscribe to these patterns now.
+    pub fn set_wanted(&mut self, now: Time, version: u64, patterns: Vec<String>) {
+        self.version = version;
+        self.patterns = patterns;
         self.announce_at = now;
         self.repeats = false;
     }
@@ -309,17 +272,6 @@ impl Membership {
     fn take_patterns(&mut self, now: Time, node: NodeId, announce: &Announce<'_>) {
         let Some(member) = self.members.get_mut(&node) else { return };
         let Some((added, removed)) = member.take_announce(now, announce) else { return };
-        for (patterns, insert) in [(&added, true), (&removed, false)] {
-            for pattern in patterns {
-                if let Ok(pattern) = TopicPattern::new(pattern) {
-                    if insert {
-                        self.interest.insert(&pattern, node);
-                    } else {
-                        self.interest.remove(&pattern, node);
-                    }
-                }
-            }
-        }
         self.events.push_back(MemberEvent::Subscriptions(node, added, removed));
     }
 
@@ -367,11 +319,6 @@ impl Membership {
 
     fn forget(&mut self, node: NodeId, departure: Departure) {
         let Some(member) = self.members.remove(&node) else { return };
-        for pattern in &member.patterns {
-            if let Ok(pattern) = TopicPattern::new(pattern) {
-                self.interest.remove(&pattern, node);
-            }
-        }
         self.ackers_changed = true;
         self.events.push_back(MemberEvent::Gone(node, member.instance, departure));
     }
@@ -426,7 +373,7 @@ impl Membership {
         let number = |(id, pattern): (usize, &String)| {
             NumberedEntry::new(id as u64, &InterestEntry::new(DestinationKind::Topic, pattern)).ok()
         };
-        let entries: Vec<NumberedEntry> = self.patterns.keys().enumerate().filter_map(number).collect();
+        let entries: Vec<NumberedEntry> = self.patterns.iter().enumerate().filter_map(number).collect();
         let header = AnnounceHeader {
             domain: self.config.domain,
             publisher: self.publisher(),

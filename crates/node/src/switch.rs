@@ -40,15 +40,40 @@ impl Interest {
 /// turned out to look like. It takes about as long as one of these messages.
 const TUNING_INTERVAL: u32 = 64;
 
+/// Where a subscription is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// In this process.
+    Here,
+    /// Behind a link.
+    Elsewhere,
+}
+
 /// A subscription as the topics know it: whether it gets a message is decided without looking further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
+    /// First, so that those of this process come first.
+    scope: Scope,
     /// Which subscription.
     pub id: SubscriptionId,
     /// Its selector, by the index's name for it.
     filter: Option<FilterId>,
     /// Whether it wants only some correlation ids.
     is_correlated: bool,
+}
+
+impl Target {
+    /// Whether it is in this process.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        self.scope == Scope::Here
+    }
+
+    /// Whether more than the topic decides.
+    #[inline]
+    pub fn is_filtered(&self) -> bool {
+        self.filter.is_some() || self.is_correlated
+    }
 }
 
 #[derive(Debug)]
@@ -91,14 +116,14 @@ impl Switch {
     }
 
     /// Adds a subscription.
-    pub fn insert(&mut self, id: SubscriptionId, interest: Interest) {
+    pub fn insert(&mut self, id: SubscriptionId, interest: Interest, scope: Scope) {
         self.filtered += usize::from(interest.is_filtered());
         let filter = interest.selector.as_ref().map(|selector| self.selectors.add(selector, id));
         if let Some(filter) = &interest.correlation {
             self.correlations.add(filter, id);
             self.with_correlation += 1;
         }
-        let target = Target { id, filter, is_correlated: interest.correlation.is_some() };
+        let target = Target { id, scope, filter, is_correlated: interest.correlation.is_some() };
         self.topics.insert(&interest.pattern, target);
         self.subscriptions.insert(id, Subscription { interest, target });
     }
@@ -123,10 +148,19 @@ impl Switch {
         self.topics.matching(topic).unwrap_or(&[])
     }
 
-    /// The subscriptions that get a message.
+    /// The subscriptions that get a message: those here, or those elsewhere too.
     #[inline]
-    pub fn route(&mut self, view: &MessageView<'_>, origin: &Origin) -> Result<&[Target], TopicError> {
+    pub fn route(
+        &mut self,
+        view: &MessageView<'_>,
+        origin: &Origin,
+        scope: Scope,
+    ) -> Result<&[Target], TopicError> {
         let subscribed = self.topics.matching(view.name_bytes())?;
+        let subscribed = match scope {
+            Scope::Here => &subscribed[..subscribed.partition_point(Target::is_here)],
+            Scope::Elsewhere => subscribed,
+        };
         if self.filtered == 0 {
             return Ok(subscribed);
         }
@@ -183,18 +217,22 @@ mod tests {
 
     fn routed(switch: &mut Switch, record: &[u8]) -> Vec<SubscriptionId> {
         let view = MessageView::parse(record).unwrap();
-        switch.route(&view, &Origin::default()).unwrap().iter().map(|target| target.id).collect()
+        switch.route(&view, &Origin::default(), Scope::Here).unwrap().iter().map(|target| target.id).collect()
     }
 
     #[test]
     fn a_message_goes_where_topic_selector_and_correlation_agree() {
         let mut switch = Switch::new(1);
-        switch.insert(1, interest("prices/*", None, None));
-        switch.insert(2, interest("prices/*", Some("region = 'EU'"), None));
-        switch.insert(3, interest("prices/*", Some("region = 'US'"), None));
-        switch.insert(4, interest("prices/*", None, Some("[#7;#13]")));
-        switch.insert(5, interest("orders/*", Some("region = 'EU'"), None));
-        switch.insert(6, interest("prices/*", Some("JMSPriority >= 4 AND region = 'EU'"), Some("#9")));
+        switch.insert(1, interest("prices/*", None, None), Scope::Here);
+        switch.insert(2, interest("prices/*", Some("region = 'EU'"), None), Scope::Here);
+        switch.insert(3, interest("prices/*", Some("region = 'US'"), None), Scope::Here);
+        switch.insert(4, interest("prices/*", None, Some("[#7;#13]")), Scope::Here);
+        switch.insert(5, interest("orders/*", Some("region = 'EU'"), None), Scope::Here);
+        switch.insert(
+            6,
+            interest("prices/*", Some("JMSPriority >= 4 AND region = 'EU'"), Some("#9")),
+            Scope::Here,
+        );
         assert_eq!(routed(&mut switch, &record("prices/ACME", "EU", None)), [1, 2]);
         assert_eq!(routed(&mut switch, &record("prices/ACME", "EU", Some("#9"))), [1, 2, 4, 6]);
         assert_eq!(routed(&mut switch, &record("orders/1", "US", None)), []);
@@ -207,7 +245,7 @@ mod tests {
         let mut switch = Switch::new(1);
         for id in 0..1000 {
             let text = if id % 2 == 0 { "region LIKE '%U'" } else { "region LIKE '%S'" };
-            switch.insert(id, interest("prices/*", Some(text), None));
+            switch.insert(id, interest("prices/*", Some(text), None), Scope::Here);
         }
         let before = switch.evaluations();
         assert_eq!(routed(&mut switch, &record("prices/ACME", "EU", None)).len(), 500);
@@ -218,7 +256,11 @@ mod tests {
     fn filters_of_other_topics_are_not_asked() {
         let mut switch = Switch::new(1);
         for id in 0..100 {
-            switch.insert(id, interest(&format!("prices/{id}"), Some(&format!("size > {id}")), None));
+            switch.insert(
+                id,
+                interest(&format!("prices/{id}"), Some(&format!("size > {id}")), None),
+                Scope::Here,
+            );
         }
         assert_eq!(routed(&mut switch, &record("prices/7", "EU", None)), []);
         assert_eq!(switch.evaluations(), 1);
@@ -229,7 +271,7 @@ mod tests {
         let mut switch = Switch::new(1);
         for id in 0..100 {
             let text = format!("region = 'R{}' AND JMSPriority < {}", id % 50, 4 + id % 3);
-            switch.insert(id, interest("prices/*", Some(&text), None));
+            switch.insert(id, interest("prices/*", Some(&text), None), Scope::Here);
         }
         for round in 0..10 * u64::from(TUNING_INTERVAL) {
             let region = round % 50;
@@ -238,17 +280,32 @@ mod tests {
             switch.remove(99 - round % 100);
             let id = 99 - round % 100;
             let text = format!("region = 'R{}' AND JMSPriority < {}", id % 50, 4 + id % 3);
-            switch.insert(id, interest("prices/*", Some(&text), None));
+            switch.insert(id, interest("prices/*", Some(&text), None), Scope::Here);
         }
         let each = switch.evaluations() / (10 * u64::from(TUNING_INTERVAL));
         assert!(each < 10, "{each} filters looked at for a message");
     }
 
     #[test]
+    fn what_came_over_a_link_goes_to_those_here_and_no_other_filter_is_asked() {
+        let mut switch = Switch::new(1);
+        for id in 0..100 {
+            switch.insert(id, interest("prices/*", Some(&format!("size > {id}")), None), Scope::Elsewhere);
+        }
+        switch.insert(100, interest("prices/*", Some("region = 'EU'"), None), Scope::Here);
+        let record = record("prices/ACME", "EU", None);
+        assert_eq!(routed(&mut switch, &record), [100]);
+        assert_eq!(switch.evaluations(), 1);
+        let view = MessageView::parse(&record).unwrap();
+        assert_eq!(switch.route(&view, &Origin::default(), Scope::Elsewhere).unwrap().len(), 1);
+        assert!(switch.evaluations() > 1);
+    }
+
+    #[test]
     fn without_filters_the_topic_decides_alone() {
         let mut switch = Switch::new(1);
-        switch.insert(1, interest("a/>", None, None));
-        switch.insert(2, interest("b/>", Some("region = 'EU'"), None));
+        switch.insert(1, interest("a/>", None, None), Scope::Here);
+        switch.insert(2, interest("b/>", Some("region = 'EU'"), None), Scope::Here);
         assert_eq!(routed(&mut switch, &record("a/b", "EU", None)), [1]);
         assert_eq!(switch.evaluations(), 0);
     }

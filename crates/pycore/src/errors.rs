@@ -3,6 +3,7 @@
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use shoal_io::norm::{LinkError, SendError};
+use shoal_node::hub::Refusal;
 use shoal_wire::TopicError;
 
 use crate::bus::exit::is_abandoned;
@@ -62,11 +63,32 @@ pub fn link(error: LinkError) -> PyErr {
     }
 }
 
+/// A link failed while it was in use.
+pub fn link_failed(why: &str) -> PyErr {
+    python::LinkError::new_err(format!("the link failed: {why}"))
+}
+
+/// A message was not published.
+pub fn refused(refusal: Refusal) -> PyErr {
+    match refusal {
+        Refusal::Send(error) => send(error),
+        Refusal::Unreadable(error) => unreadable(&error),
+        Refusal::OwnQueue => {
+            full("the queue of this callback is full, and it cannot be waited for inside the callback itself")
+        }
+        Refusal::Callbacks => full(
+            "a queue stayed full for slow_after_s, and a callback does not wait longer: two callbacks may be \
+             waiting for each other",
+        ),
+    }
+}
+
 /// Nothing was sent.
 pub fn send(error: SendError) -> PyErr {
     match error {
         SendError::Full => python::FullError::new_err(error.to_string()),
         SendError::Closed => closed(),
+        SendError::Failed(why) => link_failed(&why),
         SendError::TooLong(..) => python::MessageTooLongError::new_err(error.to_string()),
         SendError::NoLane => python::ConfigError::new_err(error.to_string()),
     }

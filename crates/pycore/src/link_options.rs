@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_io::interfaces::Interface;
-use shoal_io::norm::{LaneOptions, LinkOptions, fresh_instance};
+use shoal_io::norm::{LinkOptions, fresh_instance};
 use shoal_io::udp::LinkAddress;
 use shoal_norm::{NodeId, StreamOptions};
 use shoal_wire::frame::FRAME_BYTES_MAX;
@@ -145,12 +145,7 @@ pub fn link_options(
 
     let mut link = LinkOptions::new(address, norm);
     link.fit_segments = fit_segments;
-    link.lanes = (0..lanes)
-        .map(|lane| LaneOptions {
-            stream: StreamOptions { precedence: lane as u8, ..stream.clone() },
-            marks: false,
-        })
-        .collect();
+    link.lanes = (0..lanes).map(|lane| StreamOptions { precedence: lane as u8, ..stream.clone() }).collect();
     link.drop_received = drop_received;
     link.sockets.receive_buffer_bytes = receive_buffer_bytes;
     link.sockets.listen_port = listen_port;

@@ -80,7 +80,8 @@ impl NormLink {
         let seed = seed.map_or(Ok(0), |seed| extract("seed", seed))?;
         let address = address(group, extract("port", port)?, interface)?;
         let options = link_options(address, node, seed, options, py)?;
-        let (queue, inbox) = Queue::new(QUEUE_BYTES_MAX, options.message_bytes_max);
+        let (queue, inbox) =
+            Queue::new(QUEUE_BYTES_MAX, options.message_bytes_max, options.files_directory.clone());
         let link = detached(py, || Link::open(options, Box::new(inbox))).map_err(errors::link)?;
         Ok(NormLink {
             ends: Some(Ends { link, queue }),
@@ -116,7 +117,7 @@ impl NormLink {
         loop {
             let (slice, last) = next_wait(until);
             let Some((arrivals, was_full)) = detached(py, || queue.take(Some(slice))) else {
-                return Err(errors::closed());
+                return Err(queue.failure().map_or_else(errors::closed, |why| errors::link_failed(&why)));
             };
             if was_full {
                 link.resume();
@@ -139,8 +140,8 @@ impl NormLink {
     /// Sends a file from disk: its number, or `None` if there is no room for it now.
     #[pyo3(signature = (path, info = None))]
     fn send_file(&self, py: Python<'_>, path: PathBuf, info: Option<&[u8]>) -> PyResult<Option<u16>> {
-        let link = self.open()?;
-        detached(py, || link.send_file(&path, info.unwrap_or_default())).map_err(errors::link)
+        let (link, queue) = (self.open()?, &self.ends()?.queue);
+        detached(py, || link.send_file(queue.files(), &path, info.unwrap_or_default())).map_err(errors::link)
     }
 
     /// Forgets an object being sent; false if there is none.
@@ -213,19 +214,17 @@ impl NormLink {
     #[pyo3(signature = (timeout_s = None))]
     fn wait_written(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<bool> {
         let until = deadline(timeout_s)?;
-        let outbox = self.open()?.outbox();
-        let appended = outbox.appended();
-        let is_written = || appended.iter().enumerate().all(|(lane, bytes)| outbox.written(lane) >= *bytes);
+        let appended = self.open()?.appended();
         loop {
             let (slice, last) = next_wait(until);
             let link = self.open()?;
             let written = detached(py, || {
                 let began = Instant::now();
-                while !is_written() && began.elapsed() < slice {
+                while !link.is_written(&appended) && began.elapsed() < slice {
                     link.resume();
                     std::thread::sleep(WRITE_INTERVAL.min(slice));
                 }
-                is_written()
+                link.is_written(&appended)
             });
             if written || last {
                 return Ok(written);
@@ -236,8 +235,8 @@ impl NormLink {
 
     /// Whether the streams took everything that was sent so far.
     fn is_written(&self) -> PyResult<bool> {
-        let outbox = self.open()?.outbox();
-        Ok(outbox.appended().iter().enumerate().all(|(lane, bytes)| outbox.written(lane) >= *bytes))
+        let link = self.open()?;
+        Ok(link.is_written(&link.appended()))
     }
 
     /// Rings `bell` as source 0 when something arrived, when there is room for a message that was refused, and at the
@@ -245,7 +244,7 @@ impl NormLink {
     fn attach_bell(&self, bell: &Bound<'_, Bell>) -> PyResult<()> {
         let (Ends { link, queue }, bell) = (self.ends()?, bell.get().inner());
         queue.attach(bell, 0);
-        link.outbox().attach(bell, 0);
+        link.attach(bell, 0);
         Ok(())
     }
 
@@ -283,8 +282,8 @@ impl NormLink {
 
     /// The last thing the disk refused, once; the event `file_failed` tells each of them.
     fn take_file_error(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let link = &self.ends()?.link;
-        Ok(detached(py, || link.take_file_error()))
+        let queue = &self.ends()?.queue;
+        Ok(detached(py, || queue.take_file_error()))
     }
 
     /// Sends what waits, ends the streams, says goodbye. True if every acker acknowledged everything; without

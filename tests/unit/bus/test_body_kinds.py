@@ -107,9 +107,9 @@ def test_changing_a_received_mapping_changes_no_other_message(bus: shoal.Bus) ->
     assert second.body == {"list": [1]}
 
 
-def test_bytes_are_not_copied_inside_the_process(bus: shoal.Bus) -> None:
-    body = bytes(1 << 20)
-    assert round_trip(bus, body) is body
+def test_large_bytes_come_back_whole_inside_the_process(bus: shoal.Bus) -> None:
+    body = bytes(range(256)) * 4096
+    assert round_trip(bus, body) == body
 
 
 def test_a_body_is_decoded_anew_but_the_same_every_time(bus: shoal.Bus) -> None:

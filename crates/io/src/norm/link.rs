@@ -1,24 +1,28 @@
 //! The handle of a NORM link, and its thread.
 
+use std::any::Any;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use shoal_node::Chains;
+use shoal_node::hub::{LinkBell, LinkId, Ring, SendError};
+use shoal_node::norm::{Application, Driver};
 use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, StreamOptions, Time, WriteError};
 
-use super::Application;
 use super::engine::{Engine, RUN_BYTES};
-use super::lane::Lane;
-use super::outbox::{Full, Outbox, SendError};
+use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::files::Files;
 use crate::interfaces::{ETHERNET_MTU, InterfaceInfo};
 use crate::udp::{LinkAddress, RUN_BYTES_MAX, SocketOptions, Sockets, Waker, Which};
+use crate::waiter::Waiter;
 
 /// While a stream flows, less than a run waits so long for company.
 const GATHER: Duration = Duration::from_micros(50);
@@ -45,19 +49,26 @@ mod state {
     pub const IDLE: u8 = 2;
 }
 
-/// One lane: a stream of its own.
-#[derive(Clone, Debug, Default)]
-pub struct LaneOptions {
-    /// The stream.
-    pub stream: StreamOptions,
-    /// Whether [`shoal_wire::Mark`]s say when its messages were sent, and number them.
-    pub marks: bool,
+/// What to do when a lane is full.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Wait for room, so long at the most.
+    Wait(Option<Duration>),
+    /// Refuse.
+    Refuse,
 }
 
 /// An instance id for a new run of a node. Receivers tell by it that what they know of the node is of an earlier
 /// run, and so it comes from the system's randomness, not from a seed that may be the same each time.
 pub fn fresh_instance() -> u16 {
     RandomState::new().hash_one(std::process::id()) as u16
+}
+
+/// Who publishes, for a new connection: a number that no connection had before, and never 0.
+pub fn fresh_publisher() -> u64 {
+    let moment = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    // The system's randomness is copied into a forked child, where the process is another one.
+    RandomState::new().hash_one((std::process::id(), moment.as_nanos())).max(1)
 }
 
 /// A NORM link.
@@ -71,15 +82,15 @@ pub struct LinkOptions {
     pub norm: Config,
     /// Whether segments are as long as the interface takes them; otherwise the session says how long.
     pub fit_segments: bool,
-    /// Its lanes, by precedence. None makes a link that only receives.
-    pub lanes: Vec<LaneOptions>,
+    /// The streams of its lanes. None makes a link that only receives.
+    pub lanes: Vec<StreamOptions>,
     /// Whose acknowledgements windows and watermarks wait for.
     pub ackers: Vec<NodeId>,
     /// Bytes that may wait in a lane before its publishers wait.
     pub lane_bytes_max: usize,
     /// The longest message to send or to take.
     pub message_bytes_max: usize,
-    /// Where received files go; without it their chunks go to the application.
+    /// Where received files go, for an application that stores them.
     pub files_directory: Option<PathBuf>,
     /// Whether closing ends the streams; otherwise it only says goodbye.
     pub end_streams: bool,
@@ -95,7 +106,7 @@ impl LinkOptions {
             sockets: SocketOptions::default(),
             norm,
             fit_segments: false,
-            lanes: vec![LaneOptions::default()],
+            lanes: vec![StreamOptions::default()],
             ackers: Vec::new(),
             lane_bytes_max: 1 << 20,
             message_bytes_max: 128 << 20,
@@ -137,9 +148,14 @@ impl From<io::Error> for LinkError {
 
 struct Shared {
     engine: Mutex<Engine>,
-    outbox: Arc<Outbox>,
+    chains: Arc<Chains>,
+    link: LinkId,
+    /// The buffers are the link's own, not a hub's.
+    owns_chains: bool,
     sockets: Arc<Sockets>,
-    state: AtomicU8,
+    clock: Clock,
+    waker: Waker,
+    state: Arc<AtomicU8>,
     /// Until when the thread sleeps, in the engine's nanoseconds.
     sleeps_until: AtomicU64,
     closing: Mutex<Option<Instant>>,
@@ -154,130 +170,260 @@ impl Shared {
     fn closing(&self) -> Option<Instant> {
         *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A NORM link. Dropping it closes it without lingering.
-pub struct NormLink {
-    clock: Clock,
-    shared: Arc<Shared>,
-    waker: Waker,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl NormLink {
-    /// Opens the sockets and starts the thread.
-    pub fn open(options: LinkOptions, application: Box<dyn Application>) -> Result<NormLink, LinkError> {
-        let sockets = Arc::new(Sockets::open(&options.address, &options.sockets)?);
-        let mut norm = options.norm.clone();
-        if options.fit_segments {
-            norm.segment_bytes = fitting_segment(&sockets, options.address.group.is_ipv6(), &norm);
-        }
-        let mut session = Session::new(norm).map_err(LinkError::Config)?;
-        session.set_ackers(&options.ackers);
-        let mut lanes = Vec::new();
-        for lane in &options.lanes {
-            let object = session.open_stream(&lane.stream).map_err(LinkError::Stream)?;
-            lanes.push(Lane::new(object, lane.marks));
-        }
-        let outbox = Arc::new(Outbox::new(lanes.len(), options.lane_bytes_max, options.message_bytes_max));
-        let mut engine = Engine::new(
-            session,
-            lanes,
-            sockets.destination(),
-            outbox.clone(),
-            sockets.clone(),
-            application,
-            options.drop_received,
-        );
-        engine.files = Files::new(options.files_directory.clone());
-        let (waker, clock) = (sockets.waker(), engine.clock);
-        let shared = Arc::new(Shared {
-            engine: Mutex::new(engine),
-            outbox,
-            sockets,
-            state: AtomicU8::new(state::BUSY),
-            sleeps_until: AtomicU64::new(0),
-            closing: Mutex::new(None),
-            end_streams: options.end_streams,
-        });
-        let thread = {
-            let shared = shared.clone();
-            std::thread::Builder::new().name("shoal-norm".into()).spawn(move || run(&shared))?
-        };
-        Ok(NormLink { clock, shared, waker, thread: Mutex::new(Some(thread)) })
-    }
-
-    /// Sends a message made of `parts` on a lane.
-    pub fn send(&self, lane: usize, parts: &[&[u8]], full: Full) -> Result<(), SendError> {
-        let waiting = self.shared.outbox.append(lane, parts, full)?;
-        match self.shared.state.load(Ordering::SeqCst) {
-            state::IDLE => self.send_now(),
-            state::GATHERING if waiting >= RUN_BYTES => self.waker.wake(),
-            _ => {}
-        }
-        Ok(())
-    }
 
     /// The thread sleeps: send from here if nothing was sent a moment ago, otherwise wake it, because
     /// more is likely to follow and one thread gathers better than two.
     fn send_now(&self) {
-        if let Ok(mut engine) = self.shared.engine.try_lock()
+        if let Ok(mut engine) = self.engine.try_lock()
             && engine.clock.now() >= engine.last_sent + RAPID
         {
             let more = engine.write_and_transmit(false);
-            let deadline = engine.session.poll_timeout().as_nanos();
-            if !more && deadline >= self.shared.sleeps_until.load(Ordering::SeqCst) {
+            let deadline = engine.driver.session.poll_timeout().as_nanos();
+            if !more && deadline >= self.sleeps_until.load(Ordering::SeqCst) {
                 return;
             }
         }
         self.waker.wake();
     }
 
-    /// The application has room again, or wants a turn.
-    pub fn resume(&self) {
-        self.waker.wake();
-    }
-
     /// Gives the application a turn here and now, and sends what it says, so that whatever the caller does
     /// next comes after it.
-    pub fn serve_now(&self) {
-        self.shared.engine().serve_and_transmit();
+    fn serve_now(&self) {
+        self.engine().serve_and_transmit();
         self.waker.wake();
+    }
+}
+
+/// How a hub reaches a NORM link, which is opened after the hub knows of it.
+pub struct NormBell {
+    state: Arc<AtomicU8>,
+    link: Arc<OnceLock<Weak<Shared>>>,
+}
+
+impl NormBell {
+    /// The bell of a link that is not open yet.
+    pub fn new() -> NormBell {
+        NormBell { state: Arc::new(AtomicU8::new(state::BUSY)), link: Arc::default() }
+    }
+
+    /// Another one of the same link.
+    fn twin(&self) -> NormBell {
+        NormBell { state: self.state.clone(), link: self.link.clone() }
+    }
+
+    /// The two halves: what the hub rings, and what the link is opened with.
+    pub fn pair() -> (Box<NormBell>, NormBell) {
+        let bell = NormBell::new();
+        (Box::new(bell.twin()), bell)
+    }
+
+    fn shared(&self) -> Option<Arc<Shared>> {
+        self.link.get().and_then(Weak::upgrade)
+    }
+}
+
+impl Default for NormBell {
+    fn default() -> NormBell {
+        NormBell::new()
+    }
+}
+
+impl LinkBell for NormBell {
+    #[inline]
+    fn ring(&self, why: Ring) {
+        match why {
+            Ring::Data(_, waiting) => match self.state.load(Ordering::SeqCst) {
+                state::IDLE => {
+                    if let Some(shared) = self.shared() {
+                        shared.send_now();
+                    }
+                }
+                state::GATHERING if waiting >= RUN_BYTES => {
+                    if let Some(shared) = self.shared() {
+                        shared.waker.wake();
+                    }
+                }
+                _ => {}
+            },
+            Ring::Interest => {
+                if let Some(shared) = self.shared() {
+                    shared.serve_now();
+                }
+            }
+            Ring::Turn => {
+                if let Some(shared) = self.shared() {
+                    shared.waker.wake();
+                }
+            }
+        }
+    }
+}
+
+/// A NORM link. Dropping it closes it without lingering.
+pub struct NormLink {
+    shared: Arc<Shared>,
+    bell: NormBell,
+    /// Where publishers wait, if the buffers are the link's own.
+    room: Arc<Waiter>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl NormLink {
+    /// Opens the sockets and starts the thread. The link has buffers of its own.
+    pub fn open(options: LinkOptions, application: Box<dyn Application>) -> Result<NormLink, LinkError> {
+        let room = Arc::new(Waiter::default());
+        let chains =
+            Chains::new(options.lanes.len(), options.lane_bytes_max, options.message_bytes_max, room.clone());
+        chains.open(0);
+        let place = (Arc::new(chains), 0);
+        NormLink::start(options, Clock::start(), place, NormBell::new(), application, Some(room))
+    }
+
+    /// The same, as a link of a hub, which has its buffers and rings its bell.
+    pub fn open_on(
+        options: LinkOptions,
+        clock: Clock,
+        place: (Arc<Chains>, LinkId),
+        bell: NormBell,
+        application: Box<dyn Application>,
+    ) -> Result<NormLink, LinkError> {
+        NormLink::start(options, clock, place, bell, application, None)
+    }
+
+    fn start(
+        options: LinkOptions,
+        clock: Clock,
+        (chains, link): (Arc<Chains>, LinkId),
+        bell: NormBell,
+        application: Box<dyn Application>,
+        room: Option<Arc<Waiter>>,
+    ) -> Result<NormLink, LinkError> {
+        let sockets = Arc::new(Sockets::open(&options.address, &options.sockets)?);
+        let mut norm = options.norm.clone();
+        if options.fit_segments {
+            norm.segment_bytes = fitting_segment(&sockets, options.address.group.is_ipv6(), &norm);
+        }
+        let session = Session::new(norm).map_err(LinkError::Config)?;
+        let driver = Driver::new(session, &options.ackers, &options.lanes, chains.clone(), link, application)
+            .map_err(LinkError::Stream)?;
+        let engine =
+            Engine::new(driver, clock, (chains.clone(), link), sockets.clone(), options.drop_received);
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(engine),
+            chains,
+            link,
+            owns_chains: room.is_some(),
+            clock,
+            waker: sockets.waker(),
+            sockets,
+            state: bell.state.clone(),
+            sleeps_until: AtomicU64::new(0),
+            closing: Mutex::new(None),
+            end_streams: options.end_streams,
+        });
+        let _ = bell.link.set(Arc::downgrade(&shared));
+        let thread = {
+            let shared = shared.clone();
+            std::thread::Builder::new().name("shoal-norm".into()).spawn(move || supervise(&shared))?
+        };
+        let room = room.unwrap_or_default();
+        Ok(NormLink { shared, bell, room, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Sends a message made of `parts` on a lane of a link that has its own buffers.
+    pub fn send(&self, lane: usize, parts: &[&[u8]], full: Full) -> Result<(), SendError> {
+        let deadline = match full {
+            Full::Wait(limit) => limit.map(|limit| Instant::now() + limit),
+            Full::Refuse => Some(Instant::now()),
+        };
+        loop {
+            let seen = self.room.seen();
+            match self.shared.chains.append(lane, self.shared.link, parts) {
+                Ok(Some(waiting)) => {
+                    self.bell.ring(Ring::Data(lane, waiting));
+                    return Ok(());
+                }
+                Ok(None) => return Ok(()),
+                Err(SendError::Full) if deadline.is_none_or(|at| at > Instant::now()) => {
+                    let far = Instant::now() + SLEEP_MAX;
+                    self.room.wait(seen, deadline.map_or(far, |at| at.min(far)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The application has room again, or wants a turn.
+    pub fn resume(&self) {
+        self.shared.waker.wake();
     }
 
     /// Gives a command to the session, and lets the thread act on it.
     pub fn command<R>(&self, command: impl FnOnce(&mut Session, Time) -> R) -> R {
         let mut engine = self.shared.engine();
         let now = engine.clock.now();
-        let result = command(&mut engine.session, now);
+        let result = command(&mut engine.driver.session, now);
         drop(engine);
-        self.waker.wake();
+        self.shared.waker.wake();
         result
     }
 
     /// Microseconds by the clock that [`shoal_wire::Mark`]s show.
     pub fn clock_us(&self) -> u64 {
-        self.clock.now().as_nanos() / 1000
+        self.shared.clock.now().as_nanos() / 1000
     }
 
-    /// What waits to be sent.
-    pub fn outbox(&self) -> &Arc<Outbox> {
-        &self.shared.outbox
+    /// Rings `bell` as `source` when there is room after somebody was refused, and at the end.
+    pub fn attach(&self, bell: &Arc<Bell>, source: u64) {
+        self.room.attach(bell, source);
+    }
+
+    /// Begins to close, as [`NormLink::close`] does, without waiting for it.
+    pub fn begin_close(&self, linger: Duration) {
+        if self.shared.owns_chains {
+            self.shared.chains.close();
+        }
+        let until = Instant::now() + linger;
+        self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(until);
+        self.shared.waker.wake();
+    }
+
+    /// Whether the thread ended.
+    pub fn has_left(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Bytes of a lane's frames that its stream has taken, ever; and who has not acknowledged about how many bytes.
+    pub fn progress(&self, lane: usize) -> (u64, Vec<(NodeId, u64)>) {
+        let engine = self.shared.engine();
+        (engine.driver.written(lane), engine.driver.session.lacking(lane as ObjectId))
+    }
+
+    /// Bytes ever given to each lane.
+    pub fn appended(&self) -> Vec<u64> {
+        self.shared.chains.appended(self.shared.link)
+    }
+
+    /// Whether the streams have taken as much as this of each lane.
+    pub fn is_written(&self, appended: &[u64]) -> bool {
+        let engine = self.shared.engine();
+        appended.iter().enumerate().all(|(lane, bytes)| engine.driver.written(lane) >= *bytes)
     }
 
     /// Our node id.
     pub fn node(&self) -> NodeId {
-        self.shared.engine().session.node()
+        self.shared.engine().driver.session.node()
     }
 
     /// What the session did so far.
     pub fn stats(&self) -> Stats {
-        self.shared.engine().session.stats().clone()
+        self.shared.engine().driver.session.stats().clone()
     }
 
     /// The group's round-trip time as we estimate it.
     pub fn grtt(&self) -> Duration {
-        self.shared.engine().session.grtt()
+        self.shared.engine().driver.session.grtt()
     }
 
     /// The sockets, for what they can tell.
@@ -295,28 +441,28 @@ impl NormLink {
         self.command(|session, now| session.send_data(now, content, info))
     }
 
-    /// Sends a file from disk. `None` if there is no room for it now.
-    pub fn send_file(&self, path: &Path, info: &[u8]) -> Result<Option<ObjectId>, LinkError> {
+    /// Sends a file from disk, which is one of the application's files. `None` if there is no room for it now.
+    pub fn send_file(
+        &self,
+        files: &Mutex<Files>,
+        path: &Path,
+        info: &[u8],
+    ) -> Result<Option<ObjectId>, LinkError> {
         let (file, length) = Files::open(path)?;
         let mut engine = self.shared.engine();
         let now = engine.clock.now();
-        let sent = engine.session.send_file(now, length, info).map_err(LinkError::Stream)?;
+        let sent = engine.driver.session.send_file(now, length, info).map_err(LinkError::Stream)?;
         if let Some(object) = sent {
-            engine.files.send(object, file);
+            files.lock().unwrap_or_else(PoisonError::into_inner).send(object, file);
         }
         drop(engine);
-        self.waker.wake();
+        self.shared.waker.wake();
         Ok(sent)
     }
 
     /// Forgets an object being sent. Receivers that still miss parts of it are refused. False if there is none.
     pub fn cancel_object(&self, object: ObjectId) -> bool {
         self.command(|session, _| session.cancel_object(object))
-    }
-
-    /// The last thing the disk refused, once.
-    pub fn take_file_error(&self) -> Option<String> {
-        self.shared.engine().files.error.take()
     }
 
     /// The last error a socket gave, once.
@@ -327,29 +473,17 @@ impl NormLink {
     /// Drops what ran on top of a closed link, so that whoever waits for it learns that nothing will come.
     pub fn drop_application(&self) {
         if self.thread.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
-            self.shared.engine().drop_application();
+            self.shared.engine().driver.drop_application();
         }
-    }
-
-    /// Begins to close, as [`NormLink::close`] does, without waiting for it.
-    pub fn begin_close(&self, linger: Duration) {
-        self.shared.outbox.close();
-        let until = Instant::now() + linger;
-        self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(until);
-        self.waker.wake();
-    }
-
-    /// Whether the thread ended.
-    pub fn has_left(&self) -> bool {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Closes the link: takes nothing more, waits up to `linger` until everything was sent and
     /// acknowledged or announced, says goodbye, and ends the thread. Returns whether all of it went, and every
     /// acker said so: one that stopped answering is not waited for, and not forgiven.
     pub fn close(&self, linger: Duration) -> bool {
-        self.shared.outbox.close();
+        if self.shared.owns_chains {
+            self.shared.chains.close();
+        }
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return true;
         };
@@ -358,11 +492,13 @@ impl NormLink {
             let mut closing = self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner);
             *closing = Some(closing.map_or(until, |begun| begun.min(until)));
         }
-        self.waker.wake();
+        self.shared.waker.wake();
         let joined = thread.join().is_ok();
-        let mut engine = self.shared.engine();
-        engine.files.discard_incoming();
-        joined && engine.is_drained() && (engine.session.is_acknowledged() || !engine.has_audience())
+        let engine = self.shared.engine();
+        joined
+            && engine.failure.is_none()
+            && engine.is_drained()
+            && (engine.driver.session.is_acknowledged() || !engine.driver.has_audience())
     }
 }
 
@@ -380,8 +516,28 @@ fn fitting_segment(sockets: &Sockets, ipv6: bool, norm: &Config) -> u16 {
     datagram.saturating_sub(norm.header_bytes()).max(SEGMENT_BYTES_MIN) as u16
 }
 
-/// The thread of a link.
-fn run(shared: &Shared) {
+/// The thread of a link. Whatever ends it before its time, those who wait for it learn why.
+fn supervise(shared: &Shared) {
+    let why = match catch_unwind(AssertUnwindSafe(|| run(shared))) {
+        Ok(Ok(())) => return,
+        Ok(Err(why)) => why,
+        Err(panic) => format!("its thread panicked: {}", panic_text(&*panic)),
+    };
+    let mut engine = shared.engine();
+    engine.failure = Some(why.clone());
+    engine.driver.fail(&why);
+    drop(engine);
+    if shared.owns_chains {
+        shared.chains.fail(&why.into());
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
+}
+
+fn run(shared: &Shared) -> Result<(), String> {
     let mut goodbye: Option<Instant> = None;
     loop {
         shared.state.store(state::BUSY, Ordering::SeqCst);
@@ -389,22 +545,25 @@ fn run(shared: &Shared) {
         let gather_until = engine.last_sent + GATHER;
         let now = engine.clock.now();
         let closing = shared.closing();
-        let waiting = engine.waiting();
+        let waiting = engine.driver.waiting();
         let gathering = waiting < RUN_BYTES && now < gather_until && closing.is_none();
         let next = engine.turn(gathering);
+        if let Some(why) = &engine.failure {
+            return Err(why.clone());
+        }
         if let Some(limit) = closing {
-            if shared.end_streams && engine.end_streams() {
+            if shared.end_streams && engine.driver.end_streams() {
                 continue;
             }
             let over = Instant::now() >= limit;
             match goodbye {
                 None if over || engine.is_drained() => {
                     let now = engine.clock.now();
-                    engine.session.leave(now);
+                    engine.driver.session.leave(now);
                     goodbye = Some(Instant::now() + GOODBYE);
                     continue;
                 }
-                Some(end) if Instant::now() >= end || engine.session.has_left() => return,
+                Some(end) if Instant::now() >= end || engine.driver.session.has_left() => return Ok(()),
                 _ => {}
             }
         }
@@ -423,22 +582,20 @@ fn run(shared: &Shared) {
             deadline = deadline.min(now + Duration::from_millis(1));
         }
         shared.sleeps_until.store(deadline.as_nanos(), Ordering::SeqCst);
-        // A stream that takes no more is moved on by its receivers; publishers need not wake us.
-        if !next.blocked {
-            shared.state.store(state::IDLE, Ordering::SeqCst);
-            // A publisher that came before this saw a busy thread, and trusts that we look once more.
-            let waits = shared.outbox.waiting() > 0;
-            if waits && !gathering {
-                continue;
-            }
-            if waits {
-                deadline = deadline.min(gather_until);
-                shared.state.store(state::GATHERING, Ordering::SeqCst);
-            }
+        shared.state.store(state::IDLE, Ordering::SeqCst);
+        // A publisher that came before this saw a busy thread, and trusts that we look once more. A stream that takes
+        // no more is moved on by its receivers.
+        let waits = shared.chains.sendable(shared.link) > 0;
+        if waits && !gathering {
+            continue;
+        }
+        if waits {
+            deadline = deadline.min(gather_until);
+            shared.state.store(state::GATHERING, Ordering::SeqCst);
         }
         let wait = deadline.since(now);
         if let Err(error) = shared.sockets.wait(Some(wait), next.want_write) {
-            shared.engine().socket_error = Some(error.to_string());
+            shared.engine().note(&error);
         }
     }
 }

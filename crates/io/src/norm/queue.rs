@@ -5,15 +5,15 @@
 //! short, and is taken until there is twice as much; then it is thrown away, and counted.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use shoal_node::norm::{Application, Frames, Taken};
 use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
-use super::frames::Frames;
-use super::{Application, Taken};
 use crate::bell::{Bell, Bells};
-use crate::files::{FileFailure, StoredFile};
+use crate::files::{FileFailure, Files, StoredFile};
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,8 @@ struct State {
     /// How many were thrown away.
     lost: u64,
     closed: bool,
+    /// Why nothing more comes, if the link failed.
+    failure: Option<String>,
 }
 
 /// The taking end.
@@ -79,16 +81,24 @@ pub struct Queue {
     arrived: Condvar,
     bells: Bells,
     bytes_max: usize,
+    files: Mutex<Files>,
 }
 
 impl Queue {
-    /// A queue bounded in bytes, and the inbox that fills it with messages of up to `message_bytes_max`.
-    pub fn new(bytes_max: usize, message_bytes_max: usize) -> (Arc<Queue>, QueueInbox) {
+    /// A queue bounded in bytes, and the inbox that fills it with messages of up to `message_bytes_max`. Files that are
+    /// received go into a directory, if there is one, and otherwise into the queue.
+    pub fn new(
+        bytes_max: usize,
+        message_bytes_max: usize,
+        files_directory: Option<PathBuf>,
+    ) -> (Arc<Queue>, QueueInbox) {
+        let files = Mutex::new(Files::new(files_directory));
         let queue = Arc::new(Queue {
             state: Mutex::default(),
             arrived: Condvar::new(),
             bells: Bells::default(),
             bytes_max,
+            files,
         });
         (queue.clone(), QueueInbox { queue, frames: Frames::new(message_bytes_max) })
     }
@@ -120,6 +130,25 @@ impl Queue {
         let was_full = state.bytes >= self.bytes_max;
         state.bytes = 0;
         Some((std::mem::take(&mut state.arrivals), was_full))
+    }
+
+    /// Files being sent and received.
+    pub fn files(&self) -> &Mutex<Files> {
+        &self.files
+    }
+
+    fn lock_files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last thing the disk refused, once.
+    pub fn take_file_error(&self) -> Option<String> {
+        self.lock_files().error.take()
+    }
+
+    /// Why nothing more comes, if the link failed.
+    pub fn failure(&self) -> Option<String> {
+        self.lock().failure.clone()
     }
 
     /// How many arrivals were thrown away because nobody took those before them.
@@ -171,24 +200,29 @@ impl Application for QueueInbox {
         }
     }
 
-    fn event(&mut self, _now: Time, _session: &mut Session, event: &Event) {
-        self.frames.on_event(event);
-        self.queue.put(Arrival::Event(event.clone()));
+    fn event(&mut self, _now: Time, session: &mut Session, event: &Event) {
+        let about_file_only = self.queue.lock_files().on_event(event);
+        if !about_file_only {
+            self.frames.on_event(event);
+            self.queue.put(Arrival::Event(event.clone()));
+        }
+        self.tell_files(session);
     }
 
-    fn file_stored(&mut self, stored: &StoredFile) {
-        self.queue.put(Arrival::FileStored(stored.clone()));
+    fn supply(&mut self, session: &mut Session) {
+        self.queue.lock_files().serve(session);
+        self.tell_files(session);
     }
 
-    fn file_failed(&mut self, failure: &FileFailure) {
-        self.queue.put(Arrival::FileFailed(failure.clone()));
+    fn fail(&mut self, why: &str) {
+        self.queue.lock().failure = Some(why.to_owned());
     }
 
     fn has_room(&self) -> bool {
         !self.queue.is_full()
     }
 
-    fn batch_done(&mut self) {
+    fn batch_done(&mut self, _now: Time) {
         self.queue.arrived.notify_all();
         if !self.queue.lock().arrivals.is_empty() {
             self.queue.bells.ring();
@@ -196,8 +230,30 @@ impl Application for QueueInbox {
     }
 }
 
+impl QueueInbox {
+    /// Tells what is complete, and what the disk refused, and asks nobody for more of that.
+    fn tell_files(&mut self, session: &mut Session) {
+        let mut files = self.queue.lock_files();
+        if files.stored.is_empty() && files.failures.is_empty() {
+            return;
+        }
+        let (stored, failures) = (std::mem::take(&mut files.stored), std::mem::take(&mut files.failures));
+        drop(files);
+        stored.into_iter().for_each(|stored| self.queue.put(Arrival::FileStored(stored)));
+        for failure in failures {
+            if let FileFailure::Receiving(object, _) = &failure {
+                session.abandon_object(*object);
+            }
+            self.queue.put(Arrival::FileFailed(failure));
+        }
+        self.queue.arrived.notify_all();
+        self.queue.bells.ring();
+    }
+}
+
 impl Drop for QueueInbox {
     fn drop(&mut self) {
+        self.queue.lock_files().discard_incoming();
         self.queue.lock().closed = true;
         self.queue.arrived.notify_all();
         self.queue.bells.ring();
@@ -224,7 +280,7 @@ mod tests {
             Event::Info { stream: STREAM, content: vec![0; 600] },
         ];
         for event in contents {
-            let (queue, mut inbox) = Queue::new(1000, 1 << 20);
+            let (queue, mut inbox) = Queue::new(1000, 1 << 20, None);
             told(&mut inbox, &event);
             assert!(inbox.has_room());
             told(&mut inbox, &event);
@@ -237,7 +293,7 @@ mod tests {
 
     #[test]
     fn news_of_strangers_are_thrown_away_and_counted_when_nobody_takes_them() {
-        let (queue, mut inbox) = Queue::new(100_000, 1 << 20);
+        let (queue, mut inbox) = Queue::new(100_000, 1 << 20, None);
         for node in 0..100_000 {
             told(&mut inbox, &Event::SenderHeard { node, instance: 1 });
         }

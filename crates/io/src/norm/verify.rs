@@ -3,10 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use shoal_node::norm::{Application, Frames, Taken};
 use shoal_norm::{Chunk, Event, Session, StreamId, Time};
-
-use super::frames::Frames;
-use super::{Application, Taken};
 
 /// A message starts with its number; the rest follows from it.
 const NUMBER_BYTES: usize = 8;
@@ -97,7 +95,12 @@ impl Application for VerifyInbox {
         }
     }
 
-    fn batch_done(&mut self) {
+    fn fail(&mut self, why: &str) {
+        self.local.fail(why.to_owned());
+        self.batch_done(Time::ZERO);
+    }
+
+    fn batch_done(&mut self, _now: Time) {
         let now = Instant::now();
         if self.local.messages > 0 {
             self.local.span = Some((self.local.span.map_or(now, |(first, _)| first), now));

@@ -1,9 +1,7 @@
 //! A message as Python sees it.
 
-use std::time::{Duration, Instant};
-
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 use shoal_node::Origin;
 use shoal_wire::{BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageView};
 
@@ -28,10 +26,6 @@ pub struct Message {
     priority: u8,
     redelivered: bool,
     origin: Origin,
-    /// The body as it was published, if that was in this process.
-    original: Option<Py<PyAny>>,
-    /// When it is too late to deliver it, if it comes from this process.
-    expires: Option<Instant>,
 }
 
 impl Message {
@@ -54,55 +48,7 @@ impl Message {
             priority: view.priority().get(),
             redelivered: view.is_redelivered(),
             origin,
-            original: None,
-            expires: None,
         }
-    }
-
-    /// A message of this process.
-    pub fn local(
-        py: Python<'_>,
-        head: &[u8],
-        encoded: &body::Encoded<'_>,
-        original: &Bound<'_, PyAny>,
-        topic: Py<PyString>,
-        origin: Origin,
-        ttl: Option<Duration>,
-    ) -> PyResult<Message> {
-        let immutable = original.is_none()
-            || original.is_instance_of::<PyBytes>()
-            || original.is_instance_of::<PyString>()
-            || original.is_instance_of::<PyInt>()
-            || original.is_instance_of::<PyFloat>();
-        let view = MessageView::parse(head).map_err(decode_error)?;
-        let plain = head[FLAGS_AT] == 0;
-        let body = match original.cast::<PyBytes>() {
-            Ok(bytes) => bytes.clone().unbind(),
-            Err(_) if immutable => PyBytes::new(py, &[]).unbind(),
-            Err(_) => PyBytes::new(py, encoded.bytes.as_slice()).unbind(),
-        };
-        Ok(Message {
-            topic,
-            body,
-            head: (!plain).then(|| head.into()),
-            kind: encoded.kind as u8,
-            priority: view.priority().get(),
-            redelivered: false,
-            origin,
-            // What could be changed by its publisher is shared only in its encoded form.
-            original: immutable.then(|| original.clone().unbind()),
-            expires: ttl.and_then(|ttl| Instant::now().checked_add(ttl)),
-        })
-    }
-
-    /// Whether it does not live for ever.
-    pub fn expires(&self) -> bool {
-        self.expires.is_some()
-    }
-
-    /// Whether it outlived its time while it waited in this process.
-    pub fn has_expired(&self) -> bool {
-        self.expires.is_some_and(|expires| expires <= Instant::now())
     }
 
     /// When it was published: as it says itself, or else as its stream says.
@@ -132,9 +78,6 @@ impl Message {
 
     #[getter]
     fn body<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(original) = &self.original {
-            return Ok(original.bind(py).clone());
-        }
         let body = self.body.bind(py);
         if self.kind == BodyKind::Bytes as u8 {
             return Ok(body.clone().into_any());
@@ -185,7 +128,13 @@ impl Message {
         self.origin.node
     }
 
-    /// When it was sent, seconds since 1970 by the sender's clock; `None` if not known.
+    /// Who published it; 0 if not known.
+    #[getter]
+    fn publisher(&self) -> u64 {
+        self.origin.publisher
+    }
+
+    /// When it was published, seconds since 1970 by its publisher's clock; `None` if not known.
     #[getter]
     fn timestamp(&self) -> PyResult<Option<f64>> {
         Ok(self.timestamp_us()?.map(|us| us as f64 / 1e6))

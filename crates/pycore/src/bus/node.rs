@@ -1,22 +1,24 @@
 //! The node inside a Python process.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use shoal_io::bus::{Bus, BusOptions, Consumer, Domains, LocalSwitch, Overflow};
-use shoal_node::Interest;
+use shoal_io::bus::{Bus, BusOptions, InprocOptions};
+use shoal_io::norm::fresh_publisher;
+use shoal_node::hub::{FlushState, Overflow, WhenFull};
+use shoal_node::inproc::Domains;
+use shoal_node::norm::Lane;
+use shoal_node::{Interest, Origin};
 use shoal_norm::NodeId;
 use shoal_wire::{Topic, TopicPattern};
 
-use super::delivery::WhenFull;
 use super::events::{EventTuple, event_to_python};
 use super::exit::detached;
 use super::fork::Birth;
-use super::message::Message;
 use super::outgoing::{Extras, Scratch, correlation_bytes, priority_of, timestamp_us};
 use super::publishing::Wait;
 use super::subscription::Subscription;
@@ -28,7 +30,7 @@ use crate::link_options::{address, check_cache, link_options};
 use crate::norm::stats_to_python;
 use crate::selector::{CorrelationFilter, Selector};
 
-static DOMAINS: Domains<Py<Message>> = Domains::new();
+static DOMAINS: Domains = Domains::new();
 
 /// How long to wait before looking whether the user wants to interrupt.
 pub const SIGNAL_CHECK: Duration = Duration::from_millis(100);
@@ -38,9 +40,7 @@ const CACHING_LANES: usize = 4;
 
 /// What a node shares with its subscriptions.
 pub struct Inner {
-    pub(super) node: NodeId,
-    pub(super) bus: Option<Bus<Py<Message>>>,
-    pub(super) local: Arc<LocalSwitch<Py<Message>>>,
+    pub(super) bus: Bus,
     birth: Birth,
     closed: AtomicBool,
 }
@@ -51,27 +51,9 @@ impl Inner {
         if self.closed.load(Ordering::SeqCst) { Err(errors::closed()) } else { Ok(()) }
     }
 
-    /// A queue that was full has room again.
-    pub fn resume(&self) {
-        self.local.tell_of_room();
-        if let Some(bus) = &self.bus {
-            bus.resume();
-        }
-    }
-
-    pub fn unsubscribe(&self, (remote, local): (Option<u64>, u64)) {
-        self.local.unsubscribe(local);
-        if let (Some(bus), Some(remote)) = (&self.bus, remote) {
-            bus.unsubscribe(remote);
-        }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if self.birth.is_here() {
-            self.local.leave(self.node);
-        }
+    /// Refuses to wait for a link that failed.
+    fn check_link(&self) -> PyResult<()> {
+        self.bus.hub().failure().map_or(Ok(()), |why| Err(errors::link_failed(&why)))
     }
 }
 
@@ -84,9 +66,6 @@ pub struct Node {
     pub(super) full: WhenFull,
     /// How long a reader in this process may make no progress.
     pub(super) patience: Duration,
-    pub(super) message_bytes_max: usize,
-    /// Messages delivered in this process.
-    pub(super) delivered: AtomicU64,
 }
 
 fn overflow(name: &str) -> PyResult<Overflow> {
@@ -155,12 +134,13 @@ impl Node {
         };
         let patience = duration("patience_s", patience_s)?;
         let birth = Birth::now();
-        let (bus, local) = match inproc {
+        let publisher = fresh_publisher();
+        let bus = match inproc {
             // A child does not share the domains of its parent, whose readers it does not have.
             Some(name) => {
-                let local = DOMAINS.open(&format!("{}:{name}", birth.forks()), seed);
-                local.join(node);
-                (None, local)
+                let meeting = DOMAINS.open(&format!("{}:{name}", birth.forks()));
+                let options = InprocOptions { node, publisher, message_bytes_max, seed };
+                Bus::open_inproc(&options, &meeting)
             }
             None => {
                 let mut link = link_options(address(group, port, interface)?, node, seed, options, py)?;
@@ -169,6 +149,7 @@ impl Node {
                 link.norm.acker_patience = patience;
                 let options = BusOptions {
                     domain,
+                    publisher,
                     link,
                     heartbeat: duration("heartbeat_s", heartbeat_s)?,
                     missed_heartbeats_max,
@@ -177,28 +158,39 @@ impl Node {
                     cache_bytes,
                     assembly_bytes_max,
                 };
-                let bus = detached(py, || Bus::open(options)).map_err(errors::link)?;
-                (Some(bus), Arc::new(LocalSwitch::new(seed)))
+                detached(py, || Bus::open(options)).map_err(errors::link)?
             }
         };
-        let inner = Inner { node, bus, local, birth, closed: false.into() };
+        let inner = Inner { bus, birth, closed: false.into() };
         Ok(Node {
             inner: Some(Arc::new(inner)),
             topics: Mutex::default(),
             scratch: Mutex::default(),
             full,
             patience,
-            message_bytes_max,
-            delivered: AtomicU64::new(0),
         })
     }
 
     #[getter]
     fn node(&self) -> PyResult<NodeId> {
-        Ok(self.inner()?.node)
+        Ok(self.inner()?.bus.hub().node())
     }
 
-    /// Publishes a message. True unless it was dropped because nobody takes more.
+    /// Who publishes here: a number drawn at random when the connection was made.
+    #[getter]
+    fn publisher(&self) -> PyResult<u64> {
+        Ok(self.inner()?.bus.hub().publisher())
+    }
+
+    /// The identity of a message that `publish` returned the number of, as its readers see it.
+    #[pyo3(signature = (number, priority = 4, *, topic = ""))]
+    fn message_id(&self, number: u64, priority: i64, topic: &str) -> PyResult<Option<String>> {
+        let lane = Lane::of(topic.as_bytes(), priority_of(priority)?.class());
+        let publisher = self.publisher()?;
+        Ok(Origin { publisher, chain: lane.number() as u32, number, ..Origin::default() }.message_id())
+    }
+
+    /// Publishes a message. Returns its number, or 0 if it was dropped because nobody takes more.
     #[pyo3(signature = (
         topic, body = None, *, properties = None, priority = 4, ttl_s = None, correlation_id = None,
         reply_to = None, r#type = None, persistent = false, delivery_delay_s = None, timestamp = None,
@@ -221,7 +213,7 @@ impl Node {
         timestamp: Option<f64>,
         timeout_s: Option<f64>,
         waited_s: f64,
-    ) -> PyResult<bool> {
+    ) -> PyResult<u64> {
         let topic = topic
             .cast::<PyString>()
             .map_err(|_| PyTypeError::new_err(format!("topic is {topic:?}, and must be a str")))?;
@@ -266,72 +258,64 @@ impl Node {
     ) -> PyResult<Subscription> {
         let inner = self.open()?;
         let parsed = TopicPattern::new(pattern).map_err(errors::topic)?;
-        let consumer = Arc::new(Consumer::new(queue_bytes_max, overflow(when_full)?));
+        let overflow = overflow(when_full)?;
         let interest = Interest {
             pattern: parsed,
             selector: selector.map(|selector| selector.get().inner().clone()),
             correlation: correlation.map(|filter| filter.get().inner().clone()),
         };
-        let local = inner.local.subscribe(inner.node, interest.clone(), consumer.clone(), no_local);
-        let remote = detached(py, || inner.bus.as_ref().map(|bus| bus.subscribe(interest, consumer.clone())));
-        Ok(Subscription::new(inner.clone(), consumer, (remote, local), pattern.to_owned()))
+        let reader = detached(py, || inner.bus.subscribe(interest, queue_bytes_max, overflow, no_local));
+        Ok(Subscription::new(inner.clone(), reader, pattern.to_owned()))
     }
 
     /// The nodes that subscribe to a topic, this one among them if it does.
     fn subscribers(&self, py: Python<'_>, topic: &str) -> PyResult<Vec<NodeId>> {
         let inner = self.open()?;
+        inner.check_link()?;
         Topic::new(topic).map_err(errors::topic)?;
-        Ok(detached(py, || {
-            let mut nodes = inner.local.interested(topic.as_bytes());
-            nodes.extend(inner.bus.iter().flat_map(|bus| bus.interested(topic.as_bytes())));
-            nodes
-        }))
+        Ok(detached(py, || inner.bus.hub().subscribers(topic.as_bytes())))
     }
 
     /// Whether somebody subscribes to a topic, or may without having said so yet.
     fn may_want(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
         let inner = self.open()?;
         Topic::new(topic).map_err(errors::topic)?;
-        Ok(detached(py, || {
-            !inner.local.interested(topic.as_bytes()).is_empty()
-                || inner.bus.as_ref().is_some_and(|bus| bus.is_wanted(topic.as_bytes()))
-        }))
+        Ok(detached(py, || !inner.bus.hub().plan(topic.as_bytes()).is_empty()))
     }
 
     #[getter]
     fn members(&self, py: Python<'_>) -> PyResult<Vec<NodeId>> {
         let inner = self.inner()?;
-        Ok(detached(py, || inner.bus.as_ref().map_or_else(|| inner.local.others(inner.node), Bus::members)))
+        Ok(detached(py, || inner.bus.hub().members()))
     }
 
     /// Starts waiting until every member has everything published before; `poll_flush` tells the outcome.
-    fn begin_flush(&self) -> PyResult<u64> {
+    fn begin_flush(&self, py: Python<'_>) -> PyResult<u64> {
         let inner = self.inner()?;
-        Ok(inner.bus.as_ref().map_or(0, Bus::start_flush))
+        inner.check_link()?;
+        Ok(detached(py, || inner.bus.hub().begin_flush()))
     }
 
     /// The members that did not acknowledge everything, or `None` if it is not over.
     fn poll_flush(&self, py: Python<'_>, flush: u64) -> PyResult<Option<Vec<NodeId>>> {
         let inner = self.inner()?;
-        Ok(detached(py, || inner.bus.as_ref().map_or_else(|| Some(Vec::new()), |bus| bus.poll_flush(flush))))
+        match detached(py, || inner.bus.hub().flush_state(flush)) {
+            FlushState::Done(silent) => Ok(Some(silent)),
+            FlushState::Failed(why) => Err(errors::link_failed(&why)),
+            FlushState::Pending => Ok(None),
+        }
     }
 
     /// Stops waiting.
     fn end_flush(&self, flush: u64) -> PyResult<()> {
-        if let Some(bus) = &self.inner()?.bus {
-            bus.end_flush(flush);
-        }
+        self.inner()?.bus.hub().end_flush(flush);
         Ok(())
     }
 
     /// Rings `bell` as source 0 when something changed: an event, who subscribes to what, the outcome of a flush, room
     /// for a message that was refused, the end.
     fn attach_bell(&self, bell: &Bound<'_, Bell>) -> PyResult<()> {
-        let (inner, bell) = (self.inner()?, bell.get().inner());
-        inner.local.attach(bell, 0);
-        if let Some(bus) = &inner.bus {
-            bus.attach(bell, 0);
-        }
+        self.inner()?.bus.attach(bell.get().inner(), 0);
         Ok(())
     }
 
@@ -340,10 +324,8 @@ impl Node {
         let inner = self.inner()?;
         inner.closed.store(true, Ordering::SeqCst);
         detached(py, || {
-            inner.local.unsubscribe_node(inner.node);
-            if let Some(bus) = &inner.bus {
-                bus.stop_publishing();
-            }
+            inner.bus.hub().stop_publishing();
+            inner.bus.hub().stop_delivering();
         });
         Ok(())
     }
@@ -351,40 +333,31 @@ impl Node {
     /// Bytes that were not sent yet, and who has not acknowledged what was: (bytes, [(node, about how many bytes)]).
     fn backlog(&self, py: Python<'_>) -> PyResult<(u64, Vec<(NodeId, u64)>)> {
         let inner = self.inner()?;
-        Ok(detached(py, || inner.bus.as_ref().map_or_else(|| (0, Vec::new()), Bus::backlog)))
+        Ok(detached(py, || inner.bus.backlog()))
     }
 
     /// Says goodbye without waiting for anything. `shut_down` has little to wait for once `has_left`.
     fn leave(&self) -> PyResult<()> {
-        if let Some(bus) = &self.inner()?.bus {
-            bus.leave();
-        }
+        self.inner()?.bus.leave();
         Ok(())
     }
 
     /// Whether the goodbye was said.
     fn has_left(&self) -> PyResult<bool> {
-        Ok(self.inner()?.bus.as_ref().is_none_or(Bus::has_left))
+        Ok(self.inner()?.bus.has_left())
     }
 
     /// What happened since the last call: (kind, node, details). `None` once closed.
     fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<EventTuple<'py>>>> {
         let inner = self.inner()?;
-        let events = detached(py, || match &inner.bus {
-            Some(bus) => bus.take_events(),
-            None => inner.local.take_events(inner.node),
-        });
-        let Some(events) = events else { return Ok(None) };
+        let Some(events) = detached(py, || inner.bus.take_events()) else { return Ok(None) };
         events.iter().map(|event| event_to_python(py, event)).collect::<PyResult<_>>().map(Some)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = self.inner()?;
-        match &inner.bus {
-            Some(bus) => {
-                let stats = detached(py, || bus.stats());
-                stats_to_python(py, &stats)
-            }
+        match detached(py, || inner.bus.stats()) {
+            Some(stats) => stats_to_python(py, &stats),
             None => Ok(PyDict::new(py)),
         }
     }
@@ -393,24 +366,21 @@ impl Node {
     #[getter]
     fn rate_bytes_per_s(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         let inner = self.inner()?;
-        Ok(detached(py, || {
-            let bus = inner.bus.as_ref()?;
-            bus.link().command(|session, _| session.rate_bytes_per_s())
-        }))
+        Ok(detached(py, || inner.bus.norm()?.command(|session, _| session.rate_bytes_per_s())))
     }
 
     /// The interface, the address and the receive buffer in use: (name, address, bytes).
     fn describe_link(&self) -> PyResult<Option<(String, String, usize)>> {
-        let Some(bus) = &self.inner()?.bus else { return Ok(None) };
-        let sockets = bus.link().sockets();
+        let Some(link) = self.inner()?.bus.norm() else { return Ok(None) };
+        let sockets = link.sockets();
         let interface =
             sockets.interface().map_or_else(|| "any".to_owned(), |interface| interface.name.clone());
-        Ok(Some((interface, sockets.local_addr()?.to_string(), bus.link().receive_buffer_bytes()?)))
+        Ok(Some((interface, sockets.local_addr()?.to_string(), link.receive_buffer_bytes()?)))
     }
 
     /// The last error a socket gave, once.
     fn take_socket_error(&self) -> PyResult<Option<String>> {
-        Ok(self.inner()?.bus.as_ref().and_then(|bus| bus.link().take_socket_error()))
+        Ok(self.inner()?.bus.norm().and_then(|link| link.take_socket_error()))
     }
 
     /// Leaves, after waiting up to `linger_s` until everybody has everything. True if everybody has.
@@ -421,10 +391,7 @@ impl Node {
             return Ok(true);
         };
         inner.closed.store(true, Ordering::SeqCst);
-        Ok(detached(py, || {
-            inner.local.leave(inner.node);
-            inner.bus.as_ref().is_none_or(|bus| bus.close(linger))
-        }))
+        Ok(detached(py, || inner.bus.close(linger)))
     }
 }
 

@@ -9,7 +9,6 @@ use pyo3::types::PyString;
 use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic};
 
 use super::body::{Encoded, encode_error};
-use super::delivery::LocalConsumer;
 use super::properties;
 use super::typed::is_queue_name;
 
@@ -18,7 +17,6 @@ use super::typed::is_queue_name;
 pub struct Scratch {
     pub head: Vec<u8>,
     pub properties: PropertiesWriter,
-    pub consumers: Vec<LocalConsumer>,
 }
 
 /// Header fields a publisher may give.

@@ -13,7 +13,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyList, PyString};
-use shoal_io::bus::{Batch, Consumer, Item};
+use shoal_io::bus::Reader;
+use shoal_node::hub::Batch;
 use shoal_wire::MessageView;
 
 use super::delivery;
@@ -34,7 +35,7 @@ const LIST_BYTES: usize = 64 << 10;
 /// What was taken from the consumer and is no Python object yet.
 #[derive(Default)]
 struct Reading {
-    items: VecDeque<(Item<Py<Message>>, usize)>,
+    batches: VecDeque<Batch>,
     batch: Option<(Batch, usize)>,
     /// The topic of the last message, most likely that of the next.
     topic: Option<(Vec<u8>, Py<PyString>)>,
@@ -52,8 +53,7 @@ struct Ahead {
 #[pyclass(module = "shoal._core", frozen, subclass)]
 pub struct Subscription {
     inner: Arc<Inner>,
-    consumer: Arc<Consumer<Py<Message>>>,
-    ids: (Option<u64>, u64),
+    reader: Reader,
     pattern: String,
     reading: Mutex<Reading>,
     ahead: Mutex<Option<Ahead>>,
@@ -64,16 +64,10 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    pub fn new(
-        inner: Arc<Inner>,
-        consumer: Arc<Consumer<Py<Message>>>,
-        ids: (Option<u64>, u64),
-        pattern: String,
-    ) -> Subscription {
+    pub fn new(inner: Arc<Inner>, reader: Reader, pattern: String) -> Subscription {
         Subscription {
             inner,
-            consumer,
-            ids,
+            reader,
             pattern,
             reading: Mutex::default(),
             ahead: Mutex::default(),
@@ -88,8 +82,8 @@ impl Subscription {
     }
 
     fn unsubscribe(&self) {
-        self.inner.unsubscribe(self.ids);
-        self.consumer.close();
+        self.inner.bus.unsubscribe(self.reader.id);
+        self.reader.consumer().close();
     }
 
     /// What was taken. Two threads that read one subscription take turns, and the one that waits for its
@@ -134,7 +128,7 @@ impl Subscription {
             if let Some((batch, at)) = &mut reading.batch {
                 let Some(entry) = batch.entries.get(*at) else {
                     if let Some((batch, _)) = reading.batch.take() {
-                        self.consumer.recycle(batch);
+                        self.reader.consumer().recycle(batch);
                     }
                     continue;
                 };
@@ -148,7 +142,9 @@ impl Subscription {
                     return Ok(());
                 }
                 *at += 1;
-                if ttl.is_some_and(|ttl| batch.age(entry) + batch.arrived.elapsed() >= ttl) {
+                if ttl.is_some_and(|ttl| {
+                    batch.age(entry) + self.inner.bus.clock().now().since(batch.arrived) >= ttl
+                }) {
                     continue;
                 }
                 let topic = match &reading.topic {
@@ -168,24 +164,9 @@ impl Subscription {
                 }
                 continue;
             }
-            match reading.items.front() {
-                Some((Item::Local(message), _)) if message.get().expires() && !reading.list.is_empty() => {
-                    return Ok(());
-                }
-                Some(_) => {}
+            match reading.batches.pop_front() {
+                Some(batch) => reading.batch = Some((batch, 0)),
                 None => return Ok(()),
-            }
-            match reading.items.pop_front() {
-                Some((Item::Batch(batch), _)) => reading.batch = Some((batch, 0)),
-                Some((Item::Local(message), cost)) if !message.get().has_expired() => {
-                    let expires = message.get().expires();
-                    reading.list.push(message);
-                    bytes += cost;
-                    if expires {
-                        return Ok(());
-                    }
-                }
-                Some((Item::Local(_), _)) | None => {}
             }
         }
         Ok(())
@@ -193,14 +174,15 @@ impl Subscription {
 
     /// Takes more from the consumer. False if there is nothing; an error once it is closed.
     fn refill(&self, reading: &mut Reading) -> PyResult<bool> {
-        let Some(taken) = self.consumer.take(Some(Duration::ZERO)) else {
-            return Err(PyStopIteration::new_err(()));
+        let Some(taken) = self.reader.take() else {
+            let failure = self.reader.consumer().failure();
+            return Err(failure.map_or_else(|| PyStopIteration::new_err(()), |why| errors::link_failed(&why)));
         };
         if taken.made_room {
-            self.inner.resume();
+            self.inner.bus.hub().resume();
         }
-        reading.items = taken.items;
-        Ok(!reading.items.is_empty())
+        reading.batches = taken.batches;
+        Ok(!reading.batches.is_empty())
     }
 
     /// The iterator over the messages to be read next that are here already.
@@ -240,7 +222,7 @@ impl Subscription {
                 return Ok(None);
             }
             // Nothing is locked meanwhile: another thread, or the handler of a signal, may read.
-            detached(py, || self.consumer.wait_for_items(left.min(SIGNAL_CHECK)));
+            detached(py, || self.reader.wait_for_items(left.min(SIGNAL_CHECK)));
             check(py)?;
         }
     }
@@ -305,7 +287,7 @@ impl Subscription {
 
     #[getter]
     fn dropped(&self) -> u64 {
-        self.consumer.dropped()
+        self.reader.consumer().dropped()
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -372,12 +354,12 @@ impl Subscription {
 
     /// Says that this thread runs the callback of this subscription and does nothing else.
     fn mark_callback_thread(&self) {
-        delivery::mark_callback_thread(&self.consumer);
+        delivery::mark_callback_thread(self.reader.consumer());
     }
 
     /// Rings `bell` as `source` when there is something to receive, or never will be.
     fn attach_bell(&self, bell: &Bound<'_, Bell>, source: u64) {
-        self.consumer.attach(bell.get().inner().clone(), source);
+        self.reader.attach(bell.get().inner(), source);
     }
 
     /// Messages that are here and were not read yet.
@@ -385,17 +367,17 @@ impl Subscription {
     fn pending(&self, py: Python<'_>) -> PyResult<usize> {
         let reading = self.lock(py)?;
         let batched = reading.batch.as_ref().map_or(0, |(batch, at)| batch.entries.len().saturating_sub(*at));
-        let taken: usize = reading.items.iter().map(|(item, _)| item.messages()).sum();
+        let taken: usize = reading.batches.iter().map(|batch| batch.entries.len()).sum();
         let ahead = match self.iterator(py)? {
             Some(iterator) => iterator.call_method0(intern!(py, "__length_hint__"))?.extract()?,
             None => 0,
         };
-        Ok(ahead + batched + taken + self.consumer.pending())
+        Ok(ahead + batched + taken + self.reader.consumer().pending())
     }
 
     #[getter]
     fn closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst) || self.consumer.is_closed()
+        self.closed.load(Ordering::SeqCst) || self.reader.consumer().is_closed()
     }
 
     /// Ends the subscription; what has arrived can still be read.
@@ -413,7 +395,7 @@ impl Subscription {
             list.bind(py).del_slice(0, LIST_MAX)?;
         }
         if self.birth.is_here() {
-            self.consumer.close();
+            self.reader.consumer().close();
         }
         Ok(())
     }

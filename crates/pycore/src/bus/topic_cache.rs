@@ -1,9 +1,12 @@
 //! Topics a publisher uses: checked once, their message heads written once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use shoal_node::Hub;
+use shoal_node::hub::Plan;
 use shoal_wire::{BodyKind, Destination, Outgoing, Priority, Topic, TopicBuf};
 
 /// Topics remembered at the most.
@@ -14,15 +17,23 @@ pub struct Known {
     pub topic: TopicBuf,
     /// The head of a message with nothing but topic and body; priority and kind are in its second byte.
     pub head: Vec<u8>,
-    /// Whether somebody elsewhere wants it, as of an interest version.
-    pub wanted: Option<(u64, bool)>,
+    /// Who gets it, as of an interest version.
+    pub plan: Arc<Plan>,
 }
 
 impl Known {
-    /// The head for a message of this kind and urgency.
-    pub fn head_for(&mut self, kind: BodyKind, priority: Priority) -> &[u8] {
+    /// Sets what a message of this kind and urgency has in its head.
+    #[inline]
+    pub fn set_kind(&mut self, kind: BodyKind, priority: Priority) {
         self.head[1] = priority.get() << 4 | kind as u8;
-        &self.head
+    }
+
+    /// Makes the plan the one that holds now.
+    #[inline]
+    pub fn renew_plan(&mut self, hub: &Hub) {
+        if self.plan.version != hub.interest_version() {
+            self.plan = Arc::new(hub.plan(self.topic.as_topic().as_str().as_bytes()));
+        }
     }
 }
 
@@ -60,7 +71,7 @@ impl TopicCache {
         Outgoing::new(Destination::topic(topic), BodyKind::Bytes, &[])
             .encode_head_into(&mut head)
             .map_err(super::body::encode_error)?;
-        self.known.push(Known { topic: topic.into(), head, wanted: None });
+        self.known.push(Known { topic: topic.into(), head, plan: Arc::default() });
         self.by_name.insert(name.to_owned(), self.known.len() - 1);
         Ok(self.known.len() - 1)
     }

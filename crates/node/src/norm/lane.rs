@@ -1,18 +1,14 @@
 //! One lane of a link on its way into its stream.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use shoal_norm::{ObjectId, Session, Time};
-use shoal_wire::{Mark, frame};
+use shoal_wire::frame;
 
-use super::outbox::Outbox;
-
-/// Marks are at least so far apart.
-const MARK_INTERVAL: Duration = Duration::from_millis(1);
+use crate::hub::{Chains, LinkId};
 
 /// A lane's stream, and what is being written to it.
 #[derive(Debug)]
 pub struct Lane {
+    /// The stream.
     pub object: ObjectId,
     bytes: Vec<u8>,
     at: usize,
@@ -20,18 +16,16 @@ pub struct Lane {
     frame_left: usize,
     /// Written, but not flushed.
     unflushed: bool,
-    /// Written before the rest: a mark, or what the application says.
+    /// Written before the rest: what the application says.
     head: Vec<u8>,
     head_at: usize,
-    marks: bool,
-    marked_at: Time,
-    marked_version: u64,
-    /// Messages written so far.
-    messages: u64,
+    /// Bytes of frames that the stream has taken, ever.
+    written: u64,
 }
 
 impl Lane {
-    pub fn new(object: ObjectId, marks: bool) -> Lane {
+    /// One of which nothing is written.
+    pub fn new(object: ObjectId) -> Lane {
         Lane {
             object,
             bytes: Vec::new(),
@@ -40,33 +34,13 @@ impl Lane {
             unflushed: false,
             head: Vec::new(),
             head_at: 0,
-            marks,
-            marked_at: Time::ZERO,
-            marked_version: 0,
-            messages: 0,
+            written: 0,
         }
     }
 
-    /// Says when the messages that follow are sent, unless that was said a moment ago.
-    fn mark(&mut self, now: Time, version: u64) {
-        let said =
-            self.messages > 0 && now.since(self.marked_at) < MARK_INTERVAL && version == self.marked_version;
-        if !self.marks || said {
-            return;
-        }
-        (self.marked_at, self.marked_version) = (now, version);
-        let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut record = Vec::with_capacity(32);
-        let mark = Mark {
-            source: None,
-            chain: self.object.into(),
-            number: self.messages,
-            timestamp_us: timestamp.as_micros() as u64,
-            clock_us: now.as_nanos() / 1000,
-            version,
-        };
-        mark.write(&mut record);
-        frame::write(&record, &mut self.head);
+    /// Bytes of frames that the stream has taken, ever.
+    pub fn written(&self) -> u64 {
+        self.written
     }
 
     /// Bytes that wait to be written.
@@ -79,15 +53,13 @@ impl Lane {
         self.head.extend_from_slice(frames);
     }
 
-    /// Moves what waits in the outbox into the stream, as far as that takes it; `version` is what marks say.
-    pub fn write(&mut self, now: Time, session: &mut Session, outbox: &Outbox, number: usize, version: u64) {
+    /// Moves what waits for the link into the stream, as far as that takes it.
+    pub fn write(&mut self, now: Time, session: &mut Session, chains: &Chains, link: LinkId, number: usize) {
         loop {
             if self.at == self.bytes.len() {
                 self.at = 0;
                 self.bytes.clear();
-                if outbox.exchange(number, &mut self.bytes) {
-                    self.mark(now, version);
-                } else if self.waiting() == 0 {
+                if !chains.take(number, link, &mut self.bytes) && self.waiting() == 0 {
                     if std::mem::take(&mut self.unflushed) {
                         let _ = session.flush(now, self.object);
                     }
@@ -96,7 +68,7 @@ impl Lane {
             }
             let before = self.at;
             let all = self.write_frames(now, session);
-            outbox.add_written(number, self.at - before);
+            self.written += (self.at - before) as u64;
             if !all {
                 return;
             }
@@ -138,7 +110,6 @@ impl Lane {
             if self.frame_left > 0 {
                 return false;
             }
-            self.messages += 1;
         }
         true
     }

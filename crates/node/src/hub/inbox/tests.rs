@@ -1,45 +1,59 @@
 //! What becomes of messages, without a network.
 
-use std::time::Duration;
-
-use shoal_norm::ObjectId;
 use shoal_wire::{BodyKind, Destination, HeaderFields, Outgoing, Topic, TopicPattern, frame};
 
-use super::super::consumer::{Item, Overflow};
+use super::super::consumer::{Consumer, Overflow};
+use super::super::wake::Asleep;
 use super::*;
+use crate::switch::Interest;
 
 struct Bench {
-    inbox: Inbox<()>,
-    next: SubscriptionId,
+    inbox: Inbox,
+    routes: Routes,
+    sources: HashMap<(NodeId, u32), SourceId>,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let bounds = InboxBounds { message_bytes_max: 1 << 20, assembly_bytes_max: 1 << 20 };
-        Bench { inbox: Inbox::new(1, bounds), next: 0 }
+        Bench { inbox: Inbox::new(1 << 20, 1 << 20), routes: Routes::new(1), sources: HashMap::default() }
     }
 
-    fn subscribe(&mut self, pattern: &str, bytes_max: usize) -> Arc<Consumer<()>> {
-        let consumer = Arc::new(Consumer::new(bytes_max, Overflow::Wait));
-        self.next += 1;
-        self.inbox.subscribe(
-            self.next,
-            Interest::topics(TopicPattern::new(pattern).unwrap()),
-            consumer.clone(),
-        );
+    fn subscribe(&mut self, pattern: &str, bytes_max: usize) -> Arc<Consumer> {
+        let consumer = Arc::new(Consumer::new(bytes_max, Overflow::Wait, Arc::new(Asleep)));
+        let interest = Interest::topics(TopicPattern::new(pattern).unwrap());
+        self.routes.subscribe(interest, consumer.clone(), false);
         consumer
     }
 
-    fn take(&mut self, stream: StreamId, bytes: &[u8]) -> Taken {
-        let chunk = Chunk { bytes, fresh: false };
-        self.inbox.take(NOW, stream, chunk, |why| panic!("{why}"), |_| ())
+    fn source(&mut self, stream: (NodeId, u32)) -> SourceId {
+        let source = Source { publisher: stream.0.into(), chain: stream.1, node: stream.0 };
+        *self.sources.entry(stream).or_insert_with(|| self.inbox.open(source))
+    }
+
+    /// What comes, and what was wrong with it.
+    fn feed(&mut self, stream: (NodeId, u32), bytes: &[u8], fresh: bool) -> (Fed, Vec<String>) {
+        let chunk = Chunk { bytes, fresh };
+        let id = self.source(stream);
+        let mut wrong = Vec::new();
+        let fed = self.inbox.feed(NOW, &mut self.routes, id, chunk, |why| wrong.push(why), |_| ());
+        (fed, wrong)
+    }
+
+    fn take(&mut self, stream: (NodeId, u32), bytes: &[u8]) -> Fed {
+        let (fed, wrong) = self.feed(stream, bytes, false);
+        assert_eq!(wrong, [""; 0]);
+        fed
+    }
+
+    fn hand_over(&mut self) {
+        self.inbox.hand_over(NOW, &self.routes);
     }
 
     /// A message comes, and is handed over. False if the stream is parked.
-    fn deliver(&mut self, stream: StreamId, topic: &str, bytes: usize) -> bool {
-        let taken = self.take(stream, &message(topic, bytes, HeaderFields::default()));
-        self.inbox.hand_over();
-        taken == Taken::All
+    fn deliver(&mut self, stream: (NodeId, u32), topic: &str, bytes: usize) -> bool {
+        let fed = self.take(stream, &message(topic, bytes, HeaderFields::default()));
+        self.hand_over();
+        fed == Fed::All
     }
 }
 
@@ -61,12 +75,16 @@ fn message(topic: &str, bytes: usize, fields: HeaderFields<'_>) -> Vec<u8> {
     framed
 }
 
-fn stream(node: NodeId, object: ObjectId) -> StreamId {
-    StreamId { node, instance: 1, object }
+fn stream(node: NodeId, chain: u32) -> (NodeId, u32) {
+    (node, chain)
 }
 
-fn read(consumer: &Consumer<()>) {
-    consumer.take(Some(Duration::ZERO)).unwrap();
+fn read(consumer: &Consumer) {
+    consumer.take().unwrap();
+}
+
+fn batch(consumer: &Consumer) -> Batch {
+    consumer.take().unwrap().batches.pop_front().expect("something came")
 }
 
 #[test]
@@ -93,7 +111,6 @@ fn a_stream_waits_for_every_subscription_it_filled() {
     assert!(!bench.deliver(stream(2, 2), "c", 1));
     read(&consumers[1]);
     assert!(bench.deliver(stream(2, 2), "c", 1));
-    assert!(bench.inbox.parked.is_empty());
 }
 
 #[test]
@@ -124,10 +141,12 @@ fn a_version_that_a_mark_names_is_told_once_and_before_the_messages_after_it() {
         let (mut record, mut framed) = (Vec::new(), Vec::new());
         mark(0, version, 0).write(&mut record);
         frame::write(&record, &mut framed);
+        let id = bench.source(stream(2, 2));
+        let Bench { inbox, routes, .. } = &mut bench;
         let chunk = Chunk { bytes: &framed, fresh: false };
-        bench.inbox.take(NOW, stream(2, 2), chunk, |why| panic!("{why}"), |version| told.push(version));
+        inbox.feed(NOW, routes, id, chunk, |why| panic!("{why}"), |news| told.push(news));
     }
-    assert_eq!(told, [3, 4]);
+    assert_eq!(told, [Told::Version(3), Told::Version(4)]);
 }
 
 #[test]
@@ -148,11 +167,9 @@ fn the_time_a_message_waited_at_its_sender_counts_against_its_time_to_live() {
             bytes.extend(message("a", 10, fields));
         }
     }
-    assert_eq!(bench.take(stream(2, 2), &bytes), Taken::All);
-    bench.inbox.hand_over();
-    let Some((Item::Batch(batch), _)) = consumer.take(None).unwrap().items.pop_front() else {
-        panic!("nothing came");
-    };
+    assert_eq!(bench.take(stream(2, 2), &bytes), Fed::All);
+    bench.hand_over();
+    let batch = batch(&consumer);
     let ages: Vec<u64> = batch.entries.iter().map(|entry| batch.age(entry).as_secs()).collect();
     assert_eq!(ages, [2, 0, 0], "the one that may live for a second is gone, and the others know their age");
 }
@@ -165,18 +182,19 @@ fn parts_of_messages_are_bounded_for_all_streams_together() {
     let mut lost = Vec::new();
     let (begun, rest) = large.split_at(600_000);
     for node in 2..5 {
-        let chunk = Chunk { bytes: begun, fresh: false };
-        let taken = bench.inbox.take(NOW, stream(node, 2), chunk, |why| lost.push(why), |_| ());
-        assert_eq!(taken, if node == 2 { Taken::All } else { Taken::Broken });
+        let (fed, wrong) = bench.feed(stream(node, 2), begun, false);
+        lost.extend(wrong);
+        assert_eq!(fed, if node == 2 { Fed::All } else { Fed::Broken });
         assert!(bench.inbox.assembly.bytes <= bench.inbox.assembly.bytes_max);
     }
     assert!(lost.len() == 2 && lost[0].contains("assembly_bytes_max"), "{lost:?}");
-    assert_eq!(bench.take(stream(2, 2), rest), Taken::All);
-    bench.inbox.hand_over();
-    assert_eq!(consumer.take(None).unwrap().items.len(), 1);
+    assert_eq!(bench.take(stream(2, 2), rest), Fed::All);
+    bench.hand_over();
+    assert_eq!(consumer.take().unwrap().batches.len(), 1);
     assert_eq!(bench.inbox.assembly.bytes, 0);
     bench.take(stream(3, 2), begun);
-    bench.inbox.forget(3, 1);
+    let id = bench.source(stream(3, 2));
+    bench.inbox.close(NOW, id, &bench.routes);
     assert_eq!(bench.inbox.assembly.bytes, 0, "what will never be completed holds nothing");
 }
 
@@ -190,12 +208,15 @@ fn a_node_that_failed_holds_no_part_of_a_large_message_and_loses_no_small_one() 
     bench.take(stream(2, 3), &small[..500]);
     bench.take(stream(3, 2), &large[..300_000]);
     let others = bench.inbox.assembly.bytes - (600_000 - PART_BYTES_FREE);
-    assert_eq!(bench.inbox.rest(2, 1), [stream(2, 2)]);
+    for (chain, cut) in [(2, true), (3, false)] {
+        let id = bench.source(stream(2, chain));
+        assert_eq!(bench.inbox.rest(NOW, id, &bench.routes), cut);
+    }
     assert_eq!(bench.inbox.assembly.bytes, others, "only what the node that failed had is given back");
-    assert_eq!(bench.take(stream(2, 3), &small[500..]), Taken::All);
-    assert_eq!(bench.take(stream(2, 2), &small), Taken::All);
-    bench.inbox.hand_over();
-    assert_eq!(consumer.take(None).unwrap().items.len(), 2, "it was only silent, and goes on");
+    assert_eq!(bench.take(stream(2, 3), &small[500..]), Fed::All);
+    assert_eq!(bench.take(stream(2, 2), &small), Fed::All);
+    bench.hand_over();
+    assert_eq!(consumer.take().unwrap().batches.len(), 2, "it was only silent, and goes on");
 }
 
 #[test]
@@ -206,10 +227,10 @@ fn a_small_message_is_put_together_though_large_ones_hold_everything() {
     bench.take(stream(2, 1), &large[..999_000]);
     bench.take(stream(2, 2), &large[..150_000]);
     let small = message("a", 1000, HeaderFields::default());
-    assert_eq!(bench.take(stream(3, 2), &small[..500]), Taken::All);
-    assert_eq!(bench.take(stream(3, 2), &small[500..]), Taken::All);
-    bench.inbox.hand_over();
-    assert_eq!(consumer.take(None).unwrap().items.len(), 1);
+    assert_eq!(bench.take(stream(3, 2), &small[..500]), Fed::All);
+    assert_eq!(bench.take(stream(3, 2), &small[500..]), Fed::All);
+    bench.hand_over();
+    assert_eq!(consumer.take().unwrap().batches.len(), 1);
 }
 
 #[test]
@@ -221,11 +242,7 @@ fn a_subscription_that_wants_little_holds_no_more_than_a_few_times_that() {
         bytes.extend(message("often", 1000, HeaderFields::default()));
     }
     bench.take(stream(2, 2), &bytes);
-    bench.inbox.hand_over();
-    let batch = |consumer: &Consumer<()>| match consumer.take(None).unwrap().items.pop_front() {
-        Some((Item::Batch(batch), _)) => batch,
-        _ => panic!("nothing came"),
-    };
+    bench.hand_over();
     let (all, one) = (batch(&everything), batch(&little));
     assert_eq!((all.entries.len(), one.entries.len()), (101, 1));
     assert!(one.bytes.len() < 100, "{} bytes", one.bytes.len());
@@ -241,13 +258,10 @@ fn after_a_gap_a_message_has_no_number_until_a_mark_gives_it_one() {
     frame::write(&record, &mut marked);
     bench.take(stream(2, 2), &marked);
     let bytes = message("a", 1, HeaderFields::default());
-    let fresh = Chunk { bytes: &bytes, fresh: true };
-    bench.inbox.take(NOW, stream(2, 2), Chunk { fresh: false, ..fresh }, |why| panic!("{why}"), |_| ());
-    bench.inbox.take(NOW, stream(2, 2), fresh, |why| panic!("{why}"), |_| ());
-    bench.inbox.hand_over();
-    let Some((Item::Batch(batch), _)) = consumer.take(None).unwrap().items.pop_front() else {
-        panic!("nothing came");
-    };
-    let numbers: Vec<Option<u64>> = batch.entries.iter().map(|entry| batch.origin(entry).number).collect();
-    assert_eq!(numbers, [Some(u64::MAX - 1), None]);
+    bench.feed(stream(2, 2), &bytes, false);
+    bench.feed(stream(2, 2), &bytes, true);
+    bench.hand_over();
+    let batch = batch(&consumer);
+    let numbers: Vec<u64> = batch.entries.iter().map(|entry| batch.origin(entry).number).collect();
+    assert_eq!(numbers, [u64::MAX - 1, 0]);
 }

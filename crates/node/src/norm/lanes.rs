@@ -9,13 +9,14 @@
 //! A reader that falls behind makes the lanes wait that feed it. Answers have a lane of their own, so that
 //! whoever waits for one gets it, though everything else of the same sender waits.
 
-use shoal_norm::ObjectId;
+use shoal_norm::{ObjectId, StreamOptions};
 use shoal_wire::{PriorityClass, is_reserved};
-
-use crate::norm::LaneOptions;
 
 /// The stream that carries what nodes tell each other.
 pub const CONTROL: ObjectId = 0;
+
+/// How many lanes there are.
+pub const LANES: usize = 5;
 
 /// What may be waiting to be repaired of the control stream.
 const CONTROL_CACHE_BYTES: usize = 1 << 20;
@@ -42,7 +43,7 @@ impl Lane {
         if is_reserved(topic) { Lane::Reserved } else { Lane::Class(class) }
     }
 
-    /// Its number, which is its stream's too.
+    /// Its number, which is its stream's and its chain's too.
     pub fn number(self) -> usize {
         match self {
             Lane::Class(PriorityClass::High) => 1,
@@ -63,17 +64,17 @@ impl Lane {
 }
 
 /// The streams of all lanes, by number.
-pub fn lane_options(window_bytes: usize, cache_bytes: usize) -> Vec<LaneOptions> {
-    let mut lanes = vec![LaneOptions::default()];
-    lanes[0].stream.cache_bytes = CONTROL_CACHE_BYTES;
+pub fn lane_streams(window_bytes: usize, cache_bytes: usize) -> Vec<StreamOptions> {
     // Heartbeats and repeated announcements tell of what was lost.
-    lanes[0].stream.quiet = true;
+    let mut lanes =
+        vec![StreamOptions { cache_bytes: CONTROL_CACHE_BYTES, quiet: true, ..Default::default() }];
     for lane in Lane::ALL {
-        let mut options = LaneOptions { marks: true, ..Default::default() };
-        options.stream.precedence = lane.precedence();
-        options.stream.window_bytes = Some(window_bytes);
-        options.stream.cache_bytes = cache_bytes;
-        lanes.push(options);
+        lanes.push(StreamOptions {
+            precedence: lane.precedence(),
+            window_bytes: Some(window_bytes),
+            cache_bytes,
+            ..Default::default()
+        });
     }
     lanes
 }
@@ -86,7 +87,7 @@ mod tests {
     fn lanes_are_listed_by_their_numbers() {
         let numbers: Vec<usize> = Lane::ALL.iter().map(|lane| lane.number()).collect();
         assert_eq!(numbers, [1, 2, 3, 4]);
-        assert_eq!(lane_options(1 << 20, 4 << 20).len(), 5);
+        assert_eq!(lane_streams(1 << 20, 4 << 20).len(), LANES);
     }
 
     #[test]

@@ -1,0 +1,524 @@
+//! Chains on their way out: who publishes gets a number here, and each link a bounded buffer of frames.
+//!
+//! A *chain* is one ordered path. Its lock is held for as long as it takes to give a number and to copy a record into
+//! the buffers of the links that want it, so the order of the numbers is the order in every buffer. A link takes a whole buffer
+//! and leaves its emptied one in exchange: neither side allocates in the steady state.
+//!
+//! Marks and skips stand between the records, so that a message carries neither its number nor its time:
+//!
+//! | before a message                                       | goes                                      |
+//! |--------------------------------------------------------|-------------------------------------------|
+//! | numbers that this link was not given                   | a skip over them                          |
+//! | the first, a new millisecond, a new version of our interest | a mark: number, time and version     |
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use shoal_norm::Time;
+use shoal_wire::{Mark, frame};
+
+use super::wake::Wake;
+
+/// Names a link of a hub.
+pub type LinkId = usize;
+
+/// A message published so soon after another has the same timestamp, microseconds.
+const STAMP_US: u64 = 1000;
+/// The clock is read at least once in so many messages, and whenever a link took what was published before.
+const STAMP_MESSAGES: u32 = 16;
+
+/// Where the time comes from; asked for only when it is needed.
+pub trait Clock {
+    /// By a clock that never jumps.
+    fn now(&self) -> Time;
+
+    /// Microseconds since 1970.
+    fn wall_us(&self) -> u64;
+}
+
+/// Why nothing was appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The lane is full, and stayed so for as long as was allowed.
+    Full,
+    /// The link is closed.
+    Closed,
+    /// The link failed: why.
+    Failed(Arc<str>),
+    /// Longer than a frame may be: its length, and the bound.
+    TooLong(usize, usize),
+    /// There is no such lane.
+    NoLane,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SendError::Full => {
+                write!(out, "the send buffer is full: its receivers are slower than its publishers")
+            }
+            SendError::Closed => write!(out, "the link is closed"),
+            SendError::Failed(why) => write!(out, "the link failed: {why}"),
+            SendError::TooLong(length, bound) => {
+                write!(out, "a message of {length} bytes is longer than the bound of {bound} bytes")
+            }
+            SendError::NoLane => write!(out, "there is no such lane"),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// When messages were published: the same for all of a millisecond.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Microseconds since 1970.
+    pub timestamp_us: u64,
+    /// By the clock that never jumps.
+    pub clock: Time,
+}
+
+/// One link's buffer.
+#[derive(Debug)]
+struct Outlet {
+    bytes: Vec<u8>,
+    /// Bytes ever appended.
+    appended: u64,
+    /// The number that a message has if no skip stands before it.
+    next: u64,
+    /// What the last mark said.
+    marked: Option<(u64, u64)>,
+    /// Its link sends nothing of it for now, because its receivers take no more.
+    blocked: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    /// The number given last.
+    last: u64,
+    stamp: Stamp,
+    /// Messages until the clock is read again.
+    unread: u32,
+    outlets: Vec<Option<Outlet>>,
+    closed: bool,
+    failure: Option<Arc<str>>,
+    /// Somebody was refused since a buffer was taken.
+    refused: bool,
+}
+
+/// Chains, by the number of their lane, and the buffers of all links.
+pub struct Chains {
+    chains: Box<[Mutex<State>]>,
+    wake: Arc<dyn Wake>,
+    lane_bytes_max: usize,
+    message_bytes_max: usize,
+    /// The version of our interest that marks name.
+    version: AtomicU64,
+}
+
+impl Chains {
+    /// So many chains without links. `wake` hears of room.
+    pub fn new(count: usize, lane_bytes_max: usize, message_bytes_max: usize, wake: Arc<dyn Wake>) -> Chains {
+        let chain = || {
+            Mutex::new(State {
+                last: 0,
+                stamp: Stamp::default(),
+                unread: 0,
+                outlets: Vec::new(),
+                closed: false,
+                failure: None,
+                refused: false,
+            })
+        };
+        Chains {
+            chains: (0..count).map(|_| chain()).collect(),
+            wake,
+            lane_bytes_max,
+            message_bytes_max: message_bytes_max.min(frame::FRAME_BYTES_MAX),
+            version: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self, chain: usize) -> MutexGuard<'_, State> {
+        self.chains[chain].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.chains.len()
+    }
+
+    /// The longest message.
+    pub fn message_bytes_max(&self) -> usize {
+        self.message_bytes_max
+    }
+
+    /// Gives a link its buffers. What it is given first has the number that comes next.
+    pub fn open(&self, link: LinkId) {
+        for chain in &self.chains {
+            let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.outlets.len() <= link {
+                state.outlets.resize_with(link + 1, || None);
+            }
+            let next = state.last + 1;
+            state.outlets[link] =
+                Some(Outlet { bytes: Vec::new(), appended: 0, next, marked: None, blocked: false });
+        }
+    }
+
+    /// Takes a link's buffers away, with what is in them.
+    pub fn shut(&self, link: LinkId) {
+        for chain in &self.chains {
+            let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(outlet) = state.outlets.get_mut(link) {
+                *outlet = None;
+            }
+        }
+        self.wake.wake();
+    }
+
+    /// Says which version of our interest links announced.
+    pub fn set_version(&self, version: u64) {
+        self.version.store(version, Ordering::Release);
+    }
+
+    /// Locks a chain for publishing.
+    pub(super) fn publish(&self, chain: usize) -> Publishing<'_> {
+        Publishing { chains: self, chain, state: self.lock(chain) }
+    }
+
+    /// Appends one frame made of `parts` to a link's buffer, without number or mark. Returns how many bytes wait there
+    /// now, or `None` if the link cannot send them anyway. A frame larger than the bound is taken when nothing waits, so
+    /// the bound is exceeded by one frame at most.
+    pub fn append(&self, chain: usize, link: LinkId, parts: &[&[u8]]) -> Result<Option<usize>, SendError> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if length > self.message_bytes_max {
+            return Err(SendError::TooLong(length, self.message_bytes_max));
+        }
+        let mut state =
+            self.chains.get(chain).ok_or(SendError::NoLane)?.lock().unwrap_or_else(PoisonError::into_inner);
+        state.check_open()?;
+        let state = &mut *state;
+        let outlet = state.outlets.get_mut(link).and_then(Option::as_mut).ok_or(SendError::NoLane)?;
+        if !outlet.has_room(length, self.lane_bytes_max) {
+            state.refused = true;
+            return Err(SendError::Full);
+        }
+        outlet.append(length, parts);
+        Ok((!outlet.blocked).then_some(outlet.bytes.len()))
+    }
+
+    /// Takes what waits for a link in exchange for `emptied`. False if nothing waits.
+    pub fn take(&self, chain: usize, link: LinkId, emptied: &mut Vec<u8>) -> bool {
+        let mut state = self.lock(chain);
+        let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) else { return false };
+        if outlet.bytes.is_empty() {
+            return false;
+        }
+        emptied.clear();
+        std::mem::swap(&mut outlet.bytes, emptied);
+        state.unread = 0;
+        let refused = std::mem::take(&mut state.refused);
+        drop(state);
+        if refused {
+            self.wake.wake();
+        }
+        true
+    }
+
+    /// A link says whether it sends nothing of a chain for now, because its receivers take no more.
+    pub fn set_blocked(&self, chain: usize, link: LinkId, blocked: bool) {
+        if let Some(outlet) = self.lock(chain).outlets.get_mut(link).and_then(Option::as_mut) {
+            outlet.blocked = blocked;
+        }
+    }
+
+    /// Bytes that wait for a link, in all chains.
+    pub fn waiting(&self, link: LinkId) -> usize {
+        self.each(link, |outlet| outlet.bytes.len()).sum()
+    }
+
+    /// The same, without what the link cannot send for now.
+    pub fn sendable(&self, link: LinkId) -> usize {
+        self.each(link, |outlet| if outlet.blocked { 0 } else { outlet.bytes.len() }).sum()
+    }
+
+    /// Bytes ever appended for a link, chain by chain.
+    pub fn appended(&self, link: LinkId) -> Vec<u64> {
+        self.each(link, |outlet| outlet.appended).collect()
+    }
+
+    fn each<T: Default>(&self, link: LinkId, get: impl Fn(&Outlet) -> T) -> impl Iterator<Item = T> {
+        (0..self.chains.len()).map(move |chain| {
+            self.lock(chain).outlets.get(link).and_then(Option::as_ref).map_or_else(T::default, &get)
+        })
+    }
+
+    /// The number given last in each chain.
+    pub fn last_numbers(&self) -> Vec<u64> {
+        (0..self.chains.len()).map(|chain| self.lock(chain).last).collect()
+    }
+
+    /// The number given last in a chain.
+    pub fn last_number(&self, chain: usize) -> u64 {
+        self.lock(chain).last
+    }
+
+    /// Takes nothing more, and lets nobody wait. What was appended can still be taken.
+    pub fn close(&self) {
+        for chain in 0..self.chains.len() {
+            self.lock(chain).closed = true;
+        }
+        self.wake.wake();
+    }
+
+    /// The same, because there is no link left: why.
+    pub fn fail(&self, why: &Arc<str>) {
+        for chain in 0..self.chains.len() {
+            self.lock(chain).failure.get_or_insert_with(|| why.clone());
+        }
+        self.wake.wake();
+    }
+}
+
+impl State {
+    fn check_open(&self) -> Result<(), SendError> {
+        if self.closed {
+            return Err(SendError::Closed);
+        }
+        self.failure.as_ref().map_or(Ok(()), |why| Err(SendError::Failed(why.clone())))
+    }
+}
+
+impl Outlet {
+    fn has_room(&self, length: usize, bytes_max: usize) -> bool {
+        self.bytes.is_empty() || self.bytes.len() + length <= bytes_max
+    }
+
+    fn append(&mut self, length: usize, parts: &[&[u8]]) {
+        let before = self.bytes.len();
+        frame::write_length(length, &mut self.bytes);
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.appended += (self.bytes.len() - before) as u64;
+    }
+
+    #[cold]
+    fn mark(&mut self, chain: u32, number: u64, stamp: Stamp, version: u64) {
+        self.marked = Some((stamp.timestamp_us, version));
+        let mut record = Vec::with_capacity(32);
+        let mark = Mark {
+            source: None,
+            chain,
+            number,
+            timestamp_us: stamp.timestamp_us,
+            clock_us: stamp.clock.as_nanos() / 1000,
+            version,
+        };
+        mark.write(&mut record);
+        self.append(record.len(), &[&record]);
+    }
+}
+
+/// A chain that is locked for publishing one message.
+pub(super) struct Publishing<'a> {
+    chains: &'a Chains,
+    chain: usize,
+    state: MutexGuard<'a, State>,
+}
+
+impl Publishing<'_> {
+    /// Refuses if nothing more is taken.
+    #[inline]
+    pub fn check_open(&self) -> Result<(), SendError> {
+        self.state.check_open()
+    }
+
+    /// The number that the message will have.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.state.last + 1
+    }
+
+    /// When the message is published. `exactly` reads the clock, which is otherwise done now and then.
+    #[inline]
+    pub fn stamp(&mut self, clock: &impl Clock, exactly: bool) -> Stamp {
+        if self.state.unread == 0 || exactly {
+            self.read_clock(clock);
+        }
+        self.state.unread -= 1;
+        self.state.stamp
+    }
+
+    fn read_clock(&mut self, clock: &impl Clock) {
+        self.state.unread = STAMP_MESSAGES;
+        let timestamp_us = clock.wall_us();
+        // It may have been set back.
+        if timestamp_us.abs_diff(self.state.stamp.timestamp_us) >= STAMP_US {
+            self.state.stamp = Stamp { timestamp_us, clock: clock.now() };
+        }
+    }
+
+    /// Whether a link has room for a record of this length. A link that is gone has.
+    #[inline]
+    pub fn has_room(&mut self, link: LinkId, length: usize) -> bool {
+        let bytes_max = self.chains.lane_bytes_max;
+        let outlet = self.state.outlets.get(link).and_then(Option::as_ref);
+        let has_room = outlet.is_none_or(|outlet| outlet.has_room(length, bytes_max));
+        self.state.refused |= !has_room;
+        has_room
+    }
+
+    /// Appends the message for a link. Returns how many bytes wait there now, or `None` if the link cannot send them
+    /// anyway.
+    #[inline]
+    pub fn append(&mut self, link: LinkId, stamp: Stamp, length: usize, parts: &[&[u8]]) -> Option<usize> {
+        let number = self.state.last + 1;
+        let version = self.chains.version.load(Ordering::Acquire);
+        let outlet = self.state.outlets.get_mut(link).and_then(Option::as_mut)?;
+        if outlet.next != number || outlet.marked != Some((stamp.timestamp_us, version)) {
+            outlet.mark(self.chain as u32, number, stamp, version);
+        }
+        outlet.next = number + 1;
+        outlet.append(length, parts);
+        if outlet.blocked {
+            // Who waits for a slow receiver has the time to read the clock.
+            self.state.unread = 0;
+            return None;
+        }
+        Some(outlet.bytes.len())
+    }
+
+    /// The message is published: its number is used. Returns it.
+    #[inline]
+    pub fn finish(mut self) -> u64 {
+        self.state.last += 1;
+        self.state.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shoal_wire::RecordKind;
+
+    use super::super::wake::Asleep;
+    use super::*;
+
+    struct At(u64);
+
+    impl Clock for At {
+        fn now(&self) -> Time {
+            Time::from_nanos(self.0 * 1000)
+        }
+
+        fn wall_us(&self) -> u64 {
+            1_000_000 + self.0
+        }
+    }
+
+    fn chains(lane_bytes_max: usize) -> Chains {
+        let chains = Chains::new(2, lane_bytes_max, 1000, Arc::new(Asleep));
+        chains.open(0);
+        chains
+    }
+
+    /// The frames that wait for a link: marks with the number they give, and messages.
+    fn taken(chains: &Chains, link: LinkId) -> Vec<String> {
+        let (mut bytes, mut reader) = (Vec::new(), frame::FrameReader::new(1000));
+        chains.take(1, link, &mut bytes);
+        let mut found = Vec::new();
+        let each = |record: &[u8], _| {
+            found.push(match RecordKind::of(record) {
+                Ok(RecordKind::Mark) => format!("mark {}", Mark::read(record).unwrap().number),
+                _ => String::from_utf8_lossy(record).into_owned(),
+            });
+            false
+        };
+        reader.read(&bytes, each).unwrap();
+        found
+    }
+
+    fn publish(chains: &Chains, clock: &At, text: &str, links: &[LinkId]) -> u64 {
+        let mut publishing = chains.publish(1);
+        let stamp = publishing.stamp(clock, false);
+        for &link in links {
+            publishing.append(link, stamp, text.len(), &[text.as_bytes()]);
+        }
+        publishing.finish()
+    }
+
+    #[test]
+    fn frames_come_out_as_they_went_in() {
+        let chains = chains(100);
+        chains.append(0, 0, &[b"ab", b"c"]).unwrap();
+        chains.append(0, 0, &[b"d"]).unwrap();
+        let mut bytes = Vec::new();
+        assert!(chains.take(0, 0, &mut bytes));
+        assert_eq!(bytes, b"\x03abc\x01d");
+        assert!(!chains.take(0, 0, &mut bytes));
+        assert_eq!(chains.appended(0), [6, 0]);
+    }
+
+    #[test]
+    fn a_full_buffer_refuses_but_takes_one_large_frame_when_empty() {
+        let chains = chains(10);
+        chains.append(0, 0, &[&[0; 500]]).unwrap();
+        assert_eq!(chains.append(0, 0, &[b"x"]), Err(SendError::Full));
+        assert_eq!(chains.append(0, 0, &[&[0; 1001]]), Err(SendError::TooLong(1001, 1000)));
+        assert_eq!(chains.append(2, 0, &[b"x"]), Err(SendError::NoLane));
+        assert_eq!(chains.append(0, 1, &[b"x"]), Err(SendError::NoLane));
+        chains.close();
+        assert_eq!(chains.append(0, 0, &[b"x"]), Err(SendError::Closed));
+    }
+
+    #[test]
+    fn every_message_takes_a_number_whichever_links_get_it() {
+        let chains = chains(1000);
+        chains.open(1);
+        let clock = At(0);
+        assert_eq!(publish(&chains, &clock, "#a", &[0]), 1);
+        assert_eq!(publish(&chains, &clock, "#b", &[]), 2);
+        assert_eq!(publish(&chains, &clock, "#c", &[1, 0]), 3);
+        assert_eq!(publish(&chains, &clock, "#d", &[1, 0]), 4);
+        assert_eq!(taken(&chains, 0), ["mark 1", "#a", "mark 3", "#c", "#d"]);
+        assert_eq!(taken(&chains, 1), ["mark 3", "#c", "#d"]);
+        assert_eq!(chains.last_numbers(), [0, 4]);
+    }
+
+    #[test]
+    fn a_new_millisecond_and_a_new_version_are_marked() {
+        let chains = chains(1000);
+        publish(&chains, &At(0), "#a", &[0]);
+        publish(&chains, &At(999), "#b", &[0]);
+        assert_eq!(taken(&chains, 0), ["mark 1", "#a", "#b"]);
+        publish(&chains, &At(999), "#c", &[0]);
+        publish(&chains, &At(1000), "#the clock was not read", &[0]);
+        assert_eq!(taken(&chains, 0), ["#c", "#the clock was not read"]);
+        publish(&chains, &At(1000), "#d", &[0]);
+        chains.set_version(1);
+        publish(&chains, &At(1000), "#e", &[0]);
+        assert_eq!(taken(&chains, 0), ["mark 5", "#d", "mark 6", "#e"]);
+    }
+
+    #[test]
+    fn the_clock_is_read_now_and_then_though_nobody_takes_anything() {
+        let chains = chains(1000);
+        for number in 0..u64::from(STAMP_MESSAGES) * 2 {
+            publish(&chains, &At(number * 1000), "x", &[0]);
+        }
+        let marks = taken(&chains, 0).into_iter().filter(|text| text.starts_with("mark")).count();
+        assert_eq!(marks, 2);
+    }
+
+    #[test]
+    fn a_chain_without_links_gives_numbers_and_one_that_failed_says_why() {
+        let chains = chains(1000);
+        chains.shut(0);
+        assert_eq!(publish(&chains, &At(0), "#a", &[0]), 1);
+        chains.fail(&Arc::from("the cable is cut"));
+        let error = chains.publish(1).check_open().unwrap_err();
+        assert_eq!(error.to_string(), "the link failed: the cable is cut");
+    }
+}

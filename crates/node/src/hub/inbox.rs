@@ -1,0 +1,389 @@
+//! From the bytes of a link's sources to the queues of subscriptions.
+//!
+//! Each source's messages are put together in a buffer of their own. Whoever wants one is given its place
+//! there, and a share of the buffer when it is full or nothing more has come: a message is copied once, however
+//! many subscriptions get it.
+//!
+//! A source that filled a queue is *parked*: nothing more is taken of it until every queue it filled has room.
+//! Other sources go on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::HashMap;
+use shoal_norm::{Chunk, NodeId, Time};
+use shoal_wire::frame::FrameReader;
+use shoal_wire::{DecodeError, Mark, MessageView, RecordKind};
+
+use super::consumer::{Batch, Entry, Source};
+use super::routes::Routes;
+use crate::attributes::Origin;
+use crate::clock_offset::ClockOffset;
+use crate::switch::SubscriptionId;
+
+/// A buffer is handed over when it holds so much: it is still in the processor's cache when it is read.
+const BUFFER_BYTES: usize = 128 << 10;
+/// Less than this is copied when it is handed over, so that a few bytes that wait for long hold no whole buffer.
+const SHARED_BYTES_MIN: usize = BUFFER_BYTES / 4;
+/// Parts of messages up to this length are not counted.
+const PART_BYTES_FREE: usize = 64 << 10;
+/// Buffers handed over that may come back for their memory.
+const LENT_MAX: usize = 64;
+
+/// Lists of staged messages kept for their memory, one for each subscription.
+const LISTS_MAX: usize = 4096;
+
+/// Names a source of a link.
+pub type SourceId = usize;
+
+/// What became of the bytes that a link fed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Fed {
+    /// The hub has them.
+    All,
+    /// A queue is full. Feed them again when the link was rung.
+    Held,
+    /// They are no frames. The source is read on from its next message.
+    Broken,
+}
+
+/// What a link's source told between its messages.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Its sender announced another version of what it wants.
+    Version(u64),
+}
+
+/// What is known of a source beside its messages.
+#[derive(Debug)]
+struct Notes {
+    source: Source,
+    timestamp_us: u64,
+    /// The next message's number; 0 if not known.
+    number: u64,
+    /// The version of its interest that its sender had announced.
+    version: u64,
+    /// Its sender's clock, once a mark showed it.
+    clock: Option<ClockOffset>,
+}
+
+impl Notes {
+    /// Where the next message comes from.
+    fn next_origin(&mut self) -> Origin {
+        let number = self.number;
+        if number > 0 {
+            self.number = number.checked_add(1).unwrap_or(0);
+        }
+        Origin {
+            publisher: self.source.publisher,
+            chain: self.source.chain,
+            node: self.source.node,
+            number,
+            timestamp_us: self.timestamp_us,
+        }
+    }
+
+    /// Takes a mark in. True if its sender has announced another version since the last.
+    fn on_mark(&mut self, now: Time, mark: &Mark) -> bool {
+        (self.timestamp_us, self.number) = (mark.timestamp_us, mark.number);
+        let first = || ClockOffset::new(now, mark.clock_us);
+        self.clock.get_or_insert_with(first).observe(now, mark.clock_us);
+        mark.version != std::mem::replace(&mut self.version, mark.version)
+    }
+
+    /// How old a message with a time to live is, and how old it may become.
+    fn age_and_ttl(&self, view: &MessageView<'_>, now: Time) -> Option<(Duration, Duration)> {
+        let clock = self.clock?;
+        let fields = view.fields().ok()?;
+        let held = Duration::from_micros(fields.held_us.unwrap_or(0));
+        let age = clock.age(now, fields.published_us?).saturating_add(held);
+        Some((age, Duration::from_micros(fields.ttl_us?)))
+    }
+}
+
+/// A source's messages.
+#[derive(Debug)]
+struct Stream {
+    reader: FrameReader,
+    notes: Notes,
+    /// Queues it filled.
+    filled: Vec<SubscriptionId>,
+}
+
+impl Stream {
+    /// What comes next starts with a new message, of which nothing is known.
+    fn lose_place(&mut self) {
+        self.reader.reset();
+        (self.notes.timestamp_us, self.notes.number) = (0, 0);
+    }
+}
+
+/// Parts of messages whose end has not come yet, of all sources together.
+#[derive(Debug)]
+struct Assembly {
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Assembly {
+    /// What a part counts as: a small one nothing, so that whoever holds large ones breaks only those.
+    fn cost(part: usize) -> usize {
+        part.saturating_sub(PART_BYTES_FREE)
+    }
+
+    /// A source's part grew or shrank. False if there is no room for it: then it is to be dropped.
+    fn change(&mut self, from: usize, to: usize) -> bool {
+        let others = self.bytes.saturating_sub(Assembly::cost(from));
+        let fits = others + Assembly::cost(to) <= self.bytes_max;
+        self.bytes = if fits { others + Assembly::cost(to) } else { others };
+        fits
+    }
+
+    fn refusal(&self) -> String {
+        format!(
+            "a message was lost because parts of too many large ones came at once: \
+             assembly_bytes_max is {} bytes",
+            self.bytes_max
+        )
+    }
+}
+
+/// Who gets what of the buffer that is being filled.
+#[derive(Default)]
+struct Staged {
+    entries: HashMap<SubscriptionId, Vec<Entry>>,
+    /// Subscriptions with something staged.
+    ids: Vec<SubscriptionId>,
+    /// How old messages with a time to live are, by their place in the buffer.
+    ages: Vec<(u32, Duration)>,
+}
+
+impl Staged {
+    /// Stages a message that will lie `at` a place in the buffer. True if somebody wants it.
+    #[inline]
+    fn on_message(
+        &mut self,
+        now: Time,
+        routes: &mut Routes,
+        notes: &mut Notes,
+        record: &[u8],
+        at: usize,
+    ) -> Result<bool, DecodeError> {
+        let origin = notes.next_origin();
+        let view = MessageView::parse(record)?;
+        let age = match notes.age_and_ttl(&view, now) {
+            Some((age, ttl)) if age >= ttl => return Ok(false),
+            aged => aged.map(|(age, _)| age),
+        };
+        let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
+        let Staged { entries, ids, ages } = self;
+        let wanted = routes.route_here(&view, &origin, |id| {
+            let staged = entries.entry(id).or_default();
+            if staged.is_empty() {
+                ids.push(id);
+            }
+            staged.push(entry);
+        });
+        ages.extend(age.filter(|_| wanted).map(|age| (at as u32, age)));
+        Ok(wanted)
+    }
+}
+
+/// The inbox of a link.
+pub(super) struct Inbox {
+    streams: Vec<Option<Stream>>,
+    staged: Staged,
+    /// The source whose messages are staged.
+    current: Option<SourceId>,
+    lent: Vec<Arc<Vec<u8>>>,
+    assembly: Assembly,
+    message_bytes_max: usize,
+}
+
+impl Inbox {
+    pub fn new(message_bytes_max: usize, assembly_bytes_max: usize) -> Inbox {
+        Inbox {
+            streams: Vec::new(),
+            staged: Staged::default(),
+            current: None,
+            lent: Vec::new(),
+            assembly: Assembly { bytes: 0, bytes_max: assembly_bytes_max },
+            message_bytes_max,
+        }
+    }
+
+    /// A source begins.
+    pub fn open(&mut self, source: Source) -> SourceId {
+        let stream = Stream {
+            reader: FrameReader::new(self.message_bytes_max),
+            notes: Notes { source, timestamp_us: 0, number: 0, version: 0, clock: None },
+            filled: Vec::new(),
+        };
+        match self.streams.iter().position(Option::is_none) {
+            Some(free) => {
+                self.streams[free] = Some(stream);
+                free
+            }
+            None => {
+                self.streams.push(Some(stream));
+                self.streams.len() - 1
+            }
+        }
+    }
+
+    /// The node that sends a source.
+    pub fn node(&self, id: SourceId) -> NodeId {
+        self.streams.get(id).and_then(Option::as_ref).map_or(0, |stream| stream.notes.source.node)
+    }
+
+    /// Whether something waits for [`Inbox::hand_over`].
+    pub fn has_staged(&self) -> bool {
+        !self.staged.ids.is_empty()
+    }
+
+    /// Whether a source has to wait for a queue it filled.
+    pub fn is_parked(&mut self, id: SourceId, routes: &Routes) -> bool {
+        let Some(Some(stream)) = self.streams.get_mut(id) else { return false };
+        if stream.filled.is_empty() {
+            return false;
+        }
+        let holds_back = |id| routes.consumer(id).is_some_and(|consumer| consumer.holds_back());
+        let parked = stream.filled.iter().any(|&id| holds_back(id));
+        if !parked {
+            stream.filled.clear();
+        }
+        parked
+    }
+
+    /// Takes a source's next bytes, unless it is parked; fresh ones begin with a message, and what came before them is
+    /// lost. Calls `unreadable` with what is wrong with them, and `told` with what stands between the messages.
+    pub fn feed(
+        &mut self,
+        now: Time,
+        routes: &mut Routes,
+        id: SourceId,
+        chunk: Chunk<'_>,
+        mut unreadable: impl FnMut(String),
+        mut told: impl FnMut(Told),
+    ) -> Fed {
+        if self.is_parked(id, routes) {
+            return Fed::Held;
+        }
+        if self.current != Some(id) {
+            self.hand_over(now, routes);
+            self.current = Some(id);
+        }
+        let Inbox { staged, streams, assembly, .. } = self;
+        let Some(Some(stream)) = streams.get_mut(id) else { return Fed::Broken };
+        let carried = stream.reader.carried();
+        if chunk.fresh {
+            stream.lose_place();
+        }
+        let Stream { reader, notes, .. } = stream;
+        let mut each = |record: &[u8], at: usize| {
+            let kept = match RecordKind::of(record) {
+                Ok(RecordKind::Message) => staged.on_message(now, routes, notes, record, at),
+                Ok(RecordKind::Mark) => Mark::read(record).map(|mark| {
+                    if notes.on_mark(now, &mark) {
+                        told(Told::Version(mark.version));
+                    }
+                    false
+                }),
+                Ok(_) => Ok(false),
+                Err(error) => Err(error),
+            };
+            kept.unwrap_or_else(|error| {
+                unreadable(error.to_string());
+                false
+            })
+        };
+        let read = reader.read(chunk.bytes, &mut each).map_err(|error| error.to_string());
+        let part = if read.is_ok() { reader.carried() } else { 0 };
+        let fits = assembly.change(carried, part);
+        if let Err(why) = read.and_then(|()| fits.then_some(()).ok_or_else(|| assembly.refusal())) {
+            stream.lose_place();
+            unreadable(why);
+            return Fed::Broken;
+        }
+        Fed::All
+    }
+
+    /// Whether so much was put together that it should be handed over.
+    pub fn is_full(&self) -> bool {
+        let stream = self.current.and_then(|id| self.streams.get(id)?.as_ref());
+        stream.is_some_and(|stream| stream.reader.kept() >= BUFFER_BYTES)
+    }
+
+    /// Puts what is staged into the queues.
+    pub fn hand_over(&mut self, now: Time, routes: &Routes) {
+        let Staged { entries, ids, ages } = &mut self.staged;
+        if ids.is_empty() {
+            return;
+        }
+        let Some(Some(stream)) = self.current.and_then(|id| self.streams.get_mut(id)) else {
+            return;
+        };
+        let bytes = if stream.reader.kept() < SHARED_BYTES_MIN {
+            Arc::new(stream.reader.copy_kept())
+        } else {
+            let bytes = Arc::new(stream.reader.take_kept(spare(&mut self.lent)));
+            if bytes.capacity() <= 2 * BUFFER_BYTES && self.lent.len() < LENT_MAX {
+                self.lent.push(bytes.clone());
+            }
+            bytes
+        };
+        let ages = (!ages.is_empty()).then(|| Arc::new(std::mem::take(ages)));
+        for id in ids.drain(..) {
+            let Some(staged) = entries.get_mut(&id) else { continue };
+            let Some(consumer) = routes.consumer(id) else {
+                entries.remove(&id);
+                continue;
+            };
+            let entries = std::mem::replace(staged, consumer.spare_entries());
+            let source = stream.notes.source;
+            let batch = Batch { bytes: bytes.clone(), entries, source, arrived: now, ages: ages.clone() };
+            if consumer.put_batch(batch.without_waste()) && !stream.filled.contains(&id) {
+                stream.filled.push(id);
+            }
+        }
+        if entries.len() > LISTS_MAX {
+            // Most are of subscriptions that ended.
+            entries.clear();
+        }
+    }
+
+    /// Nothing more will come of a source.
+    pub fn close(&mut self, now: Time, id: SourceId, routes: &Routes) {
+        self.hand_over(now, routes);
+        if let Some(stream) = self.streams.get_mut(id).and_then(Option::take) {
+            self.assembly.change(stream.reader.carried(), 0);
+        }
+        self.current = self.current.filter(|&current| current != id);
+    }
+
+    /// A source is not expected to say more: what is here of a large message gives way to others. True if it goes
+    /// on at its next message, should it go on.
+    pub fn rest(&mut self, now: Time, id: SourceId, routes: &Routes) -> bool {
+        self.hand_over(now, routes);
+        let Some(Some(stream)) = self.streams.get_mut(id) else { return false };
+        let carried = stream.reader.carried();
+        let cut = Assembly::cost(carried) > 0;
+        if cut {
+            self.assembly.change(carried, 0);
+            stream.lose_place();
+        }
+        stream.reader.take_kept(Vec::new());
+        cut
+    }
+}
+
+/// A buffer that everybody is through with, the last one first, because it is the most likely to be in the
+/// processor's cache; or a new one.
+fn spare(lent: &mut Vec<Arc<Vec<u8>>>) -> Vec<u8> {
+    let free = lent.iter_mut().rposition(|buffer| Arc::get_mut(buffer).is_some());
+    free.and_then(|at| Arc::into_inner(lent.remove(at)))
+        .unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES + SHARED_BYTES_MIN))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! A link as the hub knows it.
+
+use super::chain::LinkId;
+
+/// Why a link is rung.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Ring {
+    /// A message was published for it: on which lane, and how many bytes wait there.
+    Data(usize, usize),
+    /// We want something else now: say so before anything that is published from now on.
+    Interest,
+    /// A queue that held its senders back has room, or somebody waits for a flush: have a turn soon.
+    Turn,
+}
+
+/// How the hub reaches a link. Called on any thread, without a lock of the hub held, so a link may call the hub back.
+pub trait LinkBell: Send + Sync {
+    /// Something is to be done.
+    fn ring(&self, why: Ring);
+}
+
+/// For links that look by themselves, as those in a simulation do.
+#[derive(Debug, Default)]
+pub struct Silent;
+
+impl LinkBell for Silent {
+    fn ring(&self, _why: Ring) {}
+}
+
+/// A link.
+pub struct Link {
+    /// Its number in its hub.
+    pub id: LinkId,
+    /// What kind of link it is, for those who read events.
+    pub name: String,
+    /// Whether it leads out of the process: then nobody waits for long for a reader in here.
+    pub remote: bool,
+    pub(super) bell: Box<dyn LinkBell>,
+}

@@ -1,0 +1,365 @@
+//! The hub: what a connection is made of. It decides who gets a message, gives every message its number, and keeps what
+//! waits for links and for subscriptions.
+//!
+//! A hub has any number of links. Each is driven by somebody else, who holds a [`Port`]: what was received is fed in
+//! there, and what is to be sent is taken out. Subscriptions here and members behind links stand in one switch.
+//!
+//! Methods never wait, and take the time as an argument. Several threads may use a hub. Locks are taken in this order:
+//! a chain's, the routes', a queue's; nobody is woken, and no link rung, while one of the first two is held.
+
+mod chain;
+mod consumer;
+mod event;
+mod flush;
+mod inbox;
+mod link;
+mod port;
+mod publish;
+mod routes;
+mod wake;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use shoal_norm::NodeId;
+
+pub use self::chain::{Chains, Clock, LinkId, SendError, Stamp};
+pub use self::consumer::{Batch, Consumer, Entry, Overflow, Source, Taken};
+pub use self::event::{Departure, HubEvent};
+pub use self::flush::{FlushId, FlushState};
+pub use self::inbox::{Fed, SourceId, Told};
+pub use self::link::{LinkBell, Ring, Silent};
+pub use self::port::Port;
+pub use self::publish::{Attempt, Patience, Publication, Refusal, WhenFull};
+pub use self::routes::{InterestId, Plan};
+pub use self::wake::{Asleep, Wake};
+
+use self::flush::Flushes;
+use self::link::Link;
+use self::routes::Routes;
+use crate::switch::{Interest, SubscriptionId};
+
+/// Events kept for an owner that does not take them; the oldest go first.
+const EVENTS_MAX: usize = 10_000;
+
+/// What a hub can be told.
+#[derive(Clone, Debug)]
+pub struct HubConfig {
+    /// Who publishes: drawn at random for each connection, and never 0.
+    pub publisher: u64,
+    /// Our node id, which others see as the sender.
+    pub node: NodeId,
+    /// Lanes of its links, the first for what nodes tell each other.
+    pub lanes: usize,
+    /// Bytes that may wait in a lane of a link before publishers wait.
+    pub lane_bytes_max: usize,
+    /// The longest message.
+    pub message_bytes_max: usize,
+    /// Parts of messages whose end has not come yet, of all senders of a link together.
+    pub assembly_bytes_max: usize,
+    /// Keeps others from choosing topics that collide.
+    pub seed: u64,
+}
+
+/// What we want, pattern by pattern, as links have to announce it.
+#[derive(Debug, Default)]
+struct Wanted {
+    patterns: BTreeMap<String, usize>,
+    of: BTreeMap<SubscriptionId, String>,
+}
+
+/// A hub.
+pub struct Hub {
+    publisher: u64,
+    node: NodeId,
+    lanes: usize,
+    assembly_bytes_max: usize,
+    chains: Arc<Chains>,
+    routes: Mutex<Routes>,
+    wanted: Mutex<Wanted>,
+    /// Counts changes of what we want.
+    wanted_version: AtomicU64,
+    /// Counts changes of who wants what.
+    interest_version: AtomicU64,
+    flushes: Mutex<Flushes>,
+    events: Mutex<VecDeque<HubEvent>>,
+    wake: Arc<dyn Wake>,
+    next_link: AtomicUsize,
+    remote_links: AtomicUsize,
+    closed: AtomicBool,
+    failure: Mutex<Option<Arc<str>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Hub {
+    /// A hub without links. `wake` hears of room, of events, of changed interest and of flushes that are over.
+    pub fn new(config: &HubConfig, wake: Arc<dyn Wake>) -> Arc<Hub> {
+        let chains = Chains::new(config.lanes, config.lane_bytes_max, config.message_bytes_max, wake.clone());
+        Arc::new(Hub {
+            publisher: config.publisher,
+            node: config.node,
+            lanes: config.lanes,
+            assembly_bytes_max: config.assembly_bytes_max,
+            chains: Arc::new(chains),
+            routes: Mutex::new(Routes::new(config.seed)),
+            wanted: Mutex::default(),
+            wanted_version: AtomicU64::new(1),
+            interest_version: AtomicU64::new(1),
+            flushes: Mutex::default(),
+            events: Mutex::default(),
+            wake,
+            next_link: AtomicUsize::new(0),
+            remote_links: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            failure: Mutex::default(),
+        })
+    }
+
+    fn routes(&self) -> MutexGuard<'_, Routes> {
+        lock(&self.routes)
+    }
+
+    // --- getters ---
+
+    /// Who publishes here.
+    pub fn publisher(&self) -> u64 {
+        self.publisher
+    }
+
+    /// Our node id.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// What waits for links.
+    pub fn chains(&self) -> &Arc<Chains> {
+        &self.chains
+    }
+
+    /// Whether a link leads out of the process.
+    fn has_remote_links(&self) -> bool {
+        self.remote_links.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts changes of who wants what; a [`Plan`] holds until it changes.
+    #[inline]
+    pub fn interest_version(&self) -> u64 {
+        self.interest_version.load(Ordering::SeqCst)
+    }
+
+    /// Everybody else in the domain.
+    pub fn members(&self) -> Vec<NodeId> {
+        self.routes().members()
+    }
+
+    /// Members that subscribe to a topic.
+    pub fn interested(&self, topic: &[u8]) -> Vec<NodeId> {
+        self.routes().interested(topic)
+    }
+
+    /// Everybody who subscribes to a topic, ourselves included.
+    pub fn subscribers(&self, topic: &[u8]) -> Vec<NodeId> {
+        let mut routes = self.routes();
+        let mut nodes = routes.interested(topic);
+        if routes.is_wanted_here(topic) {
+            nodes.push(self.node);
+        }
+        nodes
+    }
+
+    /// Who gets what is published on a topic.
+    pub fn plan(&self, topic: &[u8]) -> Plan {
+        // Read first: what changes meanwhile makes the plan an old one.
+        let version = self.interest_version();
+        self.routes().plan(topic, version)
+    }
+
+    /// Why there is no link left, if the last one failed.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        lock(&self.failure).clone()
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Whether events wait to be taken.
+    pub fn has_events(&self) -> bool {
+        !lock(&self.events).is_empty()
+    }
+
+    // --- commands ---
+
+    /// Delivers what is of interest to a queue from now on; with `no_local`, not what is published here.
+    pub fn subscribe(&self, interest: Interest, consumer: Arc<Consumer>, no_local: bool) -> SubscriptionId {
+        let pattern = interest.pattern.as_str().to_owned();
+        let id = self.routes().subscribe(interest, consumer.clone(), no_local);
+        if let Some(why) = self.failure() {
+            consumer.fail(&why);
+        } else if self.is_closed() {
+            consumer.close();
+        }
+        let mut wanted = lock(&self.wanted);
+        let count = wanted.patterns.entry(pattern.clone()).or_default();
+        *count += 1;
+        let changed = *count == 1;
+        wanted.of.insert(id, pattern);
+        self.want(wanted, changed);
+        id
+    }
+
+    /// Ends a subscription; its queue is closed.
+    pub fn unsubscribe(&self, id: SubscriptionId) {
+        let Some(consumer) = self.routes().unsubscribe(id) else { return };
+        consumer.close();
+        let mut wanted = lock(&self.wanted);
+        let mut changed = false;
+        if let Some(pattern) = wanted.of.remove(&id)
+            && let Some(count) = wanted.patterns.get_mut(&pattern)
+        {
+            *count -= 1;
+            changed = *count == 0;
+            if changed {
+                wanted.patterns.remove(&pattern);
+            }
+        }
+        self.want(wanted, changed);
+    }
+
+    /// Has links announce what we want, if that changed.
+    fn want(&self, wanted: MutexGuard<'_, Wanted>, changed: bool) {
+        if changed {
+            self.wanted_version.fetch_add(1, Ordering::SeqCst);
+        }
+        drop(wanted);
+        self.change_interest();
+        if changed {
+            self.ring_all(Ring::Interest);
+        }
+    }
+
+    fn change_interest(&self) {
+        self.interest_version.fetch_add(1, Ordering::SeqCst);
+        self.wake.wake();
+    }
+
+    fn ring_all(&self, why: Ring) {
+        let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
+        links.iter().for_each(|link| link.bell.ring(why));
+    }
+
+    /// A queue that held its senders back has room again.
+    pub fn resume(&self) {
+        self.wake.wake();
+        self.ring_all(Ring::Turn);
+    }
+
+    /// Starts waiting until every member has everything published so far.
+    pub fn begin_flush(&self) -> FlushId {
+        let links: Vec<LinkId> = self.routes().links().map(|link| link.id).collect();
+        // The first lane is the links' own.
+        let lanes = links.into_iter().flat_map(|link| {
+            self.chains
+                .appended(link)
+                .into_iter()
+                .enumerate()
+                .skip(1)
+                .map(move |(lane, bytes)| ((link, lane), bytes))
+        });
+        let id = lock(&self.flushes).begin(lanes);
+        self.ring_all(Ring::Turn);
+        id
+    }
+
+    /// What became of a flush.
+    pub fn flush_state(&self, id: FlushId) -> FlushState {
+        lock(&self.flushes).state(id)
+    }
+
+    /// Forgets a flush.
+    pub fn end_flush(&self, id: FlushId) {
+        lock(&self.flushes).end(id);
+    }
+
+    /// Takes no more messages; what was published is still being sent.
+    pub fn stop_publishing(&self) {
+        self.chains.close();
+    }
+
+    /// Ends every subscription, and delivers nothing any more.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.chains.close();
+        self.stop_delivering();
+    }
+
+    /// Delivers nothing any more to the subscriptions of this process.
+    pub fn stop_delivering(&self) {
+        let consumers: Vec<Arc<Consumer>> = self.routes().consumers().cloned().collect();
+        consumers.iter().for_each(|consumer| consumer.close());
+        self.change_interest();
+    }
+
+    // --- links ---
+
+    /// Gives a link its place, and whoever drives it what to drive it with. `remote` says that it leads out of the
+    /// process.
+    pub fn attach(self: &Arc<Hub>, name: &str, remote: bool, bell: Box<dyn LinkBell>) -> Port {
+        let id = self.next_link.fetch_add(1, Ordering::Relaxed);
+        self.chains.open(id);
+        self.routes().add_link(Arc::new(Link { id, name: name.to_owned(), remote, bell }));
+        self.remote_links.fetch_add(usize::from(remote), Ordering::Relaxed);
+        self.change_interest();
+        Port::new(self.clone(), id)
+    }
+
+    /// Takes a link away. With a reason it failed: whoever waits for it is told, and if it was the last one,
+    /// everybody.
+    fn detach(&self, link: LinkId, why: Option<&str>) {
+        let mut routes = self.routes();
+        let Some(gone) = routes.remove_link(link) else { return };
+        let last = routes.links().next().is_none();
+        let consumers: Vec<Arc<Consumer>> = routes.consumers().cloned().collect();
+        drop(routes);
+        self.chains.shut(link);
+        self.remote_links.fetch_sub(usize::from(gone.remote), Ordering::Relaxed);
+        let why: Option<Arc<str>> = why.map(|why| format!("{}: {why}", gone.name).into());
+        lock(&self.flushes).lose(link, why.as_ref());
+        if let Some(why) = &why {
+            if last {
+                *lock(&self.failure) = Some(why.clone());
+                self.chains.fail(why);
+                consumers.iter().for_each(|consumer| consumer.fail(why));
+            }
+            self.tell(HubEvent::LinkFailed(gone.name.clone(), why.clone()));
+        }
+        self.change_interest();
+    }
+
+    fn tell(&self, event: HubEvent) {
+        let mut events = lock(&self.events);
+        if events.len() >= EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(event);
+        drop(events);
+        self.wake.wake();
+    }
+
+    // --- output ---
+
+    /// The next thing that happened.
+    pub fn poll_event(&self) -> Option<HubEvent> {
+        lock(&self.events).pop_front()
+    }
+
+    /// Everything that happened.
+    pub fn take_events(&self) -> VecDeque<HubEvent> {
+        std::mem::take(&mut *lock(&self.events))
+    }
+}

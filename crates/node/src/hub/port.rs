@@ -1,0 +1,202 @@
+//! The seam between the hub and whoever drives a link.
+//!
+//! | call                                  | says                                                              |
+//! |---------------------------------------|-------------------------------------------------------------------|
+//! | [`Port::open_source`], [`Port::feed`], [`Port::hand_over`] | what came: frames of records, source by source |
+//! | [`Port::has_credit`]                  | whether a source may go on                                        |
+//! | [`Port::take`], [`Port::set_blocked`] | what is to be sent, lane by lane                                  |
+//! | [`Port::wanted`]                      | what we want, to be announced                                     |
+//! | [`Port::join`], [`Port::change_interest`], [`Port::set_open`], [`Port::part`] | who is there, and what they want |
+//! | [`Port::ask_flushes`], [`Port::answer_flush`] | what flushes wait for                                     |
+//! | [`Port::fail`], dropping it           | the end                                                           |
+//!
+//! What a link needs to do that — streams, connections, positions, acknowledgements — is its own business.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shoal_norm::{Chunk, NodeId, Time};
+
+use super::chain::LinkId;
+use super::consumer::Source;
+use super::event::{Departure, HubEvent};
+use super::inbox::{Fed, Inbox, SourceId, Told};
+use super::routes::InterestId;
+use super::{Hub, lock};
+use crate::switch::Interest;
+
+/// A link's end of the seam. Dropping it takes the link away.
+pub struct Port {
+    hub: Arc<Hub>,
+    link: LinkId,
+    inbox: Inbox,
+}
+
+impl Port {
+    pub(super) fn new(hub: Arc<Hub>, link: LinkId) -> Port {
+        let inbox = Inbox::new(hub.chains.message_bytes_max(), hub.assembly_bytes_max);
+        Port { hub, link, inbox }
+    }
+
+    // --- getters ---
+
+    /// The hub.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// The link's number.
+    pub fn link(&self) -> LinkId {
+        self.link
+    }
+
+    /// How many lanes there are; the first is the link's own.
+    pub fn lanes(&self) -> usize {
+        self.hub.lanes
+    }
+
+    // --- what came ---
+
+    /// Messages of this source will be fed.
+    pub fn open_source(&mut self, source: Source) -> SourceId {
+        self.inbox.open(source)
+    }
+
+    /// Feeds a source's next bytes: frames, wherever they are cut. Fresh ones begin with a frame, and what came
+    /// before them is lost. Calls `told` with what the source says between its messages: act on it before
+    /// [`Port::hand_over`], or [`Port::hand_over_if_full`], lets anybody read them.
+    pub fn feed(&mut self, now: Time, id: SourceId, chunk: Chunk<'_>, told: impl FnMut(Told)) -> Fed {
+        let hub = &self.hub;
+        let node = self.inbox.node(id);
+        let unreadable = |why| hub.tell(HubEvent::Unreadable(node, why));
+        self.inbox.feed(now, &mut hub.routes(), id, chunk, unreadable, told)
+    }
+
+    /// That was all for now: subscriptions get what came.
+    pub fn hand_over(&mut self, now: Time) {
+        if self.inbox.has_staged() {
+            self.inbox.hand_over(now, &self.hub.routes());
+        }
+    }
+
+    /// The same if much came, so that it is read while it is in the processor's cache.
+    #[inline]
+    pub fn hand_over_if_full(&mut self, now: Time) {
+        if self.inbox.is_full() {
+            self.hand_over(now);
+        }
+    }
+
+    /// Whether a source may be fed. Without credit it waits for a queue that it filled; the link is rung when there is
+    /// room.
+    pub fn has_credit(&mut self, id: SourceId) -> bool {
+        !self.inbox.is_parked(id, &self.hub.routes())
+    }
+
+    /// Nothing more will come of a source.
+    pub fn close_source(&mut self, now: Time, id: SourceId) {
+        self.inbox.close(now, id, &self.hub.routes());
+    }
+
+    /// A source is not expected to say more, though it may. True if the part of a message that was here is lost.
+    pub fn rest_source(&mut self, now: Time, id: SourceId) -> bool {
+        self.inbox.rest(now, id, &self.hub.routes())
+    }
+
+    // --- what is to be sent ---
+
+    /// Takes what waits in a lane in exchange for `emptied`. False if nothing waits.
+    pub fn take(&self, lane: usize, emptied: &mut Vec<u8>) -> bool {
+        self.hub.chains.take(lane, self.link, emptied)
+    }
+
+    /// Says whether a lane is not sent for now, because receivers take no more. Publishers do not ring for it then.
+    pub fn set_blocked(&self, lane: usize, blocked: bool) {
+        self.hub.chains.set_blocked(lane, self.link, blocked);
+    }
+
+    /// The number that the next message of a lane will have at the least.
+    pub fn next_number(&self, lane: usize) -> u64 {
+        self.hub.chains.last_number(lane) + 1
+    }
+
+    // --- what we want ---
+
+    /// Counts changes of what we want.
+    pub fn wanted_version(&self) -> u64 {
+        self.hub.wanted_version.load(Ordering::SeqCst)
+    }
+
+    /// The patterns we subscribe to.
+    pub fn wanted(&self) -> Vec<String> {
+        lock(&self.hub.wanted).patterns.keys().cloned().collect()
+    }
+
+    /// What we want was announced: marks before messages say so from now on.
+    pub fn set_announced(&self, version: u64) {
+        self.hub.chains.set_version(version);
+    }
+
+    // --- who is there, and what they want ---
+
+    /// A node is there.
+    pub fn join(&self, node: NodeId) {
+        self.hub.routes().add_member(self.link, node);
+        self.hub.change_interest();
+        self.hub.tell(HubEvent::Joined(node));
+    }
+
+    /// A node is gone.
+    pub fn part(&self, node: NodeId, departure: Departure) {
+        self.hub.routes().remove_member(self.link, node);
+        self.hub.change_interest();
+        self.hub.tell(HubEvent::Gone(node, departure));
+    }
+
+    /// A node wants something else now.
+    pub fn change_interest(&self, node: NodeId, added: Vec<(InterestId, Interest)>, removed: &[InterestId]) {
+        self.hub.routes().change_interest(self.link, node, added, removed);
+        self.hub.change_interest();
+    }
+
+    /// Says whether somebody may want anything: one who was not heard yet, or whose interest is not known.
+    pub fn set_open(&self, open: bool) {
+        if self.hub.routes().set_open(self.link, open) {
+            self.hub.change_interest();
+        }
+    }
+
+    // --- flushes ---
+
+    /// Asks about the lanes of which enough was sent for a flush; `ask` says whether it did.
+    pub fn ask_flushes(&self, sent: impl FnMut(usize) -> u64, ask: impl FnMut(usize) -> bool) {
+        let mut flushes = lock(&self.hub.flushes);
+        if flushes.is_waiting(self.link) {
+            flushes.ask(self.link, sent, ask);
+        }
+    }
+
+    /// Everybody answered for a lane, except the silent ones.
+    pub fn answer_flush(&self, lane: usize, silent: &[NodeId]) {
+        lock(&self.hub.flushes).answered(self.link, lane, silent);
+        self.hub.wake.wake();
+    }
+
+    // --- the end ---
+
+    /// Tells the hub's owner something.
+    pub fn tell(&self, event: HubEvent) {
+        self.hub.tell(event);
+    }
+
+    /// The link failed. Whoever waits for it is told why.
+    pub fn fail(&self, why: &str) {
+        self.hub.detach(self.link, Some(why));
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.hub.detach(self.link, None);
+    }
+}

@@ -1,0 +1,249 @@
+//! Publishing: who gets a message, what a full queue does, and what number it has.
+//!
+//! | `when_full` | the buffer of a link is full | a queue of this process is full                                  |
+//! |-------------|------------------------------|-----------------------------------------------------------------|
+//! | `block`     | wait                         | wait; with links only for `patience`, and then lose messages as a slow member does |
+//! | `drop`      | not sent over that link      | dropped for that queue                                          |
+//! | `error`     | nobody gets the message      | nobody gets the message                                         |
+//!
+//! A callback never waits for its own queue, and for no other longer than `patience`: two callbacks that
+//! feed each other would wait for ever.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shoal_norm::Time;
+use shoal_wire::MessageView;
+
+use super::Hub;
+use super::chain::{Clock, SendError};
+use super::consumer::Consumer;
+use super::link::Ring;
+use super::routes::Plan;
+use crate::attributes::Origin;
+
+/// What publishing does when nobody takes more.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Wait.
+    Block,
+    /// Drop the message where there is no room.
+    Drop,
+    /// Refuse the message.
+    Error,
+}
+
+/// How long publishing may wait.
+#[derive(Copy, Clone, Debug)]
+pub struct Patience {
+    /// What to do when there is no room.
+    pub when_full: WhenFull,
+    /// How long a reader in this process may make no progress.
+    pub patience: Duration,
+    /// When the publisher gives up.
+    pub deadline: Option<Time>,
+}
+
+/// A message to be published, and how far that is. It is offered to the hub until it is taken or refused.
+pub struct Publication<'a> {
+    /// Its lane, which is its chain.
+    pub lane: usize,
+    /// Its record up to its body, and its body.
+    pub parts: [&'a [u8]; 2],
+    /// Whether it has a time to live.
+    pub expires: bool,
+    /// How long to wait.
+    pub patience: Patience,
+    /// The queue whose callback publishes it, if one does.
+    pub caller: Option<&'a Arc<Consumer>>,
+    /// When its publisher began to wait for a queue of this process.
+    pub began: Option<Time>,
+    /// Queues that will not get it, because their readers were given up.
+    pub without: Vec<Arc<Consumer>>,
+}
+
+/// Why a message was not published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A link or a lane takes no more.
+    Send(SendError),
+    /// The queue of the callback that publishes is full.
+    OwnQueue,
+    /// Another queue stayed full for as long as a callback waits.
+    Callbacks,
+    /// It is no message: why.
+    Unreadable(shoal_wire::DecodeError),
+}
+
+/// What became of a message that was offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// It is published with this number; 0 if it was dropped.
+    Done(u64),
+    /// There is no room. Offer it again when the hub woke you, and no later than this.
+    Wait(Time),
+    /// It cannot be published.
+    Refused(Refusal),
+}
+
+/// Links to ring once no lock is held, by their place in a plan, and how many bytes wait for each.
+#[derive(Default)]
+struct Rings {
+    first: Option<(usize, usize)>,
+    more: Vec<(usize, usize)>,
+}
+
+impl Rings {
+    #[inline]
+    fn push(&mut self, ring: (usize, usize)) {
+        match self.first {
+            None => self.first = Some(ring),
+            Some(_) => self.more.push(ring),
+        }
+    }
+}
+
+/// Whether a full queue keeps a message from being published now.
+enum Room {
+    /// It has room, or does without.
+    Settled,
+    Wait(Time),
+    Refused(Refusal),
+}
+
+impl Hub {
+    /// Offers a message: it goes to everybody who wants it, or to nobody. Rings the links that are to send it.
+    #[inline]
+    pub fn publish(&self, clock: &impl Clock, plan: &Plan, publication: &mut Publication<'_>) -> Attempt {
+        let (mut asked, mut rings) = (Plan::default(), Rings::default());
+        let attempt = self.offer(clock, plan, &mut asked, publication, &mut rings);
+        let links = if plan.asks { &asked.links } else { &plan.links };
+        for (index, waiting) in rings.first.into_iter().chain(rings.more) {
+            links[index].bell.ring(Ring::Data(publication.lane, waiting));
+        }
+        attempt
+    }
+
+    #[inline]
+    fn offer(
+        &self,
+        clock: &impl Clock,
+        plan: &Plan,
+        asked: &mut Plan,
+        publication: &mut Publication<'_>,
+        rings: &mut Rings,
+    ) -> Attempt {
+        let parts = publication.parts;
+        let length = parts[0].len() + parts[1].len();
+        if length > self.chains.message_bytes_max() {
+            let too_long = SendError::TooLong(length, self.chains.message_bytes_max());
+            return Attempt::Refused(Refusal::Send(too_long));
+        }
+        let mut publishing = self.chains.publish(publication.lane);
+        if let Err(error) = publishing.check_open() {
+            return Attempt::Refused(Refusal::Send(error));
+        }
+        if plan.is_empty() {
+            return Attempt::Done(publishing.finish());
+        }
+        let local = plan.asks || !plan.consumers.is_empty();
+        let stamp = publishing.stamp(clock, local && plan.links.is_empty());
+        let origin = Origin {
+            publisher: self.publisher,
+            chain: publication.lane as u32,
+            number: publishing.number(),
+            timestamp_us: stamp.timestamp_us,
+            node: self.node,
+        };
+        let plan = if plan.asks {
+            let view = match MessageView::parse(parts[0]) {
+                Ok(view) => view,
+                Err(error) => return Attempt::Refused(Refusal::Unreadable(error)),
+            };
+            self.routes().ask(&view, &origin, asked);
+            asked
+        } else {
+            plan
+        };
+        let drops = publication.patience.when_full == WhenFull::Drop;
+        let mut dropped = 0;
+        for link in &plan.links {
+            if !publishing.has_room(link.id, length) {
+                match publication.patience.when_full {
+                    WhenFull::Error => return Attempt::Refused(Refusal::Send(SendError::Full)),
+                    WhenFull::Drop => dropped += 1,
+                    WhenFull::Block => return publication.wait(clock.now(), Time::NEVER),
+                }
+            }
+        }
+        for consumer in plan.consumers.iter().filter(|consumer| consumer.holds_back()) {
+            if drops {
+                dropped += 1;
+                continue;
+            }
+            match publication.make_room(consumer, clock, self.has_remote_links()) {
+                Room::Settled => {}
+                Room::Wait(until) => return publication.wait(clock.now(), until),
+                Room::Refused(why) => return Attempt::Refused(why),
+            }
+        }
+        let targets = plan.links.len() + plan.consumers.len();
+        if dropped > 0 && dropped == targets {
+            plan.consumers.iter().for_each(|consumer| consumer.count_dropped());
+            return Attempt::Done(0);
+        }
+        for (index, link) in plan.links.iter().enumerate() {
+            if (dropped == 0 || publishing.has_room(link.id, length))
+                && let Some(waiting) = publishing.append(link.id, stamp, length, &parts)
+            {
+                rings.push((index, waiting));
+            }
+        }
+        let mut shared = None;
+        for consumer in &plan.consumers {
+            if drops && consumer.holds_back() {
+                consumer.count_dropped();
+            } else if !publication.without.iter().any(|lost| Arc::ptr_eq(lost, consumer)) {
+                let arrived = if publication.expires { clock.now() } else { stamp.clock };
+                consumer.put_record(&parts, &mut shared, &origin, arrived, publication.expires);
+            }
+        }
+        Attempt::Done(publishing.finish())
+    }
+}
+
+impl Publication<'_> {
+    /// It has to wait, unless it waited long enough.
+    #[cold]
+    fn wait(&self, now: Time, until: Time) -> Attempt {
+        match self.patience.deadline {
+            Some(deadline) if deadline <= now => Attempt::Refused(Refusal::Send(SendError::Full)),
+            deadline => Attempt::Wait(deadline.map_or(until, |deadline| deadline.min(until))),
+        }
+    }
+
+    /// What to do about a queue that is full.
+    #[cold]
+    fn make_room(&mut self, consumer: &Arc<Consumer>, clock: &impl Clock, has_remote: bool) -> Room {
+        if self.without.iter().any(|lost| Arc::ptr_eq(lost, consumer)) {
+            return Room::Settled;
+        }
+        if self.patience.when_full == WhenFull::Error {
+            return Room::Refused(Refusal::Send(SendError::Full));
+        }
+        if self.caller.is_some_and(|caller| Arc::ptr_eq(caller, consumer)) {
+            return Room::Refused(Refusal::OwnQueue);
+        }
+        let now = clock.now();
+        let limit = *self.began.get_or_insert(now) + self.patience.patience;
+        if has_remote && (consumer.is_given_up() || now >= limit) {
+            consumer.give_up();
+            self.without.push(consumer.clone());
+            return Room::Settled;
+        }
+        if now < limit {
+            return Room::Wait(limit);
+        }
+        if self.caller.is_some() { Room::Refused(Refusal::Callbacks) } else { Room::Wait(Time::NEVER) }
+    }
+}

@@ -1,0 +1,275 @@
+//! Who gets a message: subscriptions of this process and members behind links, in one switch.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use shoal_norm::NodeId;
+use shoal_wire::{MessageView, is_reserved};
+
+use super::chain::LinkId;
+use super::consumer::Consumer;
+use super::link::Link;
+use crate::attributes::Origin;
+use crate::switch::{self, Interest, Scope, SubscriptionId, Switch};
+
+/// An interest as its member names it.
+pub type InterestId = u64;
+
+/// Who is behind a subscription of the switch.
+enum Target {
+    Consumer { consumer: Arc<Consumer>, no_local: bool },
+    Member { link: LinkId, node: NodeId },
+}
+
+/// A node behind a link.
+#[derive(Debug, Default)]
+struct Member {
+    interests: BTreeMap<InterestId, SubscriptionId>,
+}
+
+/// A link, and what is known of those behind it.
+struct Joined {
+    link: Arc<Link>,
+    /// Somebody behind it may want anything.
+    open: bool,
+    members: BTreeMap<NodeId, Member>,
+}
+
+/// Who gets the messages of a topic, as long as nobody's interest changes.
+#[derive(Clone, Default)]
+pub struct Plan {
+    /// The interest version it was made for.
+    pub version: u64,
+    /// Filters decide: ask for each message.
+    pub(super) asks: bool,
+    pub(super) consumers: Vec<Arc<Consumer>>,
+    pub(super) links: Vec<Arc<Link>>,
+}
+
+impl Plan {
+    /// Whether nobody wants it.
+    pub fn is_empty(&self) -> bool {
+        !self.asks && self.consumers.is_empty() && self.links.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.consumers.clear();
+        self.links.clear();
+    }
+
+    fn add_link(&mut self, link: &Arc<Link>) {
+        if !self.links.iter().any(|known| known.id == link.id) {
+            self.links.push(link.clone());
+        }
+    }
+}
+
+/// The switch and everything it leads to.
+pub(super) struct Routes {
+    switch: Switch,
+    targets: HashMap<SubscriptionId, Target>,
+    links: BTreeMap<LinkId, Joined>,
+    next: SubscriptionId,
+}
+
+impl Routes {
+    pub fn new(seed: u64) -> Routes {
+        Routes { switch: Switch::new(seed), targets: HashMap::new(), links: BTreeMap::new(), next: 1 }
+    }
+
+    // --- getters ---
+
+    /// Every member, link by link.
+    pub fn members(&self) -> Vec<NodeId> {
+        let nodes: BTreeSet<NodeId> =
+            self.links.values().flat_map(|joined| joined.members.keys().copied()).collect();
+        nodes.into_iter().collect()
+    }
+
+    /// The members that subscribe to a topic, whatever they filter.
+    pub fn interested(&mut self, topic: &[u8]) -> Vec<NodeId> {
+        let Routes { switch, targets, .. } = self;
+        let member = |id| match targets.get(id) {
+            Some(Target::Member { node, .. }) => Some(*node),
+            _ => None,
+        };
+        let nodes: BTreeSet<NodeId> =
+            switch.subscribed(topic).iter().filter_map(|target| member(&target.id)).collect();
+        nodes.into_iter().collect()
+    }
+
+    /// Whether somebody here subscribes to a topic, whatever he filters.
+    pub fn is_wanted_here(&mut self, topic: &[u8]) -> bool {
+        self.switch.subscribed(topic).first().is_some_and(switch::Target::is_here)
+    }
+
+    /// The queue of a subscription.
+    #[inline]
+    pub fn consumer(&self, id: SubscriptionId) -> Option<&Arc<Consumer>> {
+        match self.targets.get(&id) {
+            Some(Target::Consumer { consumer, .. }) => Some(consumer),
+            _ => None,
+        }
+    }
+
+    pub fn consumers(&self) -> impl Iterator<Item = &Arc<Consumer>> {
+        self.targets.values().filter_map(|target| match target {
+            Target::Consumer { consumer, .. } => Some(consumer),
+            Target::Member { .. } => None,
+        })
+    }
+
+    pub fn links(&self) -> impl Iterator<Item = &Arc<Link>> {
+        self.links.values().map(|joined| &joined.link)
+    }
+
+    // --- commands ---
+
+    pub fn subscribe(
+        &mut self,
+        interest: Interest,
+        consumer: Arc<Consumer>,
+        no_local: bool,
+    ) -> SubscriptionId {
+        let id = self.take_id();
+        self.switch.insert(id, interest, Scope::Here);
+        self.targets.insert(id, Target::Consumer { consumer, no_local });
+        id
+    }
+
+    fn take_id(&mut self) -> SubscriptionId {
+        self.next += 1;
+        self.next - 1
+    }
+
+    pub fn unsubscribe(&mut self, id: SubscriptionId) -> Option<Arc<Consumer>> {
+        self.switch.remove(id)?;
+        match self.targets.remove(&id) {
+            Some(Target::Consumer { consumer, .. }) => Some(consumer),
+            _ => None,
+        }
+    }
+
+    pub fn add_link(&mut self, link: Arc<Link>) {
+        self.links.insert(link.id, Joined { link, open: false, members: BTreeMap::new() });
+    }
+
+    /// Takes a link away, and everybody behind it.
+    pub fn remove_link(&mut self, link: LinkId) -> Option<Arc<Link>> {
+        let nodes: Vec<NodeId> = self.links.get(&link)?.members.keys().copied().collect();
+        for node in nodes {
+            self.remove_member(link, node);
+        }
+        self.links.remove(&link).map(|joined| joined.link)
+    }
+
+    /// Says whether somebody behind a link may want anything. True if that is new.
+    pub fn set_open(&mut self, link: LinkId, open: bool) -> bool {
+        self.links.get_mut(&link).is_some_and(|joined| std::mem::replace(&mut joined.open, open) != open)
+    }
+
+    pub fn add_member(&mut self, link: LinkId, node: NodeId) {
+        if let Some(joined) = self.links.get_mut(&link) {
+            joined.members.entry(node).or_default();
+        }
+    }
+
+    pub fn remove_member(&mut self, link: LinkId, node: NodeId) {
+        let Some(joined) = self.links.get_mut(&link) else { return };
+        let Some(member) = joined.members.remove(&node) else { return };
+        for id in member.interests.into_values() {
+            self.switch.remove(id);
+            self.targets.remove(&id);
+        }
+    }
+
+    /// A member wants something else now.
+    pub fn change_interest(
+        &mut self,
+        link: LinkId,
+        node: NodeId,
+        added: Vec<(InterestId, Interest)>,
+        removed: &[InterestId],
+    ) {
+        let Some(joined) = self.links.get_mut(&link) else { return };
+        let Some(member) = joined.members.get_mut(&node) else { return };
+        for name in removed {
+            if let Some(id) = member.interests.remove(name) {
+                self.switch.remove(id);
+                self.targets.remove(&id);
+            }
+        }
+        for (name, interest) in added {
+            let id = self.next;
+            self.next += 1;
+            if let Some(old) = member.interests.insert(name, id) {
+                self.switch.remove(old);
+                self.targets.remove(&old);
+            }
+            self.switch.insert(id, interest, Scope::Elsewhere);
+            self.targets.insert(id, Target::Member { link, node });
+        }
+    }
+
+    // --- routing ---
+
+    /// Who gets what is published here on a topic.
+    pub fn plan(&mut self, topic: &[u8], version: u64) -> Plan {
+        let Routes { switch, targets, links, .. } = self;
+        let mut plan = Plan { version, ..Plan::default() };
+        // An answer, whose asker may have subscribed a moment ago, goes wherever he may be.
+        let everywhere = is_reserved(topic);
+        for joined in links.values().filter(|joined| joined.open || everywhere) {
+            plan.add_link(&joined.link);
+        }
+        for target in switch.subscribed(topic) {
+            plan.asks |= target.is_filtered();
+            add(&mut plan, targets, links, target.id);
+        }
+        plan
+    }
+
+    /// Who gets a message published here, if filters decide.
+    pub fn ask(&mut self, view: &MessageView<'_>, origin: &Origin, plan: &mut Plan) {
+        let Routes { switch, targets, links, .. } = self;
+        plan.clear();
+        let everywhere = is_reserved(view.name_bytes());
+        for joined in links.values().filter(|joined| joined.open || everywhere) {
+            plan.add_link(&joined.link);
+        }
+        for target in switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]) {
+            add(plan, targets, links, target.id);
+        }
+    }
+
+    /// The subscriptions of this process that get a message which came over a link.
+    #[inline]
+    pub fn route_here(
+        &mut self,
+        view: &MessageView<'_>,
+        origin: &Origin,
+        mut each: impl FnMut(SubscriptionId),
+    ) -> bool {
+        let wanted = self.switch.route(view, origin, Scope::Here).unwrap_or(&[]);
+        wanted.iter().for_each(|target| each(target.id));
+        !wanted.is_empty()
+    }
+}
+
+fn add(
+    plan: &mut Plan,
+    targets: &HashMap<SubscriptionId, Target>,
+    links: &BTreeMap<LinkId, Joined>,
+    id: SubscriptionId,
+) {
+    match targets.get(&id) {
+        Some(Target::Consumer { consumer, no_local: false }) => plan.consumers.push(consumer.clone()),
+        Some(Target::Member { link, .. }) => {
+            if let Some(joined) = links.get(link) {
+                plan.add_link(&joined.link);
+            }
+        }
+        Some(Target::Consumer { no_local: true, .. }) | None => {}
+    }
+}

@@ -1,0 +1,353 @@
+//! A hub's NORM link: who is in the group, and which streams carry what they publish.
+//!
+//! The hub knows members and what they want. What belongs to NORM alone is kept here: control records, where streams are
+//! joined, whose acknowledgements count, what rests.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use shoal_norm::{Chunk, Event, Join, NodeId, ObjectId, Session, StreamId, Time};
+use shoal_wire::{TopicPattern, frame};
+
+use super::application::{Application, Taken};
+use super::frames::Frames;
+use super::lane::Lane;
+use super::lanes::CONTROL;
+use crate::hub::{Departure, Fed, HubEvent, Port, Source, SourceId, Told};
+use crate::membership::{MemberEvent, Membership, MembershipConfig};
+use crate::switch::Interest;
+
+/// What a node says of itself is no longer than this.
+const CONTROL_RECORD_BYTES_MAX: usize = 1 << 20;
+/// What is published first waits so long for somebody to answer, so that those who are there miss nothing.
+const GREETING: Duration = Duration::from_millis(100);
+/// A new node sends whatever is published for so long, because somebody may be about to ask for it.
+const DISCOVERY: Duration = Duration::from_secs(2);
+
+/// How new we are.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Age {
+    /// Nobody is known, and whoever is there may not have answered yet: nothing is sent.
+    Greeting,
+    /// Somebody may be about to ask for something: everything is sent.
+    Discovering,
+    Settled,
+}
+
+/// The application of a bus on its NORM link.
+pub struct NormBus {
+    port: Port,
+    membership: Membership,
+    sources: HashMap<StreamId, SourceId>,
+    /// The stream that was fed last, most likely the next.
+    last: Option<(StreamId, SourceId)>,
+    /// Streams that a welcome told where to join.
+    welcomed: HashSet<StreamId>,
+    data_lanes: Vec<ObjectId>,
+    control: Frames,
+    /// Members that failed, and when: they rest once what came of them was read.
+    failed: Vec<(NodeId, u16, Time)>,
+    /// Control records that came since the last turn.
+    records: VecDeque<(StreamId, Vec<u8>)>,
+    heard: bool,
+    /// The version of what we want that the membership has.
+    wanted: u64,
+    deadline: Time,
+    /// When we looked around first.
+    began: Option<Time>,
+    age: Age,
+    told: Vec<Told>,
+}
+
+impl NormBus {
+    /// One that knows nobody.
+    pub fn new(port: Port, membership: MembershipConfig) -> NormBus {
+        port.set_open(true);
+        NormBus {
+            data_lanes: (1..port.lanes() as ObjectId).collect(),
+            port,
+            membership: Membership::new(membership),
+            sources: HashMap::new(),
+            last: None,
+            welcomed: HashSet::new(),
+            control: Frames::new(CONTROL_RECORD_BYTES_MAX),
+            failed: Vec::new(),
+            records: VecDeque::new(),
+            heard: false,
+            wanted: 0,
+            deadline: Time::ZERO,
+            began: None,
+            age: Age::Greeting,
+            told: Vec::new(),
+        }
+    }
+
+    /// The hub's end of the link.
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    fn source(&mut self, stream: StreamId) -> SourceId {
+        if let Some((last, source)) = self.last
+            && last == stream
+        {
+            return source;
+        }
+        let port = &mut self.port;
+        let source = *self.sources.entry(stream).or_insert_with(|| {
+            let publisher = u64::from(stream.node) << 16 | u64::from(stream.instance);
+            port.open_source(Source { publisher, chain: stream.object.into(), node: stream.node })
+        });
+        self.last = Some((stream, source));
+        source
+    }
+
+    fn close_source(&mut self, now: Time, stream: StreamId) {
+        if let Some(source) = self.sources.remove(&stream) {
+            self.port.close_source(now, source);
+        }
+        self.last = None;
+    }
+
+    /// The streams of a node's run.
+    fn streams_of(&self, node: NodeId, instance: u16) -> Vec<StreamId> {
+        let of_node = |stream: &&StreamId| (stream.node, stream.instance) == (node, instance);
+        self.sources.keys().filter(of_node).copied().collect()
+    }
+
+    fn handle_records(&mut self, now: Time, session: &Session) {
+        let is_new = self.age < Age::Settled;
+        while let Some((stream, record)) = self.records.pop_front() {
+            let lanes = &self.data_lanes;
+            // Who is met while we are new was there before us, and may have everything we said.
+            let position = |lane| match is_new {
+                true => session.oldest_segment(lane),
+                false => session.segments_sent(lane),
+            };
+            let positions = || lanes.iter().map(|&lane| (lane, position(lane))).collect();
+            let read = self.membership.handle_record(now, stream.node, stream.instance, &record, positions);
+            if let Err(error) = read {
+                self.port.tell(HubEvent::Unreadable(stream.node, error.to_string()));
+            }
+        }
+    }
+
+    fn handle_members(&mut self, now: Time, session: &mut Session) {
+        while let Some(event) = self.membership.poll_event() {
+            match event {
+                MemberEvent::Welcomed { node, instance, positions } => {
+                    for (object, segment) in positions {
+                        // The first welcome counts; others repeat it for those who missed it.
+                        let stream = StreamId { node, instance, object };
+                        if self.data_lanes.contains(&object) && self.welcomed.insert(stream) {
+                            session.join(now, stream, Join::At(segment));
+                        }
+                    }
+                }
+                MemberEvent::InterestUnknown(_) => {}
+                MemberEvent::Joined(node) => self.port.join(node),
+                MemberEvent::Gone(node, instance, departure) => {
+                    if departure == Departure::Failed {
+                        self.failed.push((node, instance, now));
+                    }
+                    self.port.part(node, departure);
+                }
+                MemberEvent::Subscriptions(node, added, removed) => {
+                    self.change_interest(node, added, removed);
+                }
+            }
+        }
+        if let Some(ackers) = self.membership.poll_ackers() {
+            if self.age < Age::Settled {
+                session.set_ackers_from_oldest(&ackers);
+            } else {
+                session.set_ackers(&ackers);
+            }
+            session.set_group_size(ackers.len() as u32 + 1);
+        }
+    }
+
+    fn change_interest(&self, node: NodeId, added: Vec<String>, removed: Vec<String>) {
+        if added.is_empty() && removed.is_empty() {
+            return;
+        }
+        let interest = |text: &String| Some((name_of(text), Interest::topics(TopicPattern::new(text).ok()?)));
+        let names: Vec<u64> = removed.iter().map(|text| name_of(text)).collect();
+        self.port.change_interest(node, added.iter().filter_map(interest).collect(), &names);
+        self.port.tell(HubEvent::Subscriptions(node, added, removed));
+    }
+
+    /// Gives back what is held for members that failed. They may only have been silent, and then go on where they were.
+    fn rest_failed(&mut self, now: Time, session: &mut Session) {
+        for (node, instance, failed_at) in std::mem::take(&mut self.failed) {
+            if session.last_heard(node, instance).is_none_or(|heard| heard > failed_at) {
+                continue;
+            }
+            if !session.rest_sender(node, instance) {
+                self.failed.push((node, instance, failed_at));
+                continue;
+            }
+            for stream in self.streams_of(node, instance) {
+                if self.port.rest_source(now, self.sources[&stream]) {
+                    session.resync(now, stream);
+                    let why = "it failed in the middle of a large message, which is lost";
+                    self.port.tell(HubEvent::Unreadable(node, why.to_owned()));
+                }
+            }
+        }
+    }
+
+    /// Acts on what stood between messages, before anybody reads those that follow.
+    fn hear_told(&mut self, now: Time, stream: StreamId) {
+        let mut told = std::mem::take(&mut self.told);
+        for Told::Version(version) in told.drain(..) {
+            if self.membership.on_version(now, stream.node, stream.instance, version) {
+                // What its sender subscribed to before may not have been heard yet.
+                self.port.set_open(true);
+                self.deadline = Time::ZERO;
+            }
+        }
+        self.told = told;
+    }
+
+    /// Grows older; returns when that goes on.
+    fn grow(&mut self, now: Time, began: Time) -> Time {
+        let met = self.membership.members().next().is_some();
+        let (age, next) = match now {
+            _ if now >= began + DISCOVERY => (Age::Settled, Time::NEVER),
+            _ if now >= began + GREETING => (Age::Discovering, began + DISCOVERY),
+            _ => (if met { Age::Discovering } else { Age::Greeting }, began + GREETING),
+        };
+        self.age = self.age.max(age);
+        next
+    }
+}
+
+fn name_of(pattern: &str) -> u64 {
+    pattern
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+impl Application for NormBus {
+    fn take(&mut self, now: Time, stream: StreamId, chunk: Chunk<'_>) -> Taken {
+        if stream.object != CONTROL {
+            let source = self.source(stream);
+            let told = &mut self.told;
+            let fed = self.port.feed(now, source, chunk, |news| told.push(news));
+            if !self.told.is_empty() {
+                self.hear_told(now, stream);
+            }
+            self.port.hand_over_if_full(now);
+            return match fed {
+                Fed::All => Taken::All,
+                Fed::Held => Taken::Nothing,
+                Fed::Broken => Taken::Broken,
+            };
+        }
+        // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
+        let records = &mut self.records;
+        match self.control.read(stream, chunk, |record| records.push_back((stream, record.to_vec()))) {
+            Ok(()) => Taken::All,
+            Err(error) => {
+                self.port.tell(HubEvent::Unreadable(stream.node, error.to_string()));
+                Taken::Broken
+            }
+        }
+    }
+
+    fn event(&mut self, now: Time, session: &mut Session, event: &Event) {
+        self.control.on_event(event);
+        match event {
+            Event::StreamClosed { stream, .. } => self.close_source(now, *stream),
+            Event::SenderHeard { .. } => self.heard = true,
+            Event::SenderGone { node, instance, .. } => {
+                // What it said before it went would make it a member again.
+                self.records.retain(|(stream, _)| (stream.node, stream.instance) != (*node, *instance));
+                self.membership.on_sender_gone(*node, *instance);
+                self.welcomed.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
+                for stream in self.streams_of(*node, *instance) {
+                    self.close_source(now, stream);
+                }
+                self.deadline = Time::ZERO;
+            }
+            Event::StreamHeard { stream } if stream.object == CONTROL => {
+                session.join(now, *stream, Join::Here)
+            }
+            Event::Gap { stream, segments, .. } => {
+                self.port.tell(HubEvent::Lost(stream.node, stream.object.into(), *segments));
+            }
+            Event::CommandReceived { node, instance, content } => {
+                let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
+                self.records.push_back((stream, content.clone()));
+            }
+            Event::AckerSilent { node, .. } => self.port.tell(HubEvent::Slow(*node)),
+            Event::WatermarkDone(watermark) => {
+                self.port.answer_flush(usize::from(watermark.object), &watermark.silent);
+            }
+            _ => {}
+        }
+    }
+
+    fn batch_done(&mut self, now: Time) {
+        self.port.hand_over(now);
+    }
+
+    fn serve(&mut self, now: Time, session: &mut Session, lanes: &[Lane], control: &mut Vec<u8>) {
+        let began = *self.began.get_or_insert(now);
+        // Who answers our greeting counts, though somebody else may have answered and acknowledged already.
+        if now >= began + GREETING {
+            let sent = |lane: usize| lanes.get(lane).map_or(0, Lane::written);
+            self.port.ask_flushes(sent, |lane| session.request_watermark(now, lane as ObjectId).is_ok());
+        }
+        self.rest_failed(now, session);
+        let version = self.port.wanted_version();
+        let busy = self.heard || !self.records.is_empty() || version != self.wanted;
+        if !busy && now < self.deadline {
+            return;
+        }
+        if version != self.wanted {
+            self.wanted = version;
+            self.membership.set_wanted(now, version, self.port.wanted());
+        }
+        if std::mem::take(&mut self.heard) {
+            self.membership.on_sender_heard(now);
+        }
+        self.handle_records(now, session);
+        self.membership.handle_timeout(now, |node, instance| session.last_heard(node, instance));
+        self.handle_members(now, session);
+        while let Some(record) = self.membership.poll_record() {
+            frame::write(&record, control);
+        }
+        if let Some(heartbeat) = self.membership.poll_heartbeat() {
+            // It fits into a segment, and nothing else is said this way.
+            let _ = session.send_command(now, &heartbeat, 1);
+        }
+        self.port.set_announced(self.membership.version());
+        let next = self.grow(now, began);
+        self.deadline = self.membership.poll_timeout().min(next);
+        self.port.set_open(self.age < Age::Settled || !self.membership.is_interest_known());
+    }
+
+    /// A welcome tells where to join streams, and what comes before that is not kept.
+    fn wants_turn(&self) -> bool {
+        !self.records.is_empty()
+    }
+
+    fn holds_writes(&self) -> bool {
+        self.age == Age::Greeting
+    }
+
+    fn has_audience(&self, session: &Session) -> bool {
+        let published = self.data_lanes.iter().any(|&lane| session.segments_sent(lane) > 0);
+        (published && self.age < Age::Settled) || self.membership.members().next().is_some()
+    }
+
+    fn fail(&mut self, why: &str) {
+        self.port.fail(why);
+    }
+
+    fn deadline(&self) -> Time {
+        self.deadline
+    }
+}
