@@ -438,3 +438,153 @@ def encode_record(
     redelivered: bool = False,
 ) -> bytes:
     """A message record."""
+
+class Log:
+    """A store's log. May be shared between threads; whatever waits does so without the interpreter's lock."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        store_id: int,
+        incarnation: bytes,
+        holder: str = "",
+        segment_bytes: int = ...,
+        buffer_bytes_max: int = ...,
+        state_bytes_max: int = ...,
+    ) -> None:
+        """Lock a directory and open the log in it, or make one with these random numbers."""
+    @property
+    def recovered(self) -> tuple[bool, int, int, float]:
+        """What opening found: made anew, bytes read, bytes of a torn tail that were cut, seconds."""
+    @property
+    def store_id(self) -> int:
+        """The store's random number, for ever."""
+    @property
+    def incarnation(self) -> str:
+        """Which life of the store this is, 32 hexadecimal digits: another one after a restore."""
+    @property
+    def floor(self) -> int:
+        """The offset at which history begins."""
+    @property
+    def end(self) -> int:
+        """The offset that the next message gets."""
+    @property
+    def durable_end(self) -> int:
+        """The offset after the last message that is durable, and so can be read."""
+    @property
+    def durable(self) -> tuple[int, int, int]:
+        """Up to where the log is durable: segment, position in it, offset."""
+    @property
+    def failure(self) -> str | None:
+        """Why it takes nothing more, if it does not."""
+    @property
+    def spares(self) -> tuple[int, int]:
+        """Segments made in advance: how many, bytes."""
+    def append(
+        self, publisher: int, chain: int, records: Sequence[tuple[int | None, int, bytes]]
+    ) -> tuple[int, int]:
+        """Append records, each with its number and timestamp; the first offset and the one after the last."""
+    def gap(
+        self,
+        publisher: int,
+        chain: int,
+        first: int | None = None,
+        last: int | None = None,
+        count: int = 0,
+    ) -> None:
+        """Note that messages are lost."""
+    def sync(self) -> int:
+        """Return when everything appended before is durable, with the offset after the last message."""
+    def sync_next(self, timeout_s: float) -> bool:
+        """Wait until something is appended, and make it durable; false if nothing was, in time."""
+    def wait_for(self, offset: int, timeout_s: float | None = None) -> int:
+        """Wait until a message at `offset` or behind is durable; the offset after the last one."""
+    def commit(self, scope: str | None, number: int, stagings: Sequence[str]) -> tuple[int, int, bool]:
+        """Make stagings visible and durable: first offset, offset after the last, whether it was repeated.
+
+        A number lower than the scope's last is a repetition of which only that is known: (-1, -1, True).
+        Without a scope nothing is remembered.
+        """
+    def discard(self, stagings: Sequence[str]) -> int:
+        """Forget stagings; how many there were."""
+    def stagings(self) -> list[tuple[str, int, int, int]]:
+        """Open stagings: id, rows, bytes, when the last rows came (microseconds since 1970)."""
+    def scopes(self) -> list[tuple[str, int, int, int]]:
+        """Every scope and its last commit: scope, number, first offset, offset after the last."""
+    def unpublished(self) -> list[tuple[int, int]]:
+        """Runs of committed rows that are still to be published."""
+    def set_published(self, offset: int) -> None:
+        """Note that committed rows below an offset are published."""
+    def put(self, key: str, value: bytes | None) -> None:
+        """Keep a value under a key, or remove it."""
+    def get(self, key: str) -> bytes | None:
+        """The value of a key."""
+    def items(self, prefix: str) -> list[tuple[str, bytes]]:
+        """Keys that begin so, and their values."""
+    def rows(
+        self,
+        start: int,
+        end: int,
+        patterns: Sequence[str] = ...,
+        selector: Selector | None = None,
+        rows_max: int = 1000,
+    ) -> list[tuple[int, int, int, int, int | None, int, bytes]]:
+        """Rows one by one: offset, stored, publisher, chain, number, timestamp, record."""
+    def extent(
+        self,
+        start: int,
+        end: int,
+        patterns: Sequence[str],
+        selector: Selector | None = None,
+        rows_max: int = ...,
+        bytes_max: int = ...,
+    ) -> tuple[int, int, int]:
+        """Count what matches, up to a limit: offset after the last one counted, rows, bytes."""
+    def split(self, start: int, end: int, patterns: Sequence[str], parts: int) -> list[tuple[int, int]]:
+        """Cut a range into parts with about as many messages each."""
+    def offset_at(self, time_us: int, by: str = "stored") -> int:
+        """The first offset stored, or published, at a time or later; the end if there is none."""
+    def topics(self, start: int, end: int, patterns: Sequence[str]) -> list[tuple[str, int, int, int]]:
+        """Topics between two offsets: name, messages, first offset, last offset."""
+    def gaps(self, start: int, end: int) -> list[tuple[int, int, int, int | None, int | None, int, int]]:
+        """Gaps: offset of the message before (-1 if none), publisher, chain, first, last, count, stored."""
+    def segments(self) -> list[dict[str, Any]]:
+        """The segments, oldest first."""
+    def build_next_index(self) -> bool:
+        """Make the next index that is missing; false if there is none."""
+    def sync_stats(self) -> tuple[int, int, float, float, float]:
+        """Syncs so far: how many, bytes, seconds, the longest, the last."""
+    def fill_spares(self) -> None:
+        """Make spare segments, if some are missing and the disk has room."""
+    def trim(self, offset: int) -> tuple[int, list[int]]:
+        """Let history begin at the last segment that starts by `offset`: floor, segments removed."""
+    def compact(self, segment: int, drop: Sequence[str], keep: Sequence[str]) -> bool:
+        """Write a segment anew without topics that match one of `drop` and none of `keep`."""
+    def mark(self) -> None:
+        """Prove that everything before was durable; worth it when the log is idle."""
+    def renew(self, incarnation: bytes) -> None:
+        """Begin a new incarnation: the store was restored."""
+    def close(self) -> None:
+        """Make everything durable, and let somebody else have the directory."""
+
+class Recorder:
+    """Appends what a subscription receives to a log. For one thread at a time."""
+
+    def __init__(
+        self,
+        log: Log,
+        subscription: Subscription,
+        *,
+        unless: Sequence[str] = ...,
+        skip_node: int | None = None,
+    ) -> None:
+        """Leave out topics of `unless`, which somebody else records, and what a node published."""
+    def run(self, seconds: float) -> bool:
+        """Record for so long; false once the subscription is closed and everything it had is appended.
+
+        What a full disk refuses is kept, and tried first by the next call.
+        """
+    @property
+    def recorded(self) -> tuple[int, int]:
+        """Messages and bytes recorded so far."""

@@ -14,6 +14,13 @@ ShoalError
 ├── NoReplyError (also TimeoutError)         nobody answered a request in time
 │   └── NoRespondersError                    nobody subscribes to the topic of a request
 ├── RemoteError                              the callback that was to answer a request failed
+├── StoreError                               a store cannot do what it was asked
+│   ├── StoreRefusedError (also ValueError)  the request makes no sense to it
+│   ├── StoreLockedError                     another process has the directory
+│   ├── StoreCorruptError                    bytes that were durable are damaged
+│   ├── StoreFullError                       the disk has no room
+│   ├── StoreFailedError                     an earlier write failed, and nobody knows what is on the disk
+│   └── TrimmedError (also LookupError)      retention removed what was asked for
 └── ExperimentError                          a benchmark came to no valid result
 
 UndeliveredWarning (a RuntimeWarning)        members lacked messages when a `with` block was left
@@ -82,6 +89,42 @@ class RemoteError(ShoalError):
 
 class UndeliveredWarning(RuntimeWarning):
     """A `with` block was left while members lacked messages; the text says who lacks how much."""
+
+
+class StoreError(ShoalError):
+    """A store cannot do what it was asked; the message says what was tried."""
+
+
+class StoreRefusedError(StoreError, ValueError):
+    """What a store was asked makes no sense to it, such as a commit of a staging that does not exist."""
+
+
+class StoreLockedError(StoreError):
+    """Another process has the store's directory; the message names it."""
+
+
+class StoreCorruptError(StoreError):
+    """Bytes that were durable are damaged; the message names the file, the bytes and the offsets."""
+
+
+class StoreFullError(StoreError):
+    """The disk has no room for more messages. The store goes on by itself when there is some."""
+
+
+class StoreFailedError(StoreError):
+    """An earlier write or sync failed, and nobody knows what is on the disk: open the store again."""
+
+
+class TrimmedError(StoreError, LookupError):
+    """Retention removed what was asked for.
+
+    Attributes:
+        floor: the offset at which history begins.
+    """
+
+    def __init__(self, message: str, floor: int) -> None:
+        super().__init__(message)
+        self.floor = floor
 
 
 class ExperimentError(ShoalError):

@@ -7,6 +7,7 @@ pub mod files;
 pub mod interfaces;
 pub mod norm;
 pub mod raw;
+pub mod store;
 pub mod udp;
 mod waiter;
 

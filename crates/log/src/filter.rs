@@ -33,6 +33,17 @@ impl Filter {
         self.patterns.is_empty() && self.selector.is_none()
     }
 
+    /// Whether every topic is meant.
+    pub fn is_any_topic(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// Whether the message is wanted. One that cannot be read is, if everything is.
+    #[inline]
+    pub fn wants(&mut self, row: &Row<'_>) -> bool {
+        self.is_everything() || MessageView::parse(row.record).is_ok_and(|view| self.matches(row, &view))
+    }
+
     /// Whether it asks for more than the topic.
     pub fn has_selector(&self) -> bool {
         self.selector.is_some()
@@ -55,8 +66,9 @@ impl Filter {
                 .is_none_or(|selector| selector.matches(&MessageAttributes::new(view, &origin(row))))
     }
 
+    /// Whether its destination is a topic that is meant.
     #[inline]
-    fn destination_matches(&mut self, view: &MessageView<'_>) -> bool {
+    pub fn destination_matches(&mut self, view: &MessageView<'_>) -> bool {
         if self.patterns.is_empty() {
             return true;
         }

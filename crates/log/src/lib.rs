@@ -1,11 +1,57 @@
-//! What a store keeps: messages in one line of offsets, and the same messages as Arrow columns.
+//! The store's log kernel: everything durable is a frame in one append-only log per store.
 //!
-//! Sans-IO: no files, threads, clock or random source of its own.
+//! Sans-IO: files are behind [`Disk`], time and random numbers are arguments. Bytes in, bytes out, no policy: what to
+//! keep and for how long is decided by whoever uses it.
+//!
+//! - [`Log`] appends, gives offsets and makes them durable, many appends with one sync;
+//! - [`Cursor`] reads messages back, in order, by topic and selector;
+//! - [`build_index`] makes the index of a sealed segment from the segment alone.
+//!
+//! The format is described byte by byte in `docs/reference/log-format.md`.
+
+#![forbid(unsafe_code)]
 
 pub mod columns;
 
+mod bytes;
+mod commit;
+mod cursor;
+mod disk;
+mod error;
 mod filter;
+mod flush;
+mod frame;
+mod frames;
+mod gap;
+mod index;
+mod indexer;
+mod log;
+mod origin;
+mod plan;
+mod queries;
+mod recovery;
+mod retention;
 mod row;
+mod rows;
+mod segment;
+mod spares;
+mod state;
 
+pub use cursor::{Cursor, GapRow, Query, Snapshot};
+pub use disk::Disk;
+pub use error::LogError;
 pub use filter::{FILTER_TOPICS_MAX, Filter};
+pub use flush::{Durable, Flush};
+pub use frame::{HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX};
+pub use gap::Gap;
+pub use index::{Block, INDEX_VERSION, Index, TopicEntry};
+pub use indexer::{INDEX_BLOCK_BYTES, build_index, has_index};
+pub use log::{CommitOutcome, Log, Options, STAGINGS_MAX};
+pub use queries::{Clock, Extent, extent, gaps, offset_at, split, topics};
+pub use recovery::{Identity, Recovery};
+pub use retention::compact;
 pub use row::Row;
+pub use rows::{Meta, RowsWriter};
+pub use segment::{Incarnation, LOG_VERSION, Segment, SegmentInfo};
+pub use spares::SPARES_KEPT;
+pub use state::{Change, Committed, NAME_BYTES_MAX, StagedFrame, Staging, State};

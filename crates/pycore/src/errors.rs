@@ -3,6 +3,7 @@
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use shoal_io::norm::{LinkError, SendError};
+use shoal_log::LogError;
 use shoal_node::hub::Refusal;
 use shoal_wire::TopicError;
 
@@ -17,6 +18,13 @@ mod python {
     pyo3::import_exception!(shoal.errors, LinkError);
     pyo3::import_exception!(shoal.errors, MessageFormatError);
     pyo3::import_exception!(shoal.errors, MessageTooLongError);
+    pyo3::import_exception!(shoal.errors, StoreCorruptError);
+    pyo3::import_exception!(shoal.errors, StoreError);
+    pyo3::import_exception!(shoal.errors, StoreFailedError);
+    pyo3::import_exception!(shoal.errors, StoreFullError);
+    pyo3::import_exception!(shoal.errors, StoreLockedError);
+    pyo3::import_exception!(shoal.errors, StoreRefusedError);
+    pyo3::import_exception!(shoal.errors, TrimmedError);
 }
 
 /// An option cannot work.
@@ -92,4 +100,26 @@ pub fn send(error: SendError) -> PyErr {
         SendError::TooLong(..) => python::MessageTooLongError::new_err(error.to_string()),
         SendError::NoLane => python::ConfigError::new_err(error.to_string()),
     }
+}
+
+/// A log could not do what it was asked.
+pub fn store(error: LogError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        LogError::Io { .. } | LogError::Version { .. } => python::StoreError::new_err(text),
+        LogError::Corrupt { .. } => python::StoreCorruptError::new_err(text),
+        LogError::Full { .. } => python::StoreFullError::new_err(text),
+        LogError::Failed { .. } => python::StoreFailedError::new_err(text),
+        LogError::Trimmed { floor, .. } => python::TrimmedError::new_err((text, floor)),
+        LogError::Refused(_) => python::StoreRefusedError::new_err(text),
+    }
+}
+
+/// Somebody else has the directory.
+pub fn store_locked(path: &std::path::Path, holder: &str) -> PyErr {
+    let who = if holder.is_empty() { "another process" } else { holder };
+    python::StoreLockedError::new_err(format!(
+        "{} belongs to {who}: close that store first, or use another directory",
+        path.display()
+    ))
 }

@@ -9,6 +9,7 @@ mod convert;
 mod errors;
 mod fec;
 mod link_options;
+mod log;
 mod memory;
 mod norm;
 mod options;
@@ -30,6 +31,8 @@ mod _core {
     use crate::columns::{columnise, encode_record};
     #[pymodule_export]
     use crate::fec::{CodingLoad, ReedSolomon};
+    #[pymodule_export]
+    use crate::log::{Log, Recorder};
     #[pymodule_export]
     use crate::memory::ArrowBuffer;
     #[pymodule_export]

@@ -7,10 +7,15 @@
 #![forbid(unsafe_code)]
 
 pub mod agenda;
+pub mod disk;
 pub mod link;
+pub mod log_model;
+pub mod log_run;
 pub mod node;
 pub mod simulation;
 
+pub use disk::{DiskFaults, SimDisk, SimFile};
 pub use link::{Conditions, Port};
+pub use log_run::{LogRun, run_log};
 pub use node::{Clock, Delivery, Node, Occurrence};
 pub use simulation::{Simulation, TraceEntry};

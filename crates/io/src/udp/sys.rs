@@ -1,4 +1,5 @@
-//! The system calls that no safe crate offers without an allocation per call. The only `unsafe` of this crate.
+//! The system calls that no safe crate offers without an allocation per call. With `store/sys.rs` the only `unsafe` of
+//! this crate.
 //!
 //! Each function builds what the kernel reads on its own stack, from slices and sockets it borrows for the length of
 //! the call, so that no pointer outlives it. Nothing here decides anything.

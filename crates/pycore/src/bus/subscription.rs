@@ -77,6 +77,27 @@ impl Subscription {
         }
     }
 
+    /// Takes what has arrived, raw, for a reader that makes no Python objects of it and is the only one. `None` once
+    /// closed and empty.
+    pub(crate) fn take_raw(&self, limit: Duration) -> Option<VecDeque<Batch>> {
+        self.reader.wait_for_items(limit);
+        let taken = self.reader.take()?;
+        if taken.made_room {
+            self.inner.bus.hub().resume();
+        }
+        Some(taken.batches)
+    }
+
+    /// Gives back a batch that was taken raw.
+    pub(crate) fn recycle(&self, batch: Batch) {
+        self.reader.consumer().recycle(batch);
+    }
+
+    /// Refuses to work in a forked child.
+    pub(crate) fn check_here(&self) -> PyResult<()> {
+        self.birth.check()
+    }
+
     fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }

@@ -1,0 +1,339 @@
+//! The log between threads: many append, one syncs for all of them.
+//!
+//! Whoever needs durability and finds nobody syncing takes everything that was appended so far, writes and syncs it
+//! without the lock, and wakes the others. So the number of syncs does not grow with the number of appenders.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use shoal_log::{
+    Clock, CommitOutcome, Cursor, Durable, Extent, Filter, GapRow, Identity, Incarnation, Log, LogError,
+    Options, Query, Recovery, RowsWriter, Snapshot, TopicEntry, build_index, compact, extent, gaps,
+    offset_at, split, topics,
+};
+
+use shoal_wire::{MessageView, TopicPattern};
+
+use super::directory::{Directory, LockError};
+
+/// What making durable has cost so far.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct SyncStats {
+    /// How many syncs.
+    pub count: u64,
+    /// What they wrote.
+    pub bytes: u64,
+    /// How long all of them took, and the longest.
+    pub total: Duration,
+    /// The longest.
+    pub longest: Duration,
+    /// The last.
+    pub last: Duration,
+}
+
+struct Inner {
+    log: Log<Directory>,
+    stats: SyncStats,
+    is_closed: bool,
+    /// Threads that wait for something to become durable, or to be appended.
+    waiting: usize,
+    /// Segments below this have their index.
+    indexed_below: u32,
+}
+
+/// An open log that threads share.
+pub struct Shared {
+    disk: Arc<Directory>,
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    buffer_bytes_max: usize,
+}
+
+/// How a log could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Its directory could not be had.
+    Lock(LockError),
+    /// Its files could not be read.
+    Log(LogError),
+}
+
+fn now_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+impl Shared {
+    /// Locks a directory and opens the log in it, or makes one. At most `buffer_bytes_max` wait to be written.
+    pub fn open(
+        path: &Path,
+        holder: &str,
+        options: Options,
+        buffer_bytes_max: usize,
+        fresh: Identity,
+    ) -> Result<(Shared, Recovery), OpenError> {
+        let disk = Arc::new(Directory::lock(path, holder).map_err(OpenError::Lock)?);
+        let opened = Log::open(disk.clone(), options, fresh, now_us());
+        let (log, recovery) = opened.map_err(OpenError::Log)?;
+        let inner =
+            Inner { log, stats: SyncStats::default(), is_closed: false, waiting: 0, indexed_below: 0 };
+        let shared = Shared { disk, inner: Mutex::new(inner), changed: Condvar::new(), buffer_bytes_max };
+        Ok((shared, recovery))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, mut inner: MutexGuard<'a, Inner>, limit: Duration) -> MutexGuard<'a, Inner> {
+        inner.waiting += 1;
+        let waited = self.changed.wait_timeout(inner, limit);
+        let mut inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        inner.waiting -= 1;
+        inner
+    }
+
+    fn open_log(&self) -> Result<MutexGuard<'_, Inner>, LogError> {
+        let inner = self.lock();
+        if inner.is_closed {
+            return Err(LogError::Refused("the log is closed".into()));
+        }
+        inner.log.check()?;
+        Ok(inner)
+    }
+
+    /// Whether it takes nothing more because somebody closed it.
+    pub fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
+    /// Looks at the log.
+    pub fn look<R>(&self, look: impl FnOnce(&Log<Directory>) -> R) -> R {
+        look(&self.lock().log)
+    }
+
+    /// Appends something; it is durable after [`Shared::sync`].
+    pub fn with<R>(
+        &self,
+        append: impl FnOnce(&mut Log<Directory>, u64) -> Result<R, LogError>,
+    ) -> Result<R, LogError> {
+        let mut inner = self.open_log()?;
+        while inner.log.pending_bytes() >= self.buffer_bytes_max {
+            drop(inner);
+            self.sync()?;
+            inner = self.open_log()?;
+        }
+        let result = append(&mut inner.log, now_us());
+        if inner.waiting > 0 {
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    /// Appends messages.
+    pub fn append(&self, rows: &RowsWriter) -> Result<(u64, u64), LogError> {
+        self.with(|log, now| log.append(now, rows))
+    }
+
+    /// Adds rows to a staging. They are durable with the commit at the latest.
+    pub fn stage(&self, id: &str, rows: &RowsWriter) -> Result<(), LogError> {
+        self.with(|log, now| log.stage(now, id, rows))
+    }
+
+    /// Makes stagings visible, and returns when they are durable.
+    pub fn commit(&self, scope: Option<&str>, number: u64, ids: &[&str]) -> Result<CommitOutcome, LogError> {
+        let outcome = self.with(|log, now| log.commit(now, scope, number, ids))?;
+        self.sync()?;
+        Ok(outcome)
+    }
+
+    /// Returns when everything that was appended before is durable, with the offset after the last message that is.
+    pub fn sync(&self) -> Result<u64, LogError> {
+        let mut inner = self.lock();
+        let wanted = inner.log.appended();
+        loop {
+            inner.log.check()?;
+            let Durable { segment, position, end } = inner.log.durable();
+            if (segment, position) >= wanted {
+                return Ok(end);
+            }
+            inner = match inner.log.begin_flush() {
+                None => self.wait(inner, Duration::from_secs(1)),
+                Some(flush) => {
+                    drop(inner);
+                    let began = Instant::now();
+                    let result = flush.run();
+                    let took = began.elapsed();
+                    let mut inner = self.lock();
+                    let stats = &mut inner.stats;
+                    stats.count += 1;
+                    stats.bytes += flush.bytes() as u64;
+                    stats.total += took;
+                    stats.longest = stats.longest.max(took);
+                    stats.last = took;
+                    let finished = inner.log.finish_flush(flush, result);
+                    self.changed.notify_all();
+                    finished?;
+                    inner
+                }
+            };
+        }
+    }
+
+    /// Waits until something was appended, at most for `limit`, and makes it durable. False if nothing was.
+    pub fn sync_next(&self, limit: Duration) -> Result<bool, LogError> {
+        let deadline = Instant::now() + limit;
+        let mut inner = self.lock();
+        while inner.log.is_settled() && !inner.is_closed {
+            inner.log.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            inner = self.wait(inner, left);
+        }
+        let is_settled = inner.log.is_settled();
+        drop(inner);
+        if !is_settled {
+            self.sync()?;
+        }
+        Ok(!is_settled)
+    }
+
+    /// Waits until a message behind this offset is durable, at most until `deadline`; the offset after the last one.
+    pub fn wait_for(&self, offset: u64, deadline: Instant) -> Result<u64, LogError> {
+        let mut inner = self.lock();
+        loop {
+            let end = inner.log.durable().end;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if end > offset || left.is_zero() || inner.is_closed {
+                return Ok(end);
+            }
+            inner.log.check()?;
+            inner = self.wait(inner, left);
+        }
+    }
+
+    /// What making durable has cost so far.
+    pub fn sync_stats(&self) -> SyncStats {
+        self.lock().stats
+    }
+
+    /// Begins a new incarnation.
+    pub fn renew(&self, incarnation: Incarnation) -> Result<(), LogError> {
+        self.with(|log, now| log.renew(now, incarnation))?;
+        self.sync().map(drop)
+    }
+
+    /// Makes the next index that is missing. False if there is none.
+    pub fn build_next_index(&self) -> Result<bool, LogError> {
+        let inner = self.open_log()?;
+        let (below, snapshot) = (inner.indexed_below, inner.log.snapshot());
+        drop(inner);
+        let sealed = |segment: &&shoal_log::Segment| segment.sealed && segment.number >= below;
+        let last = snapshot.segments.last().map_or(0, |segment| segment.number);
+        let Some(segment) = snapshot.segments.iter().filter(sealed).find(|segment| segment.number < last)
+        else {
+            return Ok(false);
+        };
+        let result = if shoal_log::has_index(&self.disk, snapshot.store, segment)? {
+            Ok(())
+        } else {
+            build_index(&self.disk, snapshot.store, segment)
+        };
+        let mut inner = self.lock();
+        if inner.indexed_below == below {
+            inner.indexed_below = segment.number + 1;
+        }
+        result.map(|()| true)
+    }
+
+    /// Lets history begin at the start of a segment, at the most at this offset, and removes what nobody needs below.
+    /// Returns where history begins then, and the segments that are gone.
+    pub fn trim(&self, offset: u64) -> Result<(u64, Vec<u32>), LogError> {
+        let floor = self.with(|log, now| log.raise_floor(now, offset))?;
+        loop {
+            self.sync()?;
+            let mut inner = self.open_log()?;
+            if inner.log.is_settled() {
+                return inner.log.remove_segments().map(|removed| (floor, removed));
+            }
+        }
+    }
+
+    /// Writes a segment anew without the messages on topics that match one of `drop` and none of `keep`. False if
+    /// nothing of it went, or it cannot be done as long as other segments refer to it.
+    pub fn compact(
+        &self,
+        number: u32,
+        drop: Vec<TopicPattern>,
+        keep: Vec<TopicPattern>,
+    ) -> Result<bool, LogError> {
+        let inner = self.open_log()?;
+        if !inner.log.can_compact(number) {
+            return Ok(false);
+        }
+        let snapshot = inner.log.snapshot();
+        std::mem::drop(inner);
+        let keeps_none = keep.is_empty();
+        let (mut gone, mut kept) = (Filter::new(drop, None), Filter::new(keep, None));
+        let compacted = compact(&self.disk, &snapshot, number, |row| {
+            let Ok(view) = MessageView::parse(row.record) else { return true };
+            !gone.matches(row, &view) || (!keeps_none && kept.matches(row, &view))
+        })?;
+        let Some(segment) = compacted else { return Ok(false) };
+        build_index(&self.disk, snapshot.store, &segment)?;
+        self.lock().log.replace_segment(segment);
+        Ok(true)
+    }
+
+    /// What a cursor reads.
+    pub fn snapshot(&self) -> Snapshot {
+        self.lock().log.snapshot()
+    }
+
+    /// Reads what is durable now.
+    pub fn cursor(&self, query: &Query) -> Result<Cursor<Directory>, LogError> {
+        Cursor::new(self.disk.clone(), &self.snapshot(), query)
+    }
+
+    /// Counts the messages of a query, up to so many and so many bytes.
+    pub fn extent(&self, query: &Query, rows_max: u64, bytes_max: u64) -> Result<Extent, LogError> {
+        extent(&self.disk, &self.snapshot(), query, rows_max, bytes_max)
+    }
+
+    /// Cuts a query into parts of about the same size.
+    pub fn split(&self, query: &Query, parts: usize) -> Result<Vec<(u64, u64)>, LogError> {
+        split(&self.disk, &self.snapshot(), query, parts)
+    }
+
+    /// The first offset at a time or later.
+    pub fn offset_at(&self, time_us: u64, clock: Clock) -> Result<u64, LogError> {
+        offset_at(&self.disk, &self.snapshot(), time_us, clock)
+    }
+
+    /// The topics of a query.
+    pub fn topics(&self, query: &Query) -> Result<Vec<TopicEntry>, LogError> {
+        topics(&self.disk, &self.snapshot(), query)
+    }
+
+    /// The gaps between two offsets.
+    pub fn gaps(&self, start: u64, end: u64) -> Result<Vec<GapRow>, LogError> {
+        gaps(&self.disk, &self.snapshot(), start, end)
+    }
+
+    /// Makes everything durable and takes nothing more. What failed stays failed.
+    pub fn close(&self) -> Result<(), LogError> {
+        let mut inner = self.lock();
+        if std::mem::replace(&mut inner.is_closed, true) {
+            return Ok(());
+        }
+        drop(inner);
+        self.changed.notify_all();
+        self.sync()?;
+        self.lock().log.mark(now_us())?;
+        self.sync()?;
+        self.disk.unlock();
+        Ok(())
+    }
+}

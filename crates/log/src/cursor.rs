@@ -1,0 +1,343 @@
+//! Reads messages back, in the order of their offsets.
+//!
+//! A cursor has a picture of the segments from when it was made, and needs neither the log nor its lock: it opens
+//! files itself. What retention removes under it is an error, [`LogError::Trimmed`].
+
+use std::io;
+use std::sync::Arc;
+
+use shoal_selector::Selector;
+use shoal_wire::TopicPattern;
+
+use crate::commit::Commit;
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::filter::Filter;
+use crate::frame::{Header, Kind};
+use crate::frames::Frames;
+use crate::gap::Gap;
+use crate::plan::Plan;
+use crate::row::Row;
+use crate::rows::{Found, Meta, RowsPlace};
+use crate::segment::Segment;
+use crate::state::StagedFrame;
+
+/// Which messages to read.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The first offset.
+    pub start: u64,
+    /// The offset after the last.
+    pub end: u64,
+    /// Topics that match one of them; if there is none, all.
+    pub patterns: Vec<TopicPattern>,
+    /// A condition on headers and properties.
+    pub selector: Option<Selector>,
+}
+
+impl Query {
+    /// Everything between two offsets.
+    pub fn range(start: u64, end: u64) -> Query {
+        Query { start, end, patterns: Vec::new(), selector: None }
+    }
+}
+
+/// The segments that a cursor reads.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Whose they are.
+    pub store: u64,
+    /// Where history begins.
+    pub floor: u64,
+    /// Oldest first, as far as they are durable.
+    pub segments: Vec<Segment>,
+}
+
+impl Snapshot {
+    /// The offset after the last message.
+    pub fn end(&self) -> u64 {
+        self.segments.last().map_or(0, |segment| segment.end_offset)
+    }
+
+    /// The segments that have some of the offsets, and segments with gaps between them.
+    pub(crate) fn between(&self, start: u64, end: u64) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(move |one| one.first_offset < end && start < one.end_offset)
+    }
+}
+
+/// Reads what a query asks for.
+pub struct Cursor<D: Disk> {
+    disk: Arc<D>,
+    store: u64,
+    floor: u64,
+    segments: std::vec::IntoIter<Segment>,
+    filter: Filter,
+    end: u64,
+    position: u64,
+    source: Option<Source<D>>,
+    staged: Option<Frames<D>>,
+    rows: Option<Rows>,
+}
+
+/// The segment being read, and which of its frames are still to be.
+struct Source<D: Disk> {
+    frames: Frames<D>,
+    plan: Plan,
+}
+
+/// The frame whose rows are being read, and what a commit has besides it.
+struct Rows {
+    place: RowsPlace,
+    stored_us: u64,
+    /// In the file of a staging, not in that of the segment.
+    is_staged: bool,
+    commit: std::vec::IntoIter<StagedFrame>,
+    next_offset: u64,
+}
+
+impl<D: Disk> Cursor<D> {
+    /// A cursor over what was durable when the snapshot was taken.
+    pub fn new(disk: Arc<D>, snapshot: &Snapshot, query: &Query) -> Result<Cursor<D>, LogError> {
+        let end = query.end.min(snapshot.end());
+        if query.start < snapshot.floor && query.start < end {
+            return Err(LogError::Trimmed { offset: query.start, floor: snapshot.floor });
+        }
+        Cursor::unbounded(disk, snapshot, query)
+    }
+
+    /// The same, also for what lies below the floor and is not removed yet.
+    pub(crate) fn unbounded(disk: Arc<D>, snapshot: &Snapshot, query: &Query) -> Result<Cursor<D>, LogError> {
+        let end = query.end.min(snapshot.end());
+        let segments: Vec<_> = snapshot.between(query.start, end).cloned().collect();
+        Ok(Cursor {
+            disk,
+            store: snapshot.store,
+            floor: snapshot.floor,
+            segments: segments.into_iter(),
+            filter: Filter::new(query.patterns.clone(), query.selector.clone()),
+            end,
+            position: query.start,
+            source: None,
+            staged: None,
+            rows: None,
+        })
+    }
+
+    /// The offset after the last message that was looked at, whether it matched or not.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next message that matches.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "a row borrows from the cursor, which no iterator can lend"
+    )]
+    pub fn next(&mut self) -> Result<Option<Row<'_>>, LogError> {
+        let Some((found, stored_us, is_staged)) = self.find()? else { return Ok(None) };
+        let payload =
+            if is_staged { self.staged.as_ref() } else { self.source.as_ref().map(|one| &one.frames) };
+        let payload = payload.map_or(&[][..], Frames::payload);
+        Ok(Some(row_of(&found, stored_us, payload)))
+    }
+
+    fn find(&mut self) -> Result<Option<(Found, u64, bool)>, LogError> {
+        loop {
+            if self.position >= self.end {
+                return Ok(None);
+            }
+            if self.rows.is_none() && !self.next_frame()? {
+                self.position = self.end;
+                return Ok(None);
+            }
+            if let Some(found) = self.next_row()? {
+                return Ok(Some(found));
+            }
+        }
+    }
+
+    /// The next row of the frame that matches; none at its end.
+    fn next_row(&mut self) -> Result<Option<(Found, u64, bool)>, LogError> {
+        let (Some(rows), Some(source)) = (&mut self.rows, &self.source) else { return Ok(None) };
+        let frames =
+            if rows.is_staged { self.staged.as_ref().unwrap_or(&source.frames) } else { &source.frames };
+        let payload = frames.payload();
+        loop {
+            match rows.place.next(payload) {
+                Ok(Some(mut found)) => {
+                    if found.offset < self.position {
+                        continue;
+                    }
+                    if found.offset >= self.end {
+                        self.position = self.end;
+                        return Ok(None);
+                    }
+                    self.position = found.offset + 1;
+                    if rows.is_staged {
+                        // Nobody gave it an identity before its offset did.
+                        found.meta.publisher = self.store;
+                        found.meta.chain = 0;
+                        found.meta.number = Some(found.offset);
+                    }
+                    let row = row_of(&found, rows.stored_us, payload);
+                    if self.filter.wants(&row) {
+                        return Ok(Some((found, rows.stored_us, rows.is_staged)));
+                    }
+                }
+                Ok(None) => break,
+                Err(()) => return Err(meaningless(frames.name(), self.position)),
+            }
+        }
+        match rows.commit.next() {
+            Some(frame) => self.open_staged(frame)?,
+            None => self.rows = None,
+        }
+        Ok(None)
+    }
+
+    /// Goes to the next frame with messages. False at the end.
+    fn next_frame(&mut self) -> Result<bool, LogError> {
+        loop {
+            let Some(source) = &mut self.source else {
+                let Some(segment) = self.segments.next() else { return Ok(false) };
+                self.open_segment(&segment)?;
+                continue;
+            };
+            let Some(position) = source.plan.next() else {
+                self.source = None;
+                continue;
+            };
+            let header = read(&mut source.frames, position)?;
+            source.plan.passed(&header);
+            match header.kind {
+                Kind::Messages => {
+                    let payload = source.frames.payload();
+                    let place = RowsPlace::new(payload, 0, header.offset)
+                        .ok_or_else(|| meaningless(source.frames.name(), header.offset))?;
+                    self.rows = Some(Rows {
+                        place,
+                        stored_us: header.stored_us,
+                        is_staged: false,
+                        commit: Vec::new().into_iter(),
+                        next_offset: header.offset,
+                    });
+                    return Ok(true);
+                }
+                Kind::Commit => {
+                    let commit = Commit::read(source.frames.payload())
+                        .ok_or_else(|| meaningless(source.frames.name(), header.offset))?;
+                    let frames: Vec<_> = commit.frames().copied().collect();
+                    if self.open_commit(&header, frames)? {
+                        return Ok(true);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn open_segment(&mut self, segment: &Segment) -> Result<(), LogError> {
+        let mut frames = match Frames::open(&self.disk, self.store, segment.number) {
+            Ok(frames) => frames,
+            Err(LogError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(LogError::Trimmed {
+                    offset: self.position,
+                    floor: self.floor.max(segment.end_offset),
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        let plan = Plan::make(&self.disk, &mut frames, segment, &self.filter, self.position, self.end)?;
+        self.source = Some(Source { frames, plan });
+        Ok(())
+    }
+
+    fn open_commit(&mut self, header: &Header, frames: Vec<StagedFrame>) -> Result<bool, LogError> {
+        let mut frames = frames.into_iter();
+        let Some(first) = frames.next() else { return Ok(false) };
+        self.rows = Some(Rows {
+            place: RowsPlace::new(&[0; 4], 0, header.offset)
+                .ok_or_else(|| meaningless("a commit", header.offset))?,
+            stored_us: header.stored_us,
+            is_staged: true,
+            commit: frames,
+            next_offset: header.offset,
+        });
+        self.open_staged(first)?;
+        Ok(true)
+    }
+
+    /// Goes to the next staged frame of the commit being read; frames before the position are passed over unread.
+    fn open_staged(&mut self, mut frame: StagedFrame) -> Result<(), LogError> {
+        let Some(rows) = &mut self.rows else { return Ok(()) };
+        while rows.next_offset + u64::from(frame.rows) <= self.position {
+            rows.next_offset += u64::from(frame.rows);
+            match rows.commit.next() {
+                Some(next) => frame = next,
+                None => {
+                    self.rows = None;
+                    return Ok(());
+                }
+            }
+        }
+        let name = crate::segment::segment_name(frame.segment);
+        if self.staged.as_ref().is_none_or(|staged| staged.name() != name) {
+            self.staged = Some(Frames::open(&self.disk, self.store, frame.segment)?);
+        }
+        let Some(staged) = &mut self.staged else { return Ok(()) };
+        let header = read(staged, frame.position)?;
+        let start = rows_start(staged.payload()).filter(|_| header.kind == Kind::Staged);
+        let place = start.and_then(|start| RowsPlace::new(staged.payload(), start, rows.next_offset));
+        rows.place = place.ok_or_else(|| meaningless(&name, rows.next_offset))?;
+        rows.next_offset += u64::from(frame.rows);
+        Ok(())
+    }
+}
+
+#[inline]
+fn row_of<'a>(found: &Found, stored_us: u64, payload: &'a [u8]) -> Row<'a> {
+    let Meta { publisher, chain, number, timestamp_us } = found.meta;
+    let record = &payload[found.start..found.start + found.length];
+    Row { offset: found.offset, stored_us, publisher, chain, number, timestamp_us, record }
+}
+
+/// Where the rows of a staged frame begin: behind the id.
+pub(crate) fn rows_start(payload: &[u8]) -> Option<usize> {
+    let mut reader = crate::bytes::Reader(payload);
+    reader.text()?;
+    Some(payload.len() - reader.0.len())
+}
+
+/// Reads a frame that must be there.
+pub(crate) fn read<D: Disk>(frames: &mut Frames<D>, position: u64) -> Result<Header, LogError> {
+    frames.read(position)?.map_err(|bad| LogError::Corrupt {
+        file: frames.name().to_owned(),
+        from: position,
+        to: position,
+        first: 0,
+        end: 0,
+        why: bad.why().to_owned(),
+    })
+}
+
+pub(crate) fn meaningless(file: &str, offset: u64) -> LogError {
+    LogError::Corrupt {
+        file: file.to_owned(),
+        from: 0,
+        to: 0,
+        first: offset,
+        end: offset,
+        why: "a frame whose checksum is right has no meaning".into(),
+    }
+}
+
+/// A gap, and where it lies.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct GapRow {
+    /// The offset of the message after it.
+    pub offset: u64,
+    /// When it was stored.
+    pub stored_us: u64,
+    /// What is lost.
+    pub gap: Gap,
+}

@@ -1,0 +1,80 @@
+//! What can go wrong with a log. Each says what happened, to what, and what to do.
+
+use std::io;
+
+use thiserror::Error;
+
+/// A log could not do what it was asked.
+#[derive(Debug, Error)]
+pub enum LogError {
+    /// The disk refused, and nothing of it was done.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the disk said.
+        error: io::Error,
+    },
+    /// Bytes that were durable are not what was written.
+    #[error(
+        "{file} is damaged from byte {from} to byte {to} ({why}); it holds offsets {first} to {end}. \
+         Nothing was changed: keep the file, restore it from a copy, or move the directory away"
+    )]
+    Corrupt {
+        /// The file's name.
+        file: String,
+        /// The first byte that cannot be read.
+        from: u64,
+        /// The byte after the last.
+        to: u64,
+        /// The first offset of what is damaged.
+        first: u64,
+        /// The offset after the last.
+        end: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no room for more messages.
+    #[error(
+        "the disk is full: no room for another segment of {bytes} bytes. Free some space or shorten the \
+         retention; the store goes on by itself"
+    )]
+    Full {
+        /// What was asked of the disk.
+        bytes: u64,
+    },
+    /// An earlier write or sync failed.
+    #[error("the log failed and takes nothing more until it is opened again: {why}")]
+    Failed {
+        /// What failed.
+        why: String,
+    },
+    /// What is asked for was removed by retention.
+    #[error("offset {offset} is gone: history begins at {floor}")]
+    Trimmed {
+        /// What was asked for.
+        offset: u64,
+        /// Where history begins.
+        floor: u64,
+    },
+    /// The files are of another version.
+    #[error("{file} has format version {found}, and this program reads version {wanted}")]
+    Version {
+        /// The file's name.
+        file: String,
+        /// Its version.
+        found: u16,
+        /// Ours.
+        wanted: u16,
+    },
+    /// The caller asked for something that cannot be.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl LogError {
+    /// An error of the disk, with what was tried.
+    pub fn io(what: impl Into<String>, error: io::Error) -> LogError {
+        LogError::Io { what: what.into(), error }
+    }
+}

@@ -1,0 +1,157 @@
+//! Makes the index of a segment by reading it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use shoal_wire::MessageView;
+
+use crate::commit::Commit;
+use crate::cursor::{meaningless, read, rows_start};
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::frame::{Header, Kind};
+use crate::frames::Frames;
+use crate::index::{self, Block, Index, IndexKey, TopicEntry};
+use crate::rows::RowsPlace;
+use crate::segment::{Segment, index_name};
+
+/// A block is closed when it is so long.
+pub const INDEX_BLOCK_BYTES: u64 = 64 << 10;
+
+/// What is learned while reading a segment, frame by frame.
+#[derive(Default)]
+pub(crate) struct Indexer {
+    topics: HashMap<Box<[u8]>, Entry, FixedState>,
+    blocks: Vec<Block>,
+}
+
+struct Entry {
+    first: u64,
+    last: u64,
+    count: u64,
+    blocks: Vec<u32>,
+}
+
+impl Indexer {
+    fn begin_frame(&mut self, header: &Header) {
+        let is_full = |block: &Block| header.place.position - block.position >= INDEX_BLOCK_BYTES;
+        if self.blocks.last().is_none_or(is_full) {
+            self.blocks.push(Block {
+                position: header.place.position,
+                offset: header.offset,
+                end_offset: header.offset,
+                stored_us: header.stored_us,
+                earliest_us: u64::MAX,
+                ..Block::default()
+            });
+        }
+        if header.kind == Kind::Gap
+            && let Some(block) = self.blocks.last_mut()
+        {
+            block.has_gaps = true;
+        }
+    }
+
+    fn add_rows(&mut self, payload: &[u8], mut place: RowsPlace) -> Result<(), ()> {
+        let number = self.blocks.len() as u32 - 1;
+        let block = &mut self.blocks[number as usize];
+        while let Some(found) = place.next(payload)? {
+            let record = &payload[found.start..found.start + found.length];
+            block.end_offset = found.offset + 1;
+            block.messages += 1;
+            block.earliest_us = block.earliest_us.min(found.meta.timestamp_us);
+            block.latest_us = block.latest_us.max(found.meta.timestamp_us);
+            let Ok(view) = MessageView::parse(record) else { continue };
+            match self.topics.get_mut(view.name_bytes()) {
+                Some(entry) => {
+                    entry.last = found.offset;
+                    entry.count += 1;
+                    if entry.blocks.last() != Some(&number) {
+                        entry.blocks.push(number);
+                    }
+                }
+                None => {
+                    let entry =
+                        Entry { first: found.offset, last: found.offset, count: 1, blocks: vec![number] };
+                    self.topics.insert(view.name_bytes().into(), entry);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a whole segment, and checks every frame of it.
+    pub fn read<D: Disk>(
+        disk: &Arc<D>,
+        store: u64,
+        frames: &mut Frames<D>,
+        end_position: u64,
+    ) -> Result<Indexer, LogError> {
+        let mut indexer = Indexer::default();
+        let mut staged: Option<(u32, Frames<D>)> = None;
+        let mut position = 0;
+        while position < end_position {
+            let header = read(frames, position)?;
+            indexer.begin_frame(&header);
+            let bad = || meaningless(frames.name(), header.offset);
+            match header.kind {
+                Kind::Messages => {
+                    let place = RowsPlace::new(frames.payload(), 0, header.offset).ok_or_else(bad)?;
+                    indexer.add_rows(frames.payload(), place).map_err(|()| bad())?;
+                }
+                Kind::Commit => {
+                    let commit = Commit::read(frames.payload()).ok_or_else(bad)?;
+                    let mut offset = header.offset;
+                    for frame in commit.frames() {
+                        if staged.as_ref().is_none_or(|(number, _)| *number != frame.segment) {
+                            staged = Some((frame.segment, Frames::open(disk, store, frame.segment)?));
+                        }
+                        let Some((_, source)) = &mut staged else { continue };
+                        read(source, frame.position)?;
+                        let start = rows_start(source.payload()).ok_or_else(bad)?;
+                        let place = RowsPlace::new(source.payload(), start, offset).ok_or_else(bad)?;
+                        indexer.add_rows(source.payload(), place).map_err(|()| bad())?;
+                        offset += u64::from(frame.rows);
+                    }
+                }
+                Kind::Segment | Kind::Checkpoint | Kind::Staged | Kind::Gap | Kind::Change => {}
+            }
+            position = header.end();
+        }
+        Ok(indexer)
+    }
+
+    /// The topics, sorted by name, and their blocks.
+    pub fn topics(self) -> (Vec<(TopicEntry, Vec<u32>)>, Vec<Block>) {
+        let entry = |(name, entry): (Box<[u8]>, Entry)| {
+            let Entry { first, last, count, blocks } = entry;
+            (TopicEntry { name, first, last, count }, blocks)
+        };
+        let mut topics: Vec<_> = self.topics.into_iter().map(entry).collect();
+        topics.sort_unstable_by(|left, right| left.0.name.cmp(&right.0.name));
+        (topics, self.blocks)
+    }
+}
+
+/// Makes the index of a sealed segment, and puts it beside it. Every frame of the segment is checked on the way.
+pub fn build_index<D: Disk>(disk: &Arc<D>, store: u64, segment: &Segment) -> Result<(), LogError> {
+    let mut frames = Frames::open(disk, store, segment.number)?;
+    let key = IndexKey::of(&mut frames, segment, store)?;
+    let (topics, blocks) = Indexer::read(disk, store, &mut frames, segment.end_position)?.topics();
+    let bytes = index::write(&key, &topics, &blocks);
+    let name = index_name(segment.number);
+    let unfinished = format!("{name}.new");
+    let failed = |error| LogError::io(format!("writing {name}"), error);
+    let file = disk.create(&unfinished, bytes.len() as u64).map_err(failed)?;
+    disk.write(&file, 0, &bytes).map_err(failed)?;
+    disk.sync(&file).map_err(failed)?;
+    disk.rename(&unfinished, &name).map_err(failed)
+}
+
+/// Whether a sealed segment has its index.
+pub fn has_index<D: Disk>(disk: &Arc<D>, store: u64, segment: &Segment) -> Result<bool, LogError> {
+    let mut frames = Frames::open(disk, store, segment.number)?;
+    let key = IndexKey::of(&mut frames, segment, store)?;
+    Ok(Index::load(disk, &key).is_some())
+}

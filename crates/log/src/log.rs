@@ -1,0 +1,476 @@
+//! The log: appends, and what becomes durable.
+//!
+//! Methods come in three kinds. *Getters* tell; *commands* append frames to a buffer, give offsets and change the
+//! state at once; [`Log::begin_flush`], [`Flush::run`] and [`Log::finish_flush`] make them durable, the middle one
+//! without the log, so that others append meanwhile. Nothing is visible to a [`Cursor`](crate::Cursor) before it is
+//! durable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::commit::Commit;
+use crate::cursor::Snapshot;
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::flush::{Chunk, Durable, Flush};
+use crate::frame::{Header, Kind, PAYLOAD_BYTES_MAX, Place, frame_bytes};
+use crate::gap::Gap;
+use crate::rows::RowsWriter;
+use crate::segment::{Incarnation, Segment, SegmentInfo};
+use crate::spares::Spares;
+use crate::state::{Change, StagedFrame, State, check_name};
+
+/// How a log is kept.
+#[derive(Copy, Clone, Debug)]
+pub struct Options {
+    /// How long a segment is, unless a single message is longer.
+    pub segment_bytes: u64,
+    /// The state is no larger. It is written at the start of every segment.
+    pub state_bytes_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { segment_bytes: 64 << 20, state_bytes_max: 8 << 20 }
+    }
+}
+
+/// Stagings that are open at once.
+pub const STAGINGS_MAX: usize = 10_000;
+
+/// What a frame may use: messages leave the spare segments to changes of the state.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Messages,
+    State,
+}
+
+/// The segment that takes frames.
+pub(crate) struct Active<D: Disk> {
+    pub number: u32,
+    pub file: Arc<D::File>,
+    pub capacity: u64,
+    pub position: u64,
+}
+
+/// What a commit came to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum CommitOutcome {
+    /// Its rows have these offsets, from the first up to before the second.
+    Done(u64, u64),
+    /// It was made before, with these.
+    Repeated(u64, u64),
+    /// One with a higher number was made: this one must have been, too.
+    Older,
+}
+
+/// An open log.
+pub struct Log<D: Disk> {
+    pub(crate) disk: Arc<D>,
+    pub(crate) options: Options,
+    pub(crate) store: u64,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) segments: BTreeMap<u32, Segment>,
+    pub(crate) active: Option<Active<D>>,
+    pub(crate) spares: Spares<D>,
+    pub(crate) state: State,
+    pub(crate) end: u64,
+    pub(crate) durable: Durable,
+    pub(crate) stored_us: u64,
+    pub(crate) marked: bool,
+    pending: Vec<Chunk<D>>,
+    pending_bytes: usize,
+    flushing: bool,
+    failed: Option<String>,
+}
+
+impl<D: Disk> Log<D> {
+    pub(crate) fn empty(disk: Arc<D>, options: Options, store: u64, incarnation: Incarnation) -> Log<D> {
+        Log {
+            spares: Spares::new(disk.clone(), options.segment_bytes),
+            disk,
+            options,
+            store,
+            incarnation,
+            segments: BTreeMap::new(),
+            active: None,
+            state: State::default(),
+            end: 0,
+            durable: Durable::default(),
+            stored_us: 0,
+            marked: true,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            flushing: false,
+            failed: None,
+        }
+    }
+
+    // Getters.
+
+    /// Which store this is.
+    pub fn store(&self) -> u64 {
+        self.store
+    }
+
+    /// Which life of the store.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The offset that the next message gets.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Up to where it is durable.
+    pub fn durable(&self) -> Durable {
+        self.durable
+    }
+
+    /// The segment and the position in it up to which something was appended.
+    pub fn appended(&self) -> (u32, u64) {
+        self.active.as_ref().map_or((0, 0), |active| (active.number, active.position))
+    }
+
+    /// Where history begins.
+    pub fn floor(&self) -> u64 {
+        self.state.floor()
+    }
+
+    /// The state with everything that was appended.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Bytes that were appended and are not being written yet.
+    pub fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    /// Whether everything that was appended is durable.
+    pub fn is_settled(&self) -> bool {
+        self.pending.is_empty() && !self.flushing
+    }
+
+    /// Why it takes nothing more, if it does not.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// Refuses once something failed.
+    pub fn check(&self) -> Result<(), LogError> {
+        match &self.failed {
+            Some(why) => Err(LogError::Failed { why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// What a cursor reads: everything that is durable now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { store: self.store, floor: self.state.floor(), segments: self.segments() }
+    }
+
+    /// The segments, as far as they are durable, oldest first.
+    pub fn segments(&self) -> Vec<Segment> {
+        let durable = self.durable;
+        let mut segments: Vec<_> =
+            self.segments.range(..=durable.segment).map(|(_, one)| one.clone()).collect();
+        if let Some(last) = segments.last_mut()
+            && last.number == durable.segment
+        {
+            last.end_position = durable.position;
+            last.end_offset = durable.end;
+        }
+        segments
+    }
+
+    // Commands.
+
+    /// Appends messages. They have offsets from the first up to before the second number.
+    pub fn append(&mut self, now_us: u64, rows: &RowsWriter) -> Result<(u64, u64), LogError> {
+        let first = self.end;
+        if !rows.is_empty() {
+            self.add(Kind::Messages, &[rows.bytes()], Class::Messages, now_us)?;
+            self.end += u64::from(rows.count());
+            self.note_end();
+        }
+        Ok((first, self.end))
+    }
+
+    /// Notes that messages are lost.
+    pub fn append_gap(&mut self, now_us: u64, gap: &Gap) -> Result<(), LogError> {
+        self.add(Kind::Gap, &[&gap.write()], Class::State, now_us).map(drop)
+    }
+
+    /// Adds rows to a staging, which the first of them begins.
+    pub fn stage(&mut self, now_us: u64, id: &str, rows: &RowsWriter) -> Result<(), LogError> {
+        check_name("staging id", id)?;
+        if self.state.staging(id).is_none() && self.state.stagings().count() >= STAGINGS_MAX {
+            return Err(LogError::Refused(format!(
+                "{STAGINGS_MAX} stagings are open: commit or discard some first"
+            )));
+        }
+        self.check_state_room(id.len() + 64)?;
+        let mut head = Vec::new();
+        crate::bytes::write_text(&mut head, id);
+        let bytes = (head.len() + rows.bytes().len()) as u32;
+        let place = self.add(Kind::Staged, &[&head, rows.bytes()], Class::Messages, now_us)?;
+        let frame =
+            StagedFrame { segment: place.segment, position: place.position, rows: rows.count(), bytes };
+        self.state.add_staged(id, frame, self.stored_us);
+        Ok(())
+    }
+
+    /// Makes stagings visible, in this order, under a number that is used once in its scope. Without a scope nothing
+    /// is remembered, and repeating it finds no stagings.
+    pub fn commit(
+        &mut self,
+        now_us: u64,
+        scope: Option<&str>,
+        number: u64,
+        ids: &[&str],
+    ) -> Result<CommitOutcome, LogError> {
+        self.check()?;
+        if let Some(scope) = scope {
+            check_name("scope", scope)?;
+        }
+        let scope = scope.unwrap_or_default();
+        match self.state.committed(scope) {
+            Some(last) if last.number == number => return Ok(CommitOutcome::Repeated(last.first, last.end)),
+            Some(last) if last.number > number => return Ok(CommitOutcome::Older),
+            _ => {}
+        }
+        let mut stagings = Vec::with_capacity(ids.len());
+        for &id in ids {
+            if stagings.iter().any(|(seen, _)| seen == id) {
+                return Err(LogError::Refused(format!("the commit names the staging {id:?} twice")));
+            }
+            let staging = self.state.staging(id).ok_or_else(|| {
+                LogError::Refused(format!(
+                    "there is no staging {id:?}: it was never made, was discarded, or expired"
+                ))
+            })?;
+            stagings.push((id.to_owned(), staging.frames.clone()));
+        }
+        self.check_state_room(scope.len() + 64)?;
+        let commit = Commit { scope: scope.to_owned(), number, stagings };
+        let header = self.add_frame(Kind::Commit, &[&commit.write()], Class::State, now_us)?;
+        commit.apply(&header, &mut self.state);
+        let first = self.end;
+        self.end += commit.rows();
+        self.note_end();
+        Ok(CommitOutcome::Done(first, self.end))
+    }
+
+    /// Changes the state.
+    pub fn change(&mut self, now_us: u64, changes: Vec<Change>) -> Result<(), LogError> {
+        let mut payload = Vec::new();
+        for change in &changes {
+            change.check()?;
+            change.write(&mut payload);
+        }
+        if changes.iter().any(|change| matches!(change, Change::Put(..))) {
+            self.check_state_room(payload.len())?;
+        }
+        self.add(Kind::Change, &[&payload], Class::State, now_us)?;
+        changes.into_iter().for_each(|change| self.state.apply(change));
+        Ok(())
+    }
+
+    /// Proves that everything before was durable: damage to it is then never taken for a torn tail. Worth its few
+    /// bytes when the log is closed, or nothing was appended for a while.
+    pub fn mark(&mut self, now_us: u64) -> Result<(), LogError> {
+        if !self.marked && self.is_settled() {
+            self.add(Kind::Change, &[], Class::State, now_us)?;
+            self.marked = true;
+        }
+        Ok(())
+    }
+
+    /// Begins a new incarnation, in a new segment: the store was restored, and cursors of its former life mean
+    /// something else.
+    pub fn renew(&mut self, now_us: u64, incarnation: Incarnation) -> Result<(), LogError> {
+        self.check()?;
+        self.stored_us = self.stored_us.max(now_us);
+        let former = std::mem::replace(&mut self.incarnation, incarnation);
+        let rolled = self.roll(Class::State, 0);
+        if rolled.is_err() {
+            self.incarnation = former;
+        }
+        rolled
+    }
+
+    /// How many segments are made in advance, and their bytes.
+    pub fn spares(&self) -> (usize, u64) {
+        (self.spares.count(), self.spares.bytes())
+    }
+
+    /// Has spare segments made, if some are missing and the disk has room.
+    pub fn fill_spares(&mut self) -> Result<(), LogError> {
+        self.spares.fill()
+    }
+
+    // Making durable.
+
+    /// Takes everything that was appended, to be written. None if there is nothing, or a flush is under way.
+    pub fn begin_flush(&mut self) -> Option<Flush<D>> {
+        if self.flushing || self.pending.is_empty() || self.failed.is_some() {
+            return None;
+        }
+        let active = self.active.as_ref()?;
+        self.flushing = true;
+        self.pending_bytes = 0;
+        Some(Flush {
+            disk: self.disk.clone(),
+            chunks: std::mem::take(&mut self.pending),
+            reached: Durable { segment: active.number, position: active.position, end: self.end },
+        })
+    }
+
+    /// Says how it went. After an error the log takes nothing more: what is on the disk is not known.
+    pub fn finish_flush(&mut self, flush: Flush<D>, result: Result<(), LogError>) -> Result<(), LogError> {
+        self.flushing = false;
+        match result {
+            Ok(()) => {
+                self.durable = flush.reached;
+                Ok(())
+            }
+            Err(error) => {
+                self.failed = Some(error.to_string());
+                self.check()
+            }
+        }
+    }
+
+    /// Makes everything durable at once, for whoever is alone with the log.
+    pub fn flush(&mut self) -> Result<(), LogError> {
+        self.check()?;
+        match self.begin_flush() {
+            Some(flush) => {
+                let result = flush.run();
+                self.finish_flush(flush, result)
+            }
+            None => Ok(()),
+        }
+    }
+
+    // Frames.
+
+    fn add(&mut self, kind: Kind, payload: &[&[u8]], class: Class, now_us: u64) -> Result<Place, LogError> {
+        self.add_frame(kind, payload, class, now_us).map(|header| header.place)
+    }
+
+    fn add_frame(
+        &mut self,
+        kind: Kind,
+        payload: &[&[u8]],
+        class: Class,
+        now_us: u64,
+    ) -> Result<Header, LogError> {
+        self.check()?;
+        let length: usize = payload.iter().map(|part| part.len()).sum();
+        if length > PAYLOAD_BYTES_MAX {
+            return Err(LogError::Refused(format!(
+                "{length} bytes at once are more than {PAYLOAD_BYTES_MAX}"
+            )));
+        }
+        self.stored_us = self.stored_us.max(now_us);
+        let bytes = frame_bytes(length);
+        if self.active.as_ref().is_none_or(|active| active.position + bytes > active.capacity) {
+            self.roll(class, bytes)?;
+        }
+        self.marked = false;
+        self.write_frame(kind, payload, length as u32)
+    }
+
+    fn write_frame(&mut self, kind: Kind, payload: &[&[u8]], length: u32) -> Result<Header, LogError> {
+        let Some(active) = &mut self.active else {
+            return Err(LogError::Refused("the log is closed".into()));
+        };
+        let synced = if self.durable.segment == active.number { self.durable.position } else { 0 };
+        let place = Place { store: self.store, segment: active.number, position: active.position };
+        let header = Header { place, kind, length, synced, offset: self.end, stored_us: self.stored_us };
+        if self.pending.last().is_none_or(|chunk| chunk.segment != active.number) {
+            self.pending.push(Chunk {
+                segment: active.number,
+                file: active.file.clone(),
+                position: active.position,
+                bytes: Vec::new(),
+                born_as: None,
+                previous: None,
+            });
+        }
+        if let Some(chunk) = self.pending.last_mut() {
+            header.write(payload, &mut chunk.bytes);
+        }
+        self.pending_bytes += header.frame_bytes() as usize;
+        active.position = header.end();
+        if let Some(segment) = self.segments.get_mut(&active.number) {
+            segment.end_position = active.position;
+            segment.ended_us = self.stored_us;
+        }
+        Ok(header)
+    }
+
+    fn note_end(&mut self) {
+        if let Some(mut last) = self.segments.last_entry() {
+            last.get_mut().end_offset = self.end;
+        }
+    }
+
+    /// Begins a segment that has room for so many bytes more than its own first frames.
+    pub(crate) fn roll(&mut self, class: Class, bytes: u64) -> Result<(), LogError> {
+        let mut checkpoint = Vec::new();
+        self.state.checkpoint().iter().for_each(|change| change.write(&mut checkpoint));
+        let previous_end = self.active.as_ref().map_or(0, |active| active.position);
+        let info = SegmentInfo { incarnation: self.incarnation, previous_end, compacted_end: None }.write();
+        let wanted = frame_bytes(info.len()) + frame_bytes(checkpoint.len()) + bytes;
+        let spare = self.spares.take(class, wanted)?;
+        let number = self.segments.last_key_value().map_or(1, |(number, _)| number + 1);
+        if let Some(mut last) = self.segments.last_entry() {
+            last.get_mut().sealed = true;
+        }
+        self.segments.insert(
+            number,
+            Segment {
+                number,
+                first_offset: self.end,
+                end_offset: self.end,
+                begun_us: self.stored_us,
+                ended_us: self.stored_us,
+                end_position: 0,
+                sealed: false,
+                compacted: false,
+            },
+        );
+        let old = self.active.replace(Active {
+            number,
+            file: spare.file.clone(),
+            capacity: spare.bytes,
+            position: 0,
+        });
+        self.pending.push(Chunk {
+            segment: number,
+            file: spare.file,
+            position: 0,
+            bytes: Vec::new(),
+            born_as: Some(spare.name),
+            previous: old.map(|old| (old.file, old.position)),
+        });
+        self.write_frame(Kind::Segment, &[&info], info.len() as u32)?;
+        self.write_frame(Kind::Checkpoint, &[&checkpoint], checkpoint.len() as u32)?;
+        Ok(())
+    }
+
+    fn check_state_room(&self, bytes: usize) -> Result<(), LogError> {
+        let (holds, most) = (self.state.bytes() + bytes, self.options.state_bytes_max);
+        if holds > most {
+            return Err(LogError::Refused(format!(
+                "the log's state would take {holds} bytes, and state_bytes_max is {most}: remove holds, or \
+                 commit or discard stagings"
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Which parts of a segment a reader has to look at.
+
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::filter::Filter;
+use crate::frame::Header;
+use crate::frames::{AHEAD_BYTES, Frames, NEAR_BYTES};
+use crate::index::{Index, IndexKey};
+use crate::segment::{Segment, SegmentInfo};
+
+/// An index and its file, if there is one.
+pub(crate) type Loaded<D> = Option<(Index, Arc<<D as Disk>::File>)>;
+
+/// Stretches of a file, in order, read frame by frame.
+pub(crate) struct Plan {
+    stretches: std::vec::IntoIter<(u64, u64)>,
+    next: u64,
+    end: u64,
+}
+
+impl Plan {
+    /// The stretches of a segment that have messages a reader wants. Without an index that is all of it.
+    pub fn make<D: Disk>(
+        disk: &Arc<D>,
+        frames: &mut Frames<D>,
+        segment: &Segment,
+        filter: &Filter,
+        start: u64,
+        end: u64,
+    ) -> Result<Plan, LogError> {
+        let segment = as_it_is(frames, segment)?;
+        let indexed = if segment.sealed { load(disk, frames, &segment)? } else { None };
+        let stretches = indexed
+            .and_then(|(index, file)| stretches(&**disk, &index, &file, filter, start, end))
+            .unwrap_or_else(|| vec![(0, segment.end_position)]);
+        let longest = stretches.iter().map(|(from, to)| (to - from) as usize).max().unwrap_or(0);
+        frames.set_ahead(longest.clamp(NEAR_BYTES, AHEAD_BYTES));
+        Ok(Plan { stretches: stretches.into_iter(), next: 0, end: 0 })
+    }
+
+    /// Where the next frame is.
+    pub fn next(&mut self) -> Option<u64> {
+        while self.next >= self.end {
+            (self.next, self.end) = self.stretches.next()?;
+        }
+        Some(self.next)
+    }
+
+    /// The frame there was read.
+    pub fn passed(&mut self, header: &Header) {
+        self.next = header.end();
+    }
+}
+
+/// The segment as its file is now: retention may have made it anew since the snapshot.
+pub(crate) fn as_it_is<D: Disk>(frames: &mut Frames<D>, segment: &Segment) -> Result<Segment, LogError> {
+    frames.set_ahead(NEAR_BYTES);
+    crate::cursor::read(frames, 0)?;
+    let info = SegmentInfo::read(frames.payload(), frames.name())?;
+    let end_position = info.compacted_end.unwrap_or(segment.end_position);
+    Ok(Segment { end_position, compacted: info.compacted_end.is_some(), ..segment.clone() })
+}
+
+/// The index of a segment, if there is one.
+pub(crate) fn load<D: Disk>(
+    disk: &Arc<D>,
+    frames: &mut Frames<D>,
+    segment: &Segment,
+) -> Result<Loaded<D>, LogError> {
+    let store = frames.store();
+    let key = IndexKey::of(frames, segment, store)?;
+    Ok(Index::load(disk, &key))
+}
+
+fn stretches<D: Disk>(
+    disk: &D,
+    index: &Index,
+    file: &D::File,
+    filter: &Filter,
+    start: u64,
+    end: u64,
+) -> Option<Vec<(u64, u64)>> {
+    let has_offsets = |number: &usize| {
+        let block = &index.blocks()[*number];
+        block.messages > 0 && block.offset < end && start < block.end_offset
+    };
+    let stretch = |number: usize| (index.blocks()[number].position, index.block_end(number));
+    let numbers: Vec<usize> = if filter.is_any_topic() {
+        (0..index.blocks().len()).collect()
+    } else {
+        let found = index.blocks_with(disk, file, |name| filter.topic_matches(name))?;
+        found.into_iter().map(|number| number as usize).collect()
+    };
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in numbers.into_iter().filter(has_offsets).map(stretch) {
+        match merged.last_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            _ => merged.push((from, to)),
+        }
+    }
+    Some(merged)
+}

@@ -1,0 +1,322 @@
+//! Opening a log: which files there are, where the last of them ends, and what the state is.
+//!
+//! Only the last segment is read: it begins with a checkpoint of the whole state. Of the others the first frame tells
+//! what they are, and the next one's where they end.
+//!
+//! **A bad frame in the last segment** is either a *torn tail*, which a crash left of what nobody was promised, or
+//! *damage*. Every frame says up to where the file was durable when it was made. If a valid frame behind the bad one
+//! says that the bad one was durable, it is damage: nothing is changed, and the log is not opened. Otherwise
+//! everything from the bad frame on was never acknowledged; it is overwritten with zeros, so that no part of it
+//! is ever taken for something new, and the log goes on from there. Damage to the very last frames, with nothing
+//! behind them, cannot be told from a torn tail, unless [`Log::mark`] put a frame there.
+
+use std::sync::Arc;
+
+use crate::commit::Commit;
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::flush::Durable;
+use crate::frame::{BadFrame, HEADER_BYTES, Header, Kind, Place};
+use crate::frames::Frames;
+use crate::log::{Active, Class, Log, Options};
+use crate::rows::count_of;
+use crate::segment::{Incarnation, Name, Segment, SegmentInfo, segment_name};
+use crate::state::{Change, StagedFrame, State};
+
+/// What a new log is called.
+#[derive(Copy, Clone, Debug)]
+pub struct Identity {
+    /// A random number.
+    pub store: u64,
+    /// Another.
+    pub incarnation: Incarnation,
+}
+
+/// What opening found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// There was no log, and one was made.
+    pub created: bool,
+    /// Bytes of the last segment that were read.
+    pub bytes_read: u64,
+    /// Bytes of a torn tail that were overwritten.
+    pub bytes_torn: u64,
+}
+
+/// How far apart zeros are written.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+impl<D: Disk> Log<D> {
+    /// Opens the log in a directory that nobody else has open, or makes one.
+    pub fn open(
+        disk: Arc<D>,
+        options: Options,
+        fresh: Identity,
+        now_us: u64,
+    ) -> Result<(Log<D>, Recovery), LogError> {
+        let numbers = tidy(&*disk)?;
+        let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else {
+            return create(disk, options, fresh, now_us);
+        };
+        if let Some(missing) = (first..=last).zip(&numbers).find_map(|(due, &is)| (due != is).then_some(due))
+        {
+            return Err(LogError::Refused(format!(
+                "{} is missing, though there are older and newer segments: restore it from a copy",
+                segment_name(missing)
+            )));
+        }
+        let store = store_of(&*disk, last)?;
+        let mut log = Log::empty(disk.clone(), options, store, fresh.incarnation);
+        let mut recovery = Recovery::default();
+        for &number in &numbers {
+            let mut frames = Frames::open(&disk, store, number)?;
+            let (header, info) = first_frame(&mut frames)?;
+            seal_previous(&mut log, &header, &info, &disk)?;
+            log.incarnation = info.incarnation;
+            log.segments.insert(
+                number,
+                Segment {
+                    number,
+                    first_offset: header.offset,
+                    end_offset: header.offset,
+                    begun_us: header.stored_us,
+                    ended_us: header.stored_us,
+                    end_position: info.compacted_end.unwrap_or(header.end()),
+                    sealed: false,
+                    compacted: info.compacted_end.is_some(),
+                },
+            );
+            if number == last {
+                recovery = replay(&mut log, &mut frames)?;
+            }
+        }
+        log.spares
+            .fill()
+            .or_else(|error| if let LogError::Full { .. } = error { Ok(()) } else { Err(error) })?;
+        Ok((log, recovery))
+    }
+}
+
+/// Removes what no log needs, and lists the numbers of its segments.
+fn tidy<D: Disk>(disk: &D) -> Result<Vec<u32>, LogError> {
+    let files = disk.list().map_err(|error| LogError::io("listing the directory", error))?;
+    let mut numbers = Vec::new();
+    for (name, _) in &files {
+        match Name::of(name) {
+            Name::Segment(number) => numbers.push(number),
+            Name::Spare(_) | Name::Unfinished => {
+                disk.remove(name).map_err(|error| LogError::io(format!("removing {name}"), error))?;
+            }
+            Name::Index(_) | Name::Other => {}
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn create<D: Disk>(
+    disk: Arc<D>,
+    options: Options,
+    fresh: Identity,
+    now_us: u64,
+) -> Result<(Log<D>, Recovery), LogError> {
+    let mut log = Log::empty(disk, options, fresh.store, fresh.incarnation);
+    log.stored_us = now_us;
+    log.spares.fill()?;
+    log.roll(Class::State, 0)?;
+    log.flush()?;
+    log.spares.fill().or_else(|error| if let LogError::Full { .. } = error { Ok(()) } else { Err(error) })?;
+    Ok((log, Recovery { created: true, ..Recovery::default() }))
+}
+
+/// The store whose log it is, as the newest segment says.
+fn store_of<D: Disk>(disk: &D, number: u32) -> Result<u64, LogError> {
+    let name = segment_name(number);
+    let failed = |error| LogError::io(format!("reading {name}"), error);
+    let file = disk.open(&name).map_err(failed)?;
+    let mut start = [0; HEADER_BYTES];
+    let read = disk.read(&file, 0, &mut start).map_err(failed)?;
+    if read < HEADER_BYTES {
+        return Err(damaged(&name, 0, read as u64, 0, 0, BadFrame::Short));
+    }
+    Ok(crate::bytes::u64_at(&start, 8))
+}
+
+fn damaged(file: &str, from: u64, to: u64, first: u64, end: u64, bad: BadFrame) -> LogError {
+    LogError::Corrupt { file: file.to_owned(), from, to, first, end, why: bad.why().to_owned() }
+}
+
+fn first_frame<D: Disk>(frames: &mut Frames<D>) -> Result<(Header, SegmentInfo), LogError> {
+    match frames.read(0)? {
+        Ok(header) if header.kind == Kind::Segment => {
+            Ok((header, SegmentInfo::read(frames.payload(), frames.name())?))
+        }
+        Ok(_) => Err(LogError::Refused(format!("{} is no segment of a Shoal log", frames.name()))),
+        Err(bad) => Err(damaged(frames.name(), 0, frames.length()?, 0, 0, bad)),
+    }
+}
+
+/// A segment says where the one before it ends.
+fn seal_previous<D: Disk>(
+    log: &mut Log<D>,
+    header: &Header,
+    info: &SegmentInfo,
+    disk: &D,
+) -> Result<(), LogError> {
+    let Some(mut previous) = log.segments.last_entry() else { return Ok(()) };
+    let previous = previous.get_mut();
+    previous.sealed = true;
+    previous.end_offset = header.offset;
+    previous.ended_us = header.stored_us;
+    if !previous.compacted {
+        previous.end_position = info.previous_end;
+    }
+    let name = segment_name(previous.number);
+    let failed = |error| LogError::io(format!("reading {name}"), error);
+    let length = disk.open(&name).and_then(|file| disk.length(&file)).map_err(failed)?;
+    if length < previous.end_position {
+        let (first, end) = (previous.first_offset, previous.end_offset);
+        return Err(damaged(&name, length, previous.end_position, first, end, BadFrame::Short));
+    }
+    Ok(())
+}
+
+/// Reads the last segment up to its end, and makes the state from it.
+fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>) -> Result<Recovery, LogError> {
+    let capacity = frames.length()?;
+    let mut position = 0;
+    let mut end = 0;
+    let mut torn = 0;
+    while position < capacity {
+        match frames.read(position)? {
+            Ok(header) => {
+                if position == 0 {
+                    end = header.offset;
+                }
+                end = apply(&mut log.state, &header, frames.payload(), end)
+                    .ok_or_else(|| unreadable(frames.name(), &header))?;
+                log.stored_us = log.stored_us.max(header.stored_us);
+                position = header.end();
+                log.marked = header.kind == Kind::Change && header.length == 0;
+            }
+            Err(bad) => {
+                torn = cut_tail(log, frames, position, capacity, end, bad)?;
+                break;
+            }
+        }
+    }
+    let number = log.segments.last_key_value().map_or(0, |(number, _)| *number);
+    log.end = end;
+    log.durable = Durable { segment: number, position, end };
+    if let Some(segment) = log.segments.get_mut(&number) {
+        segment.end_offset = end;
+        segment.end_position = position;
+        segment.ended_us = log.stored_us;
+    }
+    log.active = Some(Active { number, file: frames.file().clone(), capacity, position });
+    Ok(Recovery { created: false, bytes_read: position, bytes_torn: torn })
+}
+
+fn unreadable(file: &str, header: &Header) -> LogError {
+    LogError::Corrupt {
+        file: file.to_owned(),
+        from: header.place.position,
+        to: header.end(),
+        first: header.offset,
+        end: header.offset,
+        why: "a frame whose checksum is right has no meaning".into(),
+    }
+}
+
+/// What a frame does to the state; the offset of the next message.
+fn apply(state: &mut State, header: &Header, payload: &[u8], end: u64) -> Option<u64> {
+    match header.kind {
+        Kind::Segment | Kind::Gap => {}
+        Kind::Checkpoint => {
+            *state = State::default();
+            Change::read_all(payload)?.into_iter().for_each(|change| state.apply(change));
+        }
+        Kind::Messages => return end.checked_add(count_of(payload)?.into()),
+        Kind::Staged => {
+            let mut reader = crate::bytes::Reader(payload);
+            let id = reader.text()?;
+            let frame = StagedFrame {
+                segment: header.place.segment,
+                position: header.place.position,
+                rows: count_of(reader.0)?,
+                bytes: header.length,
+            };
+            state.add_staged(id, frame, header.stored_us);
+        }
+        Kind::Commit => {
+            let commit = Commit::read(payload)?;
+            commit.apply(header, state);
+            return end.checked_add(commit.rows());
+        }
+        Kind::Change => Change::read_all(payload)?.into_iter().for_each(|change| state.apply(change)),
+    }
+    Some(end)
+}
+
+/// Decides what a bad frame is. Returns how many bytes of a torn tail were overwritten.
+fn cut_tail<D: Disk>(
+    log: &Log<D>,
+    frames: &mut Frames<D>,
+    position: u64,
+    capacity: u64,
+    offset: u64,
+    bad: BadFrame,
+) -> Result<u64, LogError> {
+    let segment = log.segments.last_key_value().map_or(0, |(number, _)| *number);
+    let mut last_written = position;
+    let mut at = position;
+    while at < capacity {
+        let window = frames.bytes(at, HEADER_BYTES.min((capacity - at) as usize))?;
+        let length = window.len();
+        if length == 0 {
+            break;
+        }
+        if let Some(written) = window.iter().rposition(|&byte| byte != 0) {
+            last_written = last_written.max(at + written as u64 + 1);
+        } else {
+            // A window overlaps the next by a header, which may begin in its last bytes.
+            at += (length.saturating_sub(HEADER_BYTES - 8)).max(8) as u64 & !7;
+            continue;
+        }
+        let candidates = candidates(window, log.store, segment, at);
+        let next = at + ((length.saturating_sub(HEADER_BYTES - 8)).max(8) as u64 & !7);
+        for candidate in candidates {
+            if let Ok(header) = frames.read(candidate)?
+                && header.synced > position
+            {
+                return Err(damaged(frames.name(), position, candidate, offset, header.offset, bad));
+            }
+        }
+        at = next;
+    }
+    let failed = |error| LogError::io(format!("overwriting the torn tail of {}", frames.name()), error);
+    let mut zeroed = position;
+    while zeroed < last_written {
+        let count = ZEROS.len().min((last_written - zeroed) as usize);
+        log.disk.write(frames.file(), zeroed, &ZEROS[..count]).map_err(failed)?;
+        zeroed += count as u64;
+    }
+    if zeroed > position {
+        log.disk.sync(frames.file()).map_err(failed)?;
+    }
+    Ok(zeroed - position)
+}
+
+/// Where in a window, which lies at a place of the file, headers of frames of that place could be.
+fn candidates(window: &[u8], store: u64, segment: u32, at: u64) -> Vec<u64> {
+    let fits = |start: &usize| {
+        let position = at + *start as u64;
+        let place = Place { store, segment, position };
+        Header::read(&window[*start..], place).is_ok()
+    };
+    (0..window.len().saturating_sub(HEADER_BYTES - 1))
+        .step_by(8)
+        .filter(fits)
+        .map(|start| at + start as u64)
+        .collect()
+}

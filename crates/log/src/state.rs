@@ -1,0 +1,439 @@
+//! The log's own small state, and the changes it is made of.
+//!
+//! A change is written to the log and then applied; a checkpoint is the list of changes that make the whole state
+//! out of nothing. So the state is the same whether it is read from a checkpoint or from everything before it.
+//!
+//! ```text
+//! u8   what it is, then:
+//!   1  value     text key, blob value
+//!   2  no value  text key
+//!   3  staging   text id, u64 stored, u32 frames, each: u32 segment, u64 position, u32 rows, u32 bytes
+//!   4  discard   text id
+//!   5  commit    text scope, u64 number, u64 first offset, u64 end offset
+//!   6  to be published: u64 first offset, u64 end offset
+//!   7  published up to: u64 offset
+//!   8  history begins at: u64 offset
+//!   9  a segment is needed by a later one: u32 segment, u32 the later one
+//! ```
+//! A text is a u16 length and UTF-8, a blob a u32 length and bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::bytes::{Reader, write_blob, write_text};
+use crate::error::LogError;
+
+/// A frame of staged rows.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct StagedFrame {
+    /// The segment it is in.
+    pub segment: u32,
+    /// Where in its file.
+    pub position: u64,
+    /// How many rows it has.
+    pub rows: u32,
+    /// Bytes of its payload.
+    pub bytes: u32,
+}
+
+/// Rows that nobody sees before a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Staging {
+    /// Where they are, in order.
+    pub frames: Vec<StagedFrame>,
+    /// When the last were added, microseconds since 1970.
+    pub stored_us: u64,
+}
+
+impl Staging {
+    /// How many rows.
+    pub fn rows(&self) -> u64 {
+        self.frames.iter().map(|frame| u64::from(frame.rows)).sum()
+    }
+
+    /// Bytes of all.
+    pub fn bytes(&self) -> u64 {
+        self.frames.iter().map(|frame| u64::from(frame.bytes)).sum()
+    }
+}
+
+/// The last commit of a scope.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Its number.
+    pub number: u64,
+    /// The offset of its first row.
+    pub first: u64,
+    /// The offset after its last.
+    pub end: u64,
+}
+
+/// One step from a state to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A key has a value now.
+    Put(String, Vec<u8>),
+    /// A key has none any more.
+    Remove(String),
+    /// A staging, as it stands in a checkpoint.
+    Stage(String, Staging),
+    /// A staging is forgotten.
+    Discard(String),
+    /// The last commit of a scope.
+    Commit(String, Committed),
+    /// Committed rows are to be published.
+    Publish(u64, u64),
+    /// Everything committed below an offset is published.
+    Published(u64),
+    /// History begins here.
+    Floor(u64),
+    /// The first segment has rows that a commit in the second refers to.
+    Needed(u32, u32),
+}
+
+impl Change {
+    /// Appends it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Change::Put(key, value) => {
+                out.push(1);
+                write_text(out, key);
+                write_blob(out, value);
+            }
+            Change::Remove(key) => {
+                out.push(2);
+                write_text(out, key);
+            }
+            Change::Stage(id, staging) => {
+                out.push(3);
+                write_text(out, id);
+                out.extend_from_slice(&staging.stored_us.to_le_bytes());
+                write_frames(&staging.frames, out);
+            }
+            Change::Discard(id) => {
+                out.push(4);
+                write_text(out, id);
+            }
+            Change::Commit(scope, committed) => {
+                out.push(5);
+                write_text(out, scope);
+                for number in [committed.number, committed.first, committed.end] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
+            Change::Publish(first, end) => {
+                out.push(6);
+                out.extend_from_slice(&first.to_le_bytes());
+                out.extend_from_slice(&end.to_le_bytes());
+            }
+            Change::Published(offset) => {
+                out.push(7);
+                out.extend_from_slice(&offset.to_le_bytes());
+            }
+            Change::Floor(offset) => {
+                out.push(8);
+                out.extend_from_slice(&offset.to_le_bytes());
+            }
+            Change::Needed(segment, by) => {
+                out.push(9);
+                out.extend_from_slice(&segment.to_le_bytes());
+                out.extend_from_slice(&by.to_le_bytes());
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Change> {
+        Some(match reader.u8()? {
+            1 => Change::Put(reader.text()?.to_owned(), reader.blob()?.to_vec()),
+            2 => Change::Remove(reader.text()?.to_owned()),
+            3 => {
+                let id = reader.text()?.to_owned();
+                let stored_us = reader.u64()?;
+                Change::Stage(id, Staging { frames: read_frames(reader)?, stored_us })
+            }
+            4 => Change::Discard(reader.text()?.to_owned()),
+            5 => {
+                let scope = reader.text()?.to_owned();
+                let (number, first, end) = (reader.u64()?, reader.u64()?, reader.u64()?);
+                Change::Commit(scope, Committed { number, first, end })
+            }
+            6 => Change::Publish(reader.u64()?, reader.u64()?),
+            7 => Change::Published(reader.u64()?),
+            8 => Change::Floor(reader.u64()?),
+            9 => Change::Needed(reader.u32()?, reader.u32()?),
+            _ => return None,
+        })
+    }
+
+    /// All changes of a payload; `None` if it is not what it should be.
+    pub fn read_all(payload: &[u8]) -> Option<Vec<Change>> {
+        let (mut reader, mut changes) = (Reader(payload), Vec::new());
+        while !reader.0.is_empty() {
+            changes.push(Change::read(&mut reader)?);
+        }
+        Some(changes)
+    }
+
+    /// Whether its texts are short enough to be written.
+    pub fn check(&self) -> Result<(), LogError> {
+        let (what, text) = match self {
+            Change::Put(text, _) | Change::Remove(text) => ("key", text),
+            Change::Stage(text, _) | Change::Discard(text) => ("staging id", text),
+            Change::Commit(text, _) => ("scope", text),
+            Change::Publish(..) | Change::Published(_) | Change::Floor(_) | Change::Needed(..) => {
+                return Ok(());
+            }
+        };
+        check_name(what, text)
+    }
+}
+
+/// Names of keys, stagings and scopes are no longer.
+pub const NAME_BYTES_MAX: usize = 1000;
+
+pub(crate) fn check_name(what: &str, text: &str) -> Result<(), LogError> {
+    if text.is_empty() || text.len() > NAME_BYTES_MAX {
+        let found = text.len();
+        return Err(LogError::Refused(format!(
+            "a {what} has 1 to {NAME_BYTES_MAX} bytes, and this one has {found}"
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn write_frames(frames: &[StagedFrame], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(frames.len() as u32).to_le_bytes());
+    for frame in frames {
+        out.extend_from_slice(&frame.segment.to_le_bytes());
+        out.extend_from_slice(&frame.position.to_le_bytes());
+        out.extend_from_slice(&frame.rows.to_le_bytes());
+        out.extend_from_slice(&frame.bytes.to_le_bytes());
+    }
+}
+
+const FRAME_BYTES: usize = 20;
+
+pub(crate) fn read_frames(reader: &mut Reader<'_>) -> Option<Vec<StagedFrame>> {
+    let count = reader.u32()? as usize;
+    if count > reader.0.len() / FRAME_BYTES {
+        return None;
+    }
+    let mut frame = || {
+        let (segment, position) = (reader.u32()?, reader.u64()?);
+        Some(StagedFrame { segment, position, rows: reader.u32()?, bytes: reader.u32()? })
+    };
+    (0..count).map(|_| frame()).collect()
+}
+
+/// What the changes so far amount to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    values: BTreeMap<String, Vec<u8>>,
+    stagings: BTreeMap<String, Staging>,
+    scopes: BTreeMap<String, Committed>,
+    unpublished: VecDeque<(u64, u64)>,
+    floor: u64,
+    needed: BTreeMap<u32, u32>,
+    bytes: usize,
+}
+
+impl State {
+    /// Takes a change in.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Put(key, value) => {
+                self.remove(&key);
+                self.bytes += cost(&key) + value.len();
+                self.values.insert(key, value);
+            }
+            Change::Remove(key) => self.remove(&key),
+            Change::Stage(id, staging) => {
+                self.discard(&id);
+                self.bytes += cost(&id) + staging.frames.len() * FRAME_BYTES;
+                self.stagings.insert(id, staging);
+            }
+            Change::Discard(id) => self.discard(&id),
+            Change::Commit(scope, committed) => {
+                let bytes = cost(&scope);
+                if self.scopes.insert(scope, committed).is_none() {
+                    self.bytes += bytes;
+                }
+            }
+            Change::Publish(first, end) => match self.unpublished.back_mut() {
+                Some(last) if last.1 == first => last.1 = end,
+                _ => self.unpublished.push_back((first, end)),
+            },
+            Change::Published(offset) => {
+                while self.unpublished.front().is_some_and(|run| run.1 <= offset) {
+                    self.unpublished.pop_front();
+                }
+                if let Some(run) = self.unpublished.front_mut() {
+                    run.0 = run.0.max(offset);
+                }
+            }
+            Change::Floor(offset) => self.floor = self.floor.max(offset),
+            Change::Needed(segment, by) => {
+                let needed = self.needed.entry(segment).or_insert(by);
+                *needed = by.max(*needed);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &str) {
+        if let Some(old) = self.values.remove(key) {
+            self.bytes -= cost(key) + old.len();
+        }
+    }
+
+    fn discard(&mut self, id: &str) {
+        if let Some(old) = self.stagings.remove(id) {
+            self.bytes -= cost(id) + old.frames.len() * FRAME_BYTES;
+        }
+    }
+
+    /// Adds a frame to a staging, which it begins if there is none.
+    pub fn add_staged(&mut self, id: &str, frame: StagedFrame, stored_us: u64) {
+        let staging = match self.stagings.get_mut(id) {
+            Some(staging) => staging,
+            None => {
+                self.bytes += cost(id);
+                self.stagings.entry(id.to_owned()).or_default()
+            }
+        };
+        staging.frames.push(frame);
+        staging.stored_us = stored_us;
+        self.bytes += FRAME_BYTES;
+    }
+
+    /// The list of changes that makes this state.
+    pub fn checkpoint(&self) -> Vec<Change> {
+        let values = self.values.iter().map(|(key, value)| Change::Put(key.clone(), value.clone()));
+        let stagings = self.stagings.iter().map(|(id, staging)| Change::Stage(id.clone(), staging.clone()));
+        let scopes = self.scopes.iter().map(|(scope, last)| Change::Commit(scope.clone(), *last));
+        let runs = self.unpublished.iter().map(|&(first, end)| Change::Publish(first, end));
+        let needed = self.needed.iter().map(|(&segment, &by)| Change::Needed(segment, by));
+        let floor = std::iter::once(Change::Floor(self.floor));
+        values.chain(stagings).chain(scopes).chain(runs).chain(needed).chain(floor).collect()
+    }
+
+    /// The value of a key.
+    pub fn value(&self, key: &str) -> Option<&[u8]> {
+        self.values.get(key).map(Vec::as_slice)
+    }
+
+    /// Keys that begin so, and their values.
+    pub fn values<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.values
+            .range(prefix.to_owned()..)
+            .take_while(move |(key, _)| key.starts_with(prefix))
+            .map(|(key, value)| (key.as_str(), value.as_slice()))
+    }
+
+    /// A staging.
+    pub fn staging(&self, id: &str) -> Option<&Staging> {
+        self.stagings.get(id)
+    }
+
+    /// All stagings.
+    pub fn stagings(&self) -> impl Iterator<Item = (&str, &Staging)> {
+        self.stagings.iter().map(|(id, staging)| (id.as_str(), staging))
+    }
+
+    /// The last commit of a scope.
+    pub fn committed(&self, scope: &str) -> Option<Committed> {
+        self.scopes.get(scope).copied()
+    }
+
+    /// Every scope and its last commit.
+    pub fn scopes(&self) -> impl Iterator<Item = (&str, Committed)> {
+        self.scopes.iter().map(|(scope, last)| (scope.as_str(), *last))
+    }
+
+    /// Runs of committed rows that are still to be published.
+    pub fn unpublished(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.unpublished.iter().copied()
+    }
+
+    /// Where history begins.
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// The last segment that needs this one: for its staged rows that were committed there, or that are not yet.
+    pub fn needed_by(&self, segment: u32) -> Option<u32> {
+        let open = |staging: &Staging| staging.frames.iter().any(|frame| frame.segment == segment);
+        if self.stagings.values().any(open) {
+            return Some(u32::MAX);
+        }
+        self.needed.get(&segment).copied()
+    }
+
+    /// A segment is gone, and so is what was known of it.
+    pub(crate) fn forget_segment(&mut self, segment: u32) {
+        self.needed.remove(&segment);
+    }
+
+    /// About how long a checkpoint is.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.unpublished.len() * 17 + self.needed.len() * 9
+    }
+}
+
+/// What an entry of a name costs at most, besides what it holds.
+fn cost(name: &str) -> usize {
+    name.len() + 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some_changes() -> Vec<Change> {
+        let frame = StagedFrame { segment: 2, position: 64, rows: 3, bytes: 100 };
+        vec![
+            Change::Put("a".into(), vec![1, 2]),
+            Change::Put("b".into(), vec![]),
+            Change::Remove("a".into()),
+            Change::Stage("s".into(), Staging { frames: vec![frame, frame], stored_us: 5 }),
+            Change::Stage("t".into(), Staging { frames: vec![frame], stored_us: 6 }),
+            Change::Discard("t".into()),
+            Change::Commit("q".into(), Committed { number: 1, first: 0, end: 3 }),
+            Change::Commit("q".into(), Committed { number: 2, first: 3, end: 9 }),
+            Change::Publish(0, 3),
+            Change::Publish(3, 9),
+            Change::Publish(20, 25),
+            Change::Published(4),
+            Change::Floor(2),
+            Change::Needed(2, 3),
+            Change::Needed(2, 5),
+        ]
+    }
+
+    #[test]
+    fn a_checkpoint_makes_the_same_state() {
+        let mut state = State::default();
+        let mut bytes = Vec::new();
+        for change in some_changes() {
+            change.write(&mut bytes);
+        }
+        for change in Change::read_all(&bytes).unwrap() {
+            state.apply(change);
+        }
+        assert_eq!(state.unpublished().collect::<Vec<_>>(), [(4, 9), (20, 25)]);
+        assert_eq!(state.needed_by(2), Some(u32::MAX));
+        let mut bytes = Vec::new();
+        state.checkpoint().iter().for_each(|change| change.write(&mut bytes));
+        assert!(bytes.len() <= state.bytes() + 16, "{} {}", bytes.len(), state.bytes());
+        let mut again = State::default();
+        Change::read_all(&bytes).unwrap().into_iter().for_each(|change| again.apply(change));
+        assert_eq!(again, state);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_refused() {
+        let mut bytes = Vec::new();
+        some_changes().iter().for_each(|change| change.write(&mut bytes));
+        let lengths: Vec<_> =
+            (0..bytes.len()).filter(|&end| Change::read_all(&bytes[..end]).is_some()).collect();
+        assert_eq!(lengths.len(), some_changes().len(), "only between two changes can it end");
+    }
+}

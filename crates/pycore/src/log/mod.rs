@@ -1,0 +1,472 @@
+//! The store's log for Python. Everything that may wait does so without the interpreter's lock.
+
+mod recorder;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict};
+use shoal_io::store::{LockError, OpenError, Shared};
+use shoal_log::{Change, Clock, CommitOutcome, Gap, Identity, LogError, Options, Query, RowsWriter};
+use shoal_wire::TopicPattern;
+
+use crate::bus::exit::{check, detached};
+use crate::bus::fork::Birth;
+use crate::bus::node::{SIGNAL_CHECK, deadline};
+use crate::convert::duration;
+use crate::errors;
+use crate::selector::Selector;
+
+pub use recorder::Recorder;
+
+/// Patterns as they are parsed.
+pub fn patterns(texts: &[String]) -> PyResult<Vec<TopicPattern>> {
+    texts.iter().map(|text| TopicPattern::new(text).map_err(errors::topic)).collect()
+}
+
+/// What a reader of history asks for.
+pub fn query(
+    start: u64,
+    end: u64,
+    topics: &[String],
+    selector: Option<&Bound<'_, Selector>>,
+) -> PyResult<Query> {
+    let selector = selector.map(|selector| selector.get().inner().clone());
+    Ok(Query { start, end, patterns: patterns(topics)?, selector })
+}
+
+fn opening(error: OpenError, path: &std::path::Path) -> PyErr {
+    match error {
+        OpenError::Lock(LockError::Held(holder)) => errors::store_locked(path, &holder),
+        OpenError::Lock(LockError::Io(error)) => {
+            errors::store(LogError::io(format!("opening {}", path.display()), error))
+        }
+        OpenError::Log(error) => errors::store(error),
+    }
+}
+
+/// (offset of the message before, publisher, chain, first, last, count, stored).
+type GapTuple = (i64, u64, u32, Option<u64>, Option<u64>, u64, u64);
+
+/// An open log. May be shared between threads.
+#[pyclass(module = "shoal._core", frozen)]
+pub struct Log {
+    pub(crate) shared: Arc<Shared>,
+    birth: Birth,
+    recovered: (bool, u64, u64, f64),
+}
+
+impl Log {
+    /// The log, in the process that opened it.
+    pub(crate) fn here(&self) -> PyResult<&Arc<Shared>> {
+        self.birth.check()?;
+        Ok(&self.shared)
+    }
+
+    fn ask<R: Send>(
+        &self,
+        py: Python<'_>,
+        ask: impl FnOnce(&Shared) -> Result<R, LogError> + Send,
+    ) -> PyResult<R> {
+        let shared = self.here()?;
+        detached(py, || ask(shared)).map_err(errors::store)
+    }
+
+    fn change(&self, py: Python<'_>, changes: Vec<Change>) -> PyResult<()> {
+        self.ask(py, |shared| shared.with(|log, now| log.change(now, changes)))
+    }
+}
+
+#[pymethods]
+impl Log {
+    /// Locks a directory and opens the log in it, or makes one. `holder` tells others who has it.
+    #[new]
+    #[pyo3(signature = (
+        path, *, store_id, incarnation, holder = "", segment_bytes = 64 << 20, buffer_bytes_max = 8 << 20,
+        state_bytes_max = 8 << 20
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        store_id: u64,
+        incarnation: [u8; 16],
+        holder: &str,
+        segment_bytes: u64,
+        buffer_bytes_max: usize,
+        state_bytes_max: usize,
+    ) -> PyResult<Log> {
+        let fresh = Identity { store: store_id, incarnation };
+        let options = Options { segment_bytes, state_bytes_max };
+        let began = Instant::now();
+        let opened = detached(py, || Shared::open(&path, holder, options, buffer_bytes_max, fresh));
+        let (shared, found) = opened.map_err(|error| opening(error, &path))?;
+        let recovered = (found.created, found.bytes_read, found.bytes_torn, began.elapsed().as_secs_f64());
+        Ok(Log { shared: Arc::new(shared), birth: Birth::now(), recovered })
+    }
+
+    /// What opening found: (made anew, bytes read, bytes of a torn tail, seconds).
+    #[getter]
+    fn recovered(&self) -> (bool, u64, u64, f64) {
+        self.recovered
+    }
+
+    #[getter]
+    fn store_id(&self) -> PyResult<u64> {
+        Ok(self.here()?.look(shoal_log::Log::store))
+    }
+
+    #[getter]
+    fn incarnation(&self) -> PyResult<String> {
+        let bytes = self.here()?.look(shoal_log::Log::incarnation);
+        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    #[getter]
+    fn floor(&self) -> PyResult<u64> {
+        Ok(self.here()?.look(shoal_log::Log::floor))
+    }
+
+    #[getter]
+    fn end(&self) -> PyResult<u64> {
+        Ok(self.here()?.look(shoal_log::Log::end))
+    }
+
+    #[getter]
+    fn durable_end(&self) -> PyResult<u64> {
+        Ok(self.here()?.look(|log| log.durable().end))
+    }
+
+    /// Up to where it is durable: (segment, position, offset).
+    #[getter]
+    fn durable(&self) -> PyResult<(u32, u64, u64)> {
+        let durable = self.here()?.look(shoal_log::Log::durable);
+        Ok((durable.segment, durable.position, durable.end))
+    }
+
+    /// Why it takes nothing more, if it does not.
+    #[getter]
+    fn failure(&self) -> PyResult<Option<String>> {
+        Ok(self.here()?.look(|log| log.failure().map(str::to_owned)))
+    }
+
+    /// Appends records: pairs of a timestamp and a message as it travels.
+    fn append(
+        &self,
+        py: Python<'_>,
+        publisher: u64,
+        chain: u32,
+        records: Vec<(Option<u64>, u64, PyBackedBytes)>,
+    ) -> PyResult<(u64, u64)> {
+        self.ask(py, |shared| {
+            let mut rows = RowsWriter::default();
+            for (number, timestamp_us, record) in &records {
+                let meta = shoal_log::Meta { publisher, chain, number: *number, timestamp_us: *timestamp_us };
+                rows.push(&meta, record);
+            }
+            shared.append(&rows)
+        })
+    }
+
+    /// Notes that messages are lost.
+    #[pyo3(signature = (publisher, chain, first = None, last = None, count = 0))]
+    fn gap(
+        &self,
+        py: Python<'_>,
+        publisher: u64,
+        chain: u32,
+        first: Option<u64>,
+        last: Option<u64>,
+        count: u64,
+    ) -> PyResult<()> {
+        let gap = Gap { publisher, chain, first, last, count };
+        self.ask(py, |shared| shared.with(|log, now| log.append_gap(now, &gap)))
+    }
+
+    /// Returns when everything that was appended before is durable.
+    fn sync(&self, py: Python<'_>) -> PyResult<u64> {
+        self.ask(py, Shared::sync)
+    }
+
+    /// Waits until something was appended, and makes it durable. False if nothing was, in time.
+    fn sync_next(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let limit = duration("timeout_s", timeout_s)?;
+        let synced = self.ask(py, |shared| shared.sync_next(limit));
+        check(py)?;
+        synced
+    }
+
+    /// Waits until a message behind `offset` is durable; the offset after the last one.
+    #[pyo3(signature = (offset, timeout_s = None))]
+    fn wait_for(&self, py: Python<'_>, offset: u64, timeout_s: Option<f64>) -> PyResult<u64> {
+        let deadline = deadline(timeout_s)?;
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let until = deadline.map_or(slice, |at| at.min(slice));
+            let end = self.ask(py, |shared| shared.wait_for(offset, until))?;
+            if end > offset || deadline.is_some_and(|at| at <= Instant::now()) || self.here()?.is_closed() {
+                return Ok(end);
+            }
+            check(py)?;
+        }
+    }
+
+    /// Makes stagings visible, and returns when they are durable: (first, end, repeated).
+    #[pyo3(signature = (scope, number, stagings))]
+    fn commit(
+        &self,
+        py: Python<'_>,
+        scope: Option<&str>,
+        number: u64,
+        stagings: Vec<String>,
+    ) -> PyResult<(i64, i64, bool)> {
+        let ids: Vec<&str> = stagings.iter().map(String::as_str).collect();
+        Ok(match self.ask(py, |shared| shared.commit(scope, number, &ids))? {
+            CommitOutcome::Done(first, end) => (first as i64, end as i64, false),
+            CommitOutcome::Repeated(first, end) => (first as i64, end as i64, true),
+            CommitOutcome::Older => (-1, -1, true),
+        })
+    }
+
+    /// Forgets stagings; how many there were.
+    fn discard(&self, py: Python<'_>, stagings: Vec<String>) -> PyResult<usize> {
+        self.ask(py, |shared| {
+            shared.with(|log, now| {
+                let known = |id: &String| log.state().staging(id).is_some();
+                let changes: Vec<_> = stagings.into_iter().filter(known).map(Change::Discard).collect();
+                let count = changes.len();
+                if count > 0 {
+                    log.change(now, changes)?;
+                }
+                Ok(count)
+            })
+        })
+    }
+
+    /// Open stagings: (id, rows, bytes, when the last rows came).
+    fn stagings(&self) -> PyResult<Vec<(String, u64, u64, u64)>> {
+        Ok(self.here()?.look(|log| {
+            let one = |(id, staging): (&str, &shoal_log::Staging)| {
+                (id.to_owned(), staging.rows(), staging.bytes(), staging.stored_us)
+            };
+            log.state().stagings().map(one).collect()
+        }))
+    }
+
+    /// Every scope and its last commit: (scope, number, first, end).
+    fn scopes(&self) -> PyResult<Vec<(String, u64, u64, u64)>> {
+        Ok(self.here()?.look(|log| {
+            let scopes = log.state().scopes();
+            scopes.map(|(scope, last)| (scope.to_owned(), last.number, last.first, last.end)).collect()
+        }))
+    }
+
+    /// Runs of committed rows that are still to be published: (first, end).
+    fn unpublished(&self) -> PyResult<Vec<(u64, u64)>> {
+        Ok(self.here()?.look(|log| log.state().unpublished().collect()))
+    }
+
+    /// Notes that committed rows below an offset are published.
+    fn set_published(&self, py: Python<'_>, offset: u64) -> PyResult<()> {
+        self.change(py, vec![Change::Published(offset)])
+    }
+
+    /// Keeps a value under a key, or removes it.
+    #[pyo3(signature = (key, value))]
+    fn put(&self, py: Python<'_>, key: String, value: Option<Vec<u8>>) -> PyResult<()> {
+        let change = match value {
+            Some(value) => Change::Put(key, value),
+            None => Change::Remove(key),
+        };
+        self.change(py, vec![change])
+    }
+
+    fn get<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let value = self.here()?.look(|log| log.state().value(key).map(<[u8]>::to_vec));
+        Ok(value.map(|value| PyBytes::new(py, &value)))
+    }
+
+    /// Keys that begin so, and their values.
+    fn items<'py>(&self, py: Python<'py>, prefix: &str) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+        let found: Vec<_> = self.here()?.look(|log| {
+            let values = log.state().values(prefix);
+            values.map(|(key, value)| (key.to_owned(), value.to_vec())).collect()
+        });
+        Ok(found.into_iter().map(|(key, value)| (key, PyBytes::new(py, &value))).collect())
+    }
+
+    /// Rows one by one, for tests and small questions: (offset, stored, publisher, chain, number, timestamp, record).
+    #[pyo3(signature = (start, end, patterns = Vec::new(), selector = None, rows_max = 1000))]
+    #[allow(clippy::type_complexity, reason = "a tuple in Python")]
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        start: u64,
+        end: u64,
+        patterns: Vec<String>,
+        selector: Option<&Bound<'_, Selector>>,
+        rows_max: usize,
+    ) -> PyResult<Vec<(u64, u64, u64, u32, Option<u64>, u64, Bound<'py, PyBytes>)>> {
+        let query = query(start, end, &patterns, selector)?;
+        let mut cursor = self.ask(py, |shared| shared.cursor(&query))?;
+        let mut rows = Vec::new();
+        while rows.len() < rows_max
+            && let Some(row) = cursor.next().map_err(errors::store)?
+        {
+            let record = PyBytes::new(py, row.record);
+            rows.push((
+                row.offset,
+                row.stored_us,
+                row.publisher,
+                row.chain,
+                row.number,
+                row.timestamp_us,
+                record,
+            ));
+        }
+        Ok(rows)
+    }
+
+    /// Counts what matches, up to so many rows and bytes: (offset after the last, rows, bytes).
+    #[pyo3(signature = (start, end, patterns, selector = None, rows_max = u64::MAX, bytes_max = u64::MAX))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn extent(
+        &self,
+        py: Python<'_>,
+        start: u64,
+        end: u64,
+        patterns: Vec<String>,
+        selector: Option<&Bound<'_, Selector>>,
+        rows_max: u64,
+        bytes_max: u64,
+    ) -> PyResult<(u64, u64, u64)> {
+        let query = query(start, end, &patterns, selector)?;
+        let extent = self.ask(py, |shared| shared.extent(&query, rows_max, bytes_max))?;
+        Ok((extent.end, extent.rows, extent.bytes))
+    }
+
+    /// Cuts a range into parts with about as many messages each.
+    fn split(
+        &self,
+        py: Python<'_>,
+        start: u64,
+        end: u64,
+        patterns: Vec<String>,
+        parts: usize,
+    ) -> PyResult<Vec<(u64, u64)>> {
+        let query = query(start, end, &patterns, None)?;
+        self.ask(py, |shared| shared.split(&query, parts))
+    }
+
+    /// The first offset stored, or published, at a time or later.
+    #[pyo3(signature = (time_us, by = "stored"))]
+    fn offset_at(&self, py: Python<'_>, time_us: u64, by: &str) -> PyResult<u64> {
+        let clock = match by {
+            "stored" => Clock::Stored,
+            "published" => Clock::Published,
+            _ => return Err(errors::config(format!("by is {by:?}, and must be stored or published"))),
+        };
+        self.ask(py, |shared| shared.offset_at(time_us, clock))
+    }
+
+    /// Topics between two offsets: (topic, count, first, last).
+    fn topics(
+        &self,
+        py: Python<'_>,
+        start: u64,
+        end: u64,
+        patterns: Vec<String>,
+    ) -> PyResult<Vec<(String, u64, u64, u64)>> {
+        let query = query(start, end, &patterns, None)?;
+        let found = self.ask(py, |shared| shared.topics(&query))?;
+        let named = |topic: shoal_log::TopicEntry| {
+            (String::from_utf8_lossy(&topic.name).into_owned(), topic.count, topic.first, topic.last)
+        };
+        Ok(found.into_iter().map(named).collect())
+    }
+
+    /// Gaps between two offsets, both included.
+    fn gaps(&self, py: Python<'_>, start: u64, end: u64) -> PyResult<Vec<GapTuple>> {
+        let found = self.ask(py, |shared| shared.gaps(start, end))?;
+        let tuple = |row: shoal_log::GapRow| {
+            let gap = row.gap;
+            let before = row.offset as i64 - 1;
+            (before, gap.publisher, gap.chain, gap.first, gap.last, gap.count, row.stored_us)
+        };
+        Ok(found.into_iter().map(tuple).collect())
+    }
+
+    /// The segments, oldest first.
+    fn segments<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let segments = self.here()?.look(shoal_log::Log::segments);
+        segments.iter().map(|segment| segment_to_python(py, segment)).collect()
+    }
+
+    /// Makes the next index that is missing. False if there is none.
+    fn build_next_index(&self, py: Python<'_>) -> PyResult<bool> {
+        self.ask(py, Shared::build_next_index)
+    }
+
+    /// What making durable has cost so far: (syncs, bytes, seconds, longest, last).
+    fn sync_stats(&self) -> PyResult<(u64, u64, f64, f64, f64)> {
+        let stats = self.here()?.sync_stats();
+        let seconds = Duration::as_secs_f64;
+        Ok((stats.count, stats.bytes, seconds(&stats.total), seconds(&stats.longest), seconds(&stats.last)))
+    }
+
+    /// Makes spare segments, if some are missing and the disk has room.
+    fn fill_spares(&self, py: Python<'_>) -> PyResult<()> {
+        self.ask(py, |shared| shared.with(|log, _| log.fill_spares()))
+    }
+
+    /// Lets history begin at the start of a segment, at the most at this offset: (floor, segments that are gone).
+    fn trim(&self, py: Python<'_>, offset: u64) -> PyResult<(u64, Vec<u32>)> {
+        self.ask(py, |shared| shared.trim(offset))
+    }
+
+    /// Writes a segment anew without messages on topics that match one of `drop` and none of `keep`.
+    fn compact(&self, py: Python<'_>, segment: u32, drop: Vec<String>, keep: Vec<String>) -> PyResult<bool> {
+        let (drop, keep) = (patterns(&drop)?, patterns(&keep)?);
+        self.ask(py, |shared| shared.compact(segment, drop, keep))
+    }
+
+    /// Segments made in advance: (how many, bytes).
+    #[getter]
+    fn spares(&self) -> PyResult<(usize, u64)> {
+        Ok(self.here()?.look(shoal_log::Log::spares))
+    }
+
+    /// Proves that everything before was durable.
+    fn mark(&self, py: Python<'_>) -> PyResult<()> {
+        self.ask(py, |shared| shared.with(shoal_log::Log::mark))
+    }
+
+    /// Begins a new incarnation: the store was restored.
+    fn renew(&self, py: Python<'_>, incarnation: [u8; 16]) -> PyResult<()> {
+        self.ask(py, |shared| shared.renew(incarnation))
+    }
+
+    /// Makes everything durable, and lets somebody else have the directory.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.birth.is_here() {
+            return Ok(());
+        }
+        detached(py, || self.shared.close()).map_err(errors::store)
+    }
+}
+
+fn segment_to_python<'py>(py: Python<'py>, segment: &shoal_log::Segment) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("number", segment.number)?;
+    dict.set_item("first", segment.first_offset)?;
+    dict.set_item("end", segment.end_offset)?;
+    dict.set_item("begun_us", segment.begun_us)?;
+    dict.set_item("ended_us", segment.ended_us)?;
+    dict.set_item("bytes", segment.end_position)?;
+    dict.set_item("sealed", segment.sealed)?;
+    dict.set_item("compacted", segment.compacted)?;
+    Ok(dict)
+}
