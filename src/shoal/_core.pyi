@@ -500,6 +500,8 @@ class Log:
         """Wait until something is appended, and make it durable; false if nothing was, in time."""
     def wait_for(self, offset: int, timeout_s: float | None = None) -> int:
         """Wait until a message at `offset` or behind is durable; the offset after the last one."""
+    def stage(self, id: str, rows: StagedRows) -> None:
+        """Add rows to a staging, which the first of them begins."""
     def commit(self, scope: str | None, number: int, stagings: Sequence[str]) -> tuple[int, int, bool]:
         """Make stagings visible and durable: first offset, offset after the last, whether it was repeated.
 
@@ -588,3 +590,51 @@ class Recorder:
     @property
     def recorded(self) -> tuple[int, int]:
         """Messages and bytes recorded so far."""
+
+class HistoryScan:
+    """A range of a log on its way into columns."""
+
+    def __init__(
+        self,
+        log: Log,
+        start: int,
+        end: int,
+        patterns: Sequence[str],
+        selector: Selector | None,
+        columns: Sequence[str],
+        properties: Sequence[tuple[str, str]],
+    ) -> None: ...
+    def next(self, rows_max: int, bytes_max: int) -> tuple[int, list[_ArrayParts]] | None:
+        """The next rows, up to so many, or until they take so many bytes; none at the end."""
+
+class StagedRows:
+    """A batch of messages to be staged, from Arrow columns; see `shoal.history.incoming`."""
+
+    def __init__(
+        self,
+        *,
+        timestamp_us: int,
+        rows: int,
+        default_topic: str | None = None,
+        topic: _TextColumn | None = None,
+        body: _TextColumn | None = None,
+        body_is_text: bool = False,
+        body_kind: _TextColumn | None = None,
+        priority: _NumberColumn | None = None,
+        ttl_ms: _NumberColumn | None = None,
+        correlation_id: _TextColumn | None = None,
+        type: _TextColumn | None = None,
+        reply_to: _TextColumn | None = None,
+        properties: tuple[Any, Any, int, _TextColumn, _TextColumn] | None = None,
+        typed: Sequence[tuple[str, str, Any]] | None = None,
+    ) -> None: ...
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+    @property
+    def bytes(self) -> int:
+        """Bytes they take in the log."""
+
+#: Validity, offsets, data, index of the first value; and the same without offsets.
+_TextColumn = tuple[Any, Any, Any, int]
+_NumberColumn = tuple[Any, Any, int]

@@ -21,11 +21,15 @@ ShoalError
 │   ├── StoreFullError                       the disk has no room
 │   ├── StoreFailedError                     an earlier write failed, and nobody knows what is on the disk
 │   └── TrimmedError (also LookupError)      retention removed what was asked for
+├── HistoryError                             a store refused a question about its history
+│   └── StoreUnavailableError (also ConnectionError)  nobody answers there
 └── ExperimentError                          a benchmark came to no valid result
 
 UndeliveredWarning (a RuntimeWarning)        members lacked messages when a `with` block was left
 ```
 """
+
+from typing import Any
 
 
 class ShoalError(Exception):
@@ -163,3 +167,32 @@ class InvalidSelectorError(ShoalError, ValueError):
     def __str__(self) -> str:
         marked = "\n".join(f"    {line}" for line in self.caret.splitlines())
         return f"at position {self.position}: found {self.found}, expected {self.expected}\n{marked}"
+
+
+class HistoryError(ShoalError):
+    """A store refused a question about its history, or rows to be written in.
+
+    Attributes:
+        code: which refusal it is: BAD-QUERY, INCARNATION, TRIMMED, DENIED, FULL, NO-STAGING, BROKEN.
+        sentence: what happened, in words.
+        detail: what a program may want to know of it, such as `floor`.
+    """
+
+    def __init__(self, code: str, sentence: str, detail: dict[str, Any] | None = None) -> None:
+        super().__init__(code, sentence, detail)
+        self.code = code
+        self.sentence = sentence
+        self.detail = detail or {}
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+class StoreUnavailableError(HistoryError, ConnectionError):
+    """Nobody answers where the store should be, or the connection broke; asking again may help."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("UNAVAILABLE", sentence)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.sentence,)

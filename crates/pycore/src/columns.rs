@@ -1,16 +1,22 @@
 //! History as Arrow columns: what Python asks for, and the buffers it gets.
 
+use std::sync::{Mutex, PoisonError};
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use shoal_log::Row;
+use shoal_io::store::Directory;
 use shoal_log::columns::{Column, ColumnBuffers, Columns, PropertyType, Selection, UnknownColumn};
-use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic};
+use shoal_log::{Cursor, LogError, Row};
+use shoal_wire::{DecodeError, Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic};
 
+use crate::bus::exit::detached;
 use crate::bus::{body, properties};
 use crate::errors;
+use crate::log::{Log, query};
 use crate::memory::ArrowBuffer;
+use crate::selector::Selector;
 
 fn unknown(error: UnknownColumn) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -43,6 +49,76 @@ pub fn to_python<'py>(py: Python<'py>, column: ColumnBuffers) -> PyResult<Bound<
         children.append(to_python(py, child)?)?;
     }
     (column.length, column.null_count, buffers, children).into_pyobject(py)
+}
+
+/// A range of a log on its way into columns. One thread at a time goes on with it.
+#[pyclass(frozen, module = "shoal._core")]
+pub struct HistoryScan {
+    cursor: Mutex<Cursor<Directory>>,
+    selection: Selection,
+}
+
+/// A batch: how many rows, and its columns.
+type BatchParts<'py> = (usize, Vec<Bound<'py, PyTuple>>);
+
+#[pymethods]
+impl HistoryScan {
+    #[new]
+    #[allow(clippy::too_many_arguments, reason = "one for each part of a query")]
+    fn new(
+        py: Python<'_>,
+        log: &Log,
+        start: u64,
+        end: u64,
+        patterns: Vec<String>,
+        selector: Option<&Bound<'_, Selector>>,
+        columns: Vec<String>,
+        properties: Vec<(String, String)>,
+    ) -> PyResult<Self> {
+        let selection = selection(&columns, &properties)?;
+        let query = query(start, end, &patterns, selector)?;
+        let shared = log.here()?;
+        let cursor = detached(py, || shared.cursor(&query)).map_err(errors::store)?;
+        Ok(Self { cursor: Mutex::new(cursor), selection })
+    }
+
+    /// The next rows, up to so many, or until they take so many bytes; none at the end.
+    fn next<'py>(
+        &self,
+        py: Python<'py>,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> PyResult<Option<BatchParts<'py>>> {
+        let filled = detached(py, || self.fill(rows_max, bytes_max)).map_err(|error| match error {
+            ScanError::Log(error) => errors::store(error),
+            ScanError::Unreadable(offset, error) => errors::unreadable_at(offset, &error),
+        })?;
+        if filled.rows() == 0 {
+            return Ok(None);
+        }
+        let rows = filled.rows();
+        let columns = filled.finish().into_iter().map(|column| to_python(py, column));
+        Ok(Some((rows, columns.collect::<PyResult<_>>()?)))
+    }
+}
+
+enum ScanError {
+    Log(LogError),
+    Unreadable(u64, DecodeError),
+}
+
+impl HistoryScan {
+    fn fill(&self, rows_max: usize, bytes_max: usize) -> Result<Columns, ScanError> {
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut columns = Columns::new(&self.selection);
+        while columns.rows() < rows_max
+            && columns.bytes() < bytes_max
+            && let Some(row) = cursor.next().map_err(ScanError::Log)?
+        {
+            columns.push(&row).map_err(|error| ScanError::Unreadable(row.offset, error))?;
+        }
+        Ok(columns)
+    }
 }
 
 /// Offset, stored, publisher, chain, number, timestamp and record.

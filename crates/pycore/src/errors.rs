@@ -63,6 +63,11 @@ pub fn unreadable(error: &dyn std::error::Error) -> PyErr {
     python::MessageFormatError::new_err(format!("the message cannot be read: {error}"))
 }
 
+/// A stored message cannot be read.
+pub fn unreadable_at(offset: u64, error: &dyn std::error::Error) -> PyErr {
+    python::MessageFormatError::new_err(format!("the message at offset {offset} cannot be read: {error}"))
+}
+
 /// A link could not be opened.
 pub fn link(error: LinkError) -> PyErr {
     match error {

@@ -16,6 +16,7 @@ mod options;
 mod selector;
 mod selector_bench;
 mod sim;
+mod staging;
 
 #[pymodule]
 mod _core {
@@ -28,7 +29,7 @@ mod _core {
     #[pymodule_export]
     use crate::bus::{Message, Node, Subscription, mark_forked};
     #[pymodule_export]
-    use crate::columns::{columnise, encode_record};
+    use crate::columns::{HistoryScan, columnise, encode_record};
     #[pymodule_export]
     use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
@@ -43,6 +44,8 @@ mod _core {
     use crate::selector_bench::SelectorBench;
     #[pymodule_export]
     use crate::sim::Simulation;
+    #[pymodule_export]
+    use crate::staging::StagedRows;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,9 +1,10 @@
-//! Memory shared with Python without copying, by the buffer protocol.
+//! Memory shared with Python without copying: ours lent out by the buffer protocol, theirs read without the GIL.
 //! The only `unsafe` of this crate.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
 
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -50,5 +51,30 @@ impl ArrowBuffer {
 
     fn __len__(&self) -> usize {
         self.pointer_and_bytes().1
+    }
+}
+
+/// Memory of a buffer of an Arrow array. Arrays never change, so it is read without the GIL and without a copy.
+pub struct Foreign(PyUntypedBuffer);
+
+impl Foreign {
+    /// The memory of an object, which must be one piece, and which nobody may write to any more.
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the buffer is not in one piece"));
+        }
+        Ok(Self(buffer))
+    }
+
+    /// Its bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        let bytes = self.0.len_bytes();
+        if bytes == 0 {
+            return &[];
+        }
+        // SAFETY: the view is contiguous, so `bytes` bytes lie there, and it is held as long as `self`; the only
+        // callers hand over buffers of Arrow arrays, which are immutable.
+        unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), bytes) }
     }
 }

@@ -14,6 +14,7 @@ COMMANDS = {
     "request": "Publish a question and print the answer, or answers.",
     "reply": "Answer questions, with a command or a template.",
     "members": "Print who is there, and what they subscribe to.",
+    "history": "Look at what a store recorded.",
     "norm": "Send and receive files and objects by NORM (RFC 5740).",
     "selector": "Try message selectors.",
     "bench": "Measure Shoal, alone and beside its peers.",

@@ -168,7 +168,7 @@ impl Texts {
     #[inline]
     fn end(&mut self, valid: bool) {
         self.validity.push(valid);
-        // Batches are bounded far below; `Columns::bytes_at_most` lets callers see to it.
+        // Far below the bound: a batch is ended long before, and one record adds less than a gigabyte.
         self.offsets.push(i32::try_from(self.data.len()).unwrap_or(i32::MAX));
     }
 
@@ -182,6 +182,11 @@ impl Texts {
 
     pub(super) fn len(&self) -> usize {
         self.validity.length
+    }
+
+    /// The values added since there were `first` of them.
+    pub(super) fn since(&self, first: usize) -> impl Iterator<Item = &[u8]> {
+        self.offsets[first..].windows(2).map(|ends| &self.data[ends[0] as usize..ends[1] as usize])
     }
 
     pub(super) fn finish(self) -> ColumnBuffers {

@@ -1,15 +1,18 @@
-//! Stored messages as Arrow columns: rows in, plain buffers out.
+//! Stored messages as Arrow columns, rows in and plain buffers out; and Arrow columns as messages, the other way.
 //!
 //! Only the columns that were asked for are built. A buffer is what Arrow's columnar format says it is (validity
 //! bits, 32-bit offsets, data), so whoever gets it needs no copy to make an array of it.
 
 mod builders;
+mod incoming;
 mod json;
+mod json_reader;
 mod properties;
 mod selection;
 mod text;
 
 pub use builders::{Buffer, ColumnBuffers};
+pub use incoming::{Incoming, IncomingError, MapIn, NumbersIn, PropertyIn, TextsIn};
 pub use selection::{Column, PropertyType, Selection, UnknownColumn};
 
 use shoal_wire::{BodyKind, DecodeError, HeaderFields, MessageView};
@@ -19,9 +22,6 @@ use builders::{Bits, Int32s, Int64s, Texts};
 use json::write_json;
 use properties::{PropertyColumn, PropertyMap};
 use text::MessageIds;
-
-/// A body is at most so many times longer as JSON than it is encoded: a control character is one byte and six.
-const JSON_TIMES: usize = 6;
 
 /// Columns being filled, row by row.
 #[derive(Debug)]
@@ -187,11 +187,6 @@ impl Columns {
     /// About what the columns take in memory.
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// What a row with such a record adds at most, for those who must stay below 32-bit offsets.
-    pub fn bytes_at_most(record: &[u8]) -> usize {
-        record.len().saturating_mul(JSON_TIMES)
     }
 
     /// The buffers, one entry for each column asked for, in that order.

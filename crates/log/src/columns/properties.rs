@@ -19,12 +19,11 @@ impl PropertyMap {
     pub(super) fn push(&mut self, properties: Properties<'_>) -> usize {
         let mut bytes = size_of::<i32>();
         if !properties.is_empty() {
-            let mut names: Vec<&str> = Vec::new();
+            let first = self.map.keys.len();
             for (name, value) in properties.iter().map_while(Result::ok) {
-                if names.contains(&name) {
+                if self.map.keys.since(first).any(|known| known == name.as_bytes()) {
                     continue;
                 }
-                names.push(name);
                 self.map.keys.push(Some(name.as_bytes()));
                 self.map.values.push_with(|data| push_scalar(data, value));
                 bytes += self.map.keys.last_bytes() + self.map.values.last_bytes();
@@ -102,5 +101,29 @@ impl PropertyColumn {
             Values::Float64(column) => column.finish(),
             Values::Bool(column) => column.finish(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::builders::Buffer;
+    use super::*;
+    use shoal_wire::PropertiesWriter;
+
+    #[test]
+    fn of_two_properties_with_one_name_the_first_counts() {
+        let mut writer = PropertiesWriter::new();
+        for (name, value) in [("a", 1), ("b", 2), ("a", 3)] {
+            writer.push(name, Scalar::Int(value)).unwrap();
+        }
+        let mut map = PropertyMap::default();
+        map.push(writer.properties());
+        map.push(Properties::default());
+        map.push(writer.properties());
+        let finished = map.finish();
+        assert_eq!(finished.buffers[1], Some(Buffer::Int32(vec![0, 2, 2, 4])));
+        let [keys, values] = &finished.children[0].children[..] else { panic!("not a map") };
+        assert_eq!(keys.buffers[2], Some(Buffer::Bytes(b"abab".to_vec())));
+        assert_eq!(values.buffers[2], Some(Buffer::Bytes(b"1212".to_vec())));
     }
 }

@@ -19,6 +19,7 @@ use crate::bus::node::{SIGNAL_CHECK, deadline};
 use crate::convert::duration;
 use crate::errors;
 use crate::selector::Selector;
+use crate::staging::StagedRows;
 
 pub use recorder::Recorder;
 
@@ -212,6 +213,11 @@ impl Log {
             }
             check(py)?;
         }
+    }
+
+    /// Adds rows to a staging, which the first of them begins.
+    fn stage(&self, py: Python<'_>, id: &str, rows: &StagedRows) -> PyResult<()> {
+        self.ask(py, |shared| shared.stage(id, &rows.rows))
     }
 
     /// Makes stagings visible, and returns when they are durable: (first, end, repeated).

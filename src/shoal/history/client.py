@@ -1,0 +1,351 @@
+"""Reading a store's history and writing batches into it, from any process: with pyarrow, without a bus."""
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from shoal.errors import ConfigError, HistoryError, StoreUnavailableError
+from shoal.history import faults
+from shoal.history.query import VERSION, Query, Start
+from shoal.history.reader import WAIT_S_MAX
+from shoal.history.schema import DEFAULT_COLUMNS
+
+#: What a time may be given as: microseconds since 1970, or a datetime with a time zone.
+Time = int | datetime
+
+ENDPOINT_FILE = "endpoint.json"
+
+
+def connect(store: str | Path, *, token: str | None = None) -> "History":
+    """A store's history: `grpc://host:port`, or the directory of a store that runs on this machine.
+
+    Nothing is sent before the first question.
+    """
+    return History(endpoint_of(store), token=token)
+
+
+def endpoint_of(store: str | Path) -> str:
+    """Where a store listens; a directory is asked what its store wrote there."""
+    if isinstance(store, str) and "://" in store:
+        if not store.startswith(("grpc://", "grpc+tcp://", "grpc+tls://")):
+            raise ConfigError(f"store is {store!r}, and must be grpc://host:port or a store's directory")
+        return store
+    path = Path(store) / ENDPOINT_FILE
+    try:
+        endpoint = json.loads(path.read_text())["flight"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(
+            f"store is {str(store)!r}, and no store serves its history there: {path} cannot be read ({error})"
+        ) from None
+    return str(endpoint)
+
+
+class History:
+    """A connection to one store. May be shared between threads; a forked child makes its own."""
+
+    def __init__(self, endpoint: str, *, token: str | None = None) -> None:
+        self.endpoint = endpoint
+        self._options = flight.FlightCallOptions(
+            headers=[] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+        )
+        self._client: flight.FlightClient | None = None
+
+    def _connected(self) -> flight.FlightClient:
+        if self._client is None:
+            try:
+                self._client = flight.FlightClient(self.endpoint)
+            except pa.ArrowInvalid as error:
+                raise ConfigError(f"store is {self.endpoint!r}, which is no address: {error}") from None
+        return self._client
+
+    def close(self) -> None:
+        """Close the connection; the next question opens it again."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def __enter__(self) -> "History":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # Reading
+
+    def info(self) -> dict[str, Any]:
+        """Which store this is (`incarnation`, `name`, `domain`) and its offsets, from `floor` up to `end`."""
+        return self._act("info")
+
+    def read(self, topics: str | Sequence[str] = (), **query: Any) -> pa.Table:
+        """All rows that match; arguments as for `batches`."""
+        reader = self._reader(_query(topics, **query))
+        with _understood():
+            return reader.read_all()
+
+    def batches(self, topics: str | Sequence[str] = (), **query: Any) -> Iterator[pa.RecordBatch]:
+        """Rows in the order of their offsets, as record batches.
+
+        Args:
+            topics: one pattern or several, of which one must match; none means everything.
+            query: `selector`; `columns` (names, in this order); `properties` (property name to type, each a
+                column of its own: string, int64, float64, bool); `start` (an offset, "earliest" or "latest");
+                `end` (the offset after the last); `from_time` and `to_time` (when stored: microseconds since
+                1970, or datetimes); `limit` (rows); `incarnation` (of the store that the offsets are from).
+        """
+        reader = self._reader(_query(topics, **query))
+        with _understood():
+            for chunk in reader:
+                yield chunk.data
+
+    def reader(self, topics: str | Sequence[str] = (), **query: Any) -> pa.RecordBatchReader:
+        """The same rows as something that DuckDB, polars and pyarrow read batch by batch."""
+        asked = _query(topics, **query)
+        stream = self._reader(asked)
+        with _understood():
+            return stream.to_reader()
+
+    def follow(self, topics: str | Sequence[str] = (), **query: Any) -> Iterator[pa.RecordBatch]:
+        """Rows as `batches` gives them, then those that come, without end. From the latest on by default."""
+        asked = _query(topics, **{"start": "latest", **query})
+        info = self.info()
+        incarnation = asked.incarnation or info["incarnation"]
+        start: Start = asked.start if isinstance(asked.start, int) else self._first(asked)
+        left = asked.limit
+        while left is None or left > 0:
+            here = _changed(asked, start=start, incarnation=incarnation, limit=None, from_time_us=None)
+            found = self._act("wait", query=here.to_json(), timeout_s=WAIT_S_MAX)
+            if not found["rows"]:
+                continue
+            for batch in self._batches(_changed(here, end=found["end"], limit=left)):
+                left = None if left is None else left - batch.num_rows
+                yield batch
+            start = found["end"]
+
+    def _first(self, asked: Query) -> int:
+        return int(self._act("latest", query=asked.to_json(), max_rows=0)["from"])
+
+    def latest(
+        self,
+        topics: str | Sequence[str] = (),
+        *,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        **query: Any,
+    ) -> dict[str, Any]:
+        """How far a batch within these limits reaches.
+
+        `end` is the offset after its last row (`from` if there is none), `rows` and `bytes` what it has,
+        `more` whether rows behind it match too, `high` the offset up to which was looked.
+        """
+        asked = _query(topics, **query).to_json()
+        return self._act("latest", query=asked, max_rows=max_rows, max_bytes=max_bytes)
+
+    def wait(
+        self, topics: str | Sequence[str] = (), *, timeout_s: float = WAIT_S_MAX, **query: Any
+    ) -> dict[str, Any]:
+        """As `latest`, once something matches; after the time with `rows` 0."""
+        return self._act("wait", query=_query(topics, **query).to_json(), timeout_s=timeout_s)
+
+    def plan(
+        self,
+        topics: str | Sequence[str] = (),
+        *,
+        partitions: int = 1,
+        rows_max: int | None = None,
+        **query: Any,
+    ) -> list[tuple[int, int, int]]:
+        """Ranges (first offset, the one after the last, about how many rows) that can be read in parallel."""
+        asked = _query(topics, **query).to_json()
+        answer = self._act("plan", query=asked, partitions=partitions, rows_max=rows_max)
+        return [(first, end, rows) for first, end, rows in answer["ranges"]]
+
+    def offset_at(self, time: Time, *, by: str = "stored") -> int:
+        """The first offset stored (or `by="published"`) at or after a time; the end if there is none."""
+        return int(self._act("offset_at", time_us=_time_us("time", time), by=by)["offset"])
+
+    def topics(self, pattern: str | None = None) -> list[dict[str, Any]]:
+        """Topics with `count`, and `first` and `last` offset."""
+        return list(self._act("topics", pattern=pattern)["topics"])
+
+    def gaps(self, **query: Any) -> list[dict[str, Any]]:
+        """What the store could not record, each with the offset before which it would have been."""
+        return list(self._act("gaps", query=_query((), **query).to_json())["gaps"])
+
+    def status(self) -> dict[str, Any]:
+        """What the store says of itself."""
+        return self._act("status")
+
+    # Retention
+
+    def hold(self, subscription: str, offset: int) -> None:
+        """Keep everything from an offset on, until the subscription moves its hold or releases it."""
+        self._act("hold", subscription=subscription, offset=offset)
+
+    def release(self, subscription: str) -> bool:
+        """Give up a hold; returns whether there was one."""
+        return bool(self._act("release", subscription=subscription)["released"])
+
+    def holds(self) -> dict[str, int]:
+        """Every hold with its offset."""
+        return dict(self._act("holds")["holds"])
+
+    # Writing
+
+    def stage(
+        self,
+        staging: str,
+        rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+        *,
+        topic: str | None = None,
+    ) -> dict[str, int]:
+        """Send rows to the store without anybody seeing them; returns how many `rows` and `bytes` it took.
+
+        A staging of that name that was not committed begins anew. `topic` is for rows without one.
+        """
+        schema, batches = _batches_of(rows)
+        order = json.dumps({"v": VERSION, "staging": staging, "topic": topic}).encode()
+        descriptor = flight.FlightDescriptor.for_command(order)
+        with _understood():
+            writer, answers = self._connected().do_put(descriptor, schema, self._options)
+            try:
+                for batch in batches:
+                    writer.write_batch(batch)
+                writer.done_writing()
+                answer = answers.read()
+            finally:
+                # Where the store refused the rows, closing says why.
+                writer.close()
+        if answer is None:
+            raise StoreUnavailableError("the connection ended before the store said that it has the rows")
+        return dict(json.loads(answer.to_pybytes()))
+
+    def commit(self, scope: str | None, number: int, stagings: Sequence[str]) -> dict[str, Any]:
+        """Make stagings visible, in this order, at once; returns `first`, `end`, `rows` and `repeated`.
+
+        A scope remembers its highest number: the same commit again changes nothing and says `repeated`.
+        Without a scope nothing is remembered.
+        """
+        return self._act("commit", scope=scope, number=number, stagings=list(stagings))
+
+    def discard(self, stagings: Sequence[str]) -> int:
+        """Forget stagings; returns how many there were."""
+        return int(self._act("discard", stagings=list(stagings))["discarded"])
+
+    def write(
+        self,
+        rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+        *,
+        topic: str | None = None,
+        scope: str | None = None,
+        number: int = 0,
+        id: str | None = None,
+    ) -> dict[str, Any]:
+        """Stage and commit in one step. With a scope, a number that was committed before changes nothing."""
+        staging = id or uuid.uuid4().hex
+        self.stage(staging, rows, topic=topic)
+        answer = self.commit(scope, number, [staging])
+        if answer["repeated"]:
+            self.discard([staging])
+        return answer
+
+    # The transport
+
+    def _act(self, name: str, **order: Any) -> dict[str, Any]:
+        body = json.dumps({"v": VERSION, **order}).encode()
+        with _understood():
+            [answer] = self._connected().do_action(flight.Action(name, body), self._options)
+            return dict(json.loads(answer.body.to_pybytes()))
+
+    def _reader(self, query: Query) -> flight.FlightStreamReader:
+        ticket = flight.Ticket(json.dumps(query.to_json()).encode())
+        with _understood():
+            return self._connected().do_get(ticket, self._options)
+
+    def _batches(self, query: Query) -> Iterator[pa.RecordBatch]:
+        reader = self._reader(query)
+        with _understood():
+            for chunk in reader:
+                yield chunk.data
+
+
+def _query(
+    topics: str | Sequence[str] = (),
+    *,
+    selector: str | None = None,
+    columns: Sequence[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    start: Start | None = None,
+    end: int | None = None,
+    from_time: Time | None = None,
+    to_time: Time | None = None,
+    limit: int | None = None,
+    incarnation: str | None = None,
+) -> Query:
+    return Query(
+        topics=(topics,) if isinstance(topics, str) else tuple(topics),
+        selector=selector,
+        columns=DEFAULT_COLUMNS if columns is None else tuple(columns),
+        properties=dict(properties or {}),
+        start="earliest" if start is None else start,
+        end=end,
+        from_time_us=None if from_time is None else _time_us("from_time", from_time),
+        to_time_us=None if to_time is None else _time_us("to_time", to_time),
+        limit=limit,
+        incarnation=incarnation,
+    )
+
+
+def _changed(query: Query, **changes: Any) -> Query:
+    return Query(**{**vars(query), **changes})
+
+
+def _time_us(name: str, time: Time) -> int:
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise ConfigError(f"{name} is {time}, which has no time zone: use datetime(..., tzinfo=UTC)")
+        since = time - datetime(1970, 1, 1, tzinfo=UTC)
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return time
+
+
+def _batches_of(
+    rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    if isinstance(rows, pa.RecordBatch):
+        return rows.schema, [rows]
+    if isinstance(rows, pa.Table):
+        return rows.schema, rows.to_batches()
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows.schema, rows
+    batches = iter(rows)
+    first = next(batches, None)
+    if first is None:
+        raise ConfigError("rows is empty, and must hold at least one record batch, which may have no rows")
+    return first.schema, _chain(first, batches)
+
+
+def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Flight's errors as Shoal's."""
+    try:
+        yield
+    except (flight.FlightError, pa.ArrowException, OSError) as error:
+        told = faults.from_text(str(error))
+        if told is not None and told.code != faults.CLOSED:
+            raise told from None
+        sentence = faults.sentence_of(str(error)) if told is None else told.sentence
+        if isinstance(error, flight.FlightUnavailableError | flight.FlightCancelledError):
+            raise StoreUnavailableError(f"the store cannot be reached: {sentence}") from None
+        raise HistoryError(faults.BROKEN, sentence, {}) from error

@@ -1,0 +1,332 @@
+"""The history server: Arrow Flight in front of a store. `start` is what a store calls.
+
+Every call runs on a thread of the Flight library; what it does is in `reader` and `staging`.
+"""
+
+import contextlib
+import hmac
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from shoal._core import HistoryScan, StagedRows
+from shoal.errors import (
+    ClosedError,
+    HistoryError,
+    InvalidTopicError,
+    LinkError,
+    MessageFormatError,
+    StoreError,
+    StoreFullError,
+    StoreRefusedError,
+    TrimmedError,
+)
+from shoal.history import faults, query
+from shoal.history.options import DEFAULT_PORT, ServerOptions
+from shoal.history.query import OFFSET_MAX, Query
+from shoal.history.reader import PARTITIONS_MAX, WAIT_S_MAX, OpenScan, Reader
+from shoal.history.staging import MakeRows, Stagings
+from shoal.history.store import Store
+
+#: How long running calls may go on when the server closes, before their connections are cut.
+CLOSE_LINGER_S = 2.0
+#: Names in one commit or discard.
+STAGINGS_PER_CALL_MAX = 100_000
+
+
+def start(
+    store: Store,
+    *,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    token: str | None = None,
+    **bounds: Any,
+) -> "HistoryServer":
+    """Serve a store's history until `close`; `bounds` are those of `ServerOptions`."""
+    options = ServerOptions(host=host, port=port, token=token, **bounds)
+    return HistoryServer(store, options, open_scan=HistoryScan, make_rows=StagedRows)
+
+
+class HistoryServer:
+    """A running server."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: ServerOptions,
+        *,
+        open_scan: OpenScan,
+        make_rows: MakeRows,
+    ) -> None:
+        self._reader = Reader(store, options, open_scan)
+        self._stagings = Stagings(store, options, make_rows)
+        service = _Actions(store, self._reader, self._stagings)
+        try:
+            self._flight = _Flight(service, options)
+        except pa.ArrowException as error:
+            where = f"{options.host}:{options.port}"
+            raise LinkError(f"history cannot be served on {where}: {error}; is the port taken?") from None
+        self.port: int = self._flight.port
+        #: Where clients connect.
+        self.endpoint = f"grpc://{_url_host(options.host)}:{self.port}"
+        self._closing = threading.Event()
+        self._staged = threading.Event()
+        service.on_put = self._staged.set
+        self._expiry = threading.Thread(target=self._expire, name="shoal-history-expiry", daemon=True)
+        self._expiry.start()
+
+    def _expire(self) -> None:
+        """Discard abandoned stagings when their time comes; wakes for nothing else."""
+        while not self._closing.is_set():
+            self._staged.clear()
+            try:
+                wait_s = self._stagings.expire(time.time_ns() // 1000)
+            except StoreError:
+                # A store that failed serves nobody any more; its own thread says why.
+                return
+            self._staged.wait(wait_s)
+
+    def close(self) -> None:
+        """End every call and stop listening. Calls that do not end by themselves lose their connection."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._staged.set()
+        self._reader.close()
+        stopping = threading.Thread(target=self._flight.shutdown, name="shoal-history-stop", daemon=True)
+        stopping.start()
+        stopping.join(CLOSE_LINGER_S)
+        while stopping.is_alive():
+            # A client that reads no more holds its call for ever; without a connection it cannot.
+            _cut_connections(self.port)
+            stopping.join(0.1)
+        self._expiry.join()
+
+    def __enter__(self) -> "HistoryServer":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Actions:
+    """The actions by name; each takes a JSON object and returns one."""
+
+    def __init__(self, store: Store, reader: Reader, stagings: Stagings) -> None:
+        self.reader, self.stagings, self._store = reader, stagings, store
+        self.on_put: Callable[[], None] = lambda: None
+        self.table: dict[str, tuple[Callable[..., dict[str, Any]], str]] = {
+            "info": (self._info, "which store this is, its first and its next offset"),
+            "status": (self._status, "what the store says of itself"),
+            "latest": (self._latest, "how far a batch within limits reaches"),
+            "wait": (self._wait, "the same, once something matches or time is over"),
+            "plan": (self._plan, "ranges that can be read in parallel"),
+            "offset_at": (self._offset_at, "the first offset at or after a time"),
+            "topics": (self._topics, "topics with counts and offsets"),
+            "gaps": (self._gaps, "what could not be recorded"),
+            "hold": (self._hold, "keep what a subscription has not read yet"),
+            "release": (self._release, "keep it no longer"),
+            "holds": (self._holds, "what is held, and from which offset"),
+            "commit": (self._commit, "make stagings visible, at once and only once"),
+            "discard": (self._discard, "forget stagings"),
+        }
+
+    def call(self, name: str, body: bytes, gone: Callable[[], bool]) -> dict[str, Any]:
+        """Do an action."""
+        if name not in self.table:
+            known = ", ".join(self.table)
+            raise faults.bad_query(f"there is no action {name!r}; there are {known}", action=name)
+        order = query.versioned(query.load(body or b'{"v": 1}', "the action's body"), "the action's body")
+        return self.table[name][0](order, gone)
+
+    def _query(self, order: dict[str, Any]) -> Query:
+        return Query.from_json(order.get("query") or {"v": query.VERSION})
+
+    def _info(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        return self.reader.info()
+
+    def _status(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        return self._store.status()
+
+    def _latest(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        limits = [query.whole(order, name, most=OFFSET_MAX) for name in ("max_rows", "max_bytes")]
+        max_rows, max_bytes = (OFFSET_MAX if limit is None else limit for limit in limits)
+        return self.reader.latest(self._query(order), max_rows, max_bytes)
+
+    def _wait(self, order: dict[str, Any], gone: Callable[[], bool]) -> dict[str, Any]:
+        timeout_s = query.number(order, "timeout_s", most=WAIT_S_MAX, default=WAIT_S_MAX)
+        return self.reader.wait(self._query(order), timeout_s, gone)
+
+    def _plan(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        partitions = query.whole(order, "partitions", most=PARTITIONS_MAX, default=1) or 1
+        rows_max = query.whole(order, "rows_max", most=OFFSET_MAX) or None
+        return self.reader.plan(self._query(order), partitions, rows_max)
+
+    def _offset_at(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        time_us = query.whole(order, "time_us", most=OFFSET_MAX)
+        by = query.text(order, "by") or "stored"
+        if time_us is None:
+            raise faults.bad_query("offset_at needs time_us, microseconds since 1970", field="time_us")
+        if by not in ("stored", "published"):
+            raise faults.bad_query(f"by is {by!r}, and must be stored or published", field="by")
+        return self.reader.offset_at(time_us, by)
+
+    def _topics(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        pattern = query.text(order, "pattern")
+        return self.reader.topics([] if pattern is None else [pattern])
+
+    def _gaps(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        return self.reader.gaps(self._query(order))
+
+    def _hold(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        offset = query.whole(order, "offset", most=OFFSET_MAX)
+        if offset is None:
+            raise faults.bad_query("hold needs an offset", field="offset")
+        self._store.hold(_named(order, "subscription"), offset)
+        return {}
+
+    def _release(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        return {"released": bool(self._store.release(_named(order, "subscription")))}
+
+    def _holds(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        return {"holds": dict(self._store.holds())}
+
+    def _commit(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        scope = query.text(order, "scope")
+        number = query.whole(order, "number", most=OFFSET_MAX, default=None if scope else 0)
+        if number is None:
+            raise faults.bad_query("a commit in a scope needs a number, higher than the last", field="number")
+        return self.stagings.commit(scope, number, self._named_stagings(order))
+
+    def _discard(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        return self.stagings.discard(self._named_stagings(order))
+
+    def _named_stagings(self, order: dict[str, Any]) -> list[str]:
+        return query.texts(order, "stagings", most=STAGINGS_PER_CALL_MAX)
+
+
+class _Flight(flight.FlightServerBase):  # type: ignore[misc]
+    """The Flight methods: parse, hand over, translate errors."""
+
+    def __init__(self, service: _Actions, options: ServerOptions) -> None:
+        self._service = service
+        middleware = {} if options.token is None else {"token": _TokenCheck(options.token)}
+        super().__init__((options.host, options.port), middleware=middleware)
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
+        with _translated():
+            asked = Query.from_json(query.load(ticket.ticket, "the ticket"))
+            batches = self._service.reader.batches(asked)
+            return flight.GeneratorStream(self._service.reader.schema(asked), _translating(batches))
+
+    def get_schema(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
+        with _translated():
+            return flight.SchemaResult(self._service.reader.schema(self._described(descriptor)))
+
+    def get_flight_info(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+        """One endpoint with the query as its ticket; `plan` divides it."""
+        with _translated():
+            asked = self._described(descriptor)
+            ticket = flight.Ticket(json.dumps(asked.to_json()).encode())
+            schema = self._service.reader.schema(asked)
+            return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
+
+    def do_put(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
+        with _translated():
+            order = query.versioned(query.load(descriptor.command or b"", "the descriptor"), "the descriptor")
+            staging, topic = _named(order, "staging"), query.text(order, "topic")
+            batches = (chunk.data for chunk in reader if chunk.data is not None)
+            answer = self._service.stagings.put(staging, context.peer(), topic, reader.schema, batches)
+            self._service.on_put()
+            writer.write(pa.py_buffer(json.dumps(answer).encode()))
+
+    def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
+        with _translated():
+            body = b"" if action.body is None else action.body.to_pybytes()
+            answer = self._service.call(action.type, body, context.is_cancelled)
+            return iter([flight.Result(pa.py_buffer(json.dumps(answer).encode()))])
+
+    def list_actions(self, context: Any) -> list[flight.ActionType]:
+        return [flight.ActionType(name, what) for name, (_, what) in self._service.table.items()]
+
+    def _described(self, descriptor: flight.FlightDescriptor) -> Query:
+        return Query.from_json(query.load(descriptor.command or b"", "the descriptor"))
+
+
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Lets in only calls that carry the token."""
+
+    def __init__(self, token: str) -> None:
+        self._wanted = f"Bearer {token}".encode()
+
+    def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
+        """Called first for every call."""
+        given = next(iter(headers.get("authorization") or [""]))
+        given_bytes = given if isinstance(given, bytes) else given.encode(errors="replace")
+        if not hmac.compare_digest(given_bytes, self._wanted):
+            what = "wrong" if given else "missing"
+            error = HistoryError(
+                faults.DENIED, f"the token is {what}: give the one the store was started with", {}
+            )
+            raise flight.FlightUnauthenticatedError(faults.to_text(error))
+
+
+def _named(order: dict[str, Any], name: str) -> str:
+    value = query.text(order, name)
+    if value is None:
+        raise faults.bad_query(f"{name} is missing", field=name)
+    return value
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """What goes wrong becomes an error that clients understand."""
+    try:
+        yield
+    except HistoryError as error:
+        raise _flight_error(error) from None
+    except TrimmedError as error:
+        detail = {"floor": error.floor}
+        raise _flight_error(HistoryError(faults.TRIMMED, str(error), detail)) from None
+    except InvalidTopicError as error:
+        raise _flight_error(faults.bad_query(f"topics: {error}", field="topics")) from None
+    except StoreRefusedError as error:
+        raise _flight_error(faults.bad_query(str(error))) from None
+    except StoreFullError as error:
+        raise _flight_error(HistoryError(faults.FULL, str(error), {})) from None
+    except ClosedError as error:
+        raise _flight_error(HistoryError(faults.CLOSED, str(error), {})) from None
+    except (StoreError, MessageFormatError) as error:
+        raise _flight_error(HistoryError(faults.BROKEN, str(error), {})) from None
+
+
+def _flight_error(error: HistoryError) -> flight.FlightError:
+    kind = flight.FlightUnavailableError if error.code == faults.CLOSED else flight.FlightServerError
+    return kind(faults.to_text(error))
+
+
+def _translating(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with _translated():
+        yield from batches
+
+
+def _url_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _cut_connections(port: int) -> None:
+    """Shut down this process's connections at a port: Flight cannot end a call that its client holds."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with (
+            contextlib.suppress(OSError),
+            socket.fromfd(int(entry.name), socket.AF_INET, socket.SOCK_STREAM) as connection,
+        ):
+            if connection.getsockname()[1:2] == (port,):
+                connection.shutdown(socket.SHUT_RDWR)

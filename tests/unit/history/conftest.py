@@ -1,0 +1,40 @@
+"""A server over a store in memory, and a client of it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from memory_store import MemoryScan, MemoryStore
+
+from shoal._core import StagedRows
+from shoal.history import History, connect
+from shoal.history.options import ServerOptions
+from shoal.history.server import HistoryServer
+
+Serve = Callable[..., HistoryServer]
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def serve(store: MemoryStore) -> Iterator[Serve]:
+    """`serve(token="x")`: a server with these options, closed when the test ends."""
+    running: list[HistoryServer] = []
+
+    def start(**options: Any) -> HistoryServer:
+        given = ServerOptions(port=0, **options)
+        running.append(HistoryServer(store, given, open_scan=MemoryScan, make_rows=StagedRows))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.close()
+
+
+@pytest.fixture
+def history(serve: Serve) -> Iterator[History]:
+    with connect(serve().endpoint) as client:
+        yield client
