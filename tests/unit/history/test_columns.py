@@ -78,7 +78,7 @@ def same_text(found: str | None, expected: str | None, value: Any) -> bool:
     return found == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rows=ROWS)
 def test_every_column_of_every_row_is_what_the_twin_says(rows: list[Stored]) -> None:
     batch = batch_of(rows, DEFAULT_COLUMNS, {})
@@ -96,7 +96,7 @@ def test_every_column_of_every_row_is_what_the_twin_says(rows: list[Stored]) -> 
                 assert found == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(rows=ROWS, kind=st.sampled_from(sorted(PROPERTY_TYPES)), name=NAMES)
 def test_a_property_has_a_column_of_the_type_asked_for(rows: list[Stored], kind: str, name: str) -> None:
     batch = batch_of(rows, ("offset",), {name: kind})
