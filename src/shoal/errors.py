@@ -29,7 +29,7 @@ UndeliveredWarning (a RuntimeWarning)        members lacked messages when a `wit
 ```
 """
 
-from typing import Any
+import typing
 
 
 class ShoalError(Exception):
@@ -178,7 +178,7 @@ class HistoryError(ShoalError):
         detail: what a program may want to know of it, such as `floor`.
     """
 
-    def __init__(self, code: str, sentence: str, detail: dict[str, Any] | None = None) -> None:
+    def __init__(self, code: str, sentence: str, detail: dict[str, typing.Any] | None = None) -> None:
         super().__init__(code, sentence, detail)
         self.code = code
         self.sentence = sentence
@@ -194,5 +194,5 @@ class StoreUnavailableError(HistoryError, ConnectionError):
     def __init__(self, sentence: str) -> None:
         super().__init__("UNAVAILABLE", sentence)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[typing.Any, ...]:
         return type(self), (self.sentence,)
