@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 SEEDS ?= 10000
 
-.PHONY: help setup build demo test check bench sim soak docs fuzz coverage clean
+.PHONY: help setup build demo test check bench sim soak docs fuzz coverage wheel clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -45,5 +45,8 @@ docs: build  ## build the documentation into site/
 coverage: build  ## Python coverage of the unit and simulation tests
 	$(PYTEST) tests/unit tests/sim --cov --cov-report=term-missing:skip-covered
 
+wheel: build  ## a wheel and a source distribution, into dist/
+	@scripts/wheel dist
+
 clean:  ## remove what this clone built (the shared build cache stays)
-	rm -rf .venv site src/shoal/*.so
+	rm -rf .venv site dist src/shoal/*.so

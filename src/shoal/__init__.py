@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal import aio, config, errors, norm
+    from shoal import aio, codecs, config, errors, norm
     from shoal._core import Message, __version__
     from shoal.bus.events import (
         Event,
@@ -87,7 +87,7 @@ _HOMES = {
     "selector": ("Byte", "CorrelationFilter", "Double", "Float", "Int", "Long", "Selector", "Short"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("aio", "config", "errors", "norm")
+_MODULES = ("aio", "codecs", "config", "errors", "norm")
 
 __all__ = [
     "Bus",
@@ -133,6 +133,7 @@ __all__ = [
     "Unreadable",
     "__version__",
     "aio",
+    "codecs",
     "config",
     "connect",
     "errors",

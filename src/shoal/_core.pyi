@@ -2,19 +2,44 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Self, TypedDict
 
 __version__: str
 
 class Message:
-    """A received message; its parts are decoded when they are asked for. Immutable, shared freely."""
+    """A message: what was published, and who published it.
 
+    Subscriptions give received ones; their parts are decoded when they are asked for, the body once. Programs
+    make their own to test handlers. Immutable but for a body that is a list or a mapping, and shared freely
+    between threads. Two are equal if topic, body and everything that was published beside them are.
+    """
+
+    def __new__(
+        cls,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: bool = False,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        redelivered: bool = False,
+        sender: int = 0,
+        publisher: int = 0,
+        chain: int = 0,
+        number: int = 0,
+    ) -> Self: ...
     @property
     def topic(self) -> str:
         """Where it was published."""
     @property
     def body(self) -> Any:
-        """What was published: bytes, str, None, a number, list, mapping, numpy array or Arrow table."""
+        """What was published; decoded when it is first asked for."""
     @property
     def properties(self) -> dict[str, Any]:
         """Named values."""

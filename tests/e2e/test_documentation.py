@@ -39,6 +39,67 @@ def test_the_subscriber_prints_what_the_publisher_sends(page: str, lines: list[s
             subscriber.kill()
 
 
+#: Pages whose programs each run by themselves, and what they print.
+ALONE = {
+    "README.md": ["", "", "42\n"],
+    "docs/how-to/asyncio.md": ["prices/ACME {'bid': 10.25}\n", "nothing came\n"],
+    "docs/how-to/notice-problems.md": [r"(\d+ is here\n\d+ left\n)", ""],
+    "docs/how-to/test-your-program.md": ["", ""],
+    "docs/how-to/rate-control.md": [r"[\d.]+\n", ""],
+    "docs/how-to/simulate.md": [r"[\d.]+ s, \d+ repairs\n", r"\[Event\(.*watermark_done.*\]\n"],
+    "docs/reference/norm.md": [""],
+    "docs/tutorial/ask-and-answer.md": ["", "", r"\[0, 1, 2, 'done'\]\n"],
+}
+
+
+@pytest.mark.parametrize("page", ALONE)
+def test_programs_of_a_page_run_and_print_what_it_says(page: str) -> None:
+    codes = programs(page)
+    assert len(codes) == len(ALONE[page])
+    for code, prints in zip(codes, ALONE[page], strict=True):
+        if "shoal.connect(domain=" in code:
+            # One of two that talk to each other, which have a test of their own.
+            continue
+        ran = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+        )
+        assert (ran.returncode, ran.stderr) == (0, ""), code
+        assert re.fullmatch(prints, ran.stdout) or ran.stdout == prints, code
+
+
+def test_the_program_that_asks_is_answered_and_told_of_a_failure() -> None:
+    answer, ask = programs("docs/tutorial/ask-and-answer.md")[:2]
+    with subprocess.Popen([sys.executable, "-c", answer], stderr=subprocess.PIPE, text=True) as answering:
+        try:
+            asked = [sys.executable, "-c", ask]
+            ran = subprocess.run(asked, capture_output=True, text=True, timeout=60)
+            assert (ran.returncode, ran.stdout, ran.stderr) == (0, "10.25\n", "")
+            asked[-1] = ask.replace("ACME", "NONE")
+            ran = subprocess.run(asked, capture_output=True, text=True, timeout=60)
+            assert ran.returncode == 1
+            told = r"shoal\.errors\.RemoteError: member \d+ could not answer: KeyError: 'NONE'\n$"
+            assert re.search(told, ran.stderr)
+        finally:
+            answering.kill()
+
+
+def test_every_page_with_programs_is_run() -> None:
+    elsewhere = {"docs/tutorial/first-messages.md", "docs/how-to/send-files.md"}
+    # Single lines that show a call, or addresses of a network that is not here.
+    shown = {
+        "docs/design/link-driver.md",
+        "docs/index.md",
+        "docs/reference/connection.md",
+        "docs/reference/selectors.md",
+    }
+    pages = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        if FENCE.search(path.read_text())
+    }
+    assert pages - set(ALONE) - elsewhere - shown == set()
+
+
 def test_a_file_goes_from_the_sending_program_to_the_receiving_one(tmp_path: Path) -> None:
     receive, send = FENCE.findall((ROOT / "docs/how-to/send-files.md").read_text())
     # A group of their own, which nobody else on this machine hears.

@@ -1,12 +1,12 @@
 """Messages with headers and five properties, as JMS programs send them, beside plain bytes."""
 
-import os
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from shoal.bench import shaped
 from shoal.bench.bodies import SIZE_MIN
+from shoal.bench.experiment import check_options, machine
 from shoal.bench.rounds import Follow
 from shoal.bench.shaped import PROPERTIES_MAX, Shape, ShapedTransfer
 
@@ -32,9 +32,7 @@ class JmsOptions:
             (self.rounds >= 1, "rounds", "at least 1"),
             (self.count >= 2, "count", "at least 2"),
         ]
-        for fine, name, wanted in checks:
-            if not fine:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+        check_options(self, checks)
 
 
 def run(options: JmsOptions, follow: Follow = lambda *_: None) -> dict[str, Any]:
@@ -53,8 +51,7 @@ def summary(options: JmsOptions, results: dict[str, list[ShapedTransfer]]) -> di
         "size": options.size,
         "messages": options.count,
         "rounds": options.rounds,
-        "cores": os.cpu_count(),
-        "load_1min": os.getloadavg()[0],
+        **machine(),
     }
 
 

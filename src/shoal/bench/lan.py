@@ -1,7 +1,6 @@
 """Goodput on a switched LAN: one publisher and one subscriber, then one publisher and eight, a host each."""
 
 import contextlib
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -9,6 +8,7 @@ from typing import Any
 
 from shoal.bench.bodies import SIZE_MIN
 from shoal.bench.contestant import Load, Place
+from shoal.bench.experiment import check_options, machine
 from shoal.bench.lab import Lab
 from shoal.bench.rounds import Follow
 from shoal.bench.workers import Worker
@@ -40,9 +40,7 @@ class LanOptions:
             (self.rounds >= 1, "rounds", "at least 1"),
             (0 < self.seconds <= 600, "seconds", "more than 0 and at most 600"),
         ]
-        for fine, name, wanted in checks:
-            if not fine:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+        check_options(self, checks)
 
 
 @dataclass(frozen=True)
@@ -125,6 +123,5 @@ def summary(options: LanOptions, results: dict[int, list[LanTransfer]]) -> dict[
         "ethernet_payload_mbit_s": payload_mbit_s,
         "size": options.size,
         "rounds": options.rounds,
-        "cores": os.cpu_count(),
-        "load_1min": os.getloadavg()[0],
+        **machine(),
     }

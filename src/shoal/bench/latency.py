@@ -1,16 +1,14 @@
 """Round trips: a message there and one back, between two processes on loopback, beside other systems."""
 
-import contextlib
-import os
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 from shoal.bench.bodies import SIZE_MIN
 from shoal.bench.contestant import Place
+from shoal.bench.experiment import check_options, machine
 from shoal.bench.norm import free_port
-from shoal.bench.peers import nats_server
-from shoal.bench.rounds import Follow, alternate, check_peers
+from shoal.bench.rounds import Follow, alternate, check_peers, server_for
 from shoal.bench.workers import Worker
 
 SIDES = "shoal.bench.pubsub_sides"
@@ -35,9 +33,7 @@ class LatencyOptions:
             (self.rounds >= 1, "rounds", "at least 1"),
             (self.count >= 10, "count", "at least 10"),
         ]
-        for fine, name, wanted in checks:
-            if not fine:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+        check_options(self, checks)
         check_peers(self.peers)
 
 
@@ -63,8 +59,11 @@ def round_trips_ns(name: str, options: LatencyOptions) -> list[int]:
         "warm_up": WARM_UP,
         "count": options.count,
     }
-    server = nats_server.server(place.port) if name == "nats" else contextlib.nullcontext()
-    with server, Worker(SIDES, "ping", **common) as asking, Worker(SIDES, "echo", **common):
+    with (
+        server_for(name, place.port),
+        Worker(SIDES, "ping", **common) as asking,
+        Worker(SIDES, "echo", **common),
+    ):
         return list(asking.result(PATIENCE_S)["times_ns"])
 
 
@@ -91,6 +90,5 @@ def summary(options: LatencyOptions, results: dict[str, list[dict[str, float]]])
         "size": options.size,
         "round_trips": options.count,
         "rounds": options.rounds,
-        "cores": os.cpu_count(),
-        "load_1min": os.getloadavg()[0],
+        **machine(),
     }

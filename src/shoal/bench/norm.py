@@ -5,13 +5,14 @@ Contestants alternate within a run, and every byte is compared at the receiver. 
 by dropping datagrams at random before the protocol sees them; each contestant does that with its own means.
 """
 
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from shoal.bench.experiment import check_options, machine
+from shoal.bench.rounds import check_source
 from shoal.bench.workers import Worker
 from shoal.errors import ExperimentError
 
@@ -63,9 +64,9 @@ class NormOptions:
             (0 < self.seconds <= 600, "seconds", "more than 0 and at most 600"),
             (self.bytes is None or self.bytes > 0, "bytes", "more than 0"),
         ]
-        for fine, name, wanted in checks:
-            if not fine:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+        check_options(self, checks)
+        if self.peers:
+            check_source()
 
     @property
     def contestants(self) -> tuple[str, ...]:
@@ -190,8 +191,7 @@ def _summary(options: NormOptions, contestants: list[_Contestant], kernel: list[
         "block_symbols": options.block_symbols,
         "parity_symbols": options.parity_symbols if options.fec == "rs" else 0,
         "rounds": options.rounds,
-        "cores": os.cpu_count(),
-        "load_1min": os.getloadavg()[0],
+        **machine(),
     }
     return result
 

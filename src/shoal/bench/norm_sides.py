@@ -6,8 +6,6 @@ from typing import Any
 
 from shoal import _core
 from shoal.bench.cpu import CpuClock
-from shoal.bench.peers import libnorm
-from shoal.bench.peers.libnorm import transfer
 from shoal.bench.workers import Report, Role, run_role
 from shoal.errors import ExperimentError
 
@@ -73,6 +71,10 @@ def _checked(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _libnorm(options: Mapping[str, Any], send: bool) -> Mapping[str, Any]:
+    # Peers are no part of the wheel.
+    from shoal.bench.peers import libnorm
+    from shoal.bench.peers.libnorm import transfer
+
     wanted = transfer.TransferOptions(
         group=options["group"],
         port=options["port"],

@@ -1,10 +1,10 @@
 """Contestants take turns, so that whatever else the machine does falls on all of them."""
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from typing import TypeVar
 
-from shoal.bench.peers import nats_server
 from shoal.errors import ExperimentError
 
 Measured = TypeVar("Measured")
@@ -24,8 +24,33 @@ def check_peers(peers: Iterable[str]) -> None:
             raise ValueError(f"peers must be any of {', '.join(PEERS)}, not {peer!r}")
         if find_spec(peer) is None:
             raise ValueError(f"the peer {peer} needs a package: pip install {PACKAGES[peer]}")
-        if peer == "nats" and not nats_server.is_installed():
+        check_source()
+        if peer == "nats" and not _has_nats_server():
             raise ValueError("the peer nats needs the program nats-server: install the package of that name")
+
+
+def check_source() -> None:
+    """Refuse to measure peers where their side of it is not installed: it is no part of the wheel."""
+    if find_spec("shoal.bench.peers") is None:
+        raise ValueError("peers are measured from a clone of the repository, not from an installed wheel")
+
+
+def _has_nats_server() -> bool:
+    from shoal.bench.peers import nats_server
+
+    return nats_server.is_installed()
+
+
+@contextlib.contextmanager
+def server_for(name: str, port: int) -> Iterator[Callable[[], float]]:
+    """What a contestant needs beside its own processes; tells the processor time it took."""
+    if name != "nats":
+        yield lambda: 0.0
+        return
+    from shoal.bench.peers import nats_server
+
+    with nats_server.server(port) as cpu_s:
+        yield cpu_s
 
 
 def alternate(

@@ -6,12 +6,12 @@ receivers' counts make the shares; what the senders' control did meanwhile is ke
 
 import contextlib
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from shoal.bench.experiment import check_options, machine
 from shoal.bench.lab import Lab
 from shoal.bench.rounds import Follow, alternate
 from shoal.bench.workers import Worker
@@ -70,9 +70,7 @@ class SharingOptions:
             (set(self.contests) <= set(CONTESTS), "contests", f"any of {', '.join(CONTESTS)}"),
             (0 <= self.warm_up_s < self.seconds <= 600, "seconds", "more than the warm-up and at most 600"),
         ]
-        for fine, name, wanted in checks:
-            if not fine:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+        check_options(self, checks)
 
     @property
     def payload_mbit_s(self) -> float:
@@ -192,8 +190,7 @@ def summary(options: SharingOptions, results: Mapping[str, Sequence[Sequence[Flo
         "tcp": options.tcp,
         "rounds": options.rounds,
         "seconds": options.seconds,
-        "cores": os.cpu_count(),
-        "load_1min": os.getloadavg()[0],
+        **machine(),
     }
 
 

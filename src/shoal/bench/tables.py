@@ -4,8 +4,10 @@ Each runs the experiments behind it anew; nothing in them is typed by hand.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from shoal.bench import lan, latency, norm, sharing, throughput
@@ -16,7 +18,15 @@ FEC_ROWS = ((0.0, 8), (1.0, 4), (1.0, 8), (5.0, 8), (5.0, 16))
 ROWS = ((64, 1), (1024, 1), (16_384, 1), (64, 4), (1024, 4), (16_384, 4), (1_000_000, 1))
 
 
-def throughput_lines(rounds: int, seconds: float) -> Iterable[str]:
+#: Told each result, as `shoal bench --json` writes it.
+Keep = Callable[[dict[str, Any]], None]
+
+
+def _forget(_result: dict[str, Any]) -> None:
+    """Nobody wants the results themselves."""
+
+
+def throughput_lines(rounds: int, seconds: float, keep: Keep = _forget) -> Iterable[str]:
     """A row for each size and number of subscribers."""
     contestants = ("shoal", "zenoh", "zmq")
     yield from _head("bytes", "to", *(f"{name} msg/s" for name in contestants), "ratio", *contestants)
@@ -25,15 +35,17 @@ def throughput_lines(rounds: int, seconds: float) -> Iterable[str]:
             size=size, subscribers=subscribers, rounds=rounds, seconds=seconds
         )
         result = throughput.run(options, _tell)
+        keep(result)
         rates = (f"{result[name]['msg_s']:,.0f}" for name in contestants)
         costs = (f"{result[name]['cpu_s_per_million']:.2f}" for name in contestants)
         yield _row(f"{size:,}", subscribers, *rates, f"{result['ratio_to_best_peer']:.2f}", *costs)
 
 
-def latency_lines(rounds: int, _seconds: float) -> Iterable[str]:
+def latency_lines(rounds: int, _seconds: float, keep: Keep = _forget) -> Iterable[str]:
     """A row for each contestant."""
     contestants = ("shoal", "zmq", "zenoh")
     result = latency.run(latency.LatencyOptions(peers=contestants[1:], rounds=rounds), _tell)
+    keep(result)
     yield from _head("", "p50 µs", "p99 µs", "p99.9 µs", "p50 ÷ ours", "p99 ÷ ours")
     for name in contestants:
         times = (f"{result[name][part]:.0f}" for part in latency.PERCENTILES)
@@ -41,10 +53,11 @@ def latency_lines(rounds: int, _seconds: float) -> Iterable[str]:
         yield _row(name, *times, *ratios)
 
 
-def lan_lines(rounds: int, seconds: float) -> Iterable[str]:
+def lan_lines(rounds: int, seconds: float, keep: Keep = _forget) -> Iterable[str]:
     """A row for one subscriber, and one for many."""
     options = lan.LanOptions(rounds=rounds, seconds=seconds)
     result = lan.run(options, _tell)
+    keep(result)
     yield from _head("to", "Mbit/s", "of the Ethernet payload", "repairs", "CPU s per million")
     for width in (1, options.many):
         figures: dict[str, Any] = result[f"to_{width}"]
@@ -57,7 +70,7 @@ def lan_lines(rounds: int, seconds: float) -> Iterable[str]:
         )
 
 
-def norm_lines(rounds: int, seconds: float) -> Iterable[str]:
+def norm_lines(rounds: int, seconds: float, keep: Keep = _forget) -> Iterable[str]:
     """A row for each loss and amount of parity."""
     yield from _head(
         "loss",
@@ -76,6 +89,7 @@ def norm_lines(rounds: int, seconds: float) -> Iterable[str]:
             loss_percent=loss_percent, fec="rs", parity_symbols=parity, rounds=rounds, seconds=seconds
         )
         result = norm.run(options)
+        keep(result)
         coded, plain = result["shoal"], result[norm.NO_CODE]
         yield _row(
             f"{loss_percent:g} %",
@@ -91,11 +105,12 @@ def norm_lines(rounds: int, seconds: float) -> Iterable[str]:
         )
 
 
-def sharing_lines(rounds: int, seconds: float) -> Iterable[str]:
+def sharing_lines(rounds: int, seconds: float, keep: Keep = _forget) -> Iterable[str]:
     """A row for each contest on the bottleneck; each needs several seconds to mean something."""
     lasting_s = max(seconds, 20.0)
     options = sharing.SharingOptions(rounds=rounds, seconds=lasting_s, warm_up_s=lasting_s / 4)
     result = sharing.run(options, _tell)
+    keep(result)
     yield from _head(
         "contest", "Mbit/s", "the other", "ratio", "of the payload", "repairs", "half the rate after"
     )
@@ -113,12 +128,18 @@ def sharing_lines(rounds: int, seconds: float) -> Iterable[str]:
         )
 
 
-TABLES: dict[str, Callable[[int, float], Iterable[str]]] = {
+TABLES: dict[str, Callable[[int, float, Keep], Iterable[str]]] = {
     "throughput": throughput_lines,
     "latency": latency_lines,
     "lan": lan_lines,
     "norm": norm_lines,
     "sharing": sharing_lines,
+}
+
+
+TITLES = {
+    "throughput": "Messages a second to each subscriber, from Python, on loopback",
+    "latency": "Round trips between two processes, from Python, on loopback (shorter is better)",
 }
 
 
@@ -141,9 +162,14 @@ def main() -> None:
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="about how long each transfer takes")
+    parser.add_argument("--json", type=Path, help="write the results as well, for `shoal.bench.plots`")
     given = parser.parse_args()
-    for line in TABLES[given.table](given.rounds, given.seconds):
+    results: list[dict[str, Any]] = []
+    for line in TABLES[given.table](given.rounds, given.seconds, results.append):
         print(line, flush=True)
+    if given.json:
+        kept = {"table": given.table, "title": TITLES.get(given.table, given.table), "results": results}
+        given.json.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,17 +5,15 @@ several subscribers the slowest counts.
 """
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 from shoal.bench.bodies import SIZE_MIN
 from shoal.bench.contestant import Load, Place
+from shoal.bench.experiment import check_options, machine
 from shoal.bench.norm import free_port
-from shoal.bench.peers import nats_server
-from shoal.bench.rounds import Follow, alternate, check_peers
+from shoal.bench.rounds import Follow, alternate, check_peers, server_for
 from shoal.bench.workers import Worker
 from shoal.errors import ExperimentError
 
@@ -50,9 +48,7 @@ class ThroughputOptions:
             (0 < self.seconds <= 600, "seconds", "more than 0 and at most 600"),
             (self.count is None or self.count >= 2, "count", "at least 2"),
         ]
-        for fine, name, wanted in checks:
-            if not fine:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+        check_options(self, checks)
         check_peers(self.peers)
 
 
@@ -103,7 +99,7 @@ def transfer(name: str, load: Load, seconds: float, interface: str = "lo") -> Tr
     patience_s = PATIENCE_S + PATIENCE_FACTOR * seconds
     with contextlib.ExitStack() as stack:
         place = Place(port=free_port(), interface=interface)
-        server_cpu_s = stack.enter_context(_server(name, place.port))
+        server_cpu_s = stack.enter_context(server_for(name, place.port))
 
         def start(role: str, number: int) -> Worker:
             numbered = asdict(place) | {"number": number}
@@ -122,16 +118,6 @@ def transfer(name: str, load: Load, seconds: float, interface: str = "lo") -> Tr
     return Transfer(load.count, (load.count - 1) / slowest_s, cpu_s, load.subscribers)
 
 
-@contextlib.contextmanager
-def _server(name: str, port: int) -> Iterator[Callable[[], float]]:
-    """What a contestant needs beside its own processes; tells the processor time it took."""
-    if name != "nats":
-        yield lambda: 0.0
-        return
-    with nats_server.server(port) as cpu_s:
-        yield cpu_s
-
-
 def summary(options: ThroughputOptions, results: dict[str, list[Transfer]]) -> dict[str, Any]:
     """Medians of each contestant, and how Shoal compares with the fastest peer."""
     figures = {name: _figures(options, transfers) for name, transfers in results.items()}
@@ -147,8 +133,7 @@ def summary(options: ThroughputOptions, results: dict[str, list[Transfer]]) -> d
         "size": options.size,
         "subscribers": options.subscribers,
         "rounds": options.rounds,
-        "cores": os.cpu_count(),
-        "load_1min": os.getloadavg()[0],
+        **machine(),
     }
 
 

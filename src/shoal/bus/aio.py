@@ -220,6 +220,21 @@ class Bus:
         return self._connection.id
 
     @property
+    def publisher(self) -> int:
+        """Who publishes here: a number drawn when the connection was made, which every message carries."""
+        return self._connection.node.publisher
+
+    def message_id(self, number: int, priority: int = 4, *, topic: str = "") -> str | None:
+        """The identity of a message that `publish` returned the number of, as its readers see it.
+
+        Args:
+            number: what `publish` returned.
+            priority: the message's.
+            topic: the message's; it matters only if it starts with `_`.
+        """
+        return self._connection.node.message_id(number, priority, topic=topic)
+
+    @property
     def members(self) -> list[int]:
         """The node ids of everybody else in the domain."""
         return self._connection.node.members

@@ -173,6 +173,21 @@ class Bus:
         return self._connection.id
 
     @property
+    def publisher(self) -> int:
+        """Who publishes here: a number drawn when the connection was made, which every message carries."""
+        return self._connection.node.publisher
+
+    def message_id(self, number: int, priority: int = 4, *, topic: str = "") -> str | None:
+        """The identity of a message that `publish` returned the number of, as its readers see it.
+
+        Args:
+            number: what `publish` returned.
+            priority: the message's.
+            topic: the message's; it matters only if it starts with `_`.
+        """
+        return self._connection.node.message_id(number, priority, topic=topic)
+
+    @property
     def members(self) -> list[int]:
         """The node ids of everybody else in the domain."""
         return self._connection.node.members
@@ -226,11 +241,15 @@ class Bus:
             persistent: marks the message as one that stores must keep.
             delivery_delay_s: marks it as one that stores keep back for so long; subscribers get it at once.
             timestamp: when it was published, as `time.time()` says it, if that is not now.
+            persistent: stores must keep it.
+            delivery_delay_s: it is to be kept back for so long.
+            timestamp: when it was published, if not now: seconds since 1970.
             timeout_s: how long to wait while members take no more, where `when_full` is `block`; `None` is
                 for ever.
 
         Returns:
-            True in a condition, unless the message was dropped because `when_full` is `drop`.
+            The message's number, counted per priority class; 0 if it was dropped because `when_full` is
+            `drop`. `message_id` makes its identity of it.
 
         Raises:
             FullError: members take no more, and `when_full` is `error` or the time was over.

@@ -63,8 +63,25 @@ pub fn encode<'a>(body: &'a Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
         return encode_other(body);
     };
     let mut bytes = Vec::new();
-    write_value(body, &mut ValueWriter::new(&mut bytes))?;
-    Ok(Encoded { kind, bytes: Bytes::Owned(bytes), detail: Vec::new() })
+    match write_value(body, &mut ValueWriter::new(&mut bytes)) {
+        Ok(()) => Ok(Encoded { kind, bytes: Bytes::Owned(bytes), detail: Vec::new() }),
+        // Something in it may have a codec.
+        Err(error) if error.is_instance_of::<PyTypeError>(body.py()) => encode_nested(body, error),
+        Err(error) => Err(error),
+    }
+}
+
+/// A list or mapping with something in it that is not known here.
+fn encode_nested<'a>(body: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Encoded<'a>> {
+    let known = body.py().import(BODIES)?.call_method1("encode_nested", (body,))?;
+    if known.is_none() { Err(error) } else { encode_object(&known, Vec::new()) }
+}
+
+/// An object as the value it was made into.
+fn encode_object<'a>(value: &Bound<'_, PyAny>, detail: Vec<u8>) -> PyResult<Encoded<'a>> {
+    let mut bytes = Vec::new();
+    write_value(value, &mut ValueWriter::new(&mut bytes))?;
+    Ok(Encoded { kind: BodyKind::Object, bytes: Bytes::Owned(bytes), detail })
 }
 
 /// Bytes-like objects, and whatever the Python module knows.
@@ -76,6 +93,7 @@ fn encode_other<'a>(body: &Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
         let kind = match kind {
             6 => BodyKind::Arrow,
             7 => BodyKind::Array,
+            8 => return encode_object(&content, detail),
             _ => return Err(PyValueError::new_err(format!("{BODIES}.encode gave the unknown kind {kind}"))),
         };
         return Ok(Encoded { kind, bytes: Bytes::Owned(buffer(&content)?), detail });
@@ -84,7 +102,7 @@ fn encode_other<'a>(body: &Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
         Ok(bytes) => Ok(Encoded { kind: BodyKind::Bytes, bytes: Bytes::Owned(bytes), detail: Vec::new() }),
         Err(_) => Err(PyTypeError::new_err(format!(
             "a body cannot be a {}: it can be bytes, str, a number, bool, None, a list, a mapping, \
-             a numpy array or Arrow data",
+             a numpy array, Arrow data, or of a type that shoal.codecs knows",
             body.get_type().name()?
         ))),
     }
@@ -212,7 +230,11 @@ pub fn decode<'py>(
         BodyKind::Map | BodyKind::List | BodyKind::Value => {
             read_value(bytes, &mut PythonBuilder { py }).map_err(|error| error.0)
         }
-        BodyKind::Arrow | BodyKind::Array | BodyKind::Object => {
+        BodyKind::Object => {
+            let value = read_value(bytes, &mut PythonBuilder { py }).map_err(|error| error.0)?;
+            py.import(BODIES)?.call_method1("decode_object", (PyBytes::new(py, detail), value))
+        }
+        BodyKind::Arrow | BodyKind::Array => {
             py.import(BODIES)?.call_method1("decode", (kind as u8, PyBytes::new(py, detail), body))
         }
     }

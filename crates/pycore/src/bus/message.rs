@@ -1,22 +1,39 @@
 //! A message as Python sees it.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple};
 use shoal_node::Origin;
-use shoal_wire::{BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageView};
+use shoal_wire::{BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageView, Topic};
 
+use super::outgoing::{
+    Extras, Scratch, correlation_bytes, priority_of, timestamp_us, write_head, write_properties,
+};
 use super::{body, typed};
+use crate::convert::duration;
 use crate::errors;
 
 /// Where a record has its flags: without any, there is nothing in its head but topic, priority and kind.
 const FLAGS_AT: usize = 2;
 
+/// A topic as Python gives it.
+pub fn topic_text<'a, 'py>(topic: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyString>> {
+    topic
+        .cast::<PyString>()
+        .map_err(|_| PyTypeError::new_err(format!("topic is {topic:?}, and must be a str")))
+}
+
 fn decode_error(error: DecodeError) -> PyErr {
     errors::unreadable(&error)
 }
 
-/// A received message. Its parts are decoded when they are asked for.
-#[pyclass(module = "shoal._core", frozen, freelist = 4096)]
+/// A message: what was published, and who published it.
+///
+/// Subscriptions give received ones; their parts are decoded when they are asked for, the body once. Programs make their
+/// own to test handlers. Immutable but for a body that is a list or a mapping, and shared freely between threads. Two
+/// are equal if topic, body and everything that was published beside them are.
+#[pyclass(module = "shoal", frozen, freelist = 4096)]
 pub struct Message {
     topic: Py<PyString>,
     body: Py<PyBytes>,
@@ -26,6 +43,7 @@ pub struct Message {
     priority: u8,
     redelivered: bool,
     origin: Origin,
+    decoded: PyOnceLock<Py<PyAny>>,
 }
 
 impl Message {
@@ -48,6 +66,7 @@ impl Message {
             priority: view.priority().get(),
             redelivered: view.is_redelivered(),
             origin,
+            decoded: PyOnceLock::new(),
         }
     }
 
@@ -55,6 +74,29 @@ impl Message {
     fn timestamp_us(&self) -> PyResult<Option<u64>> {
         let own = self.with_fields(|fields| fields.timestamp_us)?.flatten();
         Ok(own.or((self.origin.timestamp_us > 0).then_some(self.origin.timestamp_us)))
+    }
+
+    /// What was published beside topic, body and priority, by the names of the constructor.
+    fn published_beside<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let named = PyDict::new(py);
+        named.set_item("properties", self.properties(py)?)?;
+        named.set_item("ttl_s", self.ttl_s()?)?;
+        named.set_item("correlation_id", self.correlation_id(py)?)?;
+        named.set_item("reply_to", self.reply_to(py)?)?;
+        named.set_item("type", self.r#type()?)?;
+        named.set_item("persistent", self.persistent()?)?;
+        named.set_item("delivery_delay_s", self.delivery_delay_s()?)?;
+        Ok(named)
+    }
+
+    /// Whether bodies of the same kind are equal: in their bytes, or else, where order may differ, in what they say.
+    fn has_body_of(&self, py: Python<'_>, other: &Message) -> PyResult<bool> {
+        let same = self.body.bind(py).as_bytes() == other.body.bind(py).as_bytes();
+        let ordered = self.kind != BodyKind::Map as u8 && self.kind != BodyKind::List as u8;
+        if same || ordered {
+            return Ok(same);
+        }
+        self.body(py)?.eq(other.body(py)?)
     }
 
     fn view(&self) -> PyResult<Option<MessageView<'_>>> {
@@ -71,22 +113,84 @@ impl Message {
 
 #[pymethods]
 impl Message {
+    #[new]
+    #[pyo3(signature = (
+        topic, body = None, *, properties = None, priority = 4, ttl_s = None, correlation_id = None,
+        reply_to = None, r#type = None, persistent = false, delivery_delay_s = None, timestamp = None,
+        redelivered = false, sender = 0, publisher = 0, chain = 0, number = 0
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        topic: &Bound<'_, PyAny>,
+        body: Option<&Bound<'_, PyAny>>,
+        properties: Option<&Bound<'_, PyAny>>,
+        priority: i64,
+        ttl_s: Option<f64>,
+        correlation_id: Option<&Bound<'_, PyAny>>,
+        reply_to: Option<&Bound<'_, PyString>>,
+        r#type: Option<&str>,
+        persistent: bool,
+        delivery_delay_s: Option<f64>,
+        timestamp: Option<f64>,
+        redelivered: bool,
+        sender: u32,
+        publisher: u64,
+        chain: u32,
+        number: u64,
+    ) -> PyResult<Message> {
+        let topic = topic_text(topic)?;
+        let correlation = correlation_id.map(correlation_bytes).transpose()?;
+        let extras = Extras {
+            properties,
+            ttl: ttl_s.map(|seconds| duration("ttl_s", seconds)).transpose()?,
+            published_us: None,
+            correlation_id: correlation.as_deref(),
+            reply_to,
+            message_type: r#type,
+            persistent,
+            delivery_delay: delivery_delay_s.map(|delay| duration("delivery_delay_s", delay)).transpose()?,
+            timestamp_us: None,
+        };
+        let none = py.None().into_bound(py);
+        let encoded = body::encode(body.unwrap_or(&none))?;
+        let mut scratch = Scratch::default();
+        write_properties(&extras, &mut scratch)?;
+        let name = Topic::new(topic.to_str()?).map_err(errors::topic)?;
+        write_head(name, priority_of(priority)?, &encoded, &extras, &mut scratch)?;
+        let Scratch { head: mut record, .. } = scratch;
+        record.extend_from_slice(encoded.bytes.as_slice());
+        let view = MessageView::parse(&record).map_err(decode_error)?;
+        let timestamp_us = timestamp.map(timestamp_us).transpose()?.unwrap_or_default();
+        let origin = Origin { publisher, chain, number, timestamp_us, node: sender };
+        let mut message = Message::from_record(py, &record, &view, topic.clone().unbind(), origin);
+        message.redelivered = redelivered;
+        Ok(message)
+    }
+
+    /// Where it was published.
     #[getter]
     fn topic(&self, py: Python<'_>) -> Py<PyString> {
         self.topic.clone_ref(py)
     }
 
+    /// What was published: bytes, str, None, a number, list, mapping, numpy array, Arrow table, or an object of a type
+    /// that `shoal.codecs` knows. Decoded when it is first asked for.
     #[getter]
     fn body<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let body = self.body.bind(py);
         if self.kind == BodyKind::Bytes as u8 {
             return Ok(body.clone().into_any());
         }
-        let kind = BodyKind::try_from(self.kind).map_err(decode_error)?;
-        let detail = self.with_fields(|fields| fields.body_detail.map(<[u8]>::to_vec))?.flatten();
-        body::decode(py, kind, &detail.unwrap_or_default(), body)
+        let decoded = self.decoded.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+            let kind = BodyKind::try_from(self.kind).map_err(decode_error)?;
+            let detail = self.with_fields(|fields| fields.body_detail.map(<[u8]>::to_vec))?.flatten();
+            Ok(body::decode(py, kind, &detail.unwrap_or_default(), body)?.unbind())
+        })?;
+        Ok(decoded.bind(py).clone())
     }
 
+    /// Named values that were published beside the body.
     #[getter]
     fn properties<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let properties = PyDict::new(py);
@@ -113,16 +217,19 @@ impl Message {
         Ok(headers)
     }
 
+    /// 0 to 9; a higher one overtakes lower ones on its way.
     #[getter]
     fn priority(&self) -> u8 {
         self.priority
     }
 
+    /// Whether it may have been delivered before.
     #[getter]
     fn redelivered(&self) -> bool {
         self.redelivered
     }
 
+    /// The id of the node that sent it here.
     #[getter]
     fn sender(&self) -> u32 {
         self.origin.node
@@ -152,11 +259,13 @@ impl Message {
         Ok(self.with_fields(|fields| fields.delivery_delay_us)?.flatten().map(|delay| delay as f64 / 1e6))
     }
 
+    /// Its identity, the same for every reader; `None` if it is not known.
     #[getter]
     fn message_id(&self) -> Option<String> {
         self.origin.message_id()
     }
 
+    /// What it answers or belongs to: text, or bytes that are none.
     #[getter]
     fn correlation_id<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let id = self.with_fields(|fields| fields.correlation_id.map(<[u8]>::to_vec))?.flatten();
@@ -166,6 +275,7 @@ impl Message {
         }))
     }
 
+    /// Where answers go; `None` if it is no request.
     #[getter]
     fn reply_to<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let to_python = |to: Destination<'_>| match to.kind {
@@ -177,6 +287,7 @@ impl Message {
             .map(Option::flatten)
     }
 
+    /// The application's name for its kind of message (JMSType).
     #[getter]
     fn r#type(&self) -> PyResult<Option<String>> {
         Ok(self.with_fields(|fields| fields.message_type.map(str::to_owned))?.flatten())
@@ -188,12 +299,40 @@ impl Message {
         Ok(self.with_fields(|fields| fields.ttl_us)?.flatten().map(|ttl| ttl as f64 / 1e6))
     }
 
+    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let Ok(other) = other.cast::<Message>() else { return Ok(py.NotImplemented()) };
+        let other = other.get();
+        let equal = self.topic.bind(py).to_str()? == other.topic.bind(py).to_str()?
+            && (self.priority, self.kind) == (other.priority, other.kind)
+            && self.published_beside(py)?.eq(other.published_beside(py)?)?
+            && self.has_body_of(py, other)?;
+        Ok(PyBool::new(py, equal).to_owned().into_any().unbind())
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        self.topic.bind(py).hash()
+    }
+
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        let named = self.published_beside(py)?;
+        named.set_item("priority", self.priority)?;
+        named.set_item("timestamp", self.timestamp()?)?;
+        named.set_item("redelivered", self.redelivered)?;
+        named.set_item("sender", self.origin.node)?;
+        named.set_item("publisher", self.origin.publisher)?;
+        named.set_item("chain", self.origin.chain)?;
+        named.set_item("number", self.origin.number)?;
+        Ok(((self.topic(py), self.body(py)?).into_pyobject(py)?, named))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let body = self.body(py)?.repr()?;
-        let text = body.to_str()?;
+        let text = match self.body(py).and_then(|body| body.repr()) {
+            Ok(body) => body.to_str()?.to_owned(),
+            Err(error) => format!("(a body that cannot be read here: {})", error.value(py)),
+        };
         let short = match text.char_indices().nth(60) {
             Some((end, _)) => format!("{}…", &text[..end]),
-            None => text.to_owned(),
+            None => text,
         };
         Ok(format!("<shoal.Message {} {short}>", self.topic.bind(py).to_str()?))
     }

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use shoal_io::bus::{Bus, BusOptions, InprocOptions};
@@ -19,6 +18,7 @@ use shoal_wire::{Topic, TopicPattern};
 use super::events::{EventTuple, event_to_python};
 use super::exit::detached;
 use super::fork::Birth;
+use super::message::topic_text;
 use super::outgoing::{Extras, Scratch, correlation_bytes, priority_of, timestamp_us};
 use super::publishing::Wait;
 use super::subscription::Subscription;
@@ -214,9 +214,7 @@ impl Node {
         timeout_s: Option<f64>,
         waited_s: f64,
     ) -> PyResult<u64> {
-        let topic = topic
-            .cast::<PyString>()
-            .map_err(|_| PyTypeError::new_err(format!("topic is {topic:?}, and must be a str")))?;
+        let topic = topic_text(topic)?;
         let ttl = ttl_s.map(|seconds| duration("ttl_s", seconds)).transpose()?;
         let correlation = correlation_id.map(correlation_bytes).transpose()?;
         let extras = Extras {
