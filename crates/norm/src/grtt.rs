@@ -27,6 +27,8 @@ pub struct Grtt {
     quantized: u8,
     least: Duration,
     greatest: Duration,
+    /// It takes so long to send one packet: nobody can be answered sooner.
+    packet_interval: Duration,
     /// The longest answer since the last probe.
     peak: Option<Duration>,
     /// Whether anybody ever answered.
@@ -45,6 +47,7 @@ impl Grtt {
             quantized: 0,
             least: config.grtt_min,
             greatest: config.grtt_max,
+            packet_interval: Duration::ZERO,
             peak: None,
             measured: false,
             sequence: 0,
@@ -59,7 +62,17 @@ impl Grtt {
 
     fn set(&mut self, estimate: Duration) {
         self.estimate = estimate.clamp(self.least, self.greatest);
-        self.quantized = quantize::quantize_rtt(self.estimate);
+        let advertised = self.estimate.max(self.packet_interval).min(self.greatest);
+        self.quantized = quantize::quantize_rtt(advertised);
+    }
+
+    /// Sets how long it takes to send one packet. No less is advertised, so that receivers of a slow sender do not ask
+    /// again while the answer is being sent.
+    pub fn set_packet_interval(&mut self, interval: Duration) {
+        if interval != self.packet_interval {
+            self.packet_interval = interval;
+            self.set(self.estimate);
+        }
     }
 
     /// The estimate as receivers hear it: quantised, so that both sides use the same value.
@@ -174,6 +187,18 @@ mod tests {
         let before = grtt.advertised();
         assert_eq!(grtt.on_response(at(5000), at(1000), false), Some(Duration::from_secs(4)));
         assert_eq!(grtt.advertised(), before);
+    }
+
+    #[test]
+    fn a_slow_sender_advertises_no_less_than_a_packet_takes() {
+        let mut grtt = Grtt::new(&Config::new(1, 1, 1));
+        grtt.on_response(at(999), at(998), true);
+        grtt.set_packet_interval(Duration::from_millis(140));
+        assert!(grtt.advertised() >= Duration::from_millis(130), "{:?}", grtt.advertised());
+        grtt.set_packet_interval(Duration::from_secs(3600));
+        assert!(grtt.advertised() <= Duration::from_secs(17), "{:?}", grtt.advertised());
+        grtt.set_packet_interval(Duration::ZERO);
+        assert!(grtt.advertised() < Duration::from_millis(3));
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod config;
 mod congestion;
 mod datagram;
 pub mod event;
+mod event_queue;
 mod grtt;
 mod layout;
 mod pacing;

@@ -1,12 +1,13 @@
 //! A member of a group: it takes datagrams and time, and gives datagrams, deadlines and events.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::auth;
 use crate::config::{Config, ConfigError, Join, NackingMode};
 use crate::datagram::{Destination, Source, Transmit};
 use crate::event::{Event, StreamId};
+use crate::event_queue::EventQueue;
+use crate::rx::nack_pacer::NackPacer;
 use crate::rx::remote::Remote;
 use crate::rx::remotes::Remotes;
 use crate::rx::shared::Shared;
@@ -22,6 +23,9 @@ use crate::wire::{AckType, Command, Message, SenderHeader, parse};
 use crate::write_error::WriteError;
 use crate::{NodeId, ObjectId};
 
+/// Of the bytes that may be received and not read yet, one part in so many may be carried by events that were not taken.
+const EVENT_BYTES_ONE_IN: usize = 4;
+
 /// One member of one group.
 #[derive(Debug)]
 pub struct Session {
@@ -30,10 +34,13 @@ pub struct Session {
     remotes: Remotes,
     random: fastrand::Rng,
     stats: Stats,
-    events: VecDeque<Event>,
+    events: EventQueue,
     memory_left: usize,
+    nacks: NackPacer,
     /// Whether our application has room for objects and commands.
     has_room: bool,
+    /// When anything was heard or sent last.
+    heard_at: Time,
     feedback_sequence: u16,
     feedback: Vec<u8>,
     requests: RepairWriter,
@@ -45,7 +52,9 @@ macro_rules! shared {
             config: &$session.config,
             random: &mut $session.random,
             memory_left: &mut $session.memory_left,
-            has_room: $session.has_room,
+            nacks: &mut $session.nacks,
+            has_room: $session.has_room
+                && $session.events.has_room($session.config.receive_bytes_max / EVENT_BYTES_ONE_IN),
             stats: &mut $session.stats,
             events: &mut $session.events,
         }
@@ -61,9 +70,11 @@ impl Session {
             remotes: Remotes::default(),
             random: fastrand::Rng::with_seed(config.seed),
             stats: Stats::default(),
-            events: VecDeque::with_capacity(64),
+            events: EventQueue::default(),
             memory_left: config.receive_bytes_max,
+            nacks: NackPacer::default(),
             has_room: true,
+            heard_at: Time::ZERO,
             feedback_sequence: 0,
             feedback: Vec::with_capacity(2048),
             requests: RepairWriter::default(),
@@ -283,6 +294,7 @@ impl Session {
     /// As [`Session::handle_datagram`], but bytes of a stream whose reader has everything before them are
     /// offered to `take` where they are. What it takes is read, and is not kept.
     pub fn handle_datagram_with(&mut self, now: Time, from: Source, datagram: &[u8], take: &mut Take<'_>) {
+        self.heard_at = self.heard_at.max(now);
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
         if let Err(reason) = self.take_datagram(now, from, datagram, take) {
@@ -359,7 +371,17 @@ impl Session {
             return Ok(());
         };
         match message {
-            Message::Data(data) => remote.handle_data(now, data, take, shared),
+            Message::Data(data) => {
+                let mut handled = remote.handle_data(now, data, take, shared);
+                // Memory goes to whom something comes from, not to whom it is only promised by.
+                if handled == Err(Reject::NoMemory)
+                    && self.remotes.make_way(header.source, header.instance, shared)
+                    && let Some(remote) = self.remotes.find(header.source, header.instance)
+                {
+                    handled = remote.handle_data(now, data, take, shared);
+                }
+                handled
+            }
             Message::Info(info) => remote.handle_info(now, info, shared),
             Message::Command(_, command) => {
                 remote.handle_command(now, from.arrived_at(now), command, shared);
@@ -391,14 +413,15 @@ impl Session {
 
     /// A deadline that [`Session::poll_timeout`] gave has come. Everything timed is decided by
     /// [`Session::poll_transmit`]; what is left to do here is to forget senders that are gone.
-    pub fn handle_timeout(&mut self, _now: Time) {
-        self.remotes.forget_departed(shared!(self));
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.remotes.forget_departed(now, shared!(self));
     }
 
     // --- output ---
 
     /// The next datagrams to send, if any may go now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
+        self.heard_at = self.heard_at.max(now);
         if let Some(to) = self.poll_feedback(now) {
             auth::reserve(&mut self.feedback, auth::extension_bytes(&self.config.auth));
             let datagram_bytes = self.feedback.len();
@@ -413,6 +436,9 @@ impl Session {
     }
 
     fn poll_feedback(&mut self, now: Time) -> Option<Destination> {
+        // Whom we hear is about who hears us.
+        self.nacks.set_group(self.remotes.count());
+        self.sender.observe_group(self.remotes.count() as u32 + 1);
         let shared = shared!(self);
         let (sequence, requests, out) = (self.feedback_sequence, &mut self.requests, &mut self.feedback);
         let to = self.remotes.serve(now, |remote| {
@@ -438,8 +464,8 @@ impl Session {
     /// The next thing to tell, if any.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
-            self.remotes.forget_departed(shared!(self));
-            self.sender.collect_events(&mut self.events);
+            self.remotes.forget_departed(self.heard_at, shared!(self));
+            self.sender.collect_events(self.events.news());
         }
         self.events.pop_front()
     }

@@ -34,6 +34,11 @@ impl Listener {
         Listener { session, now: Time::from_nanos(1_000_000_000), read: Vec::new(), over: Vec::new() }
     }
 
+    /// So long that whoever does not speak in the meantime is over.
+    fn pause(&mut self) {
+        self.now += Duration::from_secs(1);
+    }
+
     fn hear(&mut self, datagrams: &[Vec<u8>]) {
         let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
         for datagram in datagrams {
@@ -73,7 +78,9 @@ fn late_words_of_an_earlier_run_do_not_make_a_receiver_deaf_to_the_one_that_runs
     listener.hear(&third[..1]);
     // It was started twice in a row, and this is the first that is heard of the run between.
     listener.hear(&second[..1]);
-    listener.hear(&third[1..]);
+    listener.hear(&third[1..10]);
+    listener.pause();
+    listener.hear(&third[10..]);
     listener.read.retain(|(instance, _)| *instance != 2);
     assert_eq!(listener.read, [all_of(1, 20), all_of(3, 20)].concat());
     assert_eq!(listener.session.senders().count(), 1, "only the one that runs is left");
@@ -86,18 +93,22 @@ fn many_late_words_of_the_run_before_do_not_win_against_the_one_that_runs() {
     listener.hear(&first[..10]);
     listener.hear(&second[..1]);
     listener.hear(&first[10..]);
-    listener.hear(&second[1..]);
+    listener.hear(&second[1..10]);
+    assert_eq!(listener.over, [0; 0], "anybody can speak as another run");
+    listener.pause();
+    listener.hear(&second[10..]);
     assert_eq!(listener.read.iter().filter(|(instance, _)| *instance == 2).count(), 20);
     assert_eq!(listener.over, [1]);
 }
 
 #[test]
-fn a_run_is_over_once_the_next_one_was_heard_a_few_times_and_its_late_words_are_refused() {
+fn a_run_is_over_once_the_next_one_was_heard_after_a_silence_and_its_late_words_are_refused() {
     let mut listener = Listener::new();
     let [first, second] = [1, 2].map(|instance| words(instance, 20, listener.now));
     listener.hear(&first[..10]);
     listener.hear(&second[..3]);
     assert_eq!(listener.over, [0; 0], "it may be somebody's late words");
+    listener.pause();
     listener.hear(&second[3..10]);
     assert_eq!(listener.over, [1]);
     listener.hear(&first[10..]);

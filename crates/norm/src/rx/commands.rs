@@ -16,12 +16,16 @@ use crate::time::Time;
 use crate::wire::command::{self, Command, Position};
 use crate::wire::{CcFeedback, RepairRequests};
 
+/// Whoever said goodbye is gone when nothing else was heard of it for so long: anybody can say goodbye for it.
+const DEPARTED_AFTER: Duration = Duration::from_secs(1);
 /// Up to so many nodes acknowledge without spreading out in time.
 const PROMPT_ACKERS_MAX: usize = 8;
 /// Probes are answered after a back-off of at least so many round-trip times.
 const PROBE_BACKOFF_MIN: u32 = 4;
 /// Answers are spread over at least so much time for each receiver: a host needs that long to hear another's.
 const PROBE_SPREAD: Duration = Duration::from_micros(50);
+/// The most segments that one overheard message is compared with; what is beyond that is asked for once more.
+const OVERHEARD_WORK_MAX: u64 = 65_536;
 /// About so many receivers answer a probe where nobody can overhear another's answer.
 const UNICAST_PROBE_ANSWERS: f64 = 10.0;
 
@@ -42,7 +46,9 @@ impl Remote {
                 self.schedule_probe_answer(now, rate.is_some(), nodes, shared);
             }
             Command::RepairAdvertisement { content } => self.overhear_requests(content),
-            Command::EndOfTransmission => self.departed = Some(CloseReason::Ended),
+            Command::EndOfTransmission => {
+                self.departed.get_or_insert((CloseReason::Ended, now + DEPARTED_AFTER));
+            }
             Command::AckRequest { ack_type, ack_id, nodes } => {
                 if command::lists_node(nodes, shared.config.node) && self.answer.is_none() {
                     let spread = self.timing.grtt.mul_f64(shared.random.f64());
@@ -151,6 +157,8 @@ impl Remote {
             return;
         }
         let cycle = self.nack.number();
+        // However much one message asks for, it costs no more than so many steps.
+        let mut budget = OVERHEARD_WORK_MAX;
         let mut tally = requests::ErasureTally::default();
         for range in RepairRequests::new(content).flatten() {
             let erasures = tally.add(&range);
@@ -164,7 +172,7 @@ impl Remote {
                 if let Body::Open(stream) = &mut entry.body
                     && stream.fec_id() == range.first.fec_id
                 {
-                    requests::overhear(stream, &range, cycle, erasures);
+                    requests::overhear(stream, &range, cycle, erasures, &mut budget);
                 }
             }
         }

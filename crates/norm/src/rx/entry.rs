@@ -56,6 +56,15 @@ pub struct StreamEntry {
 }
 
 impl StreamEntry {
+    /// Bytes of the session's memory it holds.
+    pub fn memory(&self) -> usize {
+        match &self.body {
+            Body::Open(stream) => stream.memory(),
+            Body::Unjoined(heard) => heard.symbol.len(),
+            Body::Wanted(_) | Body::Closed => 0,
+        }
+    }
+
     /// Whether something of it is missing that is to be asked for.
     pub fn is_missing(&self, nacking: NackingMode) -> bool {
         let info = self.info == InfoState::Missing && nacking != NackingMode::None;

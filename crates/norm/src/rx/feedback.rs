@@ -17,6 +17,9 @@ use crate::wire::repair::RepairWriter;
 /// long a time, would pass for a part of the round trip.
 const PROBE_HELD_GRTTS_MAX: u32 = 100;
 
+/// A sender of which so much came since it was asked last is asked again at once.
+const MUCH_BYTES: u64 = 16 << 10;
+
 impl Remote {
     fn feedback_header(&self, now: Time, sequence: u16, node: NodeId) -> FeedbackHeader {
         let held = self.probe.map(|probe| (probe, now.since(probe.received_at)));
@@ -93,8 +96,17 @@ impl Remote {
                 || self.objects.is_missing(shared.object_nacking()));
         // Without back-off nobody speaks for others, and what was lost since the last request need not wait
         // until that is answered.
-        let fresh_only = missing && self.has_fresh_losses() && self.nack.deadline() > now;
+        let fresh_only =
+            missing && self.has_fresh_losses() && self.nack.deadline() > now && self.not_before <= now;
         if !fresh_only && self.nack.poll(now, missing, &self.timing, shared.random) == Due::Nothing {
+            return false;
+        }
+        // Who sends much is asked whenever it has to be: there are few of those.
+        let sends_much = self.received_bytes - self.received_when_asked >= MUCH_BYTES;
+        if shared.nacks.ready_at() > now && !sends_much {
+            // It is not the turn of this sender: a little later, so that those that wait take turns.
+            self.not_before = shared.nacks.ready_at() + self.timing.grtt.mul_f64(shared.random.f64());
+            self.nack.postpone(self.not_before);
             return false;
         }
         if fresh_only {
@@ -112,6 +124,7 @@ impl Remote {
 
     fn has_fresh_losses(&self) -> bool {
         self.timing.backoff_factor == 0
+            && !self.timing.is_large()
             && self.streams.iter().any(|object| match &object.body {
                 Body::Open(stream) => stream.has_fresh_losses(),
                 _ => false,
@@ -152,6 +165,10 @@ impl Remote {
         let mut header = self.feedback_header(now, sequence, shared.config.node);
         header.cc = self.probe.map(|probe| self.congestion.feedback(probe.sequence, self.timing.grtt));
         Nack::write(&header, requests.content(), out);
+        if self.received_bytes - self.received_when_asked < MUCH_BYTES {
+            shared.nacks.asked(now);
+        }
+        self.received_when_asked = self.received_bytes;
         shared.stats.nacks_sent += 1;
         true
     }
@@ -188,9 +205,8 @@ impl Remote {
         let ack = acks.map(|(_, at)| at).min().unwrap_or(Time::NEVER);
         let objects = self.objects.ack_deadline().min(self.objects.next_expiry());
         let answer = self.answer.map_or(Time::NEVER, |(.., at)| at);
-        if self.has_fresh_losses() && self.departed.is_none() {
-            return Time::ZERO;
-        }
-        self.nack.deadline().min(answer).min(self.answer_probe_at).min(ack).min(objects)
+        let fresh =
+            if self.has_fresh_losses() && self.departed.is_none() { self.not_before } else { Time::NEVER };
+        fresh.min(self.nack.deadline()).min(answer).min(self.answer_probe_at).min(ack).min(objects)
     }
 }

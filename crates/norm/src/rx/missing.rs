@@ -5,15 +5,20 @@ use super::window::{Slot, Window};
 impl Window {
     /// Calls `run` with each run of missing segments (first, one past last) within reach that count as lost,
     /// oldest first, until it returns false.
-    pub fn missing_runs(&self, mut run: impl FnMut(u64, u64) -> bool) {
+    pub fn missing_runs(&self, run: impl FnMut(u64, u64) -> bool) {
+        self.missing_runs_from(0, run);
+    }
+
+    /// The same, from a segment on.
+    pub fn missing_runs_from(&self, least: u64, mut run: impl FnMut(u64, u64) -> bool) {
         if self.missing == 0 {
             return;
         }
         let end = self.end.min(self.checked);
         let held = end.min(self.base + self.entries.len() as u64);
         // Beyond the slots in use nothing is here, and the window can still grow.
-        let reach = end.min(self.base + self.slots_max as u64);
-        let mut segment = self.complete;
+        let reach = end.min(self.base + self.slots_allowed());
+        let mut segment = self.complete.max(least);
         while segment < held {
             if self.entries[self.slot(segment)].slot != Slot::Missing {
                 segment += 1;
@@ -31,17 +36,19 @@ impl Window {
                 return;
             }
         }
-        if held < reach {
-            run(held, reach);
+        if held.max(segment) < reach {
+            run(held.max(segment), reach);
         }
     }
 
-    /// Somebody else asked for segments `from..to` in this NACK cycle.
-    pub fn mark_asked(&mut self, from: u64, to: u64, cycle: u16) {
+    /// Somebody else asked for segments `from..to` in this NACK cycle. Looks at no more of them than `budget` allows.
+    pub fn mark_asked(&mut self, from: u64, to: u64, cycle: u16, budget: &mut u64) {
         let held = self.end.min(self.base + self.entries.len() as u64);
-        for segment in from.max(self.complete)..to.min(held) {
+        let segments = from.max(self.complete)..to.min(held);
+        for segment in segments.take(usize::try_from(*budget).unwrap_or(usize::MAX)) {
             let slot = self.slot(segment);
             self.entries[slot].asked_in = cycle;
+            *budget -= 1;
         }
     }
 
@@ -60,12 +67,12 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use super::super::window::tests::{SEGMENT, missing, put, window};
+    use super::super::window::tests::{SEGMENT, SLOT, missing, put, window};
     use super::*;
 
     #[test]
     fn what_may_still_come_as_parity_does_not_count_as_lost() {
-        let mut window = Window::new(0, 4, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap();
+        let mut window = Window::new(0, 4, SEGMENT, 64 * SLOT, &mut usize::MAX.clone()).unwrap();
         put(&mut window, 1);
         assert!(!window.has_missing());
         assert_eq!(missing(&window), []);
@@ -79,7 +86,7 @@ mod tests {
     fn a_segment_others_asked_for_needs_no_asking_in_that_cycle() {
         let mut window = window(0);
         put(&mut window, 5);
-        window.mark_asked(0, 5, 7);
+        window.mark_asked(0, 5, 7, &mut 100);
         assert!(!window.needs_asking(7));
         assert!(window.needs_asking(8));
         put(&mut window, 7);

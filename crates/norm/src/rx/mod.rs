@@ -7,6 +7,7 @@ pub mod feedback;
 pub mod given_up;
 pub mod missing;
 pub mod nack;
+pub mod nack_pacer;
 pub mod object;
 pub mod object_acks;
 pub mod object_requests;

@@ -24,6 +24,11 @@ use crate::time::Time;
 /// The interval at which a silent sender is asked is doubled so often at the most.
 const DOUBLINGS_MAX: u32 = 16;
 
+/// In a group of more than so many, requests are spread over at least so much time for each receiver: a host needs that
+/// long to hear another's.
+const SMALL_GROUP_MAX: f64 = 10.0;
+const SPREAD: Duration = Duration::from_micros(100);
+
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
     Idle,
@@ -44,11 +49,22 @@ pub struct GroupTiming {
 impl GroupTiming {
     /// A random time before feedback.
     pub fn backoff(&self, random: &mut fastrand::Rng) -> Duration {
-        backoff::draw(random, self.grtt * self.backoff_factor, self.group_size)
+        backoff::draw(random, self.longest_backoff(), self.group_size)
+    }
+
+    /// However short round trips are, in a large group it takes time until one receiver's request was heard by all.
+    fn longest_backoff(&self) -> Duration {
+        let spread = if self.is_large() { SPREAD.mul_f64(self.group_size) } else { Duration::ZERO };
+        (self.grtt * self.backoff_factor).max(spread)
+    }
+
+    /// Whether so many receivers listen that they must not all ask at once.
+    pub fn is_large(&self) -> bool {
+        self.group_size > SMALL_GROUP_MAX
     }
 
     fn hold_off(&self) -> Duration {
-        self.grtt * (self.backoff_factor + 2)
+        self.longest_backoff() + 2 * self.grtt
     }
 }
 
@@ -124,6 +140,13 @@ impl NackCycle {
     fn begin(&mut self, now: Time, timing: &GroupTiming, random: &mut fastrand::Rng) {
         self.number = if self.number == u16::MAX { 1 } else { self.number + 1 };
         self.state = State::Backoff { until: now + timing.backoff(random) };
+    }
+
+    /// We asked others a moment ago: this sender is asked no sooner than that.
+    pub fn postpone(&mut self, until: Time) {
+        if let State::Backoff { until: at } | State::HoldOff { until: at } = &mut self.state {
+            *at = (*at).max(until);
+        }
     }
 
     /// Moves on if the time has come.
@@ -231,6 +254,16 @@ mod tests {
         assert_eq!(ask_all(&mut cycle), 40, "nothing was heard");
         cycle.on_heard(Time::from_nanos(1 << 41));
         assert_eq!(ask_all(&mut cycle), 80);
+    }
+
+    #[test]
+    fn in_a_large_group_requests_are_spread_however_short_round_trips_are() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let timing = GroupTiming { grtt: Duration::from_micros(100), backoff_factor: 0, group_size: 500.0 };
+        let drawn: Vec<Duration> = (0..1000).map(|_| timing.backoff(&mut random)).collect();
+        assert!(drawn.iter().all(|drawn| *drawn <= Duration::from_millis(50)));
+        let early = drawn.iter().filter(|drawn| **drawn < Duration::from_millis(10)).count();
+        assert!((1..100).contains(&early), "{early} of a thousand ask early");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use shoal_fec::Symbol;
 use super::parity::ParityStore;
 use super::partial_block::PartialBlock;
 use crate::config::Config;
-use crate::event::{Event, ObjectKind, StreamId};
+use crate::event::{AbortReason, Event, ObjectKind, StreamId};
 use crate::layout::Layout;
 use crate::runs::Runs;
 use crate::stats::{Reject, Stats};
@@ -40,8 +40,7 @@ pub struct RxObject {
     pub(super) first_incomplete: u64,
     blocks_left: u64,
     pub(super) partial: BTreeMap<u64, PartialBlock>,
-    /// Unless it is a file: its blocks before the first incomplete one, and those after it that are complete.
-    content: Vec<u8>,
+    /// Unless it is a file: its blocks that are complete.
     gathered: BTreeMap<u64, Vec<u8>>,
     pub(super) parity: Option<Box<ParityStore>>,
     parity_bytes_max: usize,
@@ -92,7 +91,6 @@ impl RxObject {
             first_incomplete: 0,
             blocks_left: layout.blocks(),
             partial: BTreeMap::new(),
-            content: Vec::new(),
             gathered: BTreeMap::new(),
             parity: None,
             parity_bytes_max: config.receive_window_bytes / 4,
@@ -287,7 +285,12 @@ impl RxObject {
         }
         self.take_memory(block, memory_left)?;
         let partial = self.partial.get_mut(&block).ok_or(Reject::NoMemory)?;
-        partial.put(symbol, bytes);
+        let taken = partial.memory_for_next();
+        if !partial.put(symbol, bytes) {
+            self.memory -= taken;
+            *memory_left += taken;
+            return Err(Reject::NoMemory);
+        }
         Ok(true)
     }
 
@@ -351,12 +354,20 @@ impl RxObject {
         }
     }
 
-    /// What tells of it once it is complete.
-    pub fn into_event(self) -> Event {
-        match self.kind {
-            ObjectKind::Data => Event::DataReceived { object: self.id, content: self.content },
-            ObjectKind::File => Event::FileReceived { object: self.id, bytes: self.fti.object_bytes },
+    /// What tells of it once it is complete; if there is no memory to put it together, that it was given up.
+    pub fn into_event(mut self) -> Event {
+        if self.kind == ObjectKind::File {
+            return Event::FileReceived { object: self.id, bytes: self.fti.object_bytes };
         }
+        let mut content = self.gathered.pop_first().map(|(_, bytes)| bytes).unwrap_or_default();
+        let more = self.gathered.values().map(Vec::len).sum();
+        if content.try_reserve_exact(more).is_err() {
+            return Event::ObjectAborted { object: self.id, reason: AbortReason::TooLarge };
+        }
+        while let Some((_, bytes)) = self.gathered.pop_first() {
+            content.extend_from_slice(&bytes);
+        }
+        Event::DataReceived { object: self.id, content }
     }
 
     /// Hands a block over if it is complete.
@@ -396,16 +407,7 @@ impl RxObject {
     fn gather(&mut self, block: u64, bytes: Vec<u8>, memory_left: &mut usize) {
         *memory_left -= bytes.len();
         self.memory += bytes.len();
-        if block > 0 || !self.content.is_empty() {
-            self.gathered.insert(block, bytes);
-        } else {
-            self.content = bytes;
-        }
-        while let Some(entry) = self.gathered.first_entry()
-            && *entry.key() < self.first_incomplete
-        {
-            self.content.extend_from_slice(&entry.remove());
-        }
+        self.gathered.insert(block, bytes);
     }
 
     /// Whether it holds something that its sender can send again.
@@ -420,7 +422,7 @@ impl RxObject {
         self.partial.clear();
         self.memory = size_of::<RxObject>();
         if self.kind == ObjectKind::Data {
-            (self.content, self.gathered) = (Vec::new(), BTreeMap::new());
+            self.gathered = BTreeMap::new();
             (self.complete, self.first_incomplete) = (Runs::default(), 0);
             self.blocks_left = self.layout.blocks();
         }

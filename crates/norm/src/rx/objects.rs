@@ -259,6 +259,24 @@ impl RxObjects {
         })
     }
 
+    /// Bytes of the session's memory they hold.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Forgets what came of objects that are not complete.
+    pub fn make_way(&mut self, shared: &mut Shared<'_>) {
+        for slot in &mut self.slots {
+            if let Body::Open(open) = &mut slot.body
+                && open.has_forgettable()
+            {
+                let before = open.memory();
+                open.forget(shared.memory_left);
+                self.memory -= before - open.memory();
+            }
+        }
+    }
+
     /// Makes room by forgetting what came of the newest object after this one that can be asked for again.
     fn forget_newest(&mut self, index: usize, shared: &mut Shared<'_>) -> bool {
         let newer = self.slots.iter_mut().skip(index + 1).rev();

@@ -64,18 +64,22 @@ impl PartialBlock {
         if self.came.len() < self.room { 0 } else { (self.next_room() - self.room) * self.place_bytes() }
     }
 
-    /// Puts a symbol that is not here, for which there must be memory.
-    pub fn put(&mut self, symbol: u64, bytes: &[u8]) {
+    /// Puts a symbol that is not here, for which memory was taken. False if the system has none.
+    pub fn put(&mut self, symbol: u64, bytes: &[u8]) -> bool {
         if self.came.len() == self.room {
-            self.room = self.next_room();
-            self.came.reserve_exact(self.room - self.came.len());
-            self.bytes.reserve_exact(self.room * self.symbol_bytes - self.bytes.len());
+            let room = self.next_room();
+            let more = (room - self.came.len(), room * self.symbol_bytes - self.bytes.len());
+            if self.came.try_reserve_exact(more.0).is_err() || self.bytes.try_reserve_exact(more.1).is_err() {
+                return false;
+            }
+            self.room = room;
         }
         self.present[(symbol / 64) as usize] |= 1 << (symbol % 64);
         self.is_ordered &= symbol as usize == self.came.len();
         self.came.push(symbol as u16);
         self.bytes.extend_from_slice(bytes);
         self.bytes.resize(self.came.len() * self.symbol_bytes, 0);
+        true
     }
 
     /// A symbol that is here; where it is shorter than others, zeros follow.
@@ -100,6 +104,7 @@ impl PartialBlock {
             bytes = ordered;
         }
         bytes.truncate(length);
+        bytes.shrink_to_fit();
         bytes
     }
 }
@@ -125,7 +130,7 @@ mod tests {
                 assert!(!block.has(symbol));
                 let (held, more) = (block.memory(), block.memory_for_next());
                 let bytes = sent[symbol as usize];
-                block.put(symbol, bytes);
+                assert!(block.put(symbol, bytes));
                 assert_eq!(block.memory(), held + more, "seed {seed}");
                 assert_eq!(&block.symbol(symbol).unwrap()[..bytes.len()], bytes, "seed {seed}");
             }
@@ -137,7 +142,7 @@ mod tests {
     #[test]
     fn a_block_of_which_little_came_takes_little() {
         let mut block = PartialBlock::new(255, 1400);
-        block.put(254, &[7; 1400]);
+        assert!(block.put(254, &[7; 1400]));
         assert!(block.memory() < 1_600, "{}", block.memory());
     }
 }

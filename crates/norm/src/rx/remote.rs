@@ -53,21 +53,32 @@ pub struct Remote {
     /// The instance before this one, whose late datagrams are refused.
     pub previous: Option<u16>,
     pub address: SocketAddr,
+    /// Where the message in hand came from.
+    heard_from: SocketAddr,
     pub last_heard: Time,
     /// Messages heard, up to [`ESTABLISHED_AFTER`].
     heard: u32,
     /// The newest message's number, and whether the one in hand is older.
     newest_sequence: u16,
     pub(super) overtaken: bool,
-    /// It said goodbye or started again; what is here may still be read.
-    pub departed: Option<CloseReason>,
+    /// It said goodbye or started again, and when that is true unless more is heard of it; what is here may still be
+    /// read.
+    pub departed: Option<(CloseReason, Time)>,
     pub(super) timing: GroupTiming,
+    /// The least and the greatest round-trip time it is believed to have.
+    grtt_limits: (Duration, Duration),
     quantized: (u8, u8, u8),
+    /// Bytes of data that came from it.
+    pub received_bytes: u64,
+    /// How many had come when it was asked for something last.
+    pub(super) received_when_asked: u64,
     pub(super) streams: Vec<StreamEntry>,
     pub(super) objects: RxObjects,
     /// Objects of which something came that was refused: what is announced of them is no stream to ask for.
     pub(super) refused: VecDeque<ObjectId>,
     pub(super) nack: NackCycle,
+    /// What was lost a moment ago is not asked for before this.
+    pub(super) not_before: Time,
     pub(super) probe: Option<Probe>,
     pub(super) answer_probe_at: Time,
     pub(super) congestion: ReceiverCongestion,
@@ -82,23 +93,28 @@ pub struct Remote {
 }
 
 impl Remote {
-    pub fn new(header: &SenderHeader, from: Source, now: Time) -> Remote {
+    pub fn new(header: &SenderHeader, from: Source, now: Time, config: &Config) -> Remote {
         let mut remote = Remote {
             node: header.source,
             instance: header.instance,
             previous: None,
             address: from.address,
+            heard_from: from.address,
             last_heard: now,
             heard: 0,
             newest_sequence: header.sequence,
             overtaken: false,
             departed: None,
             timing: GroupTiming { grtt: Duration::ZERO, backoff_factor: 0, group_size: 0.0 },
+            grtt_limits: (config.grtt_min, config.grtt_max),
             quantized: (255, 255, 255),
+            received_bytes: 0,
+            received_when_asked: 0,
             streams: Vec::new(),
             objects: RxObjects::new(header.source, header.instance),
             refused: VecDeque::new(),
             nack: NackCycle::new(),
+            not_before: Time::ZERO,
             probe: None,
             answer_probe_at: Time::NEVER,
             congestion: ReceiverCongestion::new(now - from.waited),
@@ -114,13 +130,12 @@ impl Remote {
 
     /// Takes note of what every message of a sender says.
     pub fn hear(&mut self, header: &SenderHeader, from: Source, now: Time, bytes: usize) {
-        self.last_heard = now;
+        (self.last_heard, self.heard_from) = (now, from.address);
         self.heard = ESTABLISHED_AFTER.min(self.heard + 1);
         self.overtaken = (1..OVERTAKEN_BY_MAX).contains(&self.newest_sequence.wrapping_sub(header.sequence));
         if !self.overtaken {
             self.newest_sequence = header.sequence;
         }
-        self.address = from.address;
         self.nack.on_heard(now);
         self.congestion.on_message(now - from.waited, header.sequence, bytes, self.timing.grtt);
         let quantized = (header.grtt, header.backoff, header.group_size);
@@ -128,12 +143,42 @@ impl Remote {
             self.quantized = quantized;
             let before = self.timing.grtt;
             self.timing = GroupTiming {
-                grtt: quantize::unquantize_rtt(header.grtt),
+                grtt: quantize::unquantize_rtt(header.grtt).clamp(self.grtt_limits.0, self.grtt_limits.1),
                 backoff_factor: header.backoff.into(),
                 group_size: quantize::unquantize_group_size(header.group_size),
             };
             self.nack.on_timing(now, before, &self.timing);
         }
+    }
+
+    /// It says something that is no goodbye: then it has not left.
+    pub fn is_back(&mut self) {
+        if !self.overtaken {
+            self.departed = None;
+        }
+    }
+
+    /// Bytes of the session's memory it holds.
+    pub fn memory(&self) -> usize {
+        self.streams.iter().map(StreamEntry::memory).sum::<usize>() + self.objects.memory()
+    }
+
+    /// Gives back memory for somebody of whom more came: what lies behind a gap, what was not joined, what is not
+    /// complete. All of it can be asked for again. True if it gave something back.
+    pub fn make_way(&mut self, shared: &mut Shared<'_>) -> bool {
+        let held = self.memory();
+        for known in &mut self.streams {
+            if let Body::Open(stream) = &mut known.body {
+                *shared.memory_left += stream.rest();
+            }
+        }
+        self.streams.retain(|known| {
+            let is_unjoined = matches!(known.body, Body::Unjoined(_));
+            *shared.memory_left += if is_unjoined { known.memory() } else { 0 };
+            !is_unjoined
+        });
+        self.objects.make_way(shared);
+        self.memory() < held
     }
 
     /// Whether it said enough to be more than somebody's passing message.
@@ -153,6 +198,22 @@ impl Remote {
     // --- input ---
 
     pub fn handle_data(
+        &mut self,
+        now: Time,
+        data: &Data<'_>,
+        take: &mut Take<'_>,
+        shared: &mut Shared<'_>,
+    ) -> Result<(), Reject> {
+        let handled = self.take_data(now, data, take, shared);
+        if handled.is_ok() {
+            // Only with data does a sender move: whatever else it says takes nothing to make up.
+            self.address = self.heard_from;
+            self.received_bytes += data.payload.len() as u64;
+        }
+        handled
+    }
+
+    fn take_data(
         &mut self,
         now: Time,
         data: &Data<'_>,
@@ -183,6 +244,8 @@ impl Remote {
             }
             Body::Wanted(_) if shared.config.sync == SyncPolicy::Ask => {
                 let fti = data.fti.ok_or(Reject::ObjectInfo)?;
+                let left = shared.memory_left.checked_sub(data.payload.len()).ok_or(Reject::NoMemory)?;
+                *shared.memory_left = left;
                 let symbol = data.payload.to_vec();
                 object.body =
                     Body::Unjoined(Heard { header: data.header, fti, payload_id: data.payload_id, symbol });
@@ -228,6 +291,9 @@ impl Remote {
             InfoState::Missing => true,
             InfoState::None => !matches!(object.body, Body::Closed),
         };
+        if wanted && !shared.has_room {
+            return Err(Reject::NoRoom);
+        }
         if wanted {
             object.info = InfoState::Have;
             shared.events.push_back(Event::Info { stream, content: info.content.to_vec() });
@@ -383,6 +449,7 @@ impl Remote {
             }
             _ => None,
         });
+        *shared.memory_left += heard.as_ref().map_or(0, |(.., symbol)| symbol.len());
         let Some((index, header, fti, payload_id, symbol)) = heard else {
             if self.told.len() < shared.config.streams_per_sender_max {
                 self.told.push((object, join));
@@ -461,8 +528,8 @@ impl Remote {
     /// Gives all memory back and says that every stream is closed.
     pub fn close(&mut self, reason: CloseReason, shared: &mut Shared<'_>) {
         for object in self.streams.drain(..) {
+            *shared.memory_left += object.memory();
             if let Body::Open(stream) = object.body {
-                *shared.memory_left += stream.memory();
                 shared.events.push_back(Event::StreamClosed { stream: stream.id, reason });
             }
         }

@@ -18,8 +18,10 @@ use crate::wire::SenderHeader;
 
 /// A sender of which hardly anything was heard may be forgotten after so short a silence.
 const STRANGER_IDLE_AFTER: Duration = Duration::from_secs(1);
-/// A new instance that was heard so often in a row is the one that runs.
+/// A new instance that was heard so often in a row is the one that runs, if the one before it was silent for so long:
+/// anybody can speak as another instance.
 const HEARD_IN_A_ROW: u32 = 4;
+const SILENT_FOR: Duration = Duration::from_secs(1);
 /// So many new instances of one node are listened to while it is open which of them runs.
 const RIVALS_MAX: usize = 4;
 /// What comes so long after the instance that followed it was heard is not late.
@@ -57,6 +59,11 @@ pub struct Remotes {
 impl Remotes {
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Remote> {
         self.list.iter()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.list.len()
     }
 
     /// Changes all of them.
@@ -109,7 +116,16 @@ impl Remotes {
         };
         let noted = self.agenda.iter().find(is_current).map_or(Time::NEVER, |(at, ..)| *at);
         let changed = self.changed.iter().filter_map(|(node, instance)| self.get(*node, *instance));
-        changed.map(Remote::deadline).fold(noted, Time::min)
+        changed.map(Remote::deadline).fold(noted, Time::min).min(self.departure())
+    }
+
+    /// There is no memory for a sender: lets one give some back that holds much of it though little came from it, a
+    /// fourth of what came from this one at the most. False if there is none.
+    pub fn make_way(&mut self, node: NodeId, instance: u16, shared: &mut Shared<'_>) -> bool {
+        let Some(came) = self.get(node, instance).map(|remote| remote.received_bytes) else { return false };
+        let gives_way = |remote: &&mut Remote| remote.received_bytes < came / 4 && remote.memory() > 0;
+        let most = self.list.iter_mut().filter(gives_way).max_by_key(|remote| remote.memory());
+        most.is_some_and(|remote| remote.make_way(shared))
     }
 
     /// Calls `serve` with those that have something to do by now, the first one first, until it returns something.
@@ -148,6 +164,9 @@ impl Remotes {
     ) -> Result<Option<&mut Remote>, Reject> {
         if let Some(&index) = self.index.get(&(header.source, header.instance)) {
             self.list[index].hear(header, from, now, datagram_bytes);
+            if new_is_welcome {
+                self.list[index].is_back();
+            }
             if self.contests.is_empty() {
                 return Ok(self.change(index));
             }
@@ -173,7 +192,7 @@ impl Remotes {
         if let Some(known) = known {
             self.contest(now, header, known, shared);
         }
-        let remote = Remote::new(header, from, now);
+        let remote = Remote::new(header, from, now, shared.config);
         shared.events.push_back(Event::SenderHeard { node: remote.node, instance: remote.instance });
         self.index.insert((remote.node, remote.instance), self.list.len());
         self.list.push(remote);
@@ -214,10 +233,13 @@ impl Remotes {
             return;
         }
         contest.rival_at = now;
-        if contest.in_a_row >= HEARD_IN_A_ROW {
+        let in_a_row = contest.in_a_row;
+        let is_silent = |remote: &Remote| now.since(remote.last_heard) >= SILENT_FOR;
+        let may_win = self.get(node, incumbent).is_none_or(is_silent);
+        if in_a_row >= HEARD_IN_A_ROW && may_win {
             self.contests.remove(&node);
             for remote in self.list.iter_mut().filter(|remote| others(remote)) {
-                remote.departed = Some(CloseReason::Restarted);
+                remote.departed = Some((CloseReason::Restarted, now));
                 self.departing = true;
             }
             if let Some(winner) = self.find(node, instance) {
@@ -265,12 +287,23 @@ impl Remotes {
         remote.close(reason, shared);
     }
 
+    /// When the first of those that departed may be forgotten.
+    fn departure(&self) -> Time {
+        if !self.departing {
+            return Time::NEVER;
+        }
+        let departed = self.list.iter().filter(|remote| remote.is_drained());
+        departed.filter_map(|remote| remote.departed).map(|(_, at)| at).min().unwrap_or(Time::NEVER)
+    }
+
     /// Forgets senders that are gone, once what came from them was read.
-    pub fn forget_departed(&mut self, shared: &mut Shared<'_>) {
+    pub fn forget_departed(&mut self, now: Time, shared: &mut Shared<'_>) {
         if !self.departing {
             return;
         }
-        let gone = |remote: &Remote| remote.departed.filter(|_| remote.is_drained());
+        let is_due = |remote: &Remote, at: Time| at <= now && remote.is_drained();
+        let gone =
+            |remote: &Remote| remote.departed.filter(|(_, at)| is_due(remote, *at)).map(|(reason, _)| reason);
         while let Some((index, reason)) = self
             .list
             .iter()
@@ -300,11 +333,12 @@ mod tests {
     fn hear(remotes: &mut Remotes, now: Time, instance: u16) {
         let config = Config::new(1, 1, 1);
         let (mut random, mut stats) = (fastrand::Rng::with_seed(1), Stats::default());
-        let (mut memory_left, mut events) = (1 << 20, Default::default());
+        let (mut memory_left, mut events) = (1 << 20, crate::event_queue::EventQueue::default());
         let shared = &mut Shared {
             config: &config,
             random: &mut random,
             memory_left: &mut memory_left,
+            nacks: &mut Default::default(),
             has_room: true,
             stats: &mut stats,
             events: &mut events,
@@ -313,7 +347,7 @@ mod tests {
         let address = "10.0.0.7:7400".parse().unwrap();
         let from = Source { address, unicast: false, waited: Duration::ZERO };
         remotes.hear(now, from, &header, true, 100, shared).unwrap();
-        remotes.forget_departed(shared);
+        remotes.forget_departed(now, shared);
     }
 
     #[test]

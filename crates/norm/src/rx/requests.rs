@@ -15,9 +15,14 @@ use crate::wire::{PayloadId, RepairFlags, RepairItem};
 pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool {
     let item = |segment: u64| item_at(stream, stream.payload_id(segment));
     let mut fits = true;
+    // Whether what was refused is really gone shows when the first segment comes that is said not to be.
+    if let Some(segment) = stream.refused_before
+        && !requests.push(RepairFlags::SEGMENT, item(segment), item(segment))
+    {
+        return false;
+    }
     let Some(parity) = stream.parity() else {
-        stream.window().missing_runs(|from, to| {
-            let from = from.max(least).min(to);
+        stream.window().missing_runs_from(least, |from, to| {
             fits = fits && requests.push_run(from..to, |segment| stream.block_of(segment), item);
             fits
         });
@@ -25,7 +30,7 @@ pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool
     };
     // The next block that was not looked at: runs of missing segments may share one.
     let mut next_block = least / stream.symbols();
-    stream.window().missing_runs(|from, to| {
+    stream.window().missing_runs_from(least, |from, to| {
         let first = (from / stream.symbols()).max(next_block);
         next_block = next_block.max((to - 1) / stream.symbols() + 1);
         fits = fits && write_blocks(stream, parity, first, next_block, requests);
@@ -134,21 +139,21 @@ impl ErasureTally {
 
 /// Another receiver asked for something of this stream, and for `erasures` symbols of its block in all: it
 /// asked for us too.
-pub fn overhear(stream: &mut RxStream, range: &RepairRange, cycle: u16, erasures: usize) {
+pub fn overhear(stream: &mut RxStream, range: &RepairRange, cycle: u16, erasures: usize, budget: &mut u64) {
     let symbols = stream.symbols();
     let start = |payload_id: PayloadId| PayloadId { symbol: 0, ..payload_id };
     let (first, last) = (range.first.payload_id, range.last.payload_id);
     let (first_block, last_block) = (stream.segment_at(start(first)), stream.segment_at(start(last)));
     if range.flags.has(RepairFlags::OBJECT) {
-        stream.window_mut().mark_asked(0, u64::MAX, cycle);
+        stream.window_mut().mark_asked(0, u64::MAX, cycle, budget);
     } else if range.flags.has(RepairFlags::BLOCK) {
-        stream.window_mut().mark_asked(first_block, last_block + symbols, cycle);
+        stream.window_mut().mark_asked(first_block, last_block + symbols, cycle, budget);
     } else if range.flags.has(RepairFlags::SEGMENT) {
         let (from, to) = (u64::from(first.symbol).min(symbols), (u64::from(last.symbol) + 1).min(symbols));
-        stream.window_mut().mark_asked(first_block + from, last_block + to, cycle);
+        stream.window_mut().mark_asked(first_block + from, last_block + to, cycle, budget);
         // Symbols asked for by name may be ones we have; parity serves everybody.
         if stream.parity().is_some() && u64::from(first.symbol) >= symbols {
-            stream.overhear_parity(first, erasures, cycle);
+            stream.overhear_parity(first, erasures, cycle, budget);
         }
     }
 }

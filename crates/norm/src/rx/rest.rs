@@ -23,8 +23,8 @@ impl Remote {
 }
 
 impl RxStream {
-    /// Keeps its place and nothing else. Returns how many bytes that gives back.
-    fn rest(&mut self) -> usize {
+    /// Keeps its place, and what can be read, and nothing else. Returns how many bytes that gives back.
+    pub(super) fn rest(&mut self) -> usize {
         let held = self.memory();
         self.window.shrink();
         if let Some(parity) = &mut self.parity {
@@ -54,7 +54,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::super::window::Insert;
-    use super::super::window::tests::{SEGMENT, missing, put, window};
+    use super::super::window::tests::{SEGMENT, SLOT, missing, put, window};
 
     #[test]
     fn a_window_that_shrank_goes_on_where_its_reader_is() {
@@ -64,7 +64,7 @@ mod tests {
         }
         (0..3).for_each(|_| window.release_first());
         window.shrink();
-        assert_eq!(window.memory(), SEGMENT);
+        assert_eq!(window.memory(), SLOT);
         assert_eq!(
             (window.first(), missing(&window)),
             (3, vec![(3, 41)]),
@@ -83,7 +83,7 @@ mod tests {
         (0..40).for_each(|segment| assert_eq!(put(&mut window, segment), Insert::New));
         (0..37).for_each(|_| window.release_first());
         window.shrink();
-        assert_eq!(window.memory(), 4 * SEGMENT);
+        assert_eq!(window.memory(), 4 * SLOT);
         let read: Vec<u8> = (37..40u32).flat_map(u32::to_be_bytes).collect();
         assert_eq!(window.run(0), read);
     }

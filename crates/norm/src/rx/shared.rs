@@ -1,9 +1,8 @@
 //! What the whole session shares with each of its remote senders.
 
-use std::collections::VecDeque;
-
+use super::nack_pacer::NackPacer;
 use crate::config::{Config, NackingMode};
-use crate::event::Event;
+use crate::event_queue::EventQueue;
 use crate::stats::{Reject, Stats};
 
 /// What the whole session shares with each of its remote senders.
@@ -11,10 +10,12 @@ pub struct Shared<'a> {
     pub config: &'a Config,
     pub random: &'a mut fastrand::Rng,
     pub memory_left: &'a mut usize,
-    /// Whether the application has room for objects and commands.
+    /// How often anybody is asked.
+    pub nacks: &'a mut NackPacer,
+    /// Whether the application has room for objects, information and commands.
     pub has_room: bool,
     pub stats: &'a mut Stats,
-    pub events: &'a mut VecDeque<Event>,
+    pub events: &'a mut EventQueue,
 }
 
 impl Shared<'_> {

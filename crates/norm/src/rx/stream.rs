@@ -47,6 +47,10 @@ pub struct RxStream {
     gap: Option<(u64, u64)>,
     announced: bool,
     ended: bool,
+    /// Segments before this one were sent: one at or after it was heard, not only spoken of.
+    heard_to: u64,
+    /// The sender says that it can repair nothing before this segment, of which nothing was heard: it is asked for.
+    pub(super) refused_before: Option<u64>,
     /// Where we were after the last refusal of repair.
     refused_at: Option<u64>,
     /// What the sender sends now, if that is too far on for us to keep.
@@ -107,6 +111,8 @@ impl RxStream {
             gap: None,
             announced: false,
             ended: false,
+            heard_to: heard + 1,
+            refused_before: None,
             refused_at: None,
             beyond: None,
             parity: parity.map(Box::new),
@@ -195,6 +201,7 @@ impl RxStream {
             return Err(Reject::Position);
         }
         let segment = self.segment_at(payload_id);
+        self.hear(segment);
         if self.is_next(segment, &header) && take(self.id, Chunk { bytes: data, fresh: self.fresh }) {
             self.fresh = false;
             self.window.pass();
@@ -226,6 +233,14 @@ impl RxStream {
                 Err(Reject::BeyondWindow)
             }
             Insert::NoMemory => Err(Reject::NoMemory),
+        }
+    }
+
+    /// A segment is heard. What the sender said of those before it is true if it is one that can be had.
+    fn hear(&mut self, segment: u64) {
+        self.heard_to = self.heard_to.max(segment + 1);
+        if let Some(before) = self.refused_before.take_if(|before| *before <= segment) {
+            self.give_up_before(before);
         }
     }
 
@@ -326,13 +341,13 @@ impl RxStream {
     }
 
     /// Somebody else asked for parity of a block, enough for so many erasures: for us too, if we lack no more.
-    pub fn overhear_parity(&mut self, payload_id: PayloadId, erasures: usize, cycle: u16) {
+    pub fn overhear_parity(&mut self, payload_id: PayloadId, erasures: usize, cycle: u16, budget: &mut u64) {
         let first = self.segment_at(PayloadId { symbol: 0, ..payload_id });
         let end = first + self.symbols;
         let held = self.parity.as_ref().map_or(0, |parity| parity.count(first / self.symbols));
         let missing = (first..end).filter(|segment| self.window.held(*segment).is_none()).count();
         if missing <= held + erasures {
-            self.window.mark_asked(first, end, cycle);
+            self.window.mark_asked(first, end, cycle, budget);
         }
     }
 
@@ -368,10 +383,17 @@ impl RxStream {
         self.segment_at(payload_id) < self.window.complete()
     }
 
-    /// The sender can repair nothing before here.
+    /// The sender can repair nothing before here. Anybody can say so: it is believed as far as segments were heard, and
+    /// beyond that once the segment it names was.
     pub fn squelch(&mut self, payload_id: PayloadId) {
+        let before = self.segment_at(payload_id);
+        self.refused_before = (before > self.heard_to).then_some(before);
+        self.give_up_before(before.min(self.heard_to));
+    }
+
+    fn give_up_before(&mut self, before: u64) {
         let first = self.window.first();
-        let mut before = self.segment_at(payload_id);
+        let mut before = before;
         if self.refused_at == Some(first)
             && self.window.is_empty()
             && let Some(newest) = self.beyond.take()

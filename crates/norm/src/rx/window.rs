@@ -2,7 +2,8 @@
 //!
 //! Full segments lie side by side, so that the reader sees long runs of bytes. When everything was
 //! read the window starts over at its first slot: a reader that keeps up stays in the processor's cache.
-//! The window grows as the distance between reader and sender does, up to its bound.
+//! The window grows as the distance between reader and sender does, up to its bound, and no more than twice as fast as
+//! segments arrive: a sender that only claims to be far ahead makes it take nothing.
 //!
 //! Where a stream has parity, a block is kept until it is complete, though its beginning was read: what is
 //! missing is computed from all of it.
@@ -10,7 +11,12 @@
 use crate::wire::SegmentHeader;
 
 /// A new window takes so many bytes, and has at least two slots.
-const BYTES_MIN: usize = 32 << 10;
+const BYTES_MIN: usize = 16 << 10;
+/// It may grow to so many slots, and to so many more for each segment that arrived.
+const SLOTS_FIRST: u64 = 64;
+const SLOTS_PER_ARRIVAL: u64 = 2;
+/// What a slot costs, however short segments are: what there is to know of it, and the work of looking at it.
+const SLOT_BYTES_MIN: usize = 64;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
@@ -70,6 +76,8 @@ pub struct Window {
     pub(super) missing: u64,
     /// Segments that wait for the reader.
     pub(super) present: u64,
+    /// Segments that came, ever.
+    arrived: u64,
     /// Only what is missing before this segment counts as lost: the rest may still come as parity.
     pub(super) checked: u64,
 }
@@ -85,13 +93,14 @@ impl Window {
         memory_left: &mut usize,
     ) -> Option<Window> {
         let slots_min = 1usize << (BYTES_MIN / segment_bytes).clamp(2, 16).ilog2();
-        let needed = slots_min * segment_bytes;
-        *memory_left = memory_left.checked_sub(needed)?;
-        let slots_max = (1usize << (bytes_max / segment_bytes).max(slots_min).ilog2())
+        let left = memory_left.checked_sub(slots_min * slot_bytes(segment_bytes))?;
+        let (entries, bytes) = allocate(slots_min, segment_bytes)?;
+        *memory_left = left;
+        let slots_max = (1usize << (bytes_max / slot_bytes(segment_bytes)).max(slots_min).ilog2())
             .max((2 * unit as usize).next_power_of_two());
         Some(Window {
-            bytes: vec![0; needed],
-            entries: vec![EMPTY; slots_min],
+            bytes,
+            entries,
             segment_bytes,
             slots_max,
             unit,
@@ -102,13 +111,20 @@ impl Window {
             end: first,
             missing: 0,
             present: 0,
+            arrived: 0,
             checked: if unit > 1 { first } else { u64::MAX },
         })
     }
 
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
-        self.bytes.len()
+        self.entries.len() * slot_bytes(self.segment_bytes)
+    }
+
+    /// So many slots it may have now.
+    pub(super) fn slots_allowed(&self) -> u64 {
+        let earned = SLOTS_FIRST.max(2 * self.unit) + SLOTS_PER_ARRIVAL * self.arrived;
+        (self.slots_max as u64).min(earned.next_power_of_two()).max(self.entries.len() as u64)
     }
 
     /// Bytes of data in a full segment.
@@ -169,6 +185,7 @@ impl Window {
 
     /// The reader had the next segment without its being kept. Only when caught up, and with a unit of 1.
     pub fn pass(&mut self) {
+        self.arrived += 1;
         self.end += 1;
         (self.first, self.complete) = (self.end, self.end);
         (self.origin, self.base) = (self.end, self.end);
@@ -217,6 +234,7 @@ impl Window {
         self.bytes[start..start + data.len()].copy_from_slice(data);
         self.missing -= 1;
         self.present += 1;
+        self.arrived += 1;
         if segment == self.complete {
             self.advance();
         }
@@ -247,23 +265,21 @@ impl Window {
     }
 
     fn grow(&mut self, segment: u64, memory_left: &mut usize) -> Insert {
-        let needed = (segment - self.base + 1).next_power_of_two();
-        if needed > self.slots_max as u64 {
+        let needed = (segment - self.base + 1).checked_next_power_of_two().unwrap_or(u64::MAX);
+        if needed > self.slots_allowed() {
             return Insert::Beyond;
         }
-        let added = (needed as usize - self.entries.len()) * self.segment_bytes;
-        match memory_left.checked_sub(added) {
-            Some(left) => *memory_left = left,
-            None => return Insert::NoMemory,
-        }
-        self.resize(needed as usize);
+        let added = (needed as usize - self.entries.len()) * slot_bytes(self.segment_bytes);
+        let Some(left) = memory_left.checked_sub(added).filter(|_| self.resize(needed as usize)) else {
+            return Insert::NoMemory;
+        };
+        *memory_left = left;
         Insert::New
     }
 
-    /// Moves what is held into so many slots, a power of two that has room for it.
-    pub(super) fn resize(&mut self, slots: usize) {
-        let mut entries = vec![EMPTY; slots];
-        let mut bytes = vec![0; slots * self.segment_bytes];
+    /// Moves what is held into so many slots, a power of two that has room for it. False if there is no memory for it.
+    pub(super) fn resize(&mut self, slots: usize) -> bool {
+        let Some((mut entries, mut bytes)) = allocate(slots, self.segment_bytes) else { return false };
         for segment in self.base..self.end.min(self.base + self.entries.len().min(slots) as u64) {
             let (old, new) = (self.slot(segment), (segment - self.base) as usize);
             entries[new] = self.entries[old];
@@ -272,6 +288,7 @@ impl Window {
                 .copy_from_slice(&self.bytes[old * self.segment_bytes..][..length]);
         }
         (self.entries, self.bytes, self.origin) = (entries, bytes, self.base);
+        true
     }
 
     /// Whether nothing is held.
@@ -350,14 +367,31 @@ impl Window {
     }
 }
 
+/// What a slot costs.
+fn slot_bytes(segment_bytes: usize) -> usize {
+    (segment_bytes + size_of::<Entry>()).max(SLOT_BYTES_MIN)
+}
+
+/// So many empty slots, if there is memory for them.
+fn allocate(slots: usize, segment_bytes: usize) -> Option<(Vec<Entry>, Vec<u8>)> {
+    let (mut entries, mut bytes) = (Vec::new(), Vec::new());
+    entries.try_reserve_exact(slots).ok()?;
+    bytes.try_reserve_exact(slots * segment_bytes).ok()?;
+    entries.resize(slots, EMPTY);
+    bytes.resize(slots * segment_bytes, 0);
+    Some((entries, bytes))
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
     pub const SEGMENT: usize = 4;
+    /// What a slot for it costs.
+    pub const SLOT: usize = SLOT_BYTES_MIN;
 
     pub fn window(first: u64) -> Window {
-        Window::new(first, 1, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap()
+        Window::new(first, 1, SEGMENT, 64 * SLOT, &mut usize::MAX.clone()).unwrap()
     }
 
     pub fn put(window: &mut Window, segment: u64) -> Insert {
@@ -408,11 +442,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_window_without_memory_says_so() {
-        let mut left = 20 * SEGMENT;
-        let mut window = Window::new(0, 1, SEGMENT, 64 * SEGMENT, &mut left).unwrap();
+        let mut left = 20 * SLOT;
+        let mut window = Window::new(0, 1, SEGMENT, 64 * SLOT, &mut left).unwrap();
         let header = SegmentHeader { length: 4, message_start: 0, offset: 0 };
         assert_eq!(window.insert(20, header, &[0; 4], &mut left), Insert::NoMemory);
-        assert!(Window::new(0, 1, SEGMENT, 64 * SEGMENT, &mut left).is_none());
+        assert!(Window::new(0, 1, SEGMENT, 64 * SLOT, &mut left).is_none());
     }
 
     #[test]
@@ -450,7 +484,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_block_is_kept_until_nothing_of_it_is_missing_though_its_start_was_read() {
-        let mut window = Window::new(0, 4, SEGMENT, 64 * SEGMENT, &mut usize::MAX.clone()).unwrap();
+        let mut window = Window::new(0, 4, SEGMENT, 64 * SLOT, &mut usize::MAX.clone()).unwrap();
         for segment in [0, 1, 3] {
             put(&mut window, segment);
         }
@@ -460,5 +494,29 @@ pub(super) mod tests {
         put(&mut window, 2);
         assert!(window.held(1).is_none(), "the block is complete, and this was read");
         assert!(window.held(3).is_some(), "this waits for the reader");
+    }
+
+    #[test]
+    fn it_grows_by_what_arrived_and_not_by_how_far_ahead_somebody_claims_to_be() {
+        let mut window = Window::new(0, 1, SEGMENT, 1 << 20, &mut usize::MAX.clone()).unwrap();
+        assert_eq!(put(&mut window, 10_000), Insert::Beyond);
+        assert_eq!(window.memory(), 16 * SLOT);
+        assert_eq!(missing(&window), [(0, 64)], "no more is asked for than could be kept");
+        (0..1000).for_each(|segment| assert_eq!(put(&mut window, segment), Insert::New));
+        assert_eq!(missing(&window), [(1000, 4096)]);
+        assert_eq!(put(&mut window, 4000), Insert::New);
+    }
+
+    #[test]
+    fn what_there_is_to_know_of_short_segments_counts() {
+        let mut left = 1 << 20;
+        let mut window = Window::new(0, 1, 1, 16 << 20, &mut left).unwrap();
+        let header = SegmentHeader { length: 1, message_start: 1, offset: 0 };
+        let mut segment = 0;
+        while window.insert(segment, header, b"x", &mut left) == Insert::New {
+            segment += 1;
+        }
+        assert!(segment <= (1 << 20) / SLOT as u64, "{segment} segments");
+        assert!(window.entries.capacity() * size_of::<Entry>() + window.bytes.capacity() <= 1 << 20);
     }
 }

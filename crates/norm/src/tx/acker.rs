@@ -2,6 +2,8 @@
 //!
 //! | standing | holds the window | becomes                                                                          |
 //! |----------|------------------|----------------------------------------------------------------------------------|
+//! | New      | if nobody counts | Counts: it acknowledges something                                                |
+//! |          |                  | Silent: it was asked often enough, for long enough, and did not                  |
 //! | Counts   | yes              | Silent: it was asked often enough, for long enough, and got nowhere              |
 //! |          |                  | Slow: for as long it was what held back others that had room                     |
 //! | Silent   | no               | Counts: it has caught up, or acknowledges something while nobody counts          |
@@ -33,6 +35,7 @@ const FREE_TIME_ONE_IN: u32 = 2;
 /// Whether it holds the window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
+    New,
     Counts,
     Silent,
     Slow,
@@ -79,7 +82,7 @@ impl Acker {
     pub fn new(node: NodeId, owes_from: u64) -> Acker {
         Acker {
             node,
-            standing: Standing::Counts,
+            standing: Standing::New,
             owes_from,
             reached: Reached { acked: owes_from, seen: owes_from },
             unanswered: 0,
@@ -100,9 +103,10 @@ impl Acker {
         self.standing == Standing::Counts
     }
 
-    /// Whether its answer is waited for: by the window, or by an application's watermark if there `is_watermark`.
+    /// Whether its answer is waited for: because it counts or may come to, or by an application's watermark if there
+    /// `is_watermark`.
     pub fn is_awaited(&self, is_watermark: bool) -> bool {
-        self.counts() || (is_watermark && !self.excused)
+        matches!(self.standing, Standing::New | Standing::Counts) || (is_watermark && !self.excused)
     }
 
     /// An application wants to know from everybody.
@@ -127,7 +131,7 @@ impl Acker {
         self.unanswered += 1;
         if self.unanswered > requests && now.since(self.asked_at) >= patience {
             self.excused = true;
-            if self.counts() {
+            if self.counts() || self.standing == Standing::New {
                 self.standing = Standing::Silent;
             }
             self.heard &= self.standing != Standing::Silent;
@@ -154,7 +158,7 @@ impl Acker {
         }
         let keeps_up = segment >= caught_up
             && now.since(*self.keeps_up_since.get_or_insert(now)) >= self.keep_up_for(patience);
-        if nobody_counts || keeps_up {
+        if nobody_counts || keeps_up || self.standing == Standing::New {
             self.count_again(now);
         }
     }
@@ -162,7 +166,7 @@ impl Acker {
     /// For how long it has to keep up before it counts again.
     fn keep_up_for(&self, patience: Duration) -> Duration {
         match self.standing {
-            Standing::Counts | Standing::Silent => Duration::ZERO,
+            Standing::New | Standing::Counts | Standing::Silent => Duration::ZERO,
             Standing::Slow => {
                 let doublings = self.slow_times.saturating_sub(1).min(KEEP_UP_DOUBLINGS_MAX);
                 patience.saturating_mul(KEEP_UP_FACTOR << doublings)

@@ -99,8 +99,8 @@ impl AckProcess {
         self.ackers.get_mut(index)
     }
 
-    /// Somebody got farther, or has another standing: finds how far all got. Where nobody counts, whoever is slow but
-    /// answers does.
+    /// Somebody got farther, or has another standing: finds how far all got. Where nobody counts, whoever is new does, or
+    /// is slow but answers.
     fn refresh(&mut self, now: Time) {
         let least =
             |a: Reached, b: Reached| Reached { acked: a.acked.min(b.acked), seen: a.seen.min(b.seen) };
@@ -109,8 +109,8 @@ impl AckProcess {
         };
         self.reached = find(&self.ackers);
         if self.reached.is_none() {
-            let slow = self.ackers.iter_mut().filter(|acker| acker.standing == Standing::Slow);
-            slow.for_each(|acker| acker.count_again(now));
+            let may_count = |acker: &&mut Acker| matches!(acker.standing, Standing::New | Standing::Slow);
+            self.ackers.iter_mut().filter(may_count).for_each(|acker| acker.count_again(now));
             self.reached = find(&self.ackers);
         }
         self.all_acked = self.ackers.iter().map(|acker| acker.reached.acked).min().unwrap_or(u64::MAX);
@@ -187,8 +187,7 @@ impl AckProcess {
     /// Whether an acknowledgement is being waited for.
     pub fn is_waiting(&self) -> bool {
         self.requested.is_some_and(|asked| {
-            self.acked().is_some_and(|acked| acked < asked)
-                || (self.wanted.is_some() && self.awaited().any(|acker| acker.reached.acked < asked))
+            self.all_acked < asked && self.awaited().any(|acker| acker.reached.acked < asked)
         })
     }
 
@@ -318,7 +317,8 @@ impl AckProcess {
     /// What is settled now; call until `None`.
     pub fn poll_outcome(&mut self) -> Option<AckOutcome> {
         if self.untold {
-            if let Some(acker) = self.ackers.iter_mut().find(|acker| !acker.counts() && !acker.told) {
+            let is_out = |acker: &&mut Acker| matches!(acker.standing, Standing::Silent | Standing::Slow);
+            if let Some(acker) = self.ackers.iter_mut().find(|acker| is_out(acker) && !acker.told) {
                 acker.told = true;
                 return Some(AckOutcome::Silent(acker.node));
             }
@@ -496,7 +496,9 @@ mod tests {
         let mut acks = process(&[1]);
         acks.on_ack(Time::ZERO, 1, 50);
         acks.set_ackers(&[1, 2], 40);
-        assert_eq!(acks.acked(), Some(40));
+        assert_eq!(acks.acked(), Some(50), "it holds nobody back before it acknowledged anything");
+        acks.on_ack(Time::ZERO, 2, 45);
+        assert_eq!(acks.acked(), Some(45));
         acks.set_ackers(&[1], 0);
         assert_eq!(acks.acked(), Some(50));
     }

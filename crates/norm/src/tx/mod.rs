@@ -5,6 +5,7 @@ pub mod acks;
 pub mod advertisement;
 pub mod cache;
 pub mod commands;
+pub mod nack_budget;
 pub mod object;
 pub mod object_acks;
 pub mod object_order;

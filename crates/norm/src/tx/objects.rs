@@ -8,6 +8,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use super::nack_budget::Budget;
 use super::object::TxObject;
 use super::object_window::{ObjectWindow, Sent};
 use super::sender::ErasureTally;
@@ -275,7 +276,7 @@ impl TxObjects {
         node: NodeId,
         range: &RepairRange,
         (now, hold_off): (Time, Duration),
-        budget: &mut u64,
+        budget: &mut Budget,
         tally: &mut ErasureTally,
         stats: &mut Stats,
     ) -> bool {
@@ -301,8 +302,10 @@ impl TxObjects {
                 let row = |symbol: u16| u64::from(symbol).saturating_sub(symbols) as u16;
                 let wanted = row(from)..row(to) + 1;
                 let erasures = tally.add((object.id, first), wanted.len() as u16);
-                let added = object.parity.request(first, wanted, erasures, now, hold_off);
-                stats.repairs_requested += u64::from(added);
+                let erasures = erasures.min(u16::try_from(budget.repairs).unwrap_or(u16::MAX));
+                let added = u64::from(object.parity.request(first, wanted, erasures, now, hold_off));
+                stats.repairs_requested += added;
+                budget.repairs -= added;
             }
             let start = layout.block_segments(first).start + u64::from(from).min(layout.symbols(first));
             start..layout.block_segments(last).start + (u64::from(to) + 1).min(symbols)
@@ -312,17 +315,19 @@ impl TxObjects {
         let (prefix, reach) = (object.prefix(), object.reach());
         let asked = segments.start.min(prefix)..segments.end.min(prefix);
         self.window.on_request(node, &(object.start + asked.start..object.start + asked.end));
+        let asked = asked.start..asked.end.min(asked.start.saturating_add(budget.repairs));
         let mut requested = object.repairs.request(asked, now, hold_off);
+        budget.repairs -= requested.segments;
         // Of what is being sent together some went, in turn.
         for segment in segments.start.max(prefix)..segments.end.min(reach) {
-            if *budget == 0 {
+            if !budget.work(1) {
                 break;
             }
-            *budget -= 1;
             if object.was_sent(segment) {
                 let more = object.repairs.request(segment..segment + 1, now, hold_off);
                 requested.segments += more.segments;
                 requested.stale += more.stale;
+                budget.repairs -= more.segments;
             }
         }
         if object.has_repairs() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use shoal_fec::ReedSolomon;
 
 use super::cache::SegmentCache;
+use super::nack_budget::{Budget, StrangerBudget};
 use super::object::TxObject;
 use super::objects::TxObjects;
 use super::questions::Questions;
@@ -76,6 +77,11 @@ pub struct Sender {
     /// Parity symbols about to be computed.
     pub(super) rows: Vec<usize>,
     pub(super) requests: RepairWriter,
+    /// The group's size as it was given, and as we see it.
+    group_size_min: u32,
+    group_seen: u32,
+    /// What those may ask for who do not count.
+    pub(super) strangers: StrangerBudget,
     pub(super) config: Config,
 }
 
@@ -126,6 +132,9 @@ impl Sender {
                 .flatten(),
             rows: Vec::new(),
             requests: RepairWriter::default(),
+            group_size_min: config.group_size,
+            group_seen: 0,
+            strangers: StrangerBudget::default(),
             config: config.clone(),
         }
     }
@@ -221,6 +230,7 @@ impl Sender {
     /// Whose acknowledgements count from now on, and from which segment on those of a new one do.
     pub fn set_ackers(&mut self, nodes: &[NodeId], from: impl Fn(&TxStream) -> u64) {
         self.ackers = nodes.to_vec();
+        self.ackers.sort_unstable();
         for stream in &mut self.streams {
             let from = from(stream);
             stream.acks.set_ackers(nodes, from);
@@ -239,7 +249,17 @@ impl Sender {
     }
 
     pub fn set_group_size(&mut self, size: u32) {
-        self.header.group_size = quantize::quantize_group_size(size);
+        self.group_size_min = size;
+        self.header.group_size = quantize::quantize_group_size(size.max(self.group_seen));
+    }
+
+    /// So many nodes are in the group as far as we see: no less is advertised, whatever was configured.
+    pub fn observe_group(&mut self, nodes: u32) {
+        let nodes = nodes.max(self.ackers.len() as u32);
+        if nodes != self.group_seen {
+            self.group_seen = nodes;
+            self.set_group_size(self.group_size_min);
+        }
     }
 
     /// Something may be waiting: make sure round-trip times are being measured.
@@ -280,8 +300,16 @@ impl Sender {
         stats.nacks_received += 1;
         self.hear_feedback(now, from, &nack.header);
         // However much one message asks for, it costs no more than one pass over the cache.
-        let mut budget: u64 = self.streams.iter().map(TxStream::repairable).sum();
-        budget += OBJECT_WORK_MAX;
+        let mut budget = Budget {
+            work: self.streams.iter().map(TxStream::repairable).sum::<u64>() + OBJECT_WORK_MAX,
+            repairs: u64::MAX,
+        };
+        let is_stranger = !self.is_known(nack.header.source);
+        if is_stranger {
+            self.strangers.pass_time(now, stats.segments_sent);
+            budget.repairs = self.strangers.left();
+        }
+        let repairs_before = budget.repairs;
         let mut tally = ErasureTally::default();
         let mut lost = 0;
         for request in RepairRequests::new(nack.requests) {
@@ -295,6 +323,9 @@ impl Sender {
                 Err(reason) => stats.reject(reason),
             }
         }
+        if is_stranger {
+            self.strangers.spend(repairs_before - budget.repairs);
+        }
         let stale = self.objects.take_stale();
         self.streams.iter_mut().for_each(|stream| stream.on_reached(now));
         // Also what can no longer be repaired was lost.
@@ -302,9 +333,7 @@ impl Sender {
             let grtt = self.grtt.advertised();
             self.control.on_nack(now, grtt);
             // Where it is known who counts, nobody else brakes the sender.
-            let counts =
-                self.ackers.contains(&nack.header.source) && !self.is_left_behind(nack.header.source);
-            if self.ackers.is_empty() || counts {
+            if self.is_known(nack.header.source) && !self.is_left_behind(nack.header.source) {
                 let lost_bytes = (lost - stale) as f64 * f64::from(self.config.segment_bytes);
                 if self.control.on_lost(now, grtt, lost_bytes, stats.bytes_sent) {
                     self.objects.set_mark();
@@ -325,10 +354,15 @@ impl Sender {
         self.streams.iter_mut().for_each(|stream| stream.acks.on_heard(header.source));
         self.objects.window.on_heard(header.source);
         // Nobody waits for it, so its round trip is nobody's timing.
-        let counts = !self.is_left_behind(header.source);
+        let counts = self.is_known(header.source) && !self.is_left_behind(header.source);
         let rtt = self.grtt.on_response(from.arrived_at(now), header.probe_response, counts);
         self.control.on_feedback(now, header, rtt);
         self.pacer.set_rate(self.control.rate());
+    }
+
+    /// Whether it is one of those who count, as far as it is known who does.
+    fn is_known(&self, node: NodeId) -> bool {
+        self.ackers.is_empty() || self.ackers.binary_search(&node).is_ok()
     }
 
     /// Whether it is an acker that the others no longer wait for.
@@ -343,7 +377,7 @@ impl Sender {
         now: Time,
         node: NodeId,
         range: &RepairRange,
-        budget: &mut u64,
+        budget: &mut Budget,
         tally: &mut ErasureTally,
         stats: &mut Stats,
     ) -> bool {
@@ -357,10 +391,9 @@ impl Sender {
                 return false;
             }
             for step in 0..=count.min(self.config.send_objects_max + INVALID_OBJECTS_MAX) {
-                if *budget == 0 {
+                if !budget.work(1) {
                     break;
                 }
-                *budget -= 1;
                 let item = RepairItem { object: first.object.wrapping_add(step as u16), ..first };
                 let one = RepairRange { flags: range.flags, first: item, last: item };
                 self.request_repair(now, node, &one, budget, tally, stats);
@@ -408,7 +441,7 @@ impl Sender {
             if u64::from(last.payload_id.symbol) >= symbols && start == block_start(last) {
                 let wanted = |symbol: u16| u64::from(symbol).saturating_sub(symbols) as u16;
                 let parity = wanted(first.payload_id.symbol)..wanted(last.payload_id.symbol) + 1;
-                request_parity(stream, start / symbols, parity, (now, hold_off), tally, stats);
+                request_parity(stream, start / symbols, parity, (now, hold_off), tally, budget, stats);
             }
             (source_from, source_to)
         } else {
@@ -416,11 +449,13 @@ impl Sender {
         };
         stream.squelch |= from < stream.first() && from < to;
         for segment in from.max(stream.first())..to.min(stream.sent()) {
-            if *budget == 0 {
+            if !budget.work(1) {
                 break;
             }
-            *budget -= 1;
-            stats.repairs_requested += u64::from(stream.repairs.request(segment, now, hold_off));
+            if stream.repairs.request(segment, now, hold_off) {
+                stats.repairs_requested += 1;
+                budget.repairs -= 1;
+            }
         }
         let segments = from.min(stream.sent())..to.min(stream.sent());
         stream.on_request(now, node, &segments, stats.repairs_requested - asked);
@@ -492,6 +527,7 @@ fn request_parity(
     wanted: Range<u16>,
     (now, hold_off): (Time, Duration),
     tally: &mut ErasureTally,
+    budget: &mut Budget,
     stats: &mut Stats,
 ) {
     let start = block * stream.symbols();
@@ -499,11 +535,16 @@ fn request_parity(
         stream.squelch = true;
     } else if stream.has_block(block) && start + stream.symbols() <= stream.sent() {
         let erasures = tally.add((stream.object, block), wanted.len() as u16);
-        let added = stream.parity.request(block, wanted, erasures, now, hold_off);
-        stats.repairs_requested += u64::from(added);
+        let erasures = erasures.min(u16::try_from(budget.repairs).unwrap_or(u16::MAX));
+        let added = u64::from(stream.parity.request(block, wanted, erasures, now, hold_off));
+        stats.repairs_requested += added;
+        budget.repairs -= added;
     } else {
         for segment in start..stream.sent().min(start + stream.symbols()) {
-            stats.repairs_requested += u64::from(stream.repairs.request(segment, now, hold_off));
+            if budget.work(1) && stream.repairs.request(segment, now, hold_off) {
+                stats.repairs_requested += 1;
+                budget.repairs -= 1;
+            }
         }
     }
 }

@@ -30,6 +30,7 @@ enum Plan {
 impl Sender {
     /// The next datagrams to the group: bytes side by side, and how long each is (the last may be shorter).
     pub fn poll_transmit(&mut self, now: Time, stats: &mut Stats) -> Option<(&mut [u8], usize)> {
+        self.grtt.set_packet_interval(self.pacer.time_for(self.config.segment_bytes.into()));
         self.header.grtt = self.grtt.quantized();
         let plan = self.plan(now, stats)?;
         let (bytes, datagram_bytes) = match plan {

@@ -1,7 +1,8 @@
 //! A session under a rain of random and of mutated datagrams.
 
 use shoal_norm::{
-    AuthLabel, CongestionControl, Event, FecId, Session, Source, StreamId, StreamOptions, SyncPolicy, Time,
+    AuthLabel, CongestionControl, Event, FecId, Join, Session, Source, StreamId, StreamOptions, SyncPolicy,
+    Time,
 };
 
 use super::{START, address, corpus, session, step};
@@ -50,6 +51,11 @@ impl Fuzz {
                 config.auth = Some(std::sync::Arc::new(AuthLabel::new(b"corpus", false)));
             }
             config.sync = if seed.is_multiple_of(2) { SyncPolicy::All } else { SyncPolicy::Current };
+            if seed % 4 == 3 {
+                // As a bus has it.
+                config.sync = SyncPolicy::Ask;
+                (config.receive_objects, config.backoff_factor) = (false, 0);
+            }
         });
         let options = StreamOptions { cache_bytes: 64 << 10, ..StreamOptions::default() };
         let stream = victim.open_stream(&options).expect("the first stream");
@@ -181,6 +187,10 @@ impl Fuzz {
                 {
                     self.victim.abandon_object(object);
                     self.victim.rest_sender(object.node, object.instance);
+                }
+                Event::StreamHeard { stream } => {
+                    let join = if self.random.bool() { Join::Here } else { Join::At(self.random.u64(..200)) };
+                    self.victim.join(self.now, stream, join);
                 }
                 Event::StreamClosed { stream, .. } => self.readable.retain(|known| *known != stream),
                 _ => {}
