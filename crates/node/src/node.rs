@@ -1,4 +1,4 @@
-//! A whole node without sockets, threads or clock: a hub and its NORM link, for simulations.
+//! A whole node without sockets, threads or clock: a hub and its NORM links, for simulations.
 //!
 //! Input: [`Node::handle_datagram`], [`Node::handle_timeout`], and commands. Output, to be asked for after each of them:
 //! [`Node::poll_transmit`] until there is nothing, [`Node::poll_timeout`], [`Node::poll_event`].
@@ -20,10 +20,8 @@ use crate::switch::{Interest, SubscriptionId};
 pub struct NodeConfig {
     /// Its hub.
     pub hub: HubConfig,
-    /// Its session. What a bus needs of it is set here.
-    pub norm: Config,
-    /// How it finds others.
-    pub membership: MembershipConfig,
+    /// Its links: the session of each, in which what a bus needs is set here, and how it finds others.
+    pub links: Vec<(Config, MembershipConfig)>,
     /// Bytes sent ahead of the slowest member in the window.
     pub window_bytes: usize,
     /// What is kept for repair, per lane.
@@ -61,24 +59,27 @@ impl Clock for Moment {
 /// A node.
 pub struct Node {
     hub: Arc<Hub>,
-    driver: Driver,
+    links: Vec<Driver>,
 }
 
 impl Node {
     /// A node that knows nobody.
     pub fn new(config: &NodeConfig) -> Result<Node, ConfigError> {
         let hub = Hub::new(&config.hub, Arc::new(Asleep));
-        let mut norm = config.norm.clone();
-        NodeConfig::prepare(&mut norm);
-        let session = Session::new(norm)?;
-        let port = hub.attach("norm", true, Box::new(Silent));
-        let (chains, link) = (hub.chains().clone(), port.link());
-        let application = NormBus::new(port, config.membership.clone());
-        let streams = lane_streams(config.window_bytes, config.cache_bytes);
-        let opened = Driver::new(session, &[], &streams, chains, link, Box::new(application));
-        let wanted = "room for its lanes";
-        let driver = opened.map_err(|_| ConfigError { field: "cache_bytes", wanted })?;
-        Ok(Node { hub, driver })
+        let mut links = Vec::new();
+        for (norm, membership) in &config.links {
+            let mut norm = norm.clone();
+            NodeConfig::prepare(&mut norm);
+            let session = Session::new(norm)?;
+            let port = hub.attach("norm", true, Box::new(Silent));
+            let (chains, link) = (hub.chains().clone(), port.link());
+            let application = NormBus::new(port, membership.clone());
+            let streams = lane_streams(config.window_bytes, config.cache_bytes);
+            let opened = Driver::new(session, &[], &streams, chains, link, Box::new(application));
+            let wanted = "room for its lanes";
+            links.push(opened.map_err(|_| ConfigError { field: "cache_bytes", wanted })?);
+        }
+        Ok(Node { hub, links })
     }
 
     // --- getters ---
@@ -88,42 +89,50 @@ impl Node {
         &self.hub
     }
 
-    /// Its session, for what that did and holds.
-    pub fn session(&self) -> &Session {
-        &self.driver.session
+    /// The sessions of its links, for what they did and hold.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.links.iter().map(|link| &link.session)
+    }
+
+    /// Bytes that wait to be written to streams.
+    pub fn waiting(&self) -> usize {
+        self.links.iter().map(Driver::waiting).sum()
     }
 
     /// Whether everything published was sent, and acknowledged by everybody who is known.
     pub fn is_drained(&self) -> bool {
-        self.driver.is_drained()
+        self.links.iter().all(Driver::is_drained)
     }
 
     /// Whether the goodbye was said.
     pub fn has_left(&self) -> bool {
-        self.driver.session.has_left()
+        self.sessions().all(Session::has_left)
     }
 
     // --- input ---
 
-    /// A datagram came.
-    pub fn handle_datagram(&mut self, now: Time, from: Source, datagram: &[u8]) {
-        self.driver.note_room(now);
-        self.driver.handle_datagrams(now, from, [datagram]);
-        self.driver.batch_done(now);
+    /// A datagram came over a link.
+    pub fn handle_datagram(&mut self, now: Time, link: usize, from: Source, datagram: &[u8]) {
+        let Some(driver) = self.links.get_mut(link) else { return };
+        driver.note_room(now);
+        driver.handle_datagrams(now, from, [datagram]);
+        driver.batch_done(now);
         self.turn(now);
     }
 
     /// Time went by, or a reader made room.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.driver.note_room(now);
+        self.links.iter_mut().for_each(|link| link.note_room(now));
         self.turn(now);
     }
 
     fn turn(&mut self, now: Time) {
-        self.driver.deliver(now);
-        self.driver.serve(now);
-        self.driver.write(now);
-        self.driver.deliver(now);
+        for link in &mut self.links {
+            link.deliver(now);
+            link.serve(now);
+            link.write(now);
+            link.deliver(now);
+        }
     }
 
     // --- commands ---
@@ -171,19 +180,19 @@ impl Node {
     /// Says goodbye, whatever was not acknowledged yet.
     pub fn leave(&mut self, now: Time) {
         self.hub.stop_publishing();
-        self.driver.session.leave(now);
+        self.links.iter_mut().for_each(|link| link.session.leave(now));
     }
 
     // --- output ---
 
-    /// The next run of datagrams to send.
-    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
-        self.driver.poll_transmit(now)
+    /// The next run of datagrams to send over a link.
+    pub fn poll_transmit(&mut self, now: Time, link: usize) -> Option<Transmit<'_>> {
+        self.links.get_mut(link)?.poll_transmit(now)
     }
 
     /// When [`Node::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Time {
-        self.driver.poll_timeout()
+        self.links.iter().map(Driver::poll_timeout).fold(Time::NEVER, Time::min)
     }
 
     /// The next thing that happened.

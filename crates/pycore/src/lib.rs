@@ -16,6 +16,7 @@ mod options;
 mod selector;
 mod selector_bench;
 mod sim;
+mod sim_domain;
 mod staging;
 
 #[pymodule]
@@ -44,6 +45,8 @@ mod _core {
     use crate::selector_bench::SelectorBench;
     #[pymodule_export]
     use crate::sim::Simulation;
+    #[pymodule_export]
+    use crate::sim_domain::DomainSimulation;
     #[pymodule_export]
     use crate::staging::StagedRows;
 

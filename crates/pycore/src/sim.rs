@@ -7,7 +7,7 @@ use shoal_norm::{ConfigError, NodeId, ObjectId, Time, WriteError};
 use shoal_sim::node::{Clock, Node};
 use shoal_sim::{Conditions, Port, Simulation as Network};
 
-use crate::convert::{duration, event_to_python, seconds, time};
+use crate::convert::{duration, event_to_python, extract, seconds, time};
 use crate::options;
 
 /// A run pauses so many times to look whether the user wants to interrupt it.
@@ -16,7 +16,7 @@ const PAUSES: u32 = 64;
 /// When, sender, instance, stream and body of a message.
 type DeliveryTuple<'py> = (f64, NodeId, u16, ObjectId, Bound<'py, PyBytes>);
 /// When, source, target and bytes of a datagram.
-type TraceTuple<'py> = (f64, NodeId, NodeId, Bound<'py, PyBytes>);
+pub type TraceTuple<'py> = (f64, NodeId, NodeId, Bound<'py, PyBytes>);
 
 fn config_error(error: ConfigError) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -75,46 +75,20 @@ impl Simulation {
     }
 
     fn take_trace<'py>(&mut self, py: Python<'py>) -> Vec<TraceTuple<'py>> {
-        let Some(trace) = &mut self.network.trace else { return Vec::new() };
-        let tuple = |entry: shoal_sim::TraceEntry| {
-            (seconds(entry.at), entry.from, entry.to, PyBytes::new(py, &entry.bytes))
-        };
-        std::mem::take(trace).into_iter().map(tuple).collect()
+        trace_to_python(py, self.network.trace.as_mut())
     }
 
-    #[pyo3(signature = (
-        source, target, *, loss, burst_begins, burst_ends, run_loss, duplication, reordering, delay_s, jitter_s,
-        cut
-    ))]
-    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    #[pyo3(signature = (source, target, **link))]
     fn set_link(
         &mut self,
         source: Option<NodeId>,
         target: Option<NodeId>,
-        loss: f64,
-        burst_begins: f64,
-        burst_ends: f64,
-        run_loss: f64,
-        duplication: f64,
-        reordering: f64,
-        delay_s: f64,
-        jitter_s: f64,
-        cut: bool,
+        link: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let conditions = Conditions {
-            loss,
-            burst_begins,
-            burst_ends,
-            run_loss,
-            duplication,
-            reordering,
-            delay: duration("delay_s", delay_s)?,
-            jitter: duration("jitter_s", jitter_s)?,
-            cut,
-        };
+        let link = conditions(link)?;
         match (source, target) {
-            (None, None) => self.network.set_conditions(conditions),
-            (Some(source), Some(target)) => self.network.set_path(source, target, Some(conditions)),
+            (None, None) => self.network.set_conditions(link),
+            (Some(source), Some(target)) => self.network.set_path(source, target, Some(link)),
             _ => return Err(PyValueError::new_err("source and target must be given together, or neither")),
         }
         .map_err(config_error)
@@ -325,11 +299,43 @@ impl Simulation {
 }
 
 /// The pauses of a run, of which the last is its end.
-fn slices(now: Time, end: Time) -> impl Iterator<Item = Time> {
+pub fn slices(now: Time, end: Time) -> impl Iterator<Item = Time> {
     let span = end.since(now);
     (1..=PAUSES).map(move |pause| if pause == PAUSES { end } else { now + span * pause / PAUSES })
 }
 
-fn port_of((egress, ingress, queue): (Option<f64>, Option<f64>, usize)) -> Port {
+pub fn port_of((egress, ingress, queue): (Option<f64>, Option<f64>, usize)) -> Port {
     Port { egress_bytes_per_s: egress, ingress_bytes_per_s: ingress, ingress_queue_bytes: queue }
+}
+
+/// Takes what was recorded.
+pub fn trace_to_python<'py>(
+    py: Python<'py>,
+    trace: Option<&mut Vec<shoal_sim::TraceEntry>>,
+) -> Vec<TraceTuple<'py>> {
+    let tuple = |entry: shoal_sim::TraceEntry| {
+        (seconds(entry.at), entry.from, entry.to, PyBytes::new(py, &entry.bytes))
+    };
+    trace.map(std::mem::take).unwrap_or_default().into_iter().map(tuple).collect()
+}
+
+/// The weather as Python describes it; what is left out is fine.
+pub fn conditions(link: Option<&Bound<'_, PyDict>>) -> PyResult<Conditions> {
+    let mut conditions = Conditions::default();
+    for (field, value) in link.into_iter().flatten() {
+        let field: String = field.extract()?;
+        match field.as_str() {
+            "loss" => conditions.loss = extract(&field, &value)?,
+            "burst_begins" => conditions.burst_begins = extract(&field, &value)?,
+            "burst_ends" => conditions.burst_ends = extract(&field, &value)?,
+            "run_loss" => conditions.run_loss = extract(&field, &value)?,
+            "duplication" => conditions.duplication = extract(&field, &value)?,
+            "reordering" => conditions.reordering = extract(&field, &value)?,
+            "delay_s" => conditions.delay = duration(&field, extract(&field, &value)?)?,
+            "jitter_s" => conditions.jitter = duration(&field, extract(&field, &value)?)?,
+            "cut" => conditions.cut = extract(&field, &value)?,
+            _ => return Err(PyValueError::new_err(format!("a link has no field {field:?}"))),
+        }
+    }
+    Ok(conditions)
 }

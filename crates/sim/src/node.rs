@@ -1,14 +1,15 @@
 //! A simulated node: a session, the application on top of it, and a clock that may be wrong.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use shoal_norm::{
-    Chunk, Config, ConfigError, Event, NodeId, ObjectId, Session, Source, StreamId, StreamOptions, Time,
-    WriteError,
+    Chunk, Config, ConfigError, Destination, Event, NodeId, ObjectId, Session, Source, StreamId,
+    StreamOptions, Time, WriteError,
 };
 use shoal_wire::frame::{self, FrameReader};
+
+use crate::station::Station;
 
 /// Longest message a simulated application takes.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -61,12 +62,12 @@ impl Clock {
         Err(ConfigError { field: "skew", wanted: "more than -1 and at most 1" })
     }
 
-    fn read(&self, now: Time) -> Time {
+    pub(crate) fn read(&self, now: Time) -> Time {
         Time::ZERO + self.offset + Duration::from_nanos(now.as_nanos()).mul_f64(1.0 + self.skew)
     }
 
     /// When the clock will show `local`, never a moment too early.
-    fn when(&self, local: Time) -> Time {
+    pub(crate) fn when(&self, local: Time) -> Time {
         if local == Time::NEVER {
             return local;
         }
@@ -77,8 +78,6 @@ impl Clock {
 
 /// A simulated node.
 pub struct Node {
-    /// Its address.
-    pub address: SocketAddr,
     session: Session,
     clock: Clock,
     options: HashMap<ObjectId, StreamOptions>,
@@ -96,8 +95,6 @@ pub struct Node {
     pub occurrences: Vec<Occurrence>,
     /// The most receive memory ever held.
     pub receive_bytes_peak: usize,
-    /// When its cable is free to send again.
-    pub egress_free_at: Time,
     /// How it used its time.
     pub work: Work,
 }
@@ -114,10 +111,9 @@ pub struct Work {
 }
 
 impl Node {
-    /// A node at an address, with a clock.
-    pub fn new(config: Config, address: SocketAddr, clock: Clock) -> Result<Node, ConfigError> {
+    /// A node with a clock.
+    pub fn new(config: Config, clock: Clock) -> Result<Node, ConfigError> {
         Ok(Node {
-            address,
             session: Session::new(config)?,
             clock,
             options: HashMap::new(),
@@ -130,7 +126,6 @@ impl Node {
             unreadable: 0,
             occurrences: Vec::new(),
             receive_bytes_peak: 0,
-            egress_free_at: Time::ZERO,
             work: Work::default(),
         })
     }
@@ -313,20 +308,6 @@ impl Node {
         }
     }
 
-    /// Takes a datagram. Every second node reads what it can where it arrived, so that both ways are tried.
-    pub fn handle_datagram(&mut self, now: Time, from: Source, datagram: &[u8]) {
-        let local = self.local(now);
-        if self.reading && self.session.node().is_multiple_of(2) {
-            let Node { session, readers, deliveries, delivered, unreadable, .. } = self;
-            session.handle_datagram_with(local, from, datagram, &mut |stream, chunk| {
-                *delivered += read_chunk(now, stream, chunk, readers, deliveries, unreadable);
-                true
-            });
-        } else {
-            self.session.handle_datagram(local, from, datagram);
-        }
-    }
-
     /// Takes note of whether data waits, and of what was sent while it did.
     pub fn account(&mut self, now: Time) {
         let sent = self.session.stats().bytes_sent;
@@ -340,9 +321,50 @@ impl Node {
             .any(|(object, outbox)| !outbox.frames.is_empty() || self.session.segments_waiting(*object) > 0);
         self.work.since = waits.then_some((now, sent));
     }
+}
 
-    /// When the session wants to be called again, by the simulation's clock.
-    pub fn deadline(&self) -> Time {
+impl Station for Node {
+    /// Every second node reads what it can where it arrived, so that both ways are tried.
+    fn handle_datagram(&mut self, now: Time, _link: usize, from: Source, datagram: &[u8]) {
+        let local = self.local(now);
+        if self.reading && self.session.node().is_multiple_of(2) {
+            let Node { session, readers, deliveries, delivered, unreadable, .. } = self;
+            session.handle_datagram_with(local, from, datagram, &mut |stream, chunk| {
+                *delivered += read_chunk(now, stream, chunk, readers, deliveries, unreadable);
+                true
+            });
+        } else {
+            self.session.handle_datagram(local, from, datagram);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.command(now, |session, local| session.handle_timeout(local));
+    }
+
+    fn turn(&mut self, now: Time) {
+        self.read(now);
+        self.write(now);
+    }
+
+    fn transmit(&mut self, now: Time, _link: usize, datagram: &mut dyn FnMut(Destination, &[u8])) -> bool {
+        let sent = self.command(now, |session, local| {
+            let burst = session.poll_transmit(local)?;
+            burst.datagrams().for_each(|bytes| datagram(burst.to, bytes));
+            Some(())
+        });
+        if sent.is_some() {
+            self.write(now);
+        }
+        sent.is_some()
+    }
+
+    fn finish_turn(&mut self, now: Time) {
+        self.read(now);
+        self.account(now);
+    }
+
+    fn deadline(&self) -> Time {
         self.clock.when(self.session.poll_timeout())
     }
 }

@@ -1,4 +1,4 @@
-//! The simulation: nodes, links and the order of things.
+//! The simulation: stations, links and the order of things.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -10,12 +10,13 @@ use shoal_norm::{Config, ConfigError, Destination, NodeId, Source, Time};
 use crate::agenda::Agenda;
 use crate::link::{Conditions, Ingress, Path, Port};
 use crate::node::{Clock, Node};
+use crate::station::Station;
 
 const PORT: u16 = 7400;
 const NO_SUCH_NODE: ConfigError =
     ConfigError { field: "node", wanted: "the id of a node of this simulation" };
 
-/// A datagram at its destination, and who sent it.
+/// A datagram at its destination, and which socket sent it.
 struct Arrived {
     from: usize,
     unicast: bool,
@@ -23,30 +24,55 @@ struct Arrived {
 }
 
 enum Happening {
-    /// A datagram comes out of the network at a node's cable.
+    /// A datagram comes out of the network at a socket's cable.
     Arrive { to: usize, arrived: Arrived },
     /// It is through the cable.
     Receive { to: usize, arrived: Arrived },
-    /// A node's deadline.
-    Wake { node: usize, incarnation: u32 },
+    /// A station's deadline.
+    Wake { place: usize, incarnation: u32 },
 }
 
-struct Place {
-    node: Node,
-    port: Port,
-    ingress: Ingress,
+/// Where a station stands.
+struct Place<S> {
+    name: NodeId,
+    station: S,
+    /// Its sockets, one for each of its links.
+    sockets: Vec<usize>,
     up: bool,
-    /// What waits in the socket of a node that is frozen.
+    /// What waits in the sockets of a station that is frozen.
     unread: Option<Unread>,
     /// Counts stops and starts; what was meant for an earlier one is void.
     incarnation: u32,
     wake_at: Time,
 }
 
+/// Where a link of a station meets a network.
+struct Socket {
+    place: usize,
+    /// Which of its station's links.
+    link: usize,
+    /// Which network: nothing goes from one to another.
+    segment: u32,
+    address: SocketAddr,
+    port: Port,
+    ingress: Ingress,
+    /// When its cable is free to send again.
+    egress_free_at: Time,
+}
+
 /// A socket that nobody reads.
 struct Unread {
     bytes_left: usize,
-    datagrams: VecDeque<(Time, Arrived)>,
+    datagrams: VecDeque<(Time, usize, Arrived)>,
+}
+
+/// A datagram on its way out of a station.
+struct Outgoing {
+    at: Time,
+    run: u64,
+    from: usize,
+    to: Destination,
+    bytes: Arc<[u8]>,
 }
 
 /// One line of a trace.
@@ -62,12 +88,14 @@ pub struct TraceEntry {
     pub bytes: Vec<u8>,
 }
 
-/// A network of simulated nodes.
-pub struct Simulation {
+/// Networks of simulated stations, which are NORM sessions unless otherwise said.
+pub struct Simulation<S: Station = Node> {
     now: Time,
     random: fastrand::Rng,
-    places: Vec<Place>,
-    by_id: HashMap<NodeId, usize>,
+    places: Vec<Place<S>>,
+    by_name: HashMap<NodeId, usize>,
+    sockets: Vec<Socket>,
+    by_address: HashMap<SocketAddr, usize>,
     agenda: Agenda<Happening>,
     conditions: Conditions,
     overrides: HashMap<(usize, usize), Conditions>,
@@ -82,13 +110,60 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// An empty network.
+    /// An empty network of NORM sessions.
     pub fn new(seed: u64) -> Simulation {
+        Simulation::of_stations(seed)
+    }
+
+    /// Adds a node, which is up at once.
+    pub fn add(&mut self, config: Config, clock: Clock, port: Port) -> Result<(), ConfigError> {
+        let name = config.node;
+        self.check_new(name, clock, &port)?;
+        self.place(name, Node::new(config, clock)?, &[0], &port);
+        Ok(())
+    }
+
+    /// Ids of all nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.places.iter().map(|place| place.name)
+    }
+
+    /// A node, if there is one with this id.
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.station(id)
+    }
+
+    /// Starts a node over: it forgets everything and comes back as a new instance.
+    pub fn restart(&mut self, id: NodeId) -> Option<Result<(), ConfigError>> {
+        self.replace(id, Node::restart)
+    }
+
+    /// Lets time pass until every node in `wanted` has received so many messages, or until `end`.
+    /// Returns whether they all did; a node that does not exist never does.
+    pub fn run_until_delivered(&mut self, end: Time, wanted: &[(NodeId, usize)]) -> bool {
+        // Counts only grow, so whoever has enough need not be asked again.
+        let mut satisfied = 0;
+        self.run_while(end, |simulation| {
+            while let Some(&(id, count)) = wanted.get(satisfied)
+                && simulation.node(id).is_some_and(|node| node.delivered >= count)
+            {
+                satisfied += 1;
+            }
+            satisfied < wanted.len()
+        })
+    }
+}
+
+impl<S: Station> Simulation<S> {
+    /// Empty networks.
+    pub fn of_stations(seed: u64) -> Simulation<S> {
         Simulation {
             now: Time::ZERO,
             random: fastrand::Rng::with_seed(seed),
             places: Vec::new(),
-            by_id: HashMap::new(),
+            by_name: HashMap::new(),
+            sockets: Vec::new(),
+            by_address: HashMap::new(),
             agenda: Agenda::default(),
             conditions: Conditions::default(),
             overrides: HashMap::new(),
@@ -121,45 +196,56 @@ impl Simulation {
         self.random.u64(..)
     }
 
-    /// Adds a node, which is up at once.
-    pub fn add(&mut self, config: Config, clock: Clock, port: Port) -> Result<(), ConfigError> {
-        let index = self.places.len();
-        let address = Ipv4Addr::from(0x0a00_0001 + index as u32);
-        let id = config.node;
-        if self.by_id.contains_key(&id) {
+    /// Says what is wrong with a new station, if anything is.
+    pub fn check_new(&self, name: NodeId, clock: Clock, port: &Port) -> Result<(), ConfigError> {
+        if self.by_name.contains_key(&name) {
             return Err(ConfigError { field: "node", wanted: "different from every other node's" });
         }
         clock.check()?;
-        port.check()?;
-        let node = Node::new(config, SocketAddr::V4(SocketAddrV4::new(address, PORT)), clock)?;
-        self.by_id.insert(id, index);
+        port.check()
+    }
+
+    /// Adds a station under a name, which is up at once; each of its links is on one of the networks.
+    pub fn place(&mut self, name: NodeId, station: S, segments: &[u32], port: &Port) {
+        let index = self.places.len();
+        let sockets = segments.iter().enumerate().map(|(link, &segment)| {
+            let host = Ipv4Addr::from(0x0a00_0001 + self.sockets.len() as u32);
+            let address = SocketAddr::V4(SocketAddrV4::new(host, PORT));
+            self.by_address.insert(address, self.sockets.len());
+            self.sockets.push(Socket {
+                place: index,
+                link,
+                segment,
+                address,
+                port: port.clone(),
+                ingress: Ingress::default(),
+                egress_free_at: Time::ZERO,
+            });
+            self.sockets.len() - 1
+        });
+        let sockets = sockets.collect();
+        self.by_name.insert(name, index);
         self.places.push(Place {
-            node,
-            port,
-            ingress: Ingress::default(),
+            name,
+            station,
+            sockets,
             up: true,
             unread: None,
             incarnation: 0,
             wake_at: Time::NEVER,
         });
-        Ok(())
     }
 
-    /// Ids of all nodes.
-    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.places.iter().map(|place| place.node.id())
+    /// A station, if there is one of this name.
+    pub fn station(&self, name: NodeId) -> Option<&S> {
+        self.by_name.get(&name).map(|&index| &self.places[index].station)
     }
 
-    /// A node, if there is one with this id.
-    pub fn node(&self, id: NodeId) -> Option<&Node> {
-        self.by_id.get(&id).map(|&index| &self.places[index].node)
-    }
-
-    /// Does something to a node and lets it act on it.
-    pub fn act<R>(&mut self, id: NodeId, act: impl FnOnce(&mut Node, Time) -> R) -> Option<R> {
-        let index = *self.by_id.get(&id)?;
+    /// Does something to a station and lets it act on it.
+    pub fn act<R>(&mut self, id: NodeId, act: impl FnOnce(&mut S, Time) -> R) -> Option<R> {
+        let index = *self.by_name.get(&id)?;
         let now = self.now;
-        let result = act(&mut self.places[index].node, now);
+        let result = act(&mut self.places[index].station, now);
         self.serve(index);
         Some(result)
     }
@@ -174,8 +260,10 @@ impl Simulation {
     /// Changes a node's cable.
     pub fn set_port(&mut self, id: NodeId, port: Port) -> Result<(), ConfigError> {
         port.check()?;
-        let index = *self.by_id.get(&id).ok_or(NO_SUCH_NODE)?;
-        self.places[index].port = port;
+        let index = *self.by_name.get(&id).ok_or(NO_SUCH_NODE)?;
+        for &socket in &self.places[index].sockets {
+            self.sockets[socket].port = port.clone();
+        }
         Ok(())
     }
 
@@ -186,7 +274,7 @@ impl Simulation {
         to: NodeId,
         conditions: Option<Conditions>,
     ) -> Result<(), ConfigError> {
-        let place = |id: NodeId| self.by_id.get(&id).copied().ok_or(NO_SUCH_NODE);
+        let place = |id: NodeId| self.by_name.get(&id).copied().ok_or(NO_SUCH_NODE);
         let pair = (place(from)?, place(to)?);
         match conditions {
             Some(conditions) => {
@@ -202,7 +290,7 @@ impl Simulation {
 
     /// Stops a node: it neither sends nor receives, and its clock wakes nobody.
     pub fn stop(&mut self, id: NodeId) -> Option<()> {
-        let place = &mut self.places[*self.by_id.get(&id)?];
+        let place = &mut self.places[*self.by_name.get(&id)?];
         place.up = false;
         place.incarnation += 1;
         Some(())
@@ -210,7 +298,7 @@ impl Simulation {
 
     /// Lets a stopped node go on where it stopped, as a process that was frozen does.
     pub fn resume(&mut self, id: NodeId) -> Option<()> {
-        let index = *self.by_id.get(&id)?;
+        let index = *self.by_name.get(&id)?;
         self.places[index].up = true;
         self.places[index].wake_at = Time::NEVER;
         self.serve(index);
@@ -221,30 +309,30 @@ impl Simulation {
     /// bytes.
     pub fn freeze(&mut self, id: NodeId, socket_bytes: usize) -> Option<()> {
         self.stop(id)?;
-        let place = &mut self.places[*self.by_id.get(&id)?];
+        let place = &mut self.places[*self.by_name.get(&id)?];
         place.unread.get_or_insert(Unread { bytes_left: socket_bytes, datagrams: VecDeque::new() });
         Some(())
     }
 
     /// Lets a frozen node go on: it reads what its socket holds as if that came now.
     pub fn thaw(&mut self, id: NodeId) -> Option<()> {
-        let index = *self.by_id.get(&id)?;
+        let index = *self.by_name.get(&id)?;
         let unread = self.places[index].unread.take();
         self.resume(id)?;
-        for (at, arrived) in unread.into_iter().flat_map(|unread| unread.datagrams) {
-            self.read(index, at, &arrived);
+        for (at, to, arrived) in unread.into_iter().flat_map(|unread| unread.datagrams) {
+            self.read(to, at, &arrived);
         }
         Some(())
     }
 
-    /// Starts a node over: it forgets everything and comes back as a new instance.
-    pub fn restart(&mut self, id: NodeId) -> Option<Result<(), ConfigError>> {
-        let index = *self.by_id.get(&id)?;
+    /// Exchanges what stands at a place for something that begins anew, and lets it begin.
+    pub fn replace<R>(&mut self, id: NodeId, begin: impl FnOnce(&mut S) -> R) -> Option<R> {
+        let index = *self.by_name.get(&id)?;
         self.places[index].incarnation += 1;
         self.places[index].unread = None;
-        let restarted = self.places[index].node.restart();
+        let begun = begin(&mut self.places[index].station);
         self.resume(id);
-        Some(restarted)
+        Some(begun)
     }
 
     /// Lets time pass until `end`, and everything happen that is due by then.
@@ -259,7 +347,7 @@ impl Simulation {
 
     /// Lets time pass until `done` says so, asked after every thing that happens, or until `end`.
     /// Returns whether it was done.
-    pub fn run_while(&mut self, end: Time, mut undone: impl FnMut(&Simulation) -> bool) -> bool {
+    pub fn run_while(&mut self, end: Time, mut undone: impl FnMut(&Simulation<S>) -> bool) -> bool {
         while undone(self) {
             match self.agenda.next_at() {
                 Some(at) if at <= end => self.run_until(at),
@@ -272,26 +360,11 @@ impl Simulation {
         true
     }
 
-    /// Lets time pass until every node in `wanted` has received so many messages, or until `end`.
-    /// Returns whether they all did; a node that does not exist never does.
-    pub fn run_until_delivered(&mut self, end: Time, wanted: &[(NodeId, usize)]) -> bool {
-        // Counts only grow, so whoever has enough need not be asked again.
-        let mut satisfied = 0;
-        self.run_while(end, |simulation| {
-            while let Some(&(id, count)) = wanted.get(satisfied)
-                && simulation.node(id).is_some_and(|node| node.delivered >= count)
-            {
-                satisfied += 1;
-            }
-            satisfied < wanted.len()
-        })
-    }
-
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Arrive { to, arrived } => {
-                let place = &mut self.places[to];
-                match place.ingress.receive(self.now, arrived.bytes.len(), &place.port) {
+                let socket = &mut self.sockets[to];
+                match socket.ingress.receive(self.now, arrived.bytes.len(), &socket.port) {
                     Some(at) if at > self.now => {
                         self.agenda.add(at, Happening::Receive { to, arrived });
                     }
@@ -300,43 +373,44 @@ impl Simulation {
                 }
             }
             Happening::Receive { to, arrived } => self.receive(to, arrived),
-            Happening::Wake { node, incarnation } => {
-                let place = &mut self.places[node];
+            Happening::Wake { place: index, incarnation } => {
+                let place = &mut self.places[index];
                 if place.up && place.incarnation == incarnation && place.wake_at <= self.now {
                     place.wake_at = Time::NEVER;
-                    let now = self.now;
-                    place.node.command(now, |session, local| session.handle_timeout(local));
-                    self.serve(node);
+                    place.station.handle_timeout(self.now);
+                    self.serve(index);
                 }
             }
         }
     }
 
     fn receive(&mut self, to: usize, arrived: Arrived) {
-        if self.places[to].up {
+        let place = &mut self.places[self.sockets[to].place];
+        if place.up {
             return self.read(to, self.now, &arrived);
         }
-        let Some(unread) = &mut self.places[to].unread else { return };
+        let Some(unread) = &mut place.unread else { return };
         match unread.bytes_left.checked_sub(arrived.bytes.len()) {
             Some(left) => {
                 unread.bytes_left = left;
-                unread.datagrams.push_back((self.now, arrived));
+                unread.datagrams.push_back((self.now, to, arrived));
             }
             None => self.datagrams_lost += 1,
         }
     }
 
-    /// A node reads a datagram that came into its socket at a time.
+    /// A station reads a datagram that came into a socket of its at a time.
     fn read(&mut self, to: usize, at: Time, Arrived { from, unicast, bytes }: &Arrived) {
-        let (from_id, address) = (self.places[*from].node.id(), self.places[*from].node.address);
-        self.record(from_id, to, bytes);
+        let (from, address) = (self.sockets[*from].place, self.sockets[*from].address);
+        let (index, link) = (self.sockets[to].place, self.sockets[to].link);
+        self.record(self.places[from].name, index, bytes);
         let from = Source { address, unicast: *unicast, waited: self.now.since(at) };
-        self.places[to].node.handle_datagram(self.now, from, bytes);
-        self.serve(to);
+        self.places[index].station.handle_datagram(self.now, link, from, bytes);
+        self.serve(index);
     }
 
     fn record(&mut self, from: NodeId, to: usize, bytes: &[u8]) {
-        let to = self.places[to].node.id();
+        let to = self.places[to].name;
         let mut mix = |value: u64| self.digest = (self.digest ^ value).wrapping_mul(0x0000_0100_0000_01b3);
         mix(self.now.as_nanos());
         mix(u64::from(from) << 32 | u64::from(to));
@@ -348,67 +422,73 @@ impl Simulation {
         }
     }
 
-    /// Lets a node do all it can do now.
+    /// Lets a station do all it can do now.
     fn serve(&mut self, index: usize) {
         if !self.places[index].up {
             return;
         }
         let now = self.now;
-        self.places[index].node.read(now);
-        self.places[index].node.write(now);
-        let mut outgoing: Vec<(Time, u64, Destination, Arc<[u8]>)> = Vec::new();
-        loop {
-            let place = &mut self.places[index];
-            if place.node.egress_free_at > now {
-                break;
-            }
-            self.runs += 1;
-            let (run, rate) = (self.runs, place.port.egress_bytes_per_s);
-            let mut leaves_at = now;
-            let sent = place.node.command(now, |session, local| {
-                let burst = session.poll_transmit(local)?;
-                for datagram in burst.datagrams() {
-                    if let Some(rate) = rate {
-                        leaves_at += Duration::from_secs_f64(datagram.len() as f64 / rate);
-                    }
-                    outgoing.push((leaves_at, run, burst.to, Arc::from(datagram)));
-                }
-                Some(())
-            });
-            if sent.is_none() {
-                break;
-            }
-            place.node.egress_free_at = leaves_at;
-            place.node.write(now);
+        self.places[index].station.turn(now);
+        let mut outgoing = Vec::new();
+        for link in 0..self.places[index].sockets.len() {
+            self.transmit(index, link, &mut outgoing);
         }
-        self.places[index].node.read(now);
-        self.places[index].node.account(now);
-        for (at, run, to, datagram) in outgoing {
-            self.send(at, run, (index, to), &datagram);
+        self.places[index].station.finish_turn(now);
+        for datagram in &outgoing {
+            self.send(datagram);
         }
         self.schedule(index);
     }
 
-    fn send(&mut self, at: Time, run: u64, (from, to): (usize, Destination), bytes: &Arc<[u8]>) {
+    /// Takes what a link of a station has to send, as far as its cable takes it.
+    fn transmit(&mut self, index: usize, link: usize, outgoing: &mut Vec<Outgoing>) {
+        let now = self.now;
+        let from = self.places[index].sockets[link];
+        let station = &mut self.places[index].station;
+        let socket = &mut self.sockets[from];
+        while socket.egress_free_at <= now {
+            self.runs += 1;
+            let (run, rate) = (self.runs, socket.port.egress_bytes_per_s);
+            let mut leaves_at = now;
+            let sent = station.transmit(now, link, &mut |to, datagram| {
+                if let Some(rate) = rate {
+                    leaves_at += Duration::from_secs_f64(datagram.len() as f64 / rate);
+                }
+                outgoing.push(Outgoing { at: leaves_at, run, from, to, bytes: Arc::from(datagram) });
+            });
+            if !sent {
+                break;
+            }
+            socket.egress_free_at = leaves_at;
+        }
+    }
+
+    fn send(&mut self, datagram: &Outgoing) {
         self.datagrams_sent += 1;
-        match to {
+        let from = datagram.from;
+        let segment = self.sockets[from].segment;
+        match datagram.to {
             Destination::Group => {
-                for to in 0..self.places.len() {
-                    if to != from {
-                        self.send_to(at, run, (from, to), false, bytes);
+                for to in 0..self.sockets.len() {
+                    if to != from && self.sockets[to].segment == segment {
+                        self.send_to(datagram, to, false);
                     }
                 }
             }
             Destination::Node(address) => {
-                if let Some(to) = self.places.iter().position(|place| place.node.address == address) {
-                    self.send_to(at, run, (from, to), true, bytes);
+                if let Some(&to) = self.by_address.get(&address)
+                    && self.sockets[to].segment == segment
+                {
+                    self.send_to(datagram, to, true);
                 }
             }
         }
     }
 
-    fn send_to(&mut self, at: Time, run: u64, (from, to): (usize, usize), unicast: bool, bytes: &Arc<[u8]>) {
-        let conditions = self.overrides.get(&(from, to)).unwrap_or(&self.conditions);
+    fn send_to(&mut self, datagram: &Outgoing, to: usize, unicast: bool) {
+        let Outgoing { at, run, from, ref bytes, .. } = *datagram;
+        let between = (self.sockets[from].place, self.sockets[to].place);
+        let conditions = self.overrides.get(&between).unwrap_or(&self.conditions);
         let path = self.paths.entry((from, to)).or_default();
         let arrivals = path.send(at, run, conditions, &mut self.random);
         self.datagrams_lost += u64::from(arrivals[0].is_none());
@@ -420,14 +500,15 @@ impl Simulation {
 
     fn schedule(&mut self, index: usize) {
         let place = &mut self.places[index];
-        let mut wake = place.node.deadline();
+        let mut wake = place.station.deadline();
         if wake != Time::NEVER {
-            wake = wake.max(place.node.egress_free_at).max(self.now);
+            let free_at = place.sockets.iter().map(|&socket| self.sockets[socket].egress_free_at).max();
+            wake = wake.max(free_at.unwrap_or(Time::ZERO)).max(self.now);
         }
         if wake < place.wake_at {
             place.wake_at = wake;
             let incarnation = place.incarnation;
-            self.agenda.add(wake, Happening::Wake { node: index, incarnation });
+            self.agenda.add(wake, Happening::Wake { place: index, incarnation });
         }
     }
 }

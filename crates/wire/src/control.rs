@@ -119,6 +119,9 @@ pub struct Mark {
     pub clock_us: u64,
     /// The version of its subscriptions that the sender had announced by then.
     pub version: u64,
+    /// What the mark before it said as `timestamp_us`; 0 if there was none. Who missed that one knows by it when the
+    /// messages in between were published, as it knows their numbers by counting back.
+    pub earlier_us: u64,
 }
 
 impl Mark {
@@ -136,6 +139,7 @@ impl Mark {
         write_varint(out, self.timestamp_us);
         write_varint(out, self.clock_us);
         write_varint(out, self.version);
+        write_varint(out, self.earlier_us);
     }
 
     /// Reads the record.
@@ -153,6 +157,7 @@ impl Mark {
             timestamp_us: cursor.varint("timestamp")?,
             clock_us: cursor.varint("sender's clock")?,
             version: cursor.varint("announced version")?,
+            earlier_us: cursor.varint("earlier timestamp")?,
         })
     }
 }
@@ -324,6 +329,7 @@ mod tests {
                 timestamp_us: 1_700_000_000_000_000,
                 clock_us: 1_000_000,
                 version: 3,
+                earlier_us: 1_699_999_999_999_000,
             };
             comes_back(RecordKind::Mark, &mark, |record, out| record.write(out), Mark::read);
         }

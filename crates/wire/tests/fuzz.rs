@@ -95,8 +95,16 @@ fn control_records() -> Vec<Vec<u8>> {
     Heartbeat { domain: 1, publisher: 2, version: 300 }.write(&mut records[0]);
     let position = Position { stream: 3, segment: 1 << 20, chain: 3, number: 1 << 33, missed_from: 5 };
     Welcome { from: 1, to: 2, positions: vec![position; 4] }.write(&mut records[1]);
-    Mark { source: Some(1), chain: 2, number: 3, timestamp_us: 1 << 50, clock_us: 1 << 40, version: 9 }
-        .write(&mut records[2]);
+    Mark {
+        source: Some(1),
+        chain: 2,
+        number: 3,
+        timestamp_us: 1 << 50,
+        clock_us: 1 << 40,
+        version: 9,
+        earlier_us: 1,
+    }
+    .write(&mut records[2]);
     Skip { reason: SkipReason::Dropped, number: 1 << 33, count: 7 }.write(&mut records[3]);
     Goodbye { domain: 1, publisher: 2, last: vec![(1, 7), (2, 1 << 40)] }.write(&mut records[4]);
     let filters = vec![Filter { kind: FilterKind::Selector, bytes: &[1; 40] }];

@@ -1,10 +1,14 @@
 """Public test kit: the deterministic simulator, its faults and its checkers.
 
-`Simulation` runs nodes on a simulated network; `Link`, `Port` and `Clock` say what goes wrong there; the
-functions of `shoal.testing.checkers` say what must hold all the same. Nothing in `shoal` uses this package.
+`Domain` runs whole nodes, as `shoal.connect` makes them, on a simulated network, and `Simulation` runs NORM
+sessions; `Link`, `Port` and `Clock` say what goes wrong there; `shoal.testing.domain_checkers` and
+`shoal.testing.checkers` say what must hold all the same. Nothing in `shoal` uses this package.
 """
 
 from shoal.testing.checkers import CheckError, check_all, numbered
+from shoal.testing.domain import Domain
+from shoal.testing.domain_checkers import DomainCheckError, check_domain
+from shoal.testing.domain_history import DomainHistory
 from shoal.testing.faults import Clock, Link, Port
 from shoal.testing.history import (
     Datagram,
@@ -23,6 +27,9 @@ __all__ = [
     "Clock",
     "Datagram",
     "Delivery",
+    "Domain",
+    "DomainCheckError",
+    "DomainHistory",
     "Event",
     "History",
     "Link",
@@ -35,5 +42,6 @@ __all__ = [
     "Simulation",
     "StreamKey",
     "check_all",
+    "check_domain",
     "numbered",
 ]

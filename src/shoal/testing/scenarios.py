@@ -5,9 +5,9 @@ A scenario returns its finished simulation, so that a test can look further. `SC
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Unpack
+from typing import Any, Literal, Protocol, Unpack
 
 from shoal.testing.checkers import (
     check_all,
@@ -18,6 +18,7 @@ from shoal.testing.checkers import (
     numbered,
 )
 from shoal.testing.faults import Clock, Link, Port
+from shoal.testing.history import Datagram
 from shoal.testing.simulation import Node, NodeOptions, Simulation
 
 LAN = Link(delay_s=0.0005)
@@ -51,7 +52,57 @@ class Scenario:
         return (self.play.__doc__ or "").partition("\n")[0]
 
 
-SCENARIOS: dict[str, Scenario] = {}
+class Run(Protocol):
+    """A simulation, of whatever."""
+
+    @property
+    def now_s(self) -> float:
+        """The virtual time."""
+        ...
+
+    @property
+    def digest(self) -> int:
+        """A number that differs as soon as one datagram arrived differently."""
+        ...
+
+    @property
+    def trace(self) -> Sequence[Datagram]:
+        """Every datagram that arrived, if that was asked for."""
+        ...
+
+
+class AnyScenario(Protocol):
+    """A situation with a name, of sessions or of whole nodes."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What it is about, in a sentence."""
+        ...
+
+    @property
+    def play(self) -> Callable[[Any], None]:
+        """Runs it in a simulation that `prepare` made."""
+        ...
+
+    def __call__(self, seed: int) -> Run:
+        """Run with a seed, and return the finished simulation."""
+        ...
+
+    def prepare(self, seed: int, *, trace: bool = False) -> Run:
+        """Make the empty simulation that `play` wants."""
+        ...
+
+    def repeat_command(self, seed: int) -> str:
+        """The command that runs it again with a seed."""
+        ...
+
+
+SCENARIOS: dict[str, AnyScenario] = {}
 
 
 def scenario(play: Callable[[Simulation], None]) -> Scenario:

@@ -17,8 +17,14 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from shoal.testing import chaos, crowds, objects  # noqa: F401  they register their scenarios
-from shoal.testing.scenarios import SCENARIOS, Scenario
+from shoal.testing import (  # noqa: F401  they register their scenarios
+    chaos,
+    crowds,
+    domain_chaos,
+    domain_scenarios,
+    objects,
+)
+from shoal.testing.scenarios import SCENARIOS, AnyScenario
 
 
 class Outcome(NamedTuple):
@@ -51,7 +57,7 @@ def _outcomes(tasks: Sequence[tuple[str, int]], jobs: int) -> Iterator[Outcome]:
         yield from pool.map(run_seed, tasks, chunksize=max(1, min(50, len(tasks) // (4 * jobs))))
 
 
-def _print_trace(scenario: Scenario, seed: int) -> int:
+def _print_trace(scenario: AnyScenario, seed: int) -> int:
     """Run once more and print every datagram that arrives; a failure ends the trace where it happened."""
     simulation = scenario.prepare(seed, trace=True)
     error: AssertionError | None = None

@@ -307,6 +307,7 @@ impl Outlet {
 
     #[cold]
     fn mark(&mut self, chain: u32, number: u64, stamp: Stamp, version: u64) {
+        let earlier_us = self.marked.map_or(0, |(timestamp_us, _)| timestamp_us);
         self.marked = Some((stamp.timestamp_us, version));
         let mut record = Vec::with_capacity(32);
         let mark = Mark {
@@ -316,6 +317,7 @@ impl Outlet {
             timestamp_us: stamp.timestamp_us,
             clock_us: stamp.clock.as_nanos() / 1000,
             version,
+            earlier_us,
         };
         mark.write(&mut record);
         self.append(record.len(), &[&record]);

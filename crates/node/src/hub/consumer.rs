@@ -201,6 +201,11 @@ impl Consumer {
         self.lock().items.iter().map(|item| item.batch.entries.len() - item.from).sum()
     }
 
+    /// Bytes that wait, and what they cost beside.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Whether there is nothing to take, and may be later.
     pub fn is_idle(&self) -> bool {
         let state = self.lock();

@@ -14,7 +14,9 @@ mod subscription;
 mod topic_cache;
 mod typed;
 
+pub use events::event_to_python;
 pub use fork::mark_forked;
 pub use message::Message;
 pub use node::Node;
+pub use outgoing::priority_of;
 pub use subscription::Subscription;

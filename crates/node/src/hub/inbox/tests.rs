@@ -61,7 +61,7 @@ const NOW: Time = Time::from_nanos(5_000_000_000);
 
 /// A message in its frame.
 fn mark(number: u64, version: u64, clock_us: u64) -> Mark {
-    Mark { source: None, chain: 2, number, timestamp_us: 1, clock_us, version }
+    Mark { source: None, chain: 2, number, timestamp_us: 1, clock_us, version, earlier_us: 0 }
 }
 
 fn message(topic: &str, bytes: usize, fields: HeaderFields<'_>) -> Vec<u8> {

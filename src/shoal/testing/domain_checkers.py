@@ -1,0 +1,279 @@
+"""What must be true of a run of a domain: the promises of the bus, each said by a function of its history.
+
+A checker returns nothing, or raises `DomainCheckError` with the seed and how to repeat the run.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from shoal.testing.domain_history import DomainHistory, Life, Loss, MessageKey, Published, SubscriptionRecord
+
+DomainChecker = Callable[[DomainHistory], None]
+
+#: A queue may exceed its bound by what came at once.
+QUEUE_SLACK_BYTES = 300 << 10
+
+
+class DomainCheckError(AssertionError):
+    """A run did what it must not."""
+
+    def __init__(self, history: DomainHistory, checker: str, what: str) -> None:
+        super().__init__(f"seed {history.seed}: {checker}: {what}\n  repeat with: {history.repeat}")
+        self.seed = history.seed
+        self.checker = checker
+
+
+def check_domain(history: DomainHistory, *more: DomainChecker) -> None:
+    """Check what holds for every run, and what else is asked for."""
+    for checker in (
+        once_and_in_order,
+        only_what_was_asked,
+        one_identity,
+        flushes_hold,
+        memory_bounded,
+        *more,
+    ):
+        checker(history)
+
+
+def _subscriptions(history: DomainHistory) -> Iterator[tuple[Life, SubscriptionRecord]]:
+    for life in history.lives:
+        for record in life.subscriptions.values():
+            yield life, record
+
+
+def once_and_in_order(history: DomainHistory) -> None:
+    """Every subscription read the messages of a chain in the order of their numbers, each once."""
+    for life, record in _subscriptions(history):
+        last: dict[tuple[int, int], int] = {}
+        for reading in record.readings:
+            key = reading.key
+            before = last.get(key[:2], 0)
+            if key.number <= before:
+                again = "again" if key.number == before else f"after number {before}"
+                what = f"{life} read {key} {again}, at {reading.at_s:.6f} s, by subscription {record.number}"
+                raise DomainCheckError(history, "once_and_in_order", what)
+            last[key[:2]] = key.number
+
+
+def only_what_was_asked(history: DomainHistory) -> None:
+    """Nobody read what was not published, or what it did not subscribe to, or not at that time."""
+    published = {
+        message.key: message for life in history.lives for message in life.published if message.key.number
+    }
+    for life, record in _subscriptions(history):
+        for reading in record.readings:
+            message = published.get(reading.key)
+            wrong = _why_unasked(life, record, message, reading.at_s)
+            if (
+                wrong is None
+                and message is not None
+                and message[2:3] + message[6:] != (reading.topic, reading.body)
+            ):
+                wrong = f"it says {reading.topic!r} and {reading.body[:24]!r}"
+            if wrong is not None:
+                what = f"{life}, subscription {record.number}, read {reading.key}, and {wrong}"
+                raise DomainCheckError(history, "only_what_was_asked", what)
+
+
+def _why_unasked(
+    life: Life, record: SubscriptionRecord, message: Published | None, at_s: float
+) -> str | None:
+    if message is None:
+        return "nobody published it"
+    if not record.wants(message):
+        return f"it is on {message.topic!r} with priority {message.priority}, not on {record.pattern!r}"
+    if record.no_local and message.key.publisher == life.publisher:
+        return "it is the node's own"
+    if at_s < record.began_s or (record.ended_s is not None and at_s > record.ended_s):
+        return f"the subscription was from {record.began_s} to {record.ended_s} s"
+    return None
+
+
+def one_identity(history: DomainHistory) -> None:
+    """Whoever read a message, here or elsewhere, read the same timestamp; no identity is given twice."""
+    timestamps: dict[MessageKey, int] = {}
+    for life, record in _subscriptions(history):
+        for reading in record.readings:
+            first = timestamps.setdefault(reading.key, reading.timestamp_us)
+            if first != reading.timestamp_us:
+                what = f"{reading.key} has the timestamp {first} and, to {life}, {reading.timestamp_us}"
+                raise DomainCheckError(history, "one_identity", what)
+    given: set[MessageKey] = set()
+    for life in history.lives:
+        for message in life.published:
+            if message.key.number and message.key in given:
+                raise DomainCheckError(history, "one_identity", f"{life} gave {message.key} twice")
+            given.add(message.key)
+
+
+def memory_bounded(history: DomainHistory) -> None:
+    """Nobody held more than its bounds allow."""
+    for life in history.running():
+        state = life.state
+        if state is None:
+            continue
+        lanes = 2 * state["lanes"] * (state["lane_bytes_max"] + state["message_bytes_max"])
+        for what, peak, bound in (
+            ("receive memory", state["receive_bytes_peak"], state["receive_bytes_max"]),
+            ("a queue", state["queue_bytes_over_peak"], QUEUE_SLACK_BYTES + state["message_bytes_max"]),
+            ("what waited to be sent", state["waiting_bytes_peak"], lanes),
+        ):
+            if peak > bound:
+                told = f"{life}: {what} took {peak} bytes, beyond {bound}"
+                raise DomainCheckError(history, "memory_bounded", told)
+        if state["unreadable"]:
+            what = f"{life} was given {state['unreadable']} records that are no messages"
+            raise DomainCheckError(history, "memory_bounded", what)
+
+
+def flushes_hold(history: DomainHistory) -> None:
+    """When a flush was over, whoever wanted a message and was not silent had read it or lost it."""
+    by_node = {life.node: life for life in history.lives}
+    for life in history.lives:
+        for flush in life.flushes:
+            before = [
+                message for message in life.published if message.key.number and message.at_s < flush.began_s
+            ]
+            for reader in by_node.values():
+                if reader is life or reader.node in flush.silent or not _there(reader, flush.ended_s):
+                    continue
+                for record in reader.subscriptions.values():
+                    _check_flush(history, life, reader, record, before, flush.ended_s)
+
+
+def _there(life: Life, at_s: float) -> bool:
+    paused = any(began_s <= at_s <= ended_s for began_s, ended_s in life.pauses)
+    return not paused and life.began_s < at_s and (life.ended_s is None or life.ended_s > at_s)
+
+
+def _check_flush(
+    history: DomainHistory,
+    life: Life,
+    reader: Life,
+    record: SubscriptionRecord,
+    before: list[Published],
+    ended_s: float,
+) -> None:
+    if not (record.always_read and record.keeps_all) or (
+        record.ended_s is not None and record.ended_s <= ended_s
+    ):
+        return
+    read = {reading.key for reading in record.readings if reading.at_s <= ended_s}
+    if not any(key.publisher == life.publisher for key in read):
+        return
+    lost = _Lost(reader.losses)
+    for message in before:
+        wanted = reader.node in message.wanted_by and record.wants(message) and message.at_s >= record.began_s
+        if wanted and message.key not in read and message.key not in lost:
+            what = f"{life} flushed by {ended_s:.6f} s, and {reader} had not read {message.key}"
+            raise DomainCheckError(history, "flushes_hold", what)
+
+
+class _Lost:
+    """Ranges of messages that were told as lost."""
+
+    def __init__(self, losses: list[Loss]) -> None:
+        self._ranges: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        for loss in losses:
+            self._ranges[loss.publisher, loss.chain].append((loss.first, loss.last))
+        for ranges in self._ranges.values():
+            ranges.sort()
+
+    def __contains__(self, key: MessageKey) -> bool:
+        ranges = self._ranges.get(key[:2], [])
+        upto = bisect_right(ranges, (key.number, 1 << 64))
+        return any(last >= key.number for _, last in ranges[:upto])
+
+
+def accounted(history: DomainHistory) -> None:
+    """A subscriber that was there read every message of its topics, or was told that it lost it.
+
+    It was there from the first message on that its publisher knew it wanted, or that it read. To be asked
+    when all faults are over and nodes had the time to tell each other.
+    """
+    for reader, record in _subscriptions(history):
+        if not record.keeps_all:
+            continue
+        read: dict[tuple[int, int], set[int]] = defaultdict(set)
+        for reading in record.readings:
+            read[reading.key[:2]].add(reading.key.number)
+        lost = _Lost(reader.losses)
+        for life in history.lives:
+            if record.no_local and life is reader:
+                continue
+            for chain, messages in _by_chain(life).items():
+                numbers = read[life.publisher, chain]
+                missing = _unaccounted(life, reader, record, messages, numbers, lost)
+                if missing:
+                    keys = (
+                        f"{missing[0].key} to {missing[-1].key}" if len(missing) > 1 else f"{missing[0].key}"
+                    )
+                    what = (
+                        f"{reader}, subscription {record.number}, neither read nor lost {len(missing)} of "
+                        f"{life}: {keys}, published at {missing[0].at_s:.3f} s"
+                    )
+                    raise DomainCheckError(history, "accounted", what)
+
+
+def _by_chain(life: Life) -> dict[int, list[Published]]:
+    chains: dict[int, list[Published]] = defaultdict(list)
+    for message in life.published:
+        if message.key.number:
+            chains[message.key.chain].append(message)
+    return chains
+
+
+def _unaccounted(
+    life: Life,
+    reader: Life,
+    record: SubscriptionRecord,
+    messages: list[Published],
+    read: set[int],
+    lost: _Lost,
+) -> list[Published]:
+    wanted = [message for message in messages if message.at_s >= record.began_s and record.wants(message)]
+    local = life is reader
+    there = [local or reader.node in message.wanted_by or message.key.number in read for message in wanted]
+    if not any(there):
+        return []
+    wanted = wanted[there.index(True) :]
+    if not _must_have_all(life, reader, record):
+        # Of what was said last, nobody knows whether it got there.
+        last = max(read, default=0)
+        wanted = [message for message in wanted if message.key.number <= last]
+    return [message for message in wanted if message.key.number not in read and message.key not in lost]
+
+
+def _must_have_all(life: Life, reader: Life, record: SubscriptionRecord) -> bool:
+    if record.ended_s is not None or reader.end != "running":
+        return False
+    if life.end == "running":
+        return True
+    farewell = [happening for happening in reader.happenings if happening.node == life.node]
+    return life.end == "left" and any(
+        happening.kind == "gone" and not happening.details["failed"] for happening in farewell
+    )
+
+
+def no_stall(longest_s: float) -> DomainChecker:
+    """No publisher waited longer than this for a message to be taken."""
+
+    def check(history: DomainHistory) -> None:
+        for life in history.lives:
+            for message in life.published:
+                if message.waited_s > longest_s:
+                    what = f"{life} waited {message.waited_s:.3f} s to publish at {message.at_s:.3f} s"
+                    raise DomainCheckError(history, "no_stall", what)
+
+    return check
+
+
+def nothing_lost(history: DomainHistory) -> None:
+    """Nobody was told that it lost anything."""
+    for life in history.lives:
+        if life.losses:
+            raise DomainCheckError(history, "nothing_lost", f"{life} lost {life.losses[0]}")
