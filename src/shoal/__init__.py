@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from shoal._core import Message, __version__
     from shoal.bus.events import (
         Event,
+        LinkFailed,
         MemberJoined,
         MemberLeft,
         MemberSlow,
@@ -51,6 +52,7 @@ _HOMES = {
     "_core": ("Message", "__version__"),
     "bus.events": (
         "Event",
+        "LinkFailed",
         "MemberJoined",
         "MemberLeft",
         "MemberSlow",
@@ -105,6 +107,7 @@ __all__ = [
     "InvalidSelectorError",
     "InvalidTopicError",
     "LinkError",
+    "LinkFailed",
     "Long",
     "MemberJoined",
     "MemberLeft",

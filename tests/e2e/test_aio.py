@@ -214,3 +214,49 @@ async def main():
 """,
         url,
     )
+
+
+@pytest.mark.parametrize("what", ["bus.flush(None)", "bus.publish('t/x', bytes(100_000))", "bus.close()"])
+def test_waiting_for_a_frozen_member_can_be_cancelled(start: StartPeers, url: str, what: str) -> None:
+    (frozen,) = start(1)
+    frozen.ask("subscribe", pattern="t/>", read=False)
+    waiting = beside(
+        f"""
+import threading
+async def main():
+    bus = shoal.aio.connect(sys.argv[1], slow_after_s=60)
+    assert await bus.wait_for_subscribers("t/x", timeout_s=20)
+    print("{{}}", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    threads = threading.active_count()
+    async def wait():
+        for _ in range(200):
+            await bus.publish("t/x", bytes(100_000), timeout_s=None if "publish" in {what!r} else 0.001)
+        await {what}
+    async def fill():
+        try:
+            await wait()
+        except shoal.FullError:
+            await {what}
+    task = asyncio.ensure_future(fill())
+    await asyncio.sleep(0.5)
+    assert not task.done()
+    assert threading.active_count() == threads
+    task.cancel()
+    began = time.monotonic()
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+    assert task.cancelled() and time.monotonic() - began < 5
+    await bus.close(0)
+""",
+        url,
+    )
+    try:
+        waiting.answer()
+        frozen.freeze()
+        waiting.tell("go")
+        waiting.finish(30, says="" if what == "bus.close()" else "closed before every member had everything")
+    finally:
+        waiting.kill()

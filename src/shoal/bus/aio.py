@@ -7,6 +7,7 @@ took.
 import asyncio
 import contextlib
 import functools
+import inspect
 import logging
 import time
 import warnings
@@ -43,7 +44,7 @@ from shoal.selector import CorrelationFilter, Selector
 
 log = logging.getLogger("shoal.bus")
 
-Callback = Callable[[Message], Awaitable[object]]
+Callback = Callable[[Message], Awaitable[object] | object]
 
 #: How long callbacks that are under way may take when a connection closes and is given no time of its own.
 _CALLBACKS_S = 1.0
@@ -205,7 +206,8 @@ class Bus:
     def _doorbell(self) -> Doorbell:
         if self._at_loop is None:
             self._connection.check_open()
-            self._at_loop = Doorbell(self._connection)
+            connection = self._connection
+            self._at_loop = Doorbell(connection.node.attach_bell, connection.on_change)
         self._at_loop.check_loop()
         return self._at_loop
 
@@ -315,6 +317,8 @@ class Bus:
         queue_full: QueueFull = "block",
     ) -> Subscription:
         """Receive what matches a pattern from now on; with a `callback`, awaited in a task of its own.
+
+        A plain function does as a callback, too.
 
         The other arguments are those of `shoal.Bus.subscribe`.
         """
@@ -538,7 +542,9 @@ async def _listen(
     """Await the callback with every message. No method: the loop has it, and it would keep the connection."""
     async for message in subscription:
         try:
-            await callback(message)
+            result = callback(message)
+            if inspect.isawaitable(result):
+                await result
         except Exception as error:
             log.error("a callback failed on %s", message.topic, exc_info=error)
             await failed(message, error)

@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 import time
 import weakref
+from collections.abc import Callable
 from typing import TypeVar
 
 from shoal import _core
-from shoal.bus.connection import Connection
 from shoal.bus.operations import Operation
 
 T = TypeVar("T")
@@ -20,14 +20,17 @@ class Doorbell:
     """The bell of one connection in one event loop. Lives as long as the connection or one of its
     subscriptions."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(
+        self, attach: Callable[[_core.Bell], None], on_change: Callable[[], None] = lambda: None
+    ) -> None:
+        """Watch a bell; `attach` gives it to what rings it, `on_change` is called when that did."""
         self.loop = asyncio.get_running_loop()
+        self._on_change = on_change
         self._bell = _core.Bell()
         self._changed: set[asyncio.Future[None]] = set()
         self._arrived: dict[int, asyncio.Event] = {}
         self._next = 1
-        connection.node.attach_bell(self._bell)
+        attach(self._bell)
         self.loop.add_reader(self._bell.fileno(), _rang, weakref.ref(self))
         self._finalizer = weakref.finalize(self, _unwatch, self.loop, self._bell)
         self._finalizer.atexit = False
@@ -52,7 +55,7 @@ class Doorbell:
         """Wake whoever waits for what happened."""
         for source in self._bell.take():
             if source == 0:
-                self.connection.on_change()
+                self._on_change()
                 for waiting in self._changed:
                     if not waiting.done():
                         waiting.set_result(None)

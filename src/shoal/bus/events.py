@@ -80,7 +80,17 @@ class Unreadable:
     why: str
 
 
-Event = MemberJoined | MemberLeft | SubscriptionsChanged | MessagesLost | MemberSlow | Unreadable
+@dataclass(frozen=True, slots=True)
+class LinkFailed:
+    """A link to others cannot be used any more."""
+
+    #: Which of the connection's links, counted from 0.
+    link: int
+    #: What the system said.
+    why: str
+
+
+Event = MemberJoined | MemberLeft | SubscriptionsChanged | MessagesLost | MemberSlow | Unreadable | LinkFailed
 
 
 def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
@@ -96,6 +106,8 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
             return MessagesLost(node, details["lane"], details["segments"])
         case "slow":
             return MemberSlow(node)
+        case "link_failed":
+            return LinkFailed(details["link"], details["why"])
         case _:
             return Unreadable(node, details["why"])
 
@@ -118,6 +130,8 @@ def warning(event: Event) -> str | None:
             return f"member {node} failed: nothing was heard of it; it crashed, or the network is cut"
         case Unreadable(node, why):
             return f"member {node} sends what cannot be read: {why}"
+        case LinkFailed(_, why):
+            return f"a link failed: {why}; nothing is sent or received on it any more: connect again"
         case _:
             return None
 

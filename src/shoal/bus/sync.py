@@ -1,6 +1,7 @@
 """The friendly API for threads: `connect`, `Bus` and `Subscription`."""
 
 import contextlib
+import inspect
 import queue
 import select
 import threading
@@ -305,6 +306,8 @@ class Bus:
             InvalidSelectorError: the selector or the correlation filter is none.
         """
         check_callback(callback)
+        if inspect.iscoroutinefunction(callback):
+            raise refuse("callback", callback, "a plain function: coroutines are for shoal.aio")
         if thread is not None and (not isinstance(thread, str) or callback is None):
             raise refuse("thread", thread, "a name, beside a callback, or None")
         core = self._connection.subscribe(

@@ -44,10 +44,10 @@ class Checked:
             raise ConfigError(f"{field} is {getattr(self, field)!r}, and must be {wanted}")
 
     def check_range(self, field: str, least: float, most: float | None = None) -> None:
-        """Refuse a number out of its range; none is in it."""
+        """Refuse a number out of its range; `None` is in it."""
         value = getattr(self, field)
         fine = value is None or (least <= value and (most is None or value <= most))
-        none = ", or none" if type(None) in get_args(_type_of(self, field)) else ""
+        none = ", or None" if type(None) in get_args(_type_of(self, field)) else ""
         wanted = f"at least {least}" if most is None else f"from {least} to {most}"
         self.check(field, fine, wanted + none)
 

@@ -54,7 +54,7 @@ class ConnectionConfig(Sending):
     missed_heartbeats_max: int = 5
     #: A member that gets nowhere for so long no longer holds publishers back.
     slow_after_s: float = 0.5
-    #: Data in one datagram; none is as much as a packet of the interface takes, and not more than 8 KB.
+    #: Data in one datagram; `None` is as much as a packet of the interface takes, and not more than 8 KB.
     segment_bytes: int | None = None
     #: Sent ahead of the slowest member, at the most.
     window_bytes: int = 1 << 20
@@ -64,7 +64,7 @@ class ConnectionConfig(Sending):
     receive_window_bytes: int = 4 << 20
     #: What to ask the kernel for.
     receive_buffer_bytes: int = 8 << 20
-    #: The rate to send at; none is as fast as members take it.
+    #: The rate to send at; `None` is as fast as members take it.
     rate_bytes_per_s: float | None = None
     #: What decides the rate: `fixed` is `rate_bytes_per_s` and the members' window alone; with `nack_driven`
     #: and `norm_cc`, which shares a path as TCP does, `rate_bytes_per_s` is the most.

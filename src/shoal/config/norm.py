@@ -134,14 +134,14 @@ class NormConfig(Sending):
     interface: str = "auto"
     #: Between two ends: the port to listen on, if it is not `port`.
     listen_port: int | None = None
-    #: Our node id, which acknowledgements name; none chooses one at random.
+    #: Our node id, which acknowledgements name; `None` chooses one at random.
     node: int | None = None
-    #: Distinguishes this run of a sender from its earlier ones; none chooses one at random.
+    #: Distinguishes this run of a sender from its earlier ones; `None` chooses one at random.
     instance: int | None = None
-    #: Everything random in the protocol follows from it; none chooses one at random.
+    #: Everything random in the protocol follows from it; `None` chooses one at random.
     seed: int | None = None
 
-    #: The rate to send at, or the most that rate control may choose; none is without limit.
+    #: The rate to send at, or the most that rate control may choose; `None` is without limit.
     rate_bytes_per_s: float | None = None
     #: The least rate that rate control may choose, whatever receivers report.
     rate_min_bytes_per_s: float = 0.0
@@ -150,7 +150,7 @@ class NormConfig(Sending):
     #: Bytes and datagrams handed to the kernel in one call.
     burst_bytes_max: int = 65_000
     burst_segments_max: int = 64
-    #: Data in one datagram; none is as much as a packet of the interface takes, and not more than 8 KB.
+    #: Data in one datagram; `None` is as much as a packet of the interface takes, and not more than 8 KB.
     segment_bytes: int | None = 1400
 
     #: The FEC scheme: fec_id 5, 129 or 0.
@@ -189,7 +189,7 @@ class NormConfig(Sending):
     lanes: int = 1
     #: What each of them keeps for repair.
     cache_bytes: int = 16 << 20
-    #: How far each may be ahead of the slowest acker; none does not wait for them.
+    #: How far each may be ahead of the slowest acker; `None` does not wait for them.
     window_bytes: int | None = None
     #: NORM_INFO of the streams.
     info: bytes = b""
@@ -243,7 +243,7 @@ class NormConfig(Sending):
         self._check_times()
         if self.window_bytes is not None:
             fine = 1 <= self.window_bytes <= self.cache_bytes
-            self.check("window_bytes", fine, "from 1 to cache_bytes, or none")
+            self.check("window_bytes", fine, "from 1 to cache_bytes, or None")
         fine = self.receive_window_bytes <= self.receive_bytes_max
         self.check("receive_window_bytes", fine, "at most receive_bytes_max")
         if self.segment_bytes is not None:
@@ -252,7 +252,7 @@ class NormConfig(Sending):
         self._check_ackers()
         if self.files_directory is not None:
             fine = isinstance(self.files_directory, str | os.PathLike)
-            self.check("files_directory", fine, "a path, or none")
+            self.check("files_directory", fine, "a path, or None")
 
     def _check_address(self) -> None:
         try:

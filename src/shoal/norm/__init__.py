@@ -21,6 +21,8 @@ with shoal.norm.Session(lanes=0, congestion="norm_cc", ackers=[1001, 1002]) as s
 ```
 """
 
+from typing import TYPE_CHECKING, Any
+
 from shoal.config import NormConfig
 from shoal.norm.events import (
     AckerSilent,
@@ -50,6 +52,9 @@ from shoal.norm.events import (
 )
 from shoal.norm.session import Acknowledgements, Session
 
+if TYPE_CHECKING:
+    from shoal.norm import aio
+
 __all__ = [
     "AckGiven",
     "AckerSilent",
@@ -78,4 +83,14 @@ __all__ = [
     "StreamGap",
     "StreamOpened",
     "WatermarkDone",
+    "aio",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # asyncio is imported by those who use it.
+    if name == "aio":
+        import shoal.norm.aio as module
+
+        return module
+    raise AttributeError(f"module 'shoal.norm' has no attribute {name!r}")

@@ -104,7 +104,7 @@ class FileChunk(_OfObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReceived(_OfObject):
-    """A file is complete; `path` is none without `files_directory`, `info` empty if it has no NORM_INFO."""
+    """A file is complete; `path` is `None` without `files_directory`, `info` empty if it has no NORM_INFO."""
 
     info: bytes
     path: Path | None
@@ -120,7 +120,7 @@ class ObjectAborted(_OfObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFailed:
-    """The disk refused a file, which is given up: one of ours (`sender` is none), or one being received."""
+    """The disk refused a file, which is given up: one of ours (`sender` is `None`), or one being received."""
 
     object: int
     why: str

@@ -34,12 +34,12 @@ class Inbox:
         self._closed = False
 
     def take(self, timeout_s: float | None) -> Event | None:
-        """The next event; none if none came in time, `ClosedError` if none ever will."""
+        """The next event; `None` if none came in time, `ClosedError` if none ever will."""
         with self._changed:
             self._wait(lambda: bool(self._events), timeout_s)
             if self._events:
                 event = self._events.popleft()
-                self._bytes -= _cost(event)
+                self._bytes -= cost(event)
                 return event
             if self._closed:
                 raise ClosedError("the session is closed")
@@ -91,10 +91,11 @@ class Inbox:
             for kind, fields in arrivals:
                 event = self._ledger.enter(kind, fields)
                 self._events.append(event)
-                self._bytes += _cost(event)
+                self._bytes += cost(event)
             self._changed.notify_all()
 
 
-def _cost(event: Event) -> int:
+def cost(event: Event) -> int:
+    """About what an event takes, in bytes."""
     content = getattr(event, "body", None) or getattr(event, "content", None) or b""
     return _EVENT_BYTES + len(content)

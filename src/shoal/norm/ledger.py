@@ -52,7 +52,7 @@ class Ledger:
         return event
 
     def keep(self, send: Callable[[], int | None]) -> int | None:
-        """Send an object of ours, and know it before anybody tells of it; none if there is no room for it."""
+        """Send an object of ours, and know it before anybody tells of it; `None` if there is no room."""
         with self._keeping:
             number = send()
             if number is not None:
@@ -77,6 +77,6 @@ class Ledger:
         self._outcomes = dict.fromkeys(objects)
 
     def outcomes(self) -> list[WatermarkDone] | None:
-        """What became of the watermarks that are waited for; none as long as one of them is not settled."""
+        """What became of the watermarks that are waited for; `None` as long as one of them is not settled."""
         settled = [outcome for outcome in self._outcomes.values() if outcome is not None]
         return settled if len(settled) == len(self._outcomes) else None

@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from shoal import _core
-from shoal.config import NormConfig
+from shoal.config import NormConfig, NormOptions
 from shoal.errors import ClosedError, ConfigError, FlushError, FullError
-from shoal.norm.events import Event
+from shoal.norm.events import Event, WatermarkDone
 from shoal.norm.inbox import Inbox
 from shoal.norm.ledger import Ledger
 
 #: How often to try again while there is no room for an object.
 _ROOM_INTERVAL_S = 0.002
 
-_open: "weakref.WeakSet[Session]" = weakref.WeakSet()
+_open: "weakref.WeakSet[SessionBase]" = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +37,17 @@ class Acknowledgements:
         return not self.silent
 
 
-class Session:
-    """Sends to a group, and receives from everybody who sends to it. May be shared between threads.
+class SessionBase:
+    """What the threaded and the asyncio session have in common. Waits for nothing."""
 
-    ```python
-    import shoal.norm
-
-    with shoal.norm.Session(interface="lo", lanes=0) as session:
-        number = session.send_file("report.pdf", info=b"report.pdf")
-        for event in session.events(timeout_s=5):
-            print(event)
-    ```
-
-    One that nobody refers to any more is closed without lingering.
-    """
-
-    def __init__(self, config: NormConfig | None = None, **options: Any) -> None:
-        """Join the group. Options are fields of `NormConfig`; they replace those of `config`, if given."""
+    def __init__(self, config: NormConfig | None = None, **options: Unpack[NormOptions]) -> None:
         #: What it was told, and what was chosen where it was told nothing.
         self.config: NormConfig = _resolved((config or NormConfig()).with_options(**options))
         self._link = _core.NormLink(**_link_options(self.config))
         self._ledger = Ledger()
-        self._inbox = Inbox(self._link.receive, self._ledger)
         self._ackers = self.config.ackers
         self._lanes_used: set[int] = set()
-        self._flushing = threading.Lock()
+        self._closed = False
         _open.add(self)
 
     @property
@@ -71,8 +57,13 @@ class Session:
         return self.config.node
 
     @property
+    def closed(self) -> bool:
+        """Whether it was closed; what has arrived can still be received."""
+        return self._closed
+
+    @property
     def rate_bytes_per_s(self) -> float | None:
-        """The rate to send at, as rate control has it now; none is without limit."""
+        """The rate to send at, as rate control has it now; `None` is without limit."""
         return self._link.rate_bytes_per_s
 
     @property
@@ -84,45 +75,9 @@ class Session:
         """What was sent, received, repaired and refused so far; counters only grow."""
         return self._link.stats()
 
-    def send(self, body: bytes, lane: int = 0, *, timeout_s: float | None = None) -> None:
-        """Send a message on a stream; `FullError` if there is no room for it in time."""
-        if not 0 <= lane < self.config.lanes:
-            raise ConfigError(f"lane is {lane}, and must be below lanes, which are {self.config.lanes}")
-        self._link.send(body, lane, timeout_s)
-        self._lanes_used.add(lane)
-
-    def send_data(self, content: bytes, *, info: bytes = b"", timeout_s: float | None = None) -> int:
-        """Send bytes as one object, with NORM_INFO, and return its number.
-
-        They are kept for repair until newer objects need their place. `FullError` if there is no room in
-        time.
-        """
-        return self._send_object(lambda: self._link.send_data(content, info), timeout_s)
-
-    def send_file(
-        self, path: str | os.PathLike[str], *, info: bytes = b"", timeout_s: float | None = None
-    ) -> int:
-        """Send a file and return its number; `FullError` if there is no room for another one in time.
-
-        It is read while it is sent and repaired: leave it as it is until it is acknowledged, or the session
-        is closed. By custom `info` is its name.
-        """
-        return self._send_object(lambda: self._link.send_file(Path(path), info), timeout_s)
-
-    def _send_object(self, attempt: Callable[[], int | None], timeout_s: float | None) -> int:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while (number := self._ledger.keep(attempt)) is None:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise FullError(
-                    f"no room for another object within {timeout_s} s: those that are kept wait to be sent "
-                    "or acknowledged; send_objects_max and send_cache_bytes_max bound them"
-                )
-            time.sleep(_ROOM_INTERVAL_S)
-        return number
-
     def cancel(self, object: int) -> bool:
         """Stop sending an object; receivers that miss parts of it give it up. False if it is not kept."""
-        self._ledger.forget(_number(object))
+        self._ledger.forget(object_number(object))
         return self._link.cancel_object(object)
 
     def send_command(self, content: bytes, *, times: int = 1) -> bool:
@@ -150,12 +105,88 @@ class Session:
         self._link.set_ackers(ackers)
         self._ackers = ackers
 
+    def _newest(self) -> set[int]:
+        newest = self._ledger.newest
+        return self._lanes_used | (set() if newest is None else {newest})
+
+    def _check_lane(self, lane: int) -> None:
+        if not 0 <= lane < self.config.lanes:
+            raise ConfigError(f"lane is {lane}, and must be below lanes, which are {self.config.lanes}")
+
+    def _check_ackers(self) -> None:
+        if not self._ackers:
+            raise ConfigError("ackers is empty: name the nodes to wait for, as an option or with set_ackers")
+
+    def _acknowledged(self, outcomes: list[WatermarkDone]) -> "Acknowledgements":
+        silent = {node for outcome in outcomes for node in outcome.silent}
+        return Acknowledgements(
+            tuple(node for node in self._ackers if node not in silent), tuple(sorted(silent))
+        )
+
+    def _describe(self, name: str) -> str:
+        state = " closed" if self._closed else ""
+        return f"<{name} node {self.node} on {self.config.group} port {self.config.port}{state}>"
+
+
+class Session(SessionBase):
+    """Sends to a group, and receives from everybody who sends to it. May be shared between threads.
+
+    ```python
+    import shoal.norm
+
+    with shoal.norm.Session(interface="lo", lanes=0) as session:
+        number = session.send_file("report.pdf", info=b"report.pdf")
+        for event in session.events(timeout_s=5):
+            print(event)
+    ```
+
+    One that nobody refers to any more is closed without lingering.
+    """
+
+    def __init__(self, config: NormConfig | None = None, **options: Unpack[NormOptions]) -> None:
+        """Join the group. Options are fields of `NormConfig`; they replace those of `config`, if given."""
+        super().__init__(config, **options)
+        self._inbox = Inbox(self._link.receive, self._ledger)
+        self._flushing = threading.Lock()
+
+    def send(self, body: bytes, lane: int = 0, *, timeout_s: float | None = None) -> None:
+        """Send a message on a stream; `FullError` if there is no room for it in time."""
+        self._check_lane(lane)
+        self._link.send(body, lane, timeout_s)
+        self._lanes_used.add(lane)
+
+    def send_data(self, content: bytes, *, info: bytes = b"", timeout_s: float | None = None) -> int:
+        """Send bytes as one object, with NORM_INFO, and return its number.
+
+        They are kept for repair until newer objects need their place. `FullError` if there is no room in
+        time.
+        """
+        return self._send_object(lambda: self._link.send_data(content, info), timeout_s)
+
+    def send_file(
+        self, path: str | os.PathLike[str], *, info: bytes = b"", timeout_s: float | None = None
+    ) -> int:
+        """Send a file and return its number; `FullError` if there is no room for another one in time.
+
+        It is read while it is sent and repaired: leave it as it is until it is acknowledged, or the session
+        is closed. By custom `info` is its name.
+        """
+        return self._send_object(lambda: self._link.send_file(Path(path), info), timeout_s)
+
+    def _send_object(self, attempt: Callable[[], int | None], timeout_s: float | None) -> int:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while (number := self._ledger.keep(attempt)) is None:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise no_room(timeout_s)
+            time.sleep(_ROOM_INTERVAL_S)
+        return number
+
     def request_watermark(self, object: int = 0) -> None:
         """Ask the ackers whether they have an object, or everything sent on a stream; `WatermarkDone` tells.
 
         Streams are numbered as their lanes are. `flush` asks and waits.
         """
-        _number(object)
+        object_number(object)
         self._link.wait_written()
         self._link.request_watermark(object)
 
@@ -165,15 +196,14 @@ class Session:
         Returns who has, and who did not answer for `acker_patience_s`. `FlushError` if that is not known in
         time. Events that come meanwhile are kept for `receive`, 64 MB of them.
         """
-        if not self._ackers:
-            raise ConfigError("ackers is empty: name the nodes to wait for, as an option or with set_ackers")
+        self._check_ackers()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._flushing:
             if not self._link.wait_written(timeout_s):
                 raise FlushError(f"the streams took not everything within {timeout_s} s", self._ackers)
             # What is on its way here belongs to earlier requests.
             self._inbox.wait_until(lambda: False, 0.0)
-            objects = self._newest() if object is None else {_number(object)}
+            objects = self._newest() if object is None else {object_number(object)}
             self._ledger.expect(objects)
             for number in sorted(objects):
                 self._link.request_watermark(number)
@@ -182,17 +212,10 @@ class Session:
             outcomes = self._ledger.outcomes()
         if outcomes is None:
             raise FlushError(f"not every acker answered within {timeout_s} s", self._ackers)
-        silent = {node for outcome in outcomes for node in outcome.silent}
-        return Acknowledgements(
-            tuple(node for node in self._ackers if node not in silent), tuple(sorted(silent))
-        )
-
-    def _newest(self) -> set[int]:
-        newest = self._ledger.newest
-        return self._lanes_used | (set() if newest is None else {newest})
+        return self._acknowledged(outcomes)
 
     def receive(self, timeout_s: float | None = None) -> Event | None:
-        """The next message or event; none if none came in time. `ClosedError` once closed and empty."""
+        """The next message or event; `None` if none came in time. `ClosedError` once closed and empty."""
         return self._inbox.take(timeout_s)
 
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
@@ -209,6 +232,7 @@ class Session:
         True if every acker has everything; without ackers, if it was announced as often as `robust_factor`
         says. What arrived can still be received.
         """
+        self._closed = True
         return self._link.close(linger_s)
 
     def __enter__(self) -> Self:
@@ -220,10 +244,18 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<shoal.norm.Session node {self.node} on {self.config.group} port {self.config.port}>"
+        return self._describe("shoal.norm.Session")
 
 
-def _number(object: int) -> int:
+def no_room(timeout_s: float | None) -> FullError:
+    """The error where no room came for an object."""
+    return FullError(
+        f"no room for another object within {timeout_s} s: those that are kept wait to be sent "
+        "or acknowledged; send_objects_max and send_cache_bytes_max bound them"
+    )
+
+
+def object_number(object: int) -> int:
     """The number of an object or stream, which has 16 bits."""
     if not 0 <= object <= 0xFFFF:
         raise ConfigError(f"object is {object}, and must be from 0 to 65535")
@@ -252,4 +284,4 @@ def _link_options(config: NormConfig) -> dict[str, Any]:
 @atexit.register
 def _close_all() -> None:
     for session in list(_open):
-        session.close(0.2)
+        session._link.close(0.2)

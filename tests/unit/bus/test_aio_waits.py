@@ -255,3 +255,14 @@ def test_a_connection_is_used_in_one_event_loop(domain: str) -> None:
     asyncio.run(subscribe(bus))
     with pytest.raises(RuntimeError, match="belongs to another event loop"):
         asyncio.run(subscribe(bus))
+
+
+def test_a_plain_function_may_be_a_callback(domain: str) -> None:
+    async def main() -> None:
+        called = asyncio.Event()
+        async with shoal.aio.connect(domain) as bus:
+            bus.subscribe("a", lambda _: called.set())
+            await bus.publish("a")
+            await asyncio.wait_for(called.wait(), 10)
+
+    asyncio.run(main())

@@ -150,3 +150,11 @@ def test_every_error_can_be_had_from_the_top() -> None:
         if isinstance(thing, type) and name not in internal:
             assert getattr(shoal, name) is thing
             assert name in shoal.__all__
+
+
+def test_a_coroutine_is_refused_as_a_callback_on_threads(bus: shoal.Bus) -> None:
+    async def callback(_: shoal.Message) -> None:
+        """Nobody would await it."""
+
+    with pytest.raises(TypeError, match=r"callback is .*, and must be a plain function: .*shoal\.aio"):
+        bus.subscribe("a", callback)

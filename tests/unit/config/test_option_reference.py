@@ -31,7 +31,7 @@ def rows(page: str) -> dict[str, str]:
 
 def default_of(text: str) -> Any:
     text = text.strip("`")
-    if text in ("none", "empty"):
+    if text in ("none", "None", "empty"):
         return None
     if text == "true":
         return True
