@@ -1,5 +1,6 @@
 """Every public thing has a docstring when the program runs, and a place in the reference."""
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -84,3 +85,14 @@ def test_the_pages_ask_for_nothing_that_is_not_there() -> None:
             importlib.import_module(path)
         except ModuleNotFoundError:
             assert hasattr(importlib.import_module(module), name), path
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_every_field_says_what_it_is(thing: Any) -> None:
+    """A comment that begins with `#:` stands above each field, or a docstring says it all in a word."""
+    if not dataclasses.is_dataclass(thing) or thing.__module__.startswith(("shoal.testing", "shoal.norm.")):
+        pytest.skip("no fields of its own to describe")
+    source = inspect.getsource(thing).splitlines()
+    for field in thing.__annotations__:
+        (at,) = [number for number, line in enumerate(source) if line.strip().startswith(f"{field}:")]
+        assert source[at - 1].strip().startswith("#:"), f"{thing.__name__}.{field}"

@@ -54,11 +54,17 @@ class SubscriptionsChanged:
 class MessagesLost:
     """Messages of a node are lost to us for good."""
 
-    #: The node that published them.
+    #: The node that sent them, or should have.
     node: int
-    #: The lane they were on: 1, 2 and 3 are the priority classes 7-9, 4-6 and 0-3, 4 is reserved topics.
-    lane: int
-    #: How many segments (datagrams) of that lane are missing.
+    #: Who published them, as `Message.publisher` says it; 0 if not known.
+    publisher: int
+    #: Of which of its chains: 1, 2 and 3 are the priority classes 7-9, 4-6 and 0-3, 4 is reserved topics.
+    chain: int
+    #: The number of the first one in that chain; 0 if not known.
+    first: int
+    #: The number of the last one; 0 if not known.
+    last: int
+    #: How many datagrams were lost with them; 0 if they were never sent here.
     segments: int
 
 
@@ -103,7 +109,14 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
         case "subscriptions":
             return SubscriptionsChanged(node, tuple(details["added"]), tuple(details["removed"]))
         case "lost":
-            return MessagesLost(node, details["lane"], details["segments"])
+            return MessagesLost(
+                node,
+                details.get("publisher", 0),
+                details["lane"],
+                details.get("first", 0),
+                details.get("last", 0),
+                details["segments"],
+            )
         case "slow":
             return MemberSlow(node)
         case "link_failed":
@@ -115,9 +128,10 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
 def warning(event: Event) -> str | None:
     """What to warn of, and what to do about it; `None` if the event is no reason to."""
     match event:
-        case MessagesLost(node, lane, segments):
+        case MessagesLost(node, _, chain, first, last, segments):
+            which = f"numbers {first} to {last}" if first and last else f"{segments} datagrams"
             return (
-                f"messages of member {node} are lost here for good ({segments} segments of lane {lane}): "
+                f"messages of member {node} are lost here for good ({which} of chain {chain}): "
                 "this program reads more slowly than others publish, or was cut off; read faster, use a "
                 "narrower pattern or a selector, or have the publisher keep more (cache_bytes)"
             )

@@ -147,8 +147,9 @@ class NormConfig(Sending):
     rate_min_bytes_per_s: float = 0.0
     #: What decides the rate: `fixed`, `nack_driven`, or `norm_cc`, which shares a path as TCP does.
     congestion: Congestion = "fixed"
-    #: Bytes and datagrams handed to the kernel in one call.
+    #: Bytes handed to the kernel in one call.
     burst_bytes_max: int = 65_000
+    #: Datagrams handed to the kernel in one call.
     burst_segments_max: int = 64
     #: Data in one datagram; `None` is as much as a packet of the interface takes, and not more than 8 KB.
     segment_bytes: int | None = 1400
@@ -166,9 +167,11 @@ class NormConfig(Sending):
 
     #: Repair when the first receiver asks, or after collecting requests (RFC 5740 section 5.4).
     repair: Repair = "at_once"
-    #: The group's round-trip time until it is measured, and the bounds of what is measured.
+    #: The group's round-trip time until it is measured.
     grtt_initial_s: float = 0.01
+    #: The least that is taken for it.
     grtt_min_s: float = 0.0001
+    #: The most that is taken for it.
     grtt_max_s: float = 15.0
     #: K: receivers back off up to K round-trip times before they ask for repair.
     backoff_factor: int = 4
@@ -176,8 +179,9 @@ class NormConfig(Sending):
     group_size: int = 10
     #: How often a command that may be lost is repeated.
     robust_factor: int = 20
-    #: How often round-trip times are probed: while data flows, and at least.
+    #: How often round-trip times are probed while data flows.
     probe_interval_s: float = 0.1
+    #: How often they are probed at least.
     probe_interval_max_s: float = 30.0
 
     #: The nodes whose acknowledgements `flush`, `close` and `window_bytes` wait for.
@@ -193,8 +197,9 @@ class NormConfig(Sending):
     window_bytes: int | None = None
     #: NORM_INFO of the streams.
     info: bytes = b""
-    #: Objects and files kept for sending and repair, and the memory they take.
+    #: Objects and files kept for sending and repair, at the most.
     send_objects_max: int = 16_384
+    #: The memory that objects kept for sending and repair take, at the most.
     send_cache_bytes_max: int = 64 << 20
     #: How far objects and files may be ahead of the slowest acker.
     object_window_bytes: int = 4 << 20
@@ -209,13 +214,15 @@ class NormConfig(Sending):
     sync: Sync = "current"
     #: What a receiver asks for when something is missing.
     nacking: Nacking = "full"
-    #: How far ahead of the reader one stream is buffered, and all of them together.
+    #: How far ahead of the reader one stream is buffered.
     receive_window_bytes: int = 16 << 20
+    #: What all streams and objects together are buffered.
     receive_bytes_max: int = 512 << 20
     #: What to ask the kernel for.
     receive_buffer_bytes: int = 8 << 20
-    #: Senders, and streams of each, that are listened to at once.
+    #: Senders that are listened to at once.
     senders_max: int = 1024
+    #: Streams of each that are listened to at once.
     streams_per_sender_max: int = 16
     #: From the oldest incomplete object of a sender to its newest there are at most so many.
     objects_per_sender_max: int = 16_384

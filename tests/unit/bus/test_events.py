@@ -42,18 +42,19 @@ def test_warnings_of_one_kind_are_far_apart_and_none_goes_uncounted(caplog: pyte
     warnings = Warnings(lambda: now[0])
     with caplog.at_level(logging.WARNING, "shoal.bus"):
         for _ in range(5):
-            warnings.add(shoal.MessagesLost(0xABC, 2, 7))
+            warnings.add(shoal.MessagesLost(2748, 5, 2, 70, 76, 7))
         warnings.add(shoal.MemberSlow(0xABC))
         warnings.add(shoal.MemberJoined(1))
         warnings.add(shoal.MemberLeft(1, failed=False))
         now[0] += LOG_EVERY_S
-        warnings.add(shoal.MessagesLost(0xABC, 2, 7))
-        warnings.add(shoal.MessagesLost(0xABC, 2, 7))
+        warnings.add(shoal.MessagesLost(2748, 0, 2, 0, 0, 7))
+        warnings.add(shoal.MessagesLost(2748, 5, 2, 70, 76, 7))
         warnings.close()
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 4
-    assert "messages of member 2748 are lost here for good (7 segments of lane 2)" in lines[0]
+    assert "messages of member 2748 are lost here for good (numbers 70 to 76 of chain 2)" in lines[0]
     assert "cache_bytes" in lines[0]
     assert "member 2748 takes nothing any more" in lines[1]
+    assert "(7 datagrams of chain 2)" in lines[2]
     assert lines[2].endswith("(4 more since the last warning)")
     assert lines[3] == "1 more of MessagesLost were not logged one by one"
