@@ -12,8 +12,10 @@ from pathlib import Path
 
 from programs import Failure, Peer, loopback_url
 
-#: Bytes a program may grow by once it is warm.
-GROWTH_BYTES_MAX = 24 << 20
+#: Bytes a program may grow by once it is warm: the windows of two publishers' lanes may still have been empty then.
+GROWTH_BYTES_MAX = 48 << 20
+#: What a visitor that does not read may say when it leaves.
+LOSSES = r"\A(messages of .* lost here for good.*\n)*\Z"
 CLASSES = (1, 4, 8)
 
 
@@ -76,7 +78,7 @@ class Soak:
                 visitor.kill()
             case 2:
                 visitor.ask("close")
-                visitor.finish()
+                visitor.finish(says=LOSSES)
         self.all.remove(visitor)
         visitor.kill()
 
