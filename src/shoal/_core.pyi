@@ -192,8 +192,10 @@ class Node:
     def rate_bytes_per_s(self) -> float | None: ...
     def describe_link(self) -> tuple[str, str, int] | None:
         """Interface, own address and granted receive buffer."""
+    def set_keys(self, keys: str) -> bool:
+        """Change the keys of a link that has some. False if it has none."""
     def take_socket_error(self) -> str | None:
-        """The last error a socket gave, once."""
+        """The last error a socket gave, or who has another key, once."""
     def stop(self) -> None:
         """Take no more messages; what was published is still being sent."""
     def backlog(self) -> tuple[int, list[tuple[int, int]]]:
@@ -245,6 +247,8 @@ class NormLink:
     def attach_bell(self, bell: Bell) -> None: ...
     def begin_close(self, linger_s: float) -> None: ...
     def has_left(self) -> bool: ...
+    def take_socket_error(self) -> str | None:
+        """The last error a socket gave, or who has another key, once."""
     def stats(self) -> dict[str, int]: ...
     def take_file_error(self) -> str | None: ...
     @property

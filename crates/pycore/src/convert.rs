@@ -50,6 +50,7 @@ described! {
     Option<f64>: "a number, or None",
     bool: "True or False",
     String: "a text",
+    Option<String>: "a text, or None",
     Vec<u8>: "bytes",
     Vec<u32>: "a list of node ids, each from 0 to 4294967295",
     Option<PathBuf>: "a path, or None",

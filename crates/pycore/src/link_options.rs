@@ -9,6 +9,7 @@ use shoal_io::interfaces::Interface;
 use shoal_io::norm::{LinkOptions, fresh_instance};
 use shoal_io::udp::LinkAddress;
 use shoal_norm::{NodeId, StreamOptions};
+use shoal_seal::Keys;
 use shoal_wire::frame::FRAME_BYTES_MAX;
 
 use crate::convert::{Described, extract};
@@ -35,6 +36,11 @@ pub fn address(group: &str, port: u16, interface: &str) -> PyResult<LinkAddress>
 /// Refuses a value that cannot work.
 fn require(fine: bool, field: &str, value: &dyn std::fmt::Display, wanted: &str) -> PyResult<()> {
     if fine { Ok(()) } else { Err(errors::config(format!("{field} is {value}, and must be {wanted}"))) }
+}
+
+/// The keys of a group, one in a line.
+pub fn keys_of(text: &str) -> PyResult<Keys> {
+    Keys::parse(text).map_err(|error| errors::config(format!("key cannot be read: {error}")))
 }
 
 /// Nodes other than ourselves, each once.
@@ -100,6 +106,8 @@ pub fn link_options(
     let ackers = node_ids("ackers", take(&options, "ackers", Vec::new())?, node)?;
     let message_bytes_max: usize = take(&options, "message_bytes_max", 128 << 20)?;
     let fit_segments = take(&options, "fit_segments", false)?;
+    let keys: Option<String> = take(&options, "keys", None)?;
+    let keys = keys.map(|text| keys_of(&text)).transpose()?;
     let norm = options::config(node, fresh_instance(), seed, &options)?;
 
     let lanes_max = norm.send_streams_max.min(u8::MAX.into());
@@ -152,5 +160,6 @@ pub fn link_options(
     link.ackers = ackers;
     link.files_directory = files_directory;
     link.message_bytes_max = message_bytes_max;
+    link.keys = keys;
     Ok(link)
 }

@@ -267,6 +267,11 @@ impl NormLink {
         stats_to_python(py, &stats)
     }
 
+    /// The last error a socket gave, or who has another key, once.
+    fn take_socket_error(&self) -> PyResult<Option<String>> {
+        Ok(self.ends()?.link.take_socket_error())
+    }
+
     /// Bytes per second the session may send at; `None` is without limit.
     #[getter]
     fn rate_bytes_per_s(&self, py: Python<'_>) -> PyResult<Option<f64>> {

@@ -14,6 +14,7 @@ from typing import Any
 from shoal.bench.experiment import check_options, machine
 from shoal.bench.rounds import check_source
 from shoal.bench.workers import Worker
+from shoal.config.keys import new_key
 from shoal.errors import ExperimentError
 
 SIDES = "shoal.bench.norm_sides"
@@ -22,8 +23,10 @@ PEERS = ("libnorm",)
 FEC = ("none", "rs")
 #: Shoal without parity, beside Shoal with it.
 NO_CODE = "shoal_no_code"
+#: Shoal without a key, beside Shoal with one.
+NO_KEY = "shoal_no_key"
 #: Moved before the rounds, to warm up and to learn how much fills the time asked for.
-WARM_UP_BYTES = {"shoal": 200_000_000, NO_CODE: 200_000_000, "libnorm": 20_000_000}
+WARM_UP_BYTES = {"shoal": 200_000_000, NO_CODE: 200_000_000, NO_KEY: 200_000_000, "libnorm": 20_000_000}
 KERNEL_SECONDS_MAX = 1.0
 
 #: Told which contestant runs in which round, and how fast it was once that is known.
@@ -41,6 +44,8 @@ class NormOptions:
     fec: str = "none"
     parity_symbols: int = 8
     block_symbols: int = 64
+    #: Whether Shoal's datagrams are encrypted; then it runs without as well.
+    key: bool = False
     peers: tuple[str, ...] = PEERS
     rounds: int = 5
     #: About how long each transfer takes.
@@ -71,7 +76,8 @@ class NormOptions:
     @property
     def contestants(self) -> tuple[str, ...]:
         """Who takes turns; Shoal as asked for comes first."""
-        return ("shoal", *((NO_CODE,) if self.fec == "rs" else ()), *self.peers)
+        plain = (*((NO_CODE,) if self.fec == "rs" else ()), *((NO_KEY,) if self.key else ()))
+        return ("shoal", *plain, *self.peers)
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,9 @@ def transfer(
         "block_symbols": options.block_symbols,
         "parity_symbols": 0 if options.fec == "none" or name == NO_CODE else options.parity_symbols,
     }
-    side = "shoal" if name == NO_CODE else name
+    if options.key and name not in (NO_KEY, *PEERS):
+        common["keys"] = new_key()
+    side = "shoal" if name in (NO_CODE, NO_KEY) else name
     with Worker(SIDES, f"{side} receive", **common) as receiver:
         receiver.wait_ready()
         with Worker(SIDES, f"{side} send", **common) as sender:
@@ -183,11 +191,14 @@ def _summary(options: NormOptions, contestants: list[_Contestant], kernel: list[
         result["ratio"] = shoal_gbit_s / max(result[peer]["gbit_s"] for peer in options.peers)
     if NO_CODE in result:
         result["ratio_to_no_code"] = shoal_gbit_s / result[NO_CODE]["gbit_s"]
+    if NO_KEY in result:
+        result["ratio_to_no_key"] = shoal_gbit_s / result[NO_KEY]["gbit_s"]
     result["share_of_kernel"] = shoal_gbit_s / result["kernel"]["gbit_s"]
     result |= {
         "segment_bytes": options.segment_bytes,
         "loss_percent": options.loss_percent,
         "fec": options.fec,
+        "key": options.key,
         "block_symbols": options.block_symbols,
         "parity_symbols": options.parity_symbols if options.fec == "rs" else 0,
         "rounds": options.rounds,

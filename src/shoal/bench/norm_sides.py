@@ -32,6 +32,7 @@ def _shoal_options(options: Mapping[str, Any]) -> dict[str, Any]:
         "receive_buffer_bytes": SOCKET_BUFFER_BYTES,
         "window_bytes": options.get("window_bytes", WINDOW_BYTES),
         "cache_bytes": 2 * options.get("window_bytes", WINDOW_BYTES),
+        "keys": options.get("keys"),
     }
 
 

@@ -251,6 +251,10 @@ class Bus:
         """Bytes per second that may be sent now; `None` is without limit, or without a network."""
         return self._connection.node.rate_bytes_per_s
 
+    def reload_keys(self) -> None:
+        """Read the key file again, and go on with the keys in it: the first encrypts, all of them decrypt."""
+        self._connection.reload_keys()
+
     def stats(self) -> dict[str, int]:
         """What the link did so far: datagrams, bytes, repairs. Empty without a network."""
         return self._connection.node.stats()

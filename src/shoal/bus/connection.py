@@ -14,7 +14,8 @@ from shoal.bus.arguments import check_choice, check_pattern, check_queue, correl
 from shoal.bus.events import EventLog
 from shoal.bus.replies import Replies
 from shoal.config import ConnectionConfig, QueueFull
-from shoal.errors import ClosedError, UndeliveredWarning
+from shoal.config.keys import keys_of
+from shoal.errors import ClosedError, ConfigError, UndeliveredWarning
 from shoal.selector import CorrelationFilter, Selector
 
 log = logging.getLogger("shoal.bus")
@@ -93,6 +94,13 @@ class Connection:
             "socket_error": self.node.take_socket_error(),
         }
 
+    def reload_keys(self) -> None:
+        """Read the key file again, and go on with the keys that are in it now."""
+        self.check_open()
+        keys = keys_of(self.config.key, self.config.key_file)
+        if keys is None or not self.node.set_keys(keys):
+            raise ConfigError("this connection has no key: connect with key_file, or set SHOAL_KEY_FILE")
+
     def describe(self, kind: str) -> str:
         """The connection's `repr`."""
         config = self.config
@@ -167,4 +175,5 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "assembly_bytes_max": config.assembly_bytes_max,
         "backoff_factor": config.backoff_factor,
         "when_full": config.when_full,
+        "keys": keys_of(config.key, config.key_file),
     }

@@ -142,6 +142,8 @@ def warning(event: Event) -> str | None:
             )
         case MemberLeft(node, True):
             return f"member {node} failed: nothing was heard of it; it crashed, or the network is cut"
+        case Unreadable(0, why):
+            return why
         case Unreadable(node, why):
             return f"member {node} sends what cannot be read: {why}"
         case LinkFailed(_, why):

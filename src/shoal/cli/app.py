@@ -15,6 +15,7 @@ COMMANDS = {
     "reply": "Answer questions, with a command or a template.",
     "members": "Print who is there, and what they subscribe to.",
     "history": "Look at what a store recorded.",
+    "keys": "Make the key that all members of a domain share.",
     "norm": "Send and receive files and objects by NORM (RFC 5740).",
     "selector": "Try message selectors.",
     "bench": "Measure Shoal, alone and beside its peers.",

@@ -44,6 +44,9 @@ def norm(
     fec: Annotated[str, typer.Option(help="Parity: none, or rs for Reed-Solomon.")] = "none",
     parity: Annotated[int, typer.Option(help="Parity symbols that follow each block.")] = 8,
     block: Annotated[int, typer.Option(help="Segments of a block.")] = 64,
+    key: Annotated[
+        bool, typer.Option("--key", help="Encrypt Shoal's datagrams, and run it without as well.")
+    ] = False,
     peers: Annotated[str, typer.Option(help="Contestants beside Shoal: libnorm, or nothing.")] = "libnorm",
     rounds: Rounds = 5,
     seconds: Annotated[float, typer.Option(help="About how long each transfer takes.")] = 2.0,
@@ -60,6 +63,7 @@ def norm(
             fec=fec,
             parity_symbols=parity,
             block_symbols=block,
+            key=key,
             peers=_names(peers),
             rounds=rounds,
             seconds=seconds,

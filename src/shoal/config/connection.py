@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 from urllib.parse import parse_qsl, urlsplit
 
 from shoal.config.checks import WHOLE, unknown_option
+from shoal.config.keys import check_key
 from shoal.config.sending import CACHE_BYTES_MAX, Congestion, Sending
 from shoal.errors import ConfigError
 
@@ -84,6 +85,12 @@ class ConnectionConfig(Sending):
     assembly_bytes_max: int = 256 << 20
     #: Back-off factor K of NORM's repair requests: 0 suits few members, 4 many.
     backoff_factor: int = 1
+    #: The key that all members share, as `shoal keys new` makes it: every datagram is encrypted and
+    #: authenticated.
+    key: str | None = dataclasses.field(default=None, repr=False)
+    #: A file that only its owner can read, with a key in each line: the first encrypts, all of them decrypt.
+    #: `SHOAL_KEY_FILE` names one where neither is given.
+    key_file: str | None = None
 
     def __post_init__(self) -> None:
         if self.scheme in _LATER_SCHEMES:
@@ -113,6 +120,9 @@ class ConnectionConfig(Sending):
             self.assembly_bytes_max >= self.message_bytes_max,
             "at least message_bytes_max",
         )
+        self.check("key_file", self.key is None or self.key_file is None, "left out beside key")
+        if self.key is not None:
+            check_key(self.key)
         self.check_rate()
         self.check_parity()
         if self.group is not None:
@@ -176,6 +186,8 @@ class ConnectionOptions(TypedDict, total=False):
     message_bytes_max: int
     assembly_bytes_max: int
     backoff_factor: int
+    key: str | None
+    key_file: str | None
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}
@@ -239,9 +251,13 @@ def _options_of(url: str) -> dict[str, Any]:
 
 def _value_of(name: str, text: str) -> Any:
     field = _FIELDS.get(name)
+    if name == "key":
+        raise ConfigError(
+            "a key does not belong into a URL, which others see: use key_file, or key as an argument"
+        )
     if field is None or name == "scheme":
-        raise unknown_option(name, _FIELDS.keys() - {"scheme"}, " in the URL")
-    if field.type is str or name in ("group", "when_full", "congestion"):
+        raise unknown_option(name, _FIELDS.keys() - {"scheme", "key"}, " in the URL")
+    if field.type is str or name in ("group", "when_full", "congestion", "key_file"):
         return text
     kind = int if field.type in WHOLE else float
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, TypedDict, Unpack
 
 from shoal.config.checks import unknown_option
+from shoal.config.keys import check_key
 from shoal.config.sending import CACHE_BYTES_MAX, Congestion, Sending
 from shoal.errors import ConfigError
 
@@ -120,6 +121,8 @@ class NormOptions(TypedDict, total=False):
     message_bytes_max: int
     files_directory: str | os.PathLike[str] | None
     drop_received: float
+    key: str | None
+    key_file: str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,6 +241,12 @@ class NormConfig(Sending):
     files_directory: str | os.PathLike[str] | None = None
     #: Share of received datagrams to throw away, to see repair at work.
     drop_received: float = 0.0
+    #: The key that all members share, as `shoal keys new` makes it: every datagram is encrypted and
+    #: authenticated, and nothing but Shoal understands it.
+    key: str | None = dataclasses.field(default=None, repr=False)
+    #: A file that only its owner can read, with a key in each line: the first encrypts, all of them decrypt.
+    #: `SHOAL_KEY_FILE` names one where neither is given.
+    key_file: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         self.check_types()
@@ -257,6 +266,9 @@ class NormConfig(Sending):
             self.check("info", len(self.info) <= self.segment_bytes, "no longer than segment_bytes")
         self.check("info", not self.info or self.lanes > 0, "left out without lanes, whose it is")
         self._check_ackers()
+        self.check("key_file", self.key is None or self.key_file is None, "left out beside key")
+        if self.key is not None:
+            check_key(self.key)
         if self.files_directory is not None:
             fine = isinstance(self.files_directory, str | os.PathLike)
             self.check("files_directory", fine, "a path, or None")

@@ -173,6 +173,7 @@ class Session(SessionBase):
             if self._ended:
                 raise ClosedError("the session is closed")
             if _is_over(deadline):
+                self._say_unheard()
                 return None
             yield deadline
 

@@ -2,6 +2,7 @@
 
 import atexit
 import dataclasses
+import logging
 import os
 import secrets
 import threading
@@ -15,6 +16,7 @@ from typing import Any, Self, Unpack
 
 from shoal import _core
 from shoal.config import NormConfig, NormOptions
+from shoal.config.keys import keys_of
 from shoal.errors import ClosedError, ConfigError, FlushError, FullError
 from shoal.norm.events import Event, WatermarkDone
 from shoal.norm.inbox import Inbox
@@ -22,6 +24,8 @@ from shoal.norm.ledger import Ledger
 
 #: How often to try again while there is no room for an object.
 _ROOM_INTERVAL_S = 0.002
+
+log = logging.getLogger("shoal.norm")
 
 _open: "weakref.WeakSet[SessionBase]" = weakref.WeakSet()
 
@@ -70,6 +74,11 @@ class SessionBase:
     def grtt_s(self) -> float:
         """The group's round-trip time, as measured so far."""
         return self._link.grtt_s
+
+    def _say_unheard(self) -> None:
+        """Nothing came in time: perhaps because somebody has another key."""
+        if (why := self._link.take_socket_error()) is not None:
+            log.warning("%s: %s", self, why)
 
     def stats(self) -> dict[str, int]:
         """What was sent, received, repaired and refused so far; counters only grow."""
@@ -216,7 +225,10 @@ class Session(SessionBase):
 
     def receive(self, timeout_s: float | None = None) -> Event | None:
         """The next message or event; `None` if none came in time. `ClosedError` once closed and empty."""
-        return self._inbox.take(timeout_s)
+        event = self._inbox.take(timeout_s)
+        if event is None:
+            self._say_unheard()
+        return event
 
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
         """Messages and events as they come; ends after `timeout_s` of quiet, or with the session."""
@@ -278,6 +290,8 @@ def _link_options(config: NormConfig) -> dict[str, Any]:
         del options["segment_bytes"]
         options["fit_segments"] = True
     options["ackers"] = list(config.ackers)
+    del options["key"], options["key_file"]
+    options["keys"] = keys_of(config.key, config.key_file)
     return options
 
 

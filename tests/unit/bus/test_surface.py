@@ -15,7 +15,17 @@ from shoal.errors import ConfigError, InvalidTopicError
 
 BUS = {
     *("close", "closed", "config", "events", "flush", "link", "members", "message_id", "node", "publish"),
-    *("publisher", "rate_bytes_per_s", "reply", "request", "request_many", "run", "stats", "subscribe"),
+    *(
+        "publisher",
+        "rate_bytes_per_s",
+        "reload_keys",
+        "reply",
+        "request",
+        "request_many",
+        "run",
+        "stats",
+        "subscribe",
+    ),
     *("subscribers", "wait_for_subscribers"),
 }
 SUBSCRIPTION = {"close", "closed", "dropped", "pattern", "pending", "receive", "receive_nowait"}

@@ -9,6 +9,7 @@ use shoal_node::hub::LinkId;
 use shoal_node::norm::Driver;
 use shoal_norm::{Destination, Source, Time};
 
+use super::sealing::Sealing;
 use crate::clock::Clock;
 use crate::udp::{ReceiveBuffers, Run, Sockets, Which};
 
@@ -45,6 +46,10 @@ pub struct Engine {
     group: SocketAddr,
     buffers: ReceiveBuffers,
     unsent: Unsent,
+    /// What a link with a key has.
+    sealing: Option<Sealing>,
+    /// That somebody has a key, and we have none, was told.
+    told_of_key: bool,
     /// Share of received datagrams to throw away, for tests of repair.
     drop_received: f64,
     random: fastrand::Rng,
@@ -67,6 +72,7 @@ impl Engine {
         clock: Clock,
         (chains, link): (Arc<Chains>, LinkId),
         sockets: Arc<Sockets>,
+        sealing: Option<Sealing>,
         drop_received: f64,
     ) -> Engine {
         Engine {
@@ -82,6 +88,8 @@ impl Engine {
             sockets,
             buffers: ReceiveBuffers::new(RUNS_RECEIVED),
             unsent: Unsent::default(),
+            sealing,
+            told_of_key: false,
             drop_received,
         }
     }
@@ -133,23 +141,77 @@ impl Engine {
     }
 
     fn handle_received(&mut self, which: Which) {
-        let buffers = std::mem::take(&mut self.buffers);
-        for run in buffers.runs() {
-            let now = self.clock.now();
-            self.driver.note_room(now);
-            let from = Source { address: run.from, unicast: which == Which::Own, waited: run.waited };
-            self.handle_run(now, from, &run);
-            // What was said in this run may decide what becomes of the next.
-            if self.driver.wants_turn() {
-                self.driver.deliver(now);
-                self.driver.serve(now);
+        let mut buffers = std::mem::take(&mut self.buffers);
+        let unicast = which == Which::Own;
+        if let Some(mut sealing) = self.sealing.take() {
+            for run in buffers.runs_mut() {
+                let now = self.begin_run();
+                let from = Source { address: run.from, unicast, waited: run.waited };
+                let (random, share) = (&mut self.random, self.drop_received);
+                let heard = run.bytes.chunks_mut(run.segment_bytes.max(1));
+                let heard = heard.filter(|_| share == 0.0 || random.f64() >= share);
+                let opened = heard.filter_map(|datagram| sealing.open(now, run.from, datagram));
+                self.driver.handle_datagrams(now, from, opened);
+                self.attend(now, &mut sealing);
+                self.end_run(now);
+            }
+            self.sealing = Some(sealing);
+        } else {
+            for run in buffers.runs() {
+                let now = self.begin_run();
+                let from = Source { address: run.from, unicast, waited: run.waited };
+                self.handle_run(now, from, &run);
+                self.end_run(now);
             }
         }
         self.buffers = buffers;
         self.driver.batch_done(self.clock.now());
     }
 
+    fn begin_run(&mut self) -> Time {
+        let now = self.clock.now();
+        self.driver.note_room(now);
+        now
+    }
+
+    /// What was said in this run may decide what becomes of the next.
+    fn end_run(&mut self, now: Time) {
+        if self.driver.wants_turn() {
+            self.driver.deliver(now);
+            self.driver.serve(now);
+        }
+    }
+
+    /// Challenges and answers go out, what waited for an answer is read, and wrong keys are told of.
+    fn attend(&mut self, now: Time, sealing: &mut Sealing) {
+        while let Some((to, datagram)) = sealing.seal.poll_transmit() {
+            // One that does not get out is said again.
+            if let Err(error) = self.sockets.send_run(to, &datagram, datagram.len())
+                && error.kind() != ErrorKind::WouldBlock
+            {
+                self.note(&error);
+            }
+        }
+        while let Some((address, datagram)) = sealing.seal.poll_released() {
+            let from = Source { address, unicast: false, waited: std::time::Duration::ZERO };
+            self.driver.handle_datagrams(now, from, [&datagram[..]]);
+        }
+        while let Some(notice) = sealing.seal.poll_notice() {
+            self.tell(&notice.to_string());
+        }
+    }
+
+    /// Tells the application, and whoever asks for errors.
+    fn tell(&mut self, why: &str) {
+        self.socket_error = Some(why.to_owned());
+        self.driver.tell(why);
+    }
+
     fn handle_run(&mut self, now: Time, from: Source, run: &Run<'_>) {
+        if !self.told_of_key && shoal_seal::is_sealed(run.bytes) {
+            self.told_of_key = true;
+            self.tell(&format!("{} has a key, and this node has none: neither hears the other", run.from));
+        }
         if self.drop_received > 0.0 {
             let (random, share) = (&mut self.random, self.drop_received);
             self.driver.handle_datagrams(now, from, run.datagrams().filter(|_| random.f64() >= share));
@@ -197,7 +259,11 @@ impl Engine {
             Destination::Group => self.group,
             Destination::Node(address) => address,
         };
-        let sent = match self.sockets.send_run(to, out.bytes, out.datagram_bytes) {
+        let (bytes, datagram_bytes) = match &mut self.sealing {
+            Some(sealing) => sealing.seal_run(out.bytes, out.datagram_bytes),
+            None => (out.bytes, out.datagram_bytes),
+        };
+        let sent = match self.sockets.send_run(to, bytes, datagram_bytes) {
             Ok(sent) => sent,
             Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
             Err(error) => {
@@ -205,11 +271,11 @@ impl Engine {
                 return true;
             }
         };
-        if sent < out.bytes.len() {
+        if sent < bytes.len() {
             self.unsent.to = Some(to);
-            self.unsent.datagram_bytes = out.datagram_bytes;
+            self.unsent.datagram_bytes = datagram_bytes;
             self.unsent.bytes.clear();
-            self.unsent.bytes.extend_from_slice(&out.bytes[sent..]);
+            self.unsent.bytes.extend_from_slice(&bytes[sent..]);
             return false;
         }
         if self.driver.session.stats().segments_sent > segments {
@@ -230,6 +296,11 @@ impl Engine {
         if matches!(error.raw_os_error(), Some(libc::EBADF | libc::ENOTSOCK)) {
             self.failure = Some(format!("its socket is gone: {error}"));
         }
+    }
+
+    /// Changes the keys of a link that has some. False if it has none.
+    pub fn set_keys(&mut self, keys: shoal_seal::Keys) -> bool {
+        self.sealing.as_mut().map(|sealing| sealing.seal.set_keys(keys)).is_some()
     }
 
     /// Everything given to the link was sent, and acknowledged or announced.

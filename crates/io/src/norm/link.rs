@@ -15,8 +15,10 @@ use shoal_node::Chains;
 use shoal_node::hub::{LinkBell, LinkId, Ring, SendError};
 use shoal_node::norm::{Application, Driver};
 use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, StreamOptions, Time, WriteError};
+use shoal_seal::{Keys, OVERHEAD_BYTES};
 
 use super::engine::{Engine, RUN_BYTES};
+use super::sealing::{PLAIN_RUN_BYTES_MAX, Sealing};
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::files::Files;
@@ -94,6 +96,8 @@ pub struct LinkOptions {
     pub files_directory: Option<PathBuf>,
     /// Whether closing ends the streams; otherwise it only says goodbye.
     pub end_streams: bool,
+    /// The keys of its group, if it has any: then every datagram is sealed.
+    pub keys: Option<Keys>,
     /// Share of received datagrams to throw away, for tests of repair.
     pub drop_received: f64,
 }
@@ -112,6 +116,7 @@ impl LinkOptions {
             message_bytes_max: 128 << 20,
             files_directory: None,
             end_streams: true,
+            keys: None,
             drop_received: 0.0,
         }
     }
@@ -300,14 +305,29 @@ impl NormLink {
     ) -> Result<NormLink, LinkError> {
         let sockets = Arc::new(Sockets::open(&options.address, &options.sockets)?);
         let mut norm = options.norm.clone();
+        let overhead = if options.keys.is_some() { OVERHEAD_BYTES } else { 0 };
         if options.fit_segments {
-            norm.segment_bytes = fitting_segment(&sockets, options.address.group.is_ipv6(), &norm);
+            norm.segment_bytes = fitting_segment(&sockets, options.address.group.is_ipv6(), &norm, overhead);
+        }
+        if options.keys.is_some() {
+            norm.burst_bytes_max = norm.burst_bytes_max.min(PLAIN_RUN_BYTES_MAX);
+            if usize::from(norm.segment_bytes) + norm.header_bytes() + OVERHEAD_BYTES > RUN_BYTES_MAX {
+                let wanted = "so small that a datagram with a key stays within 65507 bytes";
+                return Err(LinkError::Config(ConfigError { field: "segment_bytes", wanted }));
+            }
         }
         let session = Session::new(norm).map_err(LinkError::Config)?;
         let driver = Driver::new(session, &options.ackers, &options.lanes, chains.clone(), link, application)
             .map_err(LinkError::Stream)?;
-        let engine =
-            Engine::new(driver, clock, (chains.clone(), link), sockets.clone(), options.drop_received);
+        let sealing = options.keys.map(Sealing::new);
+        let engine = Engine::new(
+            driver,
+            clock,
+            (chains.clone(), link),
+            sockets.clone(),
+            sealing,
+            options.drop_received,
+        );
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             chains,
@@ -465,6 +485,11 @@ impl NormLink {
         self.command(|session, _| session.cancel_object(object))
     }
 
+    /// Changes the keys of a link that has some. False if it has none.
+    pub fn set_keys(&self, keys: Keys) -> bool {
+        self.shared.engine().set_keys(keys)
+    }
+
     /// The last error a socket gave, once.
     pub fn take_socket_error(&self) -> Option<String> {
         self.shared.engine().socket_error.take()
@@ -509,11 +534,11 @@ impl Drop for NormLink {
 }
 
 /// The longest segment that travels in one packet, and of which a run still takes several.
-fn fitting_segment(sockets: &Sockets, ipv6: bool, norm: &Config) -> u16 {
+fn fitting_segment(sockets: &Sockets, ipv6: bool, norm: &Config, overhead: usize) -> u16 {
     let mtu = sockets.interface().map_or(ETHERNET_MTU, InterfaceInfo::mtu);
     let packet_header = if ipv6 { 48 } else { 28 };
     let datagram = mtu.saturating_sub(packet_header).min(RUN_BYTES_MAX / RUN_SEGMENTS_MIN);
-    datagram.saturating_sub(norm.header_bytes()).max(SEGMENT_BYTES_MIN) as u16
+    datagram.saturating_sub(norm.header_bytes() + overhead).max(SEGMENT_BYTES_MIN) as u16
 }
 
 /// The thread of a link. Whatever ends it before its time, those who wait for it learn why.

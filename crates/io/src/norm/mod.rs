@@ -8,6 +8,7 @@ mod bulk;
 mod engine;
 mod link;
 mod queue;
+mod sealing;
 mod verify;
 
 pub use bulk::{BulkReport, receive_bulk, send_bulk};

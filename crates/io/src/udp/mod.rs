@@ -20,7 +20,7 @@ use plain::{receive_batch, send_segmented, wake_channel};
 use sys::linux::{receive_batch, send_segmented, wake_channel};
 
 pub use address::{LinkAddress, SocketOptions};
-pub use receive::{ReceiveBuffers, Run};
+pub use receive::{ReceiveBuffers, Run, RunMut};
 pub use sockets::{RUN_BYTES_MAX, RUN_DATAGRAMS_MAX, Ready, Sockets, Which};
 pub use waker::Waker;
 

@@ -39,6 +39,19 @@ pub struct Run<'a> {
     pub waited: Duration,
 }
 
+/// The same, to be changed where it is.
+#[derive(Debug)]
+pub struct RunMut<'a> {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The datagrams, one after the other.
+    pub bytes: &'a mut [u8],
+    /// The size of each.
+    pub segment_bytes: usize,
+    /// How long the first of them lay in the socket, if the system says so.
+    pub waited: Duration,
+}
+
 impl<'a> Run<'a> {
     /// The datagrams one by one.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
@@ -57,6 +70,16 @@ impl ReceiveBuffers {
             entries: vec![Entry::default(); runs].into(),
             filled: 0,
         }
+    }
+
+    /// What the last call of `receive` brought, in order of arrival, to be changed where it is.
+    pub fn runs_mut(&mut self) -> impl Iterator<Item = RunMut<'_>> {
+        let slots = self.storage.chunks_exact_mut(SLOT_BYTES).zip(&self.entries[..self.filled]);
+        slots.filter_map(|(slot, entry)| {
+            let from = entry.from.filter(|_| !entry.truncated)?;
+            let Entry { length, segment_bytes, waited, .. } = *entry;
+            Some(RunMut { from, bytes: &mut slot[..length], segment_bytes, waited })
+        })
     }
 
     /// What the last call of `receive` brought, in order of arrival.

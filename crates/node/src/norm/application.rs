@@ -52,6 +52,9 @@ pub trait Application: std::any::Any + Send {
         true
     }
 
+    /// Somebody is not heard, and does not hear us: why.
+    fn tell(&mut self, _why: &str) {}
+
     /// The link failed, and nothing more will come: why.
     fn fail(&mut self, why: &str);
 

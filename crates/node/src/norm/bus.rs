@@ -343,6 +343,11 @@ impl Application for NormBus {
         (published && self.age < Age::Settled) || self.membership.members().next().is_some()
     }
 
+    fn tell(&mut self, why: &str) {
+        // Of a node that cannot be read not even its number is known.
+        self.port.tell(HubEvent::Unreadable(0, why.to_owned()));
+    }
+
     fn fail(&mut self, why: &str) {
         self.port.fail(why);
     }

@@ -244,6 +244,11 @@ impl Driver {
         !std::mem::replace(&mut self.ending, true)
     }
 
+    /// Somebody is not heard, and does not hear us: why.
+    pub fn tell(&mut self, why: &str) {
+        self.application.tell(why);
+    }
+
     /// The link cannot go on: why. The application is told, and hears nothing more.
     pub fn fail(&mut self, why: &str) {
         self.application.fail(why);

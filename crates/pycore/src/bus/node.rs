@@ -26,7 +26,7 @@ use super::topic_cache::TopicCache;
 use crate::bell::Bell;
 use crate::convert::{duration, linger};
 use crate::errors;
-use crate::link_options::{address, check_cache, link_options};
+use crate::link_options::{address, check_cache, keys_of, link_options};
 use crate::norm::stats_to_python;
 use crate::selector::{CorrelationFilter, Selector};
 
@@ -374,6 +374,12 @@ impl Node {
         let interface =
             sockets.interface().map_or_else(|| "any".to_owned(), |interface| interface.name.clone());
         Ok(Some((interface, sockets.local_addr()?.to_string(), link.receive_buffer_bytes()?)))
+    }
+
+    /// Changes the keys of a link that has some. False if it has none.
+    fn set_keys(&self, keys: &str) -> PyResult<bool> {
+        let keys = keys_of(keys)?;
+        Ok(self.open()?.bus.norm().is_some_and(|link| link.set_keys(keys)))
     }
 
     /// The last error a socket gave, once.
