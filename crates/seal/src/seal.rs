@@ -191,22 +191,24 @@ impl Seal {
         if salt == self.salt {
             return Err(());
         }
-        let Some(key) = self.keys.find(id) else {
-            let ours = self.keys.first().id();
-            self.tell(from, Notice::OtherKey { from, theirs: id, ours });
-            return Err(());
-        };
-        let known = self.peers.contains_key(&(id, salt));
-        let fresh = (!known).then(|| key.sealing(&salt));
-        let opening = fresh.as_ref().or(self.peers.get(&(id, salt)).map(|peer| &peer.key)).ok_or(())?;
-        opening.open_in_place(nonce(counter), Aad::from(&header), body).map_err(|_| ())?;
-        if let Some(key) = fresh {
+        let name = (id, salt);
+        if let Some(peer) = self.peers.get(&name) {
+            peer.key.open_in_place(nonce(counter), Aad::from(&header), body).map_err(|_| ())?;
+        } else {
+            let Some(key) = self.keys.find(id) else {
+                let ours = self.keys.first().id();
+                self.tell(from, Notice::OtherKey { from, theirs: id, ours });
+                return Err(());
+            };
+            // Nothing is remembered of a run that has not shown that it has the key.
+            let key = key.sealing(&salt);
+            key.open_in_place(nonce(counter), Aad::from(&header), body).map_err(|_| ())?;
             self.make_room();
-            let nonce = (self.random)();
-            self.peers.insert((id, salt), Peer::new(key, now, nonce));
+            let challenge = (self.random)();
+            self.peers.insert(name, Peer::new(key, now, challenge));
         }
         let plain = &body[..body.len() - TAG_BYTES];
-        let peer = self.peers.get_mut(&(id, salt)).ok_or(())?;
+        let peer = self.peers.get_mut(&name).ok_or(())?;
         if !peer.replay.take(counter) {
             return Err(());
         }
@@ -227,7 +229,7 @@ impl Seal {
             }
             _ => return Err(()),
         }
-        if let Some(asked) = self.peers.get_mut(&(id, salt)).and_then(|peer| peer.challenge(now)) {
+        if let Some(asked) = self.peers.get_mut(&name).and_then(|peer| peer.challenge(now)) {
             self.say(from, KIND_CHALLENGE, &[salt, asked].concat());
         }
         Ok(None)

@@ -153,9 +153,8 @@ impl Remote {
 
     /// It says something that is no goodbye: then it has not left.
     pub fn is_back(&mut self) {
-        if !self.overtaken {
-            self.departed = None;
-        }
+        // Also by words that the goodbye overtook: a real one is said again, and a forged one may bear any number.
+        self.departed = None;
     }
 
     /// Bytes of the session's memory it holds.
