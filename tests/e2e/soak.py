@@ -12,7 +12,8 @@ from pathlib import Path
 
 from programs import Failure, Peer, loopback_url
 
-#: Bytes a program may grow by once it is warm: the windows of two publishers' lanes may still have been empty then.
+#: Bytes a program may grow by once it is warm: the windows of two publishers' lanes may still have been empty
+#: then.
 GROWTH_BYTES_MAX = 48 << 20
 #: What a visitor that does not read may say when it leaves.
 LOSSES = r"\A(messages of .* lost here for good.*\n)*\Z"
