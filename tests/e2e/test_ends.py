@@ -42,7 +42,7 @@ async def main():
         assert await bus.wait_for_subscribers("a", timeout_s=20)
         for number in range(600):
             await bus.publish("a", make_body(0, number, 20_000))
-asyncio.run(main())
+asyncio.run(main(), debug=False)
 """,
         url,
     )
