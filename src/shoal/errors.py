@@ -23,6 +23,7 @@ ShoalError
 │   └── TrimmedError (also LookupError)      retention removed what was asked for
 ├── HistoryError                             a store refused a question about its history
 │   └── StoreUnavailableError (also ConnectionError)  nobody answers there
+├── DataLossError                            a query asks for history that is no longer there
 └── ExperimentError                          a benchmark came to no valid result
 
 UndeliveredWarning (a RuntimeWarning)        members lacked messages when a `with` block was left
@@ -129,6 +130,10 @@ class TrimmedError(StoreError, LookupError):
     def __init__(self, message: str, floor: int) -> None:
         super().__init__(message)
         self.floor = floor
+
+
+class DataLossError(ShoalError):
+    """A query asks for history that is no longer there; the message names the range."""
 
 
 class ExperimentError(ShoalError):

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 #: Every command: its module in `shoal.cli`, which has an `app` or a function of its name, and what it does.
 COMMANDS = {
-    "demo": "See it work: a lossy simulated network, then real processes.",
+    "demo": "See it work: a simulated network, real processes, a store, Spark.",
     "pub": "Publish a message, or many.",
     "sub": "Print messages as they come, until Ctrl-C.",
     "request": "Publish a question and print the answer, or answers.",
@@ -18,6 +18,7 @@ COMMANDS = {
     "keys": "Make the key that all members of a domain share.",
     "norm": "Send and receive files and objects by NORM (RFC 5740).",
     "selector": "Try message selectors.",
+    "pipeline": "Archive, replay, measure and audit recorded messages, on Spark.",
     "bench": "Measure Shoal, alone and beside its peers.",
 }
 

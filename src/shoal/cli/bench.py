@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -190,6 +191,28 @@ def fec(rounds: Rounds = 5, json: Json = None) -> None:
     headings = ("block", "symbol bytes", "symbols", "encode", "decode", "times scalar")
     rows = fec_experiment.table_rows(result)
     report.show(title, result, json, shown=report.table(title, headings, rows))
+
+
+@app.command("spark")
+def spark(
+    rows: Annotated[int, typer.Option(help="Rows that each contestant reads.")] = 2_000_000,
+    sink_rows: Annotated[int, typer.Option(help="Rows that are written in each round.")] = 1_000_000,
+    rate: Annotated[int, typer.Option(help="Rows per second while latency is measured.")] = 20_000,
+    seconds: Annotated[float, typer.Option(help="How long latency is measured.")] = 20.0,
+    rounds: Rounds = 5,
+    json: Json = None,
+) -> None:
+    """A store's history read by Spark, beside Parquet files; writing, and latency exactly once."""
+    if find_spec("pyspark") is None:
+        raise typer.BadParameter("Spark is not installed: pip install 'shoal[spark]'")
+    from shoal.bench import spark as spark_experiment
+
+    with _options_checked():
+        options = spark_experiment.SparkOptions(
+            rows=rows, sink_rows=sink_rows, rounds=rounds, rate=rate, seconds=seconds
+        )
+    result = _followed(rounds, lambda follow: spark_experiment.run(options, follow))
+    report.show(f"Spark, {rows:,} rows", result, json)
 
 
 app.command("selectors")(bench_selectors.selectors)

@@ -1,0 +1,356 @@
+"""`shoal pipeline`: what people do with recorded messages, on Spark. One command for each pipeline."""
+
+import contextlib
+import json as json_text
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from shoal.spark.pipelines.audit import Audit
+    from shoal.spark.pipelines.stats import WindowStats
+
+app = typer.Typer(
+    help="Archive, replay, measure and audit recorded messages, on Spark.", no_args_is_help=True
+)
+
+Topics = Annotated[
+    str, typer.Argument(help="Topics: * is one level, > all that follow; commas between several.")
+]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        help="The store: grpc://host:port, or its directory.", rich_help_panel="Source", envvar="SHOAL_STORE"
+    ),
+]
+Selector = Annotated[str | None, typer.Option(help="Only messages that match.", rich_help_panel="Source")]
+Option_ = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", metavar="NAME=VALUE", help="A further option of the source.", rich_help_panel="Source"
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Where Spark runs; all cores of this machine by default.", rich_help_panel="Spark"),
+]
+Remote = Annotated[
+    str | None, typer.Option(help="A Spark Connect server, such as sc://host:15002.", rich_help_panel="Spark")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A Spark setting.", rich_help_panel="Spark")
+]
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
+]
+
+
+@app.command("archive")
+def archive(
+    topics: Topics,
+    directory: Annotated[Path, typer.Argument(help="Where the Parquet files go.")],
+    follow: Annotated[bool, typer.Option(help="Go on with what is published later, until Ctrl-C.")] = False,
+    every: Annotated[str, typer.Option(help="How often files are written with --follow.")] = "10 seconds",
+    compact: Annotated[bool, typer.Option(help="Make few large files of all when done.")] = False,
+    iceberg: Annotated[
+        str | None, typer.Option(metavar="NAMESPACE.TABLE", help="Add the files to this Iceberg table.")
+    ] = None,
+    store: Store = None,
+    selector: Selector = None,
+    option: Option_ = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+) -> None:
+    """Write messages into Parquet files by date and topic, each once; goes on where it stopped before."""
+    with _ran("archive"):
+        from shoal.spark.pipelines import archive as pipeline
+        from shoal.spark.pipelines import iceberg as tables
+
+        pipeline.prepare(directory)
+        table = None if iceberg is None else tables.open_table(iceberg, directory)
+        query = pipeline.archive(
+            _session("archive", master, remote, conf),
+            topics,
+            directory,
+            store=store,
+            selector=selector,
+            follow=follow,
+            every=every,
+            options=_pairs(option),
+        )
+        _wait(query)
+        if compact:
+            before, after = pipeline.compact(directory)
+            typer.echo(f"compacted {before} files into {after}")
+        if table is not None:
+            typer.echo(f"{tables.refresh(table, directory)} files are in the table {iceberg}")
+        typer.echo(f"{len(pipeline.parquet_files(directory))} files in {directory}")
+
+
+@app.command("replay")
+def replay(
+    source: Annotated[str, typer.Argument(help="The directory of an archive, or topics in history.")],
+    speed: Annotated[float, typer.Option(min=0.0, help="2 is twice as fast; 0 as fast as possible.")] = 1.0,
+    prefix: Annotated[str | None, typer.Option(help="Published topics begin with this and a slash.")] = None,
+    topics: Annotated[str | None, typer.Option(help="Of an archive, only these topics.")] = None,
+    property_schema: Annotated[
+        str | None, typer.Option(help="Types of properties, such as 'size BIGINT'; others are texts.")
+    ] = None,
+    wait: Annotated[float, typer.Option(help="Wait so many seconds for a first subscriber.")] = 1.0,
+    store: Store = None,
+    option: Option_ = None,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Publish recorded messages again, in their order and with their spacing."""
+    with _ran("replay"):
+        from shoal.spark.pipelines.replay import replay as pipeline
+
+        console = Console(stderr=True)
+        spark = _session("replay", master, None, conf)
+        with connect(url, domain, interface) as bus, console.status("reading") as status:
+            bus.wait_for_subscribers(f"{prefix or 'any'}/any", 1, timeout_s=wait)
+            done = pipeline(
+                spark,
+                source,
+                bus,
+                speed=speed,
+                store=store,
+                topics=topics,
+                prefix=prefix,
+                property_schema=property_schema,
+                options=_pairs(option),
+                told=lambda count: status.update(f"{count:,} messages"),
+            )
+        typer.echo(
+            f"{done.messages:,} messages in {done.seconds:.1f} s, the latest {done.late_max_s * 1000:.1f} "
+            f"ms late"
+        )
+
+
+@app.command("stats")
+def stats(
+    topics: Topics = ">",
+    window: Annotated[str, typer.Option(help="How long a window is: 500ms, 10s, 5m.")] = "10s",
+    follow: Annotated[bool, typer.Option(help="Show each window when it is complete, until Ctrl-C.")] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="With --follow: where it is kept how far this got; needed for --to.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="TOPIC", help="Publish each row there as well.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="IMAGE", help="Draw rate and delay into a file.")
+    ] = None,
+    json: Json = None,
+    store: Store = None,
+    selector: Selector = None,
+    option: Option_ = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Rate, size, delay and loss for each window of time, topic and publisher."""
+    with _ran("stats"):
+        from shoal.spark.options import parse_duration_s
+        from shoal.spark.pipelines import stats as pipeline
+
+        if follow and to is not None and checkpoint is None:
+            raise ValueError(
+                "--to with --follow needs --checkpoint DIRECTORY, so that each row is published once"
+            )
+        parse_duration_s("window", window)
+        spark = _session("stats", master, None, conf)
+        chosen: dict[str, Any] = {
+            "window": window,
+            "store": store,
+            "selector": selector,
+            "to_topic": to,
+            "options": _pairs(option),
+        }
+        if follow:
+            with contextlib.ExitStack() as stack:
+                place = checkpoint or stack.enter_context(_temporary())
+                query = pipeline.follow_stats(
+                    spark, topics, checkpoint=place, shown=lambda found: _show_stats(found, json), **chosen
+                )
+                _wait(query, quiet=True)
+            return
+        found = pipeline.stats(spark, topics, **chosen)
+        if plot is not None:
+            pipeline.plot(found, plot)
+        _show_stats(found, json)
+
+
+@app.command("audit")
+def audit(
+    topics: Topics = ">",
+    json: Json = None,
+    store: Store = None,
+    option: Option_ = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+) -> None:
+    """Look for gaps, duplicates and violations of order in history; the status is 1 if there are any."""
+    with _ran("audit"):
+        from shoal.spark.pipelines.audit import audit as pipeline
+
+        found = pipeline(_session("audit", master, remote, conf), topics, store=store, options=_pairs(option))
+        if json is not None:
+            _write(json, [json_text.dumps(found.to_dict(), indent=2, default=str)])
+        if json != "-":
+            _show_audit(found)
+    if not found.is_clean:
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _ran(command: str) -> Iterator[None]:
+    """Say in one line what went wrong, also where Spark wraps it into a trace."""
+    with plain_endings(f"pipeline {command}"):
+        if find_spec("pyspark") is None:
+            raise ValueError("Spark is not installed: pip install 'shoal[spark]'")
+        from pyspark.errors import PySparkException
+
+        from shoal.spark.explain import sentence
+
+        try:
+            yield
+        except PySparkException as error:
+            raise ValueError(sentence(error)) from error
+
+
+def _session(name: str, master: str | None, remote: str | None, conf: list[str] | None) -> "SparkSession":
+    import shoal.spark
+
+    with Console(stderr=True).status("starting Spark"):
+        return shoal.spark.session(
+            f"shoal {name}", master=master, remote=remote, conf=_pairs(conf), quiet=True
+        )
+
+
+def _wait(query: "StreamingQuery", *, quiet: bool = False) -> None:
+    """Follow a query to its end, or until Ctrl-C; the last line tells what it did."""
+    from shoal.spark import progress
+
+    console = Console(stderr=True, highlight=False)
+    with console.status("running; Ctrl-C stops, and a second start goes on from here") as status:
+
+        def told(line: str) -> None:
+            status.update(line)
+            if not quiet and not console.is_terminal:
+                console.print(line)
+
+        progress.wait(query, told)
+    failed = query.exception()
+    if failed is not None:
+        raise failed
+
+
+@contextlib.contextmanager
+def _temporary() -> Iterator[Path]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="shoal-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
+def _pairs(given: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise ValueError(f"an option is given as NAME=VALUE, not {text!r}")
+        pairs[name.strip()] = value
+    return pairs
+
+
+def _write(to: str, lines: list[str]) -> None:
+    if to == "-":
+        for line in lines:
+            typer.echo(line)
+    else:
+        with Path(to).open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+
+def _show_stats(found: "list[WindowStats]", json: str | None) -> None:
+    if json is not None:
+        _write(json, [json_text.dumps(each.to_dict()) for each in found])
+    if json == "-":
+        return
+    table = Table()
+    for heading in (
+        "from",
+        "topic",
+        "publisher",
+        "messages",
+        "msg/s",
+        "bytes/s",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "lost",
+    ):
+        table.add_column(heading, justify="left" if heading in ("from", "topic", "publisher") else "right")
+    for each in found:
+        table.add_row(
+            f"{each.start:%H:%M:%S}",
+            each.topic,
+            each.publisher,
+            f"{each.messages:,}",
+            f"{each.messages_per_s:,.1f}",
+            f"{each.bytes_per_s:,.0f}",
+            *(
+                "" if delay is None else f"{delay:,.2f}"
+                for delay in (each.delay_p50_ms, each.delay_p99_ms, each.delay_max_ms)
+            ),
+            f"{each.lost:,}",
+        )
+    Console().print(table)
+
+
+def _show_audit(found: "Audit") -> None:
+    console = Console(highlight=False)
+    table = Table()
+    headings = (
+        "publisher",
+        "chain",
+        "messages",
+        "numbers",
+        "unseen",
+        "duplicates",
+        "out of order",
+        "at offsets",
+    )
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("publisher", "at offsets") else "right")
+    for chain in found.chains:
+        table.add_row(
+            chain.publisher,
+            str(chain.chain),
+            f"{chain.messages:,}",
+            f"{chain.first}-{chain.last}",
+            f"{chain.unseen:,}",
+            f"{chain.duplicates:,}",
+            f"{chain.out_of_order:,}",
+            ", ".join(map(str, chain.examples)),
+        )
+    console.print(table)
+    verdict = "[green]whole[/green]" if found.is_clean else "[red]not whole[/red]"
+    console.print(
+        f"{found.messages:,} messages, {found.unnumbered:,} without a number, {found.lost:,} lost in "
+        f"{len(found.gaps):,} gaps: {verdict}"
+    )

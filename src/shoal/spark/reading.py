@@ -1,0 +1,153 @@
+"""What reading a batch and following a stream share: from options to ranges of history, from ranges to rows.
+
+Readers are pickled and made in several processes: they hold options and plans, and connect only when asked
+something.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from shoal.errors import ConfigError, DataLossError, HistoryError
+from shoal.spark import topics
+from shoal.spark.filters import Pushed
+from shoal.spark.offsets import Boundary, Position
+from shoal.spark.options import ReadOptions
+from shoal.spark.rows import RowPlan, plan_rows
+from shoal.spark.store import Query, Store
+
+log = logging.getLogger("shoal.spark")
+
+Answer = TypeVar("Answer")
+
+_NOTHING_PUSHED = Pushed()
+
+
+@dataclass(frozen=True)
+class Range(InputPartition):
+    """What one task reads: the matching messages from `start` up to `end`, not included."""
+
+    query: Query
+    incarnation: str
+    start: int
+    end: int
+    address: str
+
+
+class Reading:
+    """One query's way of reading. Can be pickled."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.plan: RowPlan = plan_rows(options, schema)
+
+    def query(self, store: Store, pushed: Pushed = _NOTHING_PUSHED) -> Query:
+        """What to ask for; a regular expression is matched with the topics that are there now.
+
+        A topic that appears later has no messages in a range that is fixed already, so that reading a range
+        again finds the same rows.
+        """
+        patterns = self.options.topics
+        if self.options.topic_regex is not None:
+            known = store.call(lambda client: client.topics(">"))
+            patterns = topics.matching(self.options.topic_regex, (each["topic"] for each in known))
+        return Query(
+            topics.narrowed(patterns, pushed.topics),
+            pushed.selector(self.options.selector),
+            self.plan.columns,
+            tuple(self.plan.properties.items()),
+        )
+
+    def split(self, store: Store, query: Query, start: Position, end: int) -> list[Range]:
+        """Ranges of about equally many matching rows."""
+        if not query.topics or start.offset >= end:
+            return []
+
+        def plan(begin: Position) -> list[tuple[int, int, int]]:
+            return store.call(
+                lambda client: client.plan(
+                    topics=list(query.topics),
+                    selector=query.selector,
+                    start=begin.offset,
+                    end=end,
+                    incarnation=begin.incarnation,
+                    partitions=self.options.min_partitions or 1,
+                    rows_max=self.options.partition_rows_max,
+                )
+            )
+
+        begin, ranges = self.asked(store, plan, start)
+        return [Range(query, begin.incarnation, first, last, store.address) for first, last, _about in ranges]
+
+    def rows(self, part: Range) -> Iterator[pa.RecordBatch]:
+        """Runs in a task."""
+        with Store(self.options.at, part.address) as store:
+            begin = Position(part.incarnation, part.start)
+            try:
+                for batch in store.batches(part.query, begin.offset, part.end, begin.incarnation):
+                    begin = Position(begin.incarnation, batch.column("offset")[-1].as_py() + 1)
+                    yield self.plan.to_rows(batch)
+            except HistoryError as error:
+                begin = self.after_loss(store, begin, error)
+                if begin.incarnation == part.incarnation:
+                    for batch in store.batches(part.query, begin.offset, part.end, begin.incarnation):
+                        yield self.plan.to_rows(batch)
+
+    def asked(
+        self, store: Store, ask: Callable[[Position], Answer], start: Position
+    ) -> tuple[Position, Answer]:
+        """The answer, and where it begins: later than `start` if history was lost and the user goes on."""
+        try:
+            return start, ask(start)
+        except HistoryError as error:
+            begin = self.after_loss(store, start, error)
+            return begin, ask(begin)
+
+    def after_loss(self, store: Store, start: Position, error: HistoryError) -> Position:
+        """Where to go on after the store refused a range; `DataLossError` unless the user goes on."""
+        if error.code not in ("TRIMMED", "INCARNATION"):
+            raise error
+        info = store.info()
+        if error.code == "TRIMMED":
+            floor = int(error.detail.get("floor", info["floor"]))
+            what = (
+                f"the store at {store.address} no longer has offsets {start.offset} to {floor - 1}: "
+                f"retention "
+                "dropped them before they were read"
+            )
+        else:
+            floor = int(info["floor"])
+            what = (
+                f"the query was at offset {start.offset} of incarnation {start.incarnation}, and the store "
+                f"at "
+                f"{store.address} is incarnation {info['incarnation']}: it was restored or replaced"
+            )
+        if self.options.fail_on_data_loss:
+            raise DataLossError(
+                f"{what}. To go on with what is there, set option failOnDataLoss=false; to have retention "
+                f"wait "
+                "for the query next time, give option subscription"
+            ) from error
+        log.warning("%s; going on with what is there (failOnDataLoss=false)", what)
+        return Position(info["incarnation"], floor)
+
+
+def offset_of(store: Store, info: dict[str, Any], boundary: Boundary) -> int:
+    """The offset that an option means."""
+    if boundary.incarnation is not None and boundary.incarnation != info["incarnation"]:
+        raise ConfigError(
+            f"an option names an offset of incarnation {boundary.incarnation}, but the store at "
+            f"{store.address} "
+            f"is {info['incarnation']}"
+        )
+    if boundary.time_us is not None:
+        time_us = boundary.time_us
+        return int(store.call(lambda client: client.offset_at(time_us)))
+    if boundary.offset is not None:
+        return boundary.offset
+    return int(info["floor"] if boundary.named == "earliest" else info["end"])

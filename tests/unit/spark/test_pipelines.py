@@ -1,0 +1,180 @@
+import json
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shoal.errors import ConfigError
+from shoal.spark.explain import sentence
+from shoal.spark.pipelines import archive
+from shoal.spark.pipelines.replay import Pace
+from shoal.spark.pipelines.stats import WindowStats, plot
+from shoal.spark.progress import describe, rows_behind
+
+DAY = datetime(2026, 10, 1, 23, 59, 59, tzinfo=UTC)
+
+
+def rows(*topics, start=0, day=DAY):
+    stored = [day + timedelta(seconds=at) for at in range(len(topics))]
+    return pa.record_batch(
+        {
+            "offset": pa.array(range(start, start + len(topics)), pa.int64()),
+            "topic": list(topics),
+            "stored": pa.array(stored, pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def offsets(directory):
+    return [
+        at for file in archive.parquet_files(directory) for at in pq.read_table(file)["offset"].to_pylist()
+    ]
+
+
+def test_files_are_kept_by_date_and_topic(tmp_path):
+    with archive.Files(tmp_path, "part-00000") as files:
+        files.write(rows("a/b", "c", "a/b"))
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
+    assert found == [
+        "date=2026-10-01/topic=a%2Fb/part-00000.parquet",
+        "date=2026-10-02/topic=a%2Fb/part-00000.parquet",
+        "date=2026-10-02/topic=c/part-00000.parquet",
+    ]
+
+
+def test_only_so_many_files_are_open_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "OPEN_FILES_MAX", 2)
+    with archive.Files(tmp_path, "part") as files:
+        for _ in range(2):
+            files.write(rows("a", "b", "c"))
+        assert len(files._open) == 2
+    assert files.rows == 6
+    assert sum(pq.read_metadata(path).num_rows for path in tmp_path.rglob("*.parquet")) == 6
+
+
+def epoch(directory, name, batch):
+    with archive.Files(directory / f"epoch={name}", "part-00000") as files:
+        files.write(batch)
+
+
+def test_compaction_keeps_every_row_in_its_order(tmp_path):
+    epoch(tmp_path, "0000000000", rows("a", "a"))
+    epoch(tmp_path, "0000000001", rows("a", start=2))
+    assert archive.compact(tmp_path) == (3, 2)
+    assert [path.name for path in archive.epochs(tmp_path)] == ["epoch=0000000000-0000000001"]
+    assert sorted(offsets(tmp_path)) == [0, 1, 2]
+    epoch(tmp_path, "0000000002", rows("a", start=3))
+    archive.compact(tmp_path)
+    assert [path.name for path in archive.epochs(tmp_path)] == ["epoch=0000000000-0000000002"]
+    assert sorted(offsets(tmp_path)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("deleted", [0, 1, 2])
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_compaction_that_was_interrupted_is_finished_by_the_next_start(tmp_path, deleted, renamed):
+    names = ["0000000000", "0000000001"]
+    for at, name in enumerate(names):
+        epoch(tmp_path, name, rows("a", start=at))
+    made = "epoch=0000000000-0000000001"
+    epoch(tmp_path / "_writing", "0000000000-0000000001", rows("a", "a"))
+    (tmp_path / "_compaction.json").write_text(
+        json.dumps({"made": made, "of": [f"epoch={n}" for n in names]})
+    )
+    for name in names[:deleted]:
+        archive.shutil.rmtree(tmp_path / f"epoch={name}")
+    if renamed:
+        (tmp_path / "_writing" / made).rename(tmp_path / made)
+    archive.prepare(tmp_path)
+    assert [path.name for path in archive.epochs(tmp_path)] == [made]
+    assert sorted(offsets(tmp_path)) == [0, 1]
+    assert not (tmp_path / "_compaction.json").exists()
+
+
+def test_an_epoch_that_was_written_or_compacted_is_not_written_again(tmp_path):
+    epoch(tmp_path, "0000000000-0000000004", rows("a"))
+    epoch(tmp_path, "0000000005", rows("a"))
+    assert archive.write_epoch(None, tmp_path, 3) is None
+    assert archive.write_epoch(None, tmp_path, 5) is None
+
+
+def test_an_archive_must_be_a_directory(tmp_path):
+    (tmp_path / "x").write_text("")
+    with pytest.raises(ConfigError, match="must be a directory, and is a file"):
+        archive.prepare(tmp_path / "x")
+    with pytest.raises(ConfigError, match="nothing was archived there yet"):
+        archive.load(None, tmp_path)
+
+
+class Time:
+    def __init__(self):
+        self.now, self.slept = 100.0, []
+
+    def clock(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.slept.append(round(seconds, 6))
+        self.now += seconds
+
+
+def test_a_replay_keeps_the_spacing_divided_by_its_speed():
+    time = Time()
+    pace = Pace(2.0, time.clock, time.sleep)
+    for published_us in (5_000_000, 6_000_000, 6_000_000, 7_500_000):
+        pace.wait(published_us)
+    assert time.slept == [0.5, 0.75]
+    time.now += 3.0
+    pace.wait(7_500_000)
+    assert pace.late_max_s == pytest.approx(3.0)
+
+
+def test_a_replay_at_speed_0_never_waits():
+    time = Time()
+    pace = Pace(0, time.clock, time.sleep)
+    for published_us in (0, 10**12):
+        pace.wait(published_us)
+    assert time.slept == []
+    with pytest.raises(ConfigError, match="speed must be 0"):
+        Pace(-1)
+
+
+def test_a_plot_is_an_image(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = [
+        WindowStats(DAY + timedelta(seconds=10 * at), "a", "0" * 16, 5, 10, 0.5, 1.0, 1.0, 2.0, 3.0, 0)
+        for at in range(3)
+    ]
+    plot(found, tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+PROGRESS = {
+    "batchId": 3,
+    "numInputRows": 2000,
+    "processedRowsPerSecond": 4000.4,
+    "durationMs": {"triggerExecution": 500},
+    "sources": [
+        {"latestOffset": '{"incarnation": "x", "offset": 9, "rowsBehind": 1234}'},
+        {"latestOffset": None},
+    ],
+}
+
+
+def test_progress_is_one_line_with_the_lag():
+    assert describe(PROGRESS) == "micro-batch 3, 2,000 rows, 4,000 rows/s, 500 ms, 1,234 behind"
+    assert rows_behind({"sources": [{"latestOffset": {"rowsBehind": 7}}]}) == 7
+    assert rows_behind({"sources": [{"latestOffset": "junk"}]}) is None
+    assert rows_behind(None) is None
+
+
+def test_what_went_wrong_is_found_in_a_trace():
+    trace = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n"
+        '  File "x.py", line 5, in f\n    raise ConfigError(\n'
+        "shoal.errors.ConfigError: option mode must be history or live, not 'x'\n SQLSTATE: 38000"
+    )
+    assert sentence(ValueError(trace)) == "option mode must be history or live, not 'x'"
+    assert sentence(ValueError("Traceback\nKeyError: 'x'\n\nJVM stuff")) == "KeyError: 'x'"
+    assert sentence(ValueError("first\nsecond")) == "first"
+    assert sentence(ValueError()) == "ValueError"
