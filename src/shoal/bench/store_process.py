@@ -52,8 +52,8 @@ class StoreProcess:
         told = self.directory / "endpoint.json"
         told.unlink(missing_ok=True)
         self.directory.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "shoal.cli", "store", str(self.directory)]
-        command += ["--record", self.record, "--port", str(self._port)]
+        command = [sys.executable, "-m", "shoal.cli", "store", "--data", str(self.directory)]
+        command += ["--record", self.record, "--flight", f"127.0.0.1:{self._port}"]
         command += ["--domain", self.domain, "--interface", "lo", *self.options]
         log = self.directory.with_name(self.directory.name + ".log")
         with log.open("ab") as output:

@@ -50,7 +50,8 @@ def endpoint(options: StoreOptions) -> str:
     except ConfigError as error:
         if Path(options.store).is_dir():  # it may be about to start
             raise StoreUnavailableError(
-                f"nobody serves the store in {options.store}; start it with `shoal store {options.store}`"
+                f"nobody serves the history of the store in {options.store}: start it with "
+                f"`shoal store --data {options.store} --flight 127.0.0.1:7475`"
             ) from error
         raise ConfigError(
             "option store must be an address such as grpc://127.0.0.1:7475 or the directory of a store, not "
