@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shoal.errors import (
         ClosedError,
         ConfigError,
+        DataLossError,
         FlushError,
         FullError,
         HistoryError,
@@ -64,6 +65,7 @@ _HOMES = {
     "errors": (
         "ClosedError",
         "ConfigError",
+        "DataLossError",
         "FlushError",
         "FullError",
         "HistoryError",
@@ -97,6 +99,7 @@ __all__ = [
     "ClosedError",
     "ConfigError",
     "CorrelationFilter",
+    "DataLossError",
     "Double",
     "Event",
     "Float",
