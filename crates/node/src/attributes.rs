@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use shoal_selector::{Attributes, Value};
-use shoal_wire::{HeaderFields, MessageView, Scalar, Typed};
+use shoal_wire::{HeaderFields, MessageId, MessageView, Scalar, Typed};
 
 /// What the message itself does not carry.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub struct Origin {
 impl Origin {
     /// The message's identity, as JMS writes it; `None` if it is not known.
     pub fn message_id(&self) -> Option<String> {
-        (self.publisher > 0 && self.number > 0)
-            .then(|| format!("ID:{:016x}-{}-{}", self.publisher, self.chain, self.number))
+        let Origin { publisher, chain, number, .. } = *self;
+        (publisher > 0 && number > 0).then(|| MessageId { publisher, chain, number }.to_string())
     }
 }
 
@@ -59,13 +59,15 @@ impl<'a> MessageAttributes<'a> {
             "JMSDeliveryMode" => {
                 Value::Str(if self.view.is_persistent() { "PERSISTENT" } else { "NON_PERSISTENT" })
             }
-            "JMSTimestamp" if self.origin.timestamp_us > 0 => {
-                Value::Long((self.origin.timestamp_us / 1000) as i64)
-            }
+            "JMSTimestamp" => match self.fields().timestamp_us.unwrap_or(self.origin.timestamp_us) {
+                0 => Value::Null,
+                timestamp_us => Value::Long((timestamp_us / 1000) as i64),
+            },
             "JMSCorrelationID" => self.correlation_id().map_or(Value::Null, Value::Str),
             "JMSType" => text(self.fields().message_type),
             "JMSMessageID" => {
-                let id = self.message_id.get_or_init(|| self.origin.message_id());
+                let passed_on = || self.fields().origin.map(|id| id.to_string());
+                let id = self.message_id.get_or_init(|| passed_on().or_else(|| self.origin.message_id()));
                 id.as_deref().map_or(Value::Null, Value::Str)
             }
             _ => Value::Null,

@@ -3,14 +3,14 @@
 //! The hubs of a domain meet in a [`Meeting`]. A message goes straight from its publisher's buffer into the queues of those
 //! who want it. If one of these is full the rest waits in the buffer, and its publisher with it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shoal_norm::{Chunk, NodeId, Time};
-use shoal_wire::TopicPattern;
+use shoal_wire::Announce;
 
-use crate::hub::{Departure, Fed, Hub, HubEvent, InterestId, LinkBell, Port, Ring, Source, SourceId};
-use crate::switch::Interest;
+use crate::hub::{Departure, Fed, Hub, LinkBell, Port, Ring, Source, SourceId};
+use crate::interest::{AnnouncedInterest, Announcer, Applied, InterestBounds};
 
 /// The time, by the clock of one hub.
 type Clock = Box<dyn Fn() -> Time + Send + Sync>;
@@ -34,9 +34,8 @@ struct Member {
     lanes: Vec<Lane>,
     /// The others' lanes, as this hub knows them.
     sources: HashMap<(NodeId, usize), SourceId>,
-    /// What it told the others that it wants.
-    wanted: BTreeMap<String, InterestId>,
-    next: InterestId,
+    /// What it announced to the others that it wants.
+    announced: AnnouncedInterest,
 }
 
 /// The hubs of an `inproc` domain.
@@ -87,14 +86,14 @@ impl Meeting {
             clock: Box::new(clock),
             lanes,
             sources: HashMap::new(),
-            wanted: BTreeMap::new(),
-            next: 0,
+            announced: AnnouncedInterest::new(InterestBounds { bytes_max: usize::MAX }),
         };
         let mut members = self.lock();
         for (&other, member) in members.iter() {
             member.port.join(node);
             newcomer.port.join(other);
-            tell(&newcomer.port, other, &member.wanted, &[]);
+            let wanted: Vec<_> = member.announced.entries().map(|(id, entry)| (id, entry.clone())).collect();
+            newcomer.port.change_interest(other, &wanted, &[]);
         }
         members.insert(node, newcomer);
         announce(&mut members, node);
@@ -135,38 +134,26 @@ impl Drop for Seat {
     }
 }
 
-/// Tells a hub what another one wants.
-fn tell(port: &Port, node: NodeId, added: &BTreeMap<String, InterestId>, removed: &[(String, InterestId)]) {
-    if added.is_empty() && removed.is_empty() {
-        return;
-    }
-    let interest =
-        |(text, &id): (&String, &InterestId)| Some((id, Interest::topics(TopicPattern::new(text).ok()?)));
-    let names: Vec<InterestId> = removed.iter().map(|(_, id)| *id).collect();
-    port.change_interest(node, added.iter().filter_map(interest).collect(), &names);
-    let texts = removed.iter().map(|(text, _)| text.clone()).collect();
-    port.tell(HubEvent::Subscriptions(node, added.keys().cloned().collect(), texts));
-}
-
 /// A hub wants something else now.
 fn announce(members: &mut BTreeMap<NodeId, Member>, node: NodeId) {
     let Some(member) = members.get_mut(&node) else { return };
     let version = member.port.wanted_version();
-    let wanted: BTreeSet<String> = member.port.wanted().into_iter().collect();
-    let gone: Vec<String> = member.wanted.keys().filter(|text| !wanted.contains(*text)).cloned().collect();
-    let removed: Vec<(String, InterestId)> =
-        gone.into_iter().filter_map(|text| member.wanted.remove_entry(&text)).collect();
-    let mut added = BTreeMap::new();
-    for text in wanted {
-        if !member.wanted.contains_key(&text) {
-            member.next += 1;
-            member.wanted.insert(text.clone(), member.next);
-            added.insert(text, member.next);
+    let known = Some(member.announced.version()).filter(|&known| known > 0);
+    let announcer = Announcer { domain: 0, publisher: member.port.hub().publisher(), heartbeat_ms: 0 };
+    let mut changes = Vec::new();
+    for record in member.port.announcement(announcer, known, &[]) {
+        // Our own writing can be read.
+        if let Ok(record) = Announce::read(&record)
+            && let Applied::Changed { added, removed } = member.announced.apply(&record)
+        {
+            changes.push((added, removed));
         }
     }
     member.port.set_announced(version);
     for (_, other) in members.iter().filter(|(other, _)| **other != node) {
-        tell(&other.port, node, &added, &removed);
+        for (added, removed) in &changes {
+            other.port.change_interest(node, added, removed);
+        }
     }
 }
 

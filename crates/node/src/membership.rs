@@ -23,15 +23,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use shoal_norm::{NodeId, ObjectId, Time};
-use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
-use shoal_wire::{
-    Announce, AnnounceHeader, Announcement, DecodeError, DestinationKind, Heartbeat, InterestEntry,
-    NumberedEntry, RecordKind, Welcome,
-};
+use shoal_norm::{NodeId, Time};
+use shoal_wire::{Announce, DecodeError, Goodbye, Heartbeat, Position, RecordKind, Welcome};
 
-use self::member::Member;
+use self::member::{Heard, Member};
 use crate::hub::Departure;
+use crate::interest::{Announcer, Entry, InterestBounds};
 
 mod member;
 
@@ -48,13 +45,12 @@ const STRANGERS_MAX: usize = 256;
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_LAST: Duration = Duration::from_secs(10);
 
-/// An announcement in one piece: its receivers do not put parts together.
-const ANNOUNCEMENT_BYTES_MAX: usize = CONTROL_RECORD_BYTES_MAX;
-
-/// Who a node is in records: its id and its run.
-fn publisher(node: NodeId, instance: u16) -> u64 {
-    u64::from(node) << 16 | u64::from(instance)
-}
+/// How long the rest of a long announcement is waited for.
+const PARTS_PATIENCE: Duration = Duration::from_secs(1);
+/// What is kept of what one node wants.
+const INTEREST_BYTES_MAX: usize = 64 << 20;
+/// Members that failed and may return, at the most; of others that return it is not known what they missed.
+const FORGOTTEN_MAX: usize = 1024;
 
 /// What a membership can be told.
 #[derive(Clone, Debug)]
@@ -63,14 +59,23 @@ pub struct MembershipConfig {
     pub domain: u64,
     /// Our node id.
     pub node: NodeId,
-    /// Our instance.
-    pub instance: u16,
+    /// Who we are, whatever our node id.
+    pub publisher: u64,
     /// How often to say that we are here (TI).
     pub heartbeat: Duration,
     /// After how many missed ones a node is taken for dead (MH).
     pub missed_heartbeats_max: u32,
     /// The most members kept track of.
     pub members_max: usize,
+}
+
+/// What a node wants anew, and what no longer. Neither, if all that changed is that its interest is known again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Subscriptions that began, by the node's numbers for them.
+    pub added: Vec<(u64, Entry)>,
+    /// Those that ended.
+    pub removed: Vec<(u64, Entry)>,
 }
 
 /// What happened.
@@ -80,9 +85,10 @@ pub enum MemberEvent {
     Joined(NodeId),
     /// A node is gone: its run, and how it went.
     Gone(NodeId, u16, Departure),
-    /// A node subscribes to something else now: what is new, and what no longer. Neither, if all that changed is that
-    /// its interest is known again.
-    Subscriptions(NodeId, Vec<String>, Vec<String>),
+    /// A node subscribes to something else now.
+    Subscriptions(NodeId, Change),
+    /// A node subscribes to more than is kept of one.
+    TooMuch(NodeId),
     /// A node subscribes to something else now, and we do not know what yet: it may want anything.
     InterestUnknown(NodeId),
     /// Join this node's streams there.
@@ -91,18 +97,26 @@ pub enum MemberEvent {
         node: NodeId,
         /// Its instance.
         instance: u16,
-        /// Its streams, and from which segment on.
-        positions: Vec<(ObjectId, u64)>,
+        /// Who publishes there.
+        publisher: u64,
+        /// Its streams, and from where on.
+        positions: Vec<Position>,
     },
+    /// A node is about to leave: its run, and the last number of each of its chains.
+    Goodbye(NodeId, u16, Vec<(u32, u64)>),
 }
 
 /// The members of a domain as one node sees them.
 #[derive(Debug)]
 pub struct Membership {
     config: MembershipConfig,
-    patterns: Vec<String>,
+    /// The version of what we want, and the one that was announced last; 0 if somebody needs all of it.
     version: u64,
+    announced: u64,
     members: BTreeMap<NodeId, Member>,
+    /// Members that failed, by who they are, the oldest first, and the first number of each chain for which they were
+    /// not counted on.
+    forgotten: VecDeque<(u64, Vec<u64>)>,
     /// Heard, but never announced.
     strangers: BTreeSet<u64>,
     announce_at: Time,
@@ -113,9 +127,21 @@ pub struct Membership {
     records: VecDeque<Vec<u8>>,
     /// Welcomes that go with the next announcement.
     held: Vec<Vec<u8>>,
+    /// An announcement that is due.
+    announcement: Option<Asked>,
     beats: bool,
     events: VecDeque<MemberEvent>,
     ackers_changed: bool,
+}
+
+/// What is to be announced.
+#[derive(Debug)]
+struct Asked {
+    /// Changes since this version, or everything.
+    since: Option<u64>,
+    missing: Vec<u64>,
+    /// What follows.
+    held: Vec<Vec<u8>>,
 }
 
 impl Membership {
@@ -123,9 +149,10 @@ impl Membership {
     pub fn new(config: MembershipConfig) -> Membership {
         Membership {
             config,
-            patterns: Vec::new(),
             version: 1,
+            announced: 0,
             members: BTreeMap::new(),
+            forgotten: VecDeque::new(),
             strangers: BTreeSet::new(),
             announce_at: Time::ZERO,
             repeats: false,
@@ -133,6 +160,7 @@ impl Membership {
             heartbeat_at: Time::NEVER,
             records: VecDeque::new(),
             held: Vec::new(),
+            announcement: None,
             beats: false,
             events: VecDeque::new(),
             ackers_changed: false,
@@ -158,10 +186,9 @@ impl Membership {
 
     // --- commands ---
 
-    /// We subscribe to these patterns now.
-    pub fn set_wanted(&mut self, now: Time, version: u64, patterns: Vec<String>) {
+    /// We want something else now.
+    pub fn set_wanted(&mut self, now: Time, version: u64) {
         self.version = version;
-        self.patterns = patterns;
         self.announce_at = now;
         self.repeats = false;
     }
@@ -170,6 +197,7 @@ impl Membership {
 
     /// A sender was heard whose instance is new to us.
     pub fn on_sender_heard(&mut self, now: Time) {
+        self.announced = 0;
         self.announce_soon(now);
     }
 
@@ -179,6 +207,13 @@ impl Membership {
         let spread = (ANNOUNCE_SPREAD * self.members.len() as u32).mul_f64(share);
         self.announce_at = self.announce_at.min(now + ANNOUNCE_DELAY + spread);
         self.repeats = false;
+    }
+
+    /// Says from which number of each chain on members that just failed are not counted on.
+    pub fn note_forgotten(&mut self, first: impl Fn() -> Vec<u64>) {
+        for (_, numbers) in self.forgotten.iter_mut().filter(|(_, numbers)| numbers.is_empty()) {
+            *numbers = first();
+        }
     }
 
     /// A node said which version of its subscriptions it has announced. True if thereby what it wants is no longer
@@ -203,14 +238,15 @@ impl Membership {
         }
     }
 
-    /// Takes a control record of a node. `positions` is where our streams are now.
+    /// Takes a control record of a node. `positions` is where our streams are now, given the first numbers for which the
+    /// node was not counted on, if it was before.
     pub fn handle_record(
         &mut self,
         now: Time,
         node: NodeId,
         instance: u16,
         record: &[u8],
-        positions: impl FnOnce() -> Vec<(ObjectId, u64)>,
+        positions: impl FnOnce(Option<Vec<u64>>) -> Vec<Position>,
     ) -> Result<(), DecodeError> {
         if let Some(member) = self.members.get_mut(&node).filter(|member| member.instance == instance) {
             member.heard_at = now;
@@ -221,6 +257,12 @@ impl Membership {
             }
             RecordKind::Heartbeat => self.on_heartbeat(now, node, instance, Heartbeat::read(record)?),
             RecordKind::Welcome => self.on_welcome(now, node, instance, Welcome::read(record)?),
+            RecordKind::Goodbye => {
+                let goodbye = Goodbye::read(record)?;
+                if goodbye.domain == self.config.domain {
+                    self.events.push_back(MemberEvent::Goodbye(node, instance, goodbye.last));
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -232,15 +274,15 @@ impl Membership {
         node: NodeId,
         instance: u16,
         announce: &Announce<'_>,
-        positions: impl FnOnce() -> Vec<(ObjectId, u64)>,
+        positions: impl FnOnce(Option<Vec<u64>>) -> Vec<Position>,
     ) {
-        if announce.header.domain != self.config.domain {
+        let publisher = announce.header.publisher;
+        if announce.header.domain != self.config.domain || publisher == self.config.publisher {
             return;
         }
-        self.strangers.remove(&publisher(node, instance));
-        let us = self.publisher();
-        let lacks_us = announce.missing.contains(&us);
-        if self.members.get(&node).is_some_and(|member| member.instance != instance) {
+        self.strangers.remove(&publisher);
+        let is_other = |member: &Member| (member.instance, member.publisher) != (instance, publisher);
+        if self.members.get(&node).is_some_and(is_other) {
             self.forget(node, Departure::Failed);
         }
         let is_new = !self.members.contains_key(&node);
@@ -248,31 +290,41 @@ impl Membership {
             if self.members.len() >= self.config.members_max {
                 return;
             }
-            let member = Member::new(now, instance, announce.header.heartbeat_ms, positions());
-            self.members.insert(node, member);
+            let bounds = InterestBounds { bytes_max: INTEREST_BYTES_MAX };
+            let before = self.forgotten.iter().position(|(known, _)| *known == publisher);
+            let missed = before.and_then(|at| self.forgotten.remove(at)).map(|(_, first)| first);
+            let welcome = positions(missed);
+            self.members.insert(node, Member::new(now, instance, announce, bounds, welcome));
             self.ackers_changed = true;
             self.events.push_back(MemberEvent::Joined(node));
             self.repeat = REPEAT_FIRST;
         }
-        self.take_patterns(now, node, announce);
         let Some(member) = self.members.get_mut(&node) else { return };
+        match member.take_announce(now, announce) {
+            Heard::Changed(change) => self.events.push_back(MemberEvent::Subscriptions(node, change)),
+            Heard::TooMuch => self.events.push_back(MemberEvent::TooMuch(node)),
+            Heard::Lacking => self.announce_soon(now),
+            Heard::Partly => {
+                // Should the rest not come, it is asked for.
+                self.announce_at = self.announce_at.min(now + PARTS_PATIENCE);
+                self.repeats = true;
+            }
+            Heard::Nothing => {}
+        }
+        let Some(member) = self.members.get_mut(&node) else { return };
+        let lacks_us = announce.missing.contains(&self.config.publisher);
         // What was said a moment ago is on its way.
         if !is_new && (!lacks_us || now.since(member.welcomed_at) < REPEAT_FIRST) {
             return self.stop_repeating();
         }
-        let record = member.welcome(now, us, publisher(node, instance));
+        let record = member.welcome(now, self.config.publisher);
         if self.members.len() > PROMPT_MEMBERS_MAX {
             self.held.push(record);
         } else {
             self.records.push_back(record);
         }
+        self.announced = 0;
         self.announce_soon(now);
-    }
-
-    fn take_patterns(&mut self, now: Time, node: NodeId, announce: &Announce<'_>) {
-        let Some(member) = self.members.get_mut(&node) else { return };
-        let Some((added, removed)) = member.take_announce(now, announce) else { return };
-        self.events.push_back(MemberEvent::Subscriptions(node, added, removed));
     }
 
     fn on_heartbeat(&mut self, now: Time, node: NodeId, instance: u16, heartbeat: Heartbeat) {
@@ -284,7 +336,7 @@ impl Membership {
                 self.events.push_back(MemberEvent::InterestUnknown(node));
             }
         } else {
-            self.on_stranger(now, publisher(node, instance));
+            self.on_stranger(now, heartbeat.publisher);
         }
     }
 
@@ -296,17 +348,16 @@ impl Membership {
     }
 
     fn on_welcome(&mut self, now: Time, node: NodeId, instance: u16, welcome: Welcome) {
-        if welcome.to != self.publisher() {
+        if welcome.to != self.config.publisher {
             return;
         }
         match self.members.get_mut(&node).filter(|member| member.instance == instance) {
             Some(member) => member.welcomed_us = true,
-            None => self.on_stranger(now, publisher(node, instance)),
+            None => self.on_stranger(now, welcome.from),
         }
         self.stop_repeating();
-        let positions =
-            welcome.positions.iter().map(|position| (position.stream, position.segment)).collect();
-        self.events.push_back(MemberEvent::Welcomed { node, instance, positions });
+        let Welcome { from: publisher, positions, .. } = welcome;
+        self.events.push_back(MemberEvent::Welcomed { node, instance, publisher, positions });
     }
 
     /// What was lacking came.
@@ -319,6 +370,12 @@ impl Membership {
 
     fn forget(&mut self, node: NodeId, departure: Departure) {
         let Some(member) = self.members.remove(&node) else { return };
+        if departure == Departure::Failed {
+            if self.forgotten.len() == FORGOTTEN_MAX {
+                self.forgotten.pop_front();
+            }
+            self.forgotten.push_back((member.publisher, Vec::new()));
+        }
         self.ackers_changed = true;
         self.events.push_back(MemberEvent::Gone(node, member.instance, departure));
     }
@@ -349,13 +406,14 @@ impl Membership {
     fn announce(&mut self, now: Time) {
         let complete = !self.members.values().any(Member::is_lacking);
         // One that was met a moment ago has not had the time to welcome us.
-        let lacking = self.members.iter().filter(|(_, member)| {
+        let lacking = self.members.values().filter(|member| {
             member.is_lacking() && (now.since(member.welcomed_at) >= REPEAT_FIRST || !member.is_known())
         });
-        let mut missing: Vec<u64> = lacking.map(|(&node, member)| publisher(node, member.instance)).collect();
+        let mut missing: Vec<u64> = lacking.map(|member| member.publisher).collect();
         missing.extend(std::mem::take(&mut self.strangers));
-        self.records.extend(self.announcement(&missing));
-        self.records.extend(self.held.drain(..));
+        let since = (self.announced > 0).then_some(self.announced);
+        self.announcement = Some(Asked { since, missing, held: std::mem::take(&mut self.held) });
+        self.announced = self.version;
         self.heartbeat_at = now + self.config.heartbeat;
         // A stranger that is there will be heard again.
         self.repeats = !complete;
@@ -367,46 +425,39 @@ impl Membership {
         }
     }
 
-    /// Everything we subscribe to, and whom we lack.
-    fn announcement(&self, missing: &[u64]) -> Vec<Vec<u8>> {
-        // A pattern has a valid name's length, so it can be written.
-        let number = |(id, pattern): (usize, &String)| {
-            NumberedEntry::new(id as u64, &InterestEntry::new(DestinationKind::Topic, pattern)).ok()
-        };
-        let entries: Vec<NumberedEntry> = self.patterns.iter().enumerate().filter_map(number).collect();
-        let header = AnnounceHeader {
-            domain: self.config.domain,
-            publisher: self.publisher(),
-            version: self.version,
-            base: 0,
-            heartbeat_ms: self.config.heartbeat.as_millis() as u64,
-            total: entries.len() as u64,
-            digest: entries.iter().fold(0, |sum: u64, entry| sum.wrapping_add(entry.digest())),
-        };
-        let added: Vec<&NumberedEntry> = entries.iter().collect();
-        Announcement { header, removed: &[], added: &added, missing, facts: &[] }
-            .write(ANNOUNCEMENT_BYTES_MAX)
-    }
-
-    fn publisher(&self) -> u64 {
-        publisher(self.config.node, self.config.instance)
-    }
-
     // --- output ---
 
     /// A heartbeat to send to the group, once: it need not be repaired, because the next one says the same.
     pub fn poll_heartbeat(&mut self) -> Option<Vec<u8>> {
         std::mem::take(&mut self.beats).then(|| {
             let mut record = Vec::new();
-            let (domain, publisher) = (self.config.domain, self.publisher());
+            let MembershipConfig { domain, publisher, .. } = self.config;
             Heartbeat { domain, publisher, version: self.version }.write(&mut record);
             record
         })
     }
 
-    /// The next record to send to the group, on the control stream.
-    pub fn poll_record(&mut self) -> Option<Vec<u8>> {
+    /// The next record to send to the group, on the control stream. `announcement` makes the records that announce what
+    /// we want: since a version, or all of it; and whom we lack.
+    pub fn poll_record(
+        &mut self,
+        announcement: impl FnOnce(Announcer, Option<u64>, &[u64]) -> Vec<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        if let Some(Asked { since, missing, held }) = self.announcement.take() {
+            let MembershipConfig { domain, publisher, heartbeat, .. } = self.config;
+            let announcer = Announcer { domain, publisher, heartbeat_ms: heartbeat.as_millis() as u64 };
+            self.records.extend(announcement(announcer, since, &missing));
+            self.records.extend(held);
+        }
         self.records.pop_front()
+    }
+
+    /// The record that says goodbye, with the last number of each chain.
+    pub fn goodbye(&self, last: Vec<(u32, u64)>) -> Vec<u8> {
+        let mut record = Vec::new();
+        let MembershipConfig { domain, publisher, .. } = self.config;
+        Goodbye { domain, publisher, last }.write(&mut record);
+        record
     }
 
     /// The next thing that happened.

@@ -15,6 +15,9 @@ use crate::membership::MembershipConfig;
 use crate::norm::{Driver, NormBus, lane_streams};
 use crate::switch::{Interest, SubscriptionId};
 
+/// Runs that are transmitted between the decision to leave and the goodbye: what is said last is among the first of them.
+const LAST_WORDS: u32 = 4;
+
 /// What a node is made from.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
@@ -60,6 +63,8 @@ impl Clock for Moment {
 pub struct Node {
     hub: Arc<Hub>,
     links: Vec<Driver>,
+    /// Runs that each link transmits before it leaves, and one.
+    last_words: Vec<u32>,
 }
 
 impl Node {
@@ -79,7 +84,8 @@ impl Node {
             let wanted = "room for its lanes";
             links.push(opened.map_err(|_| ConfigError { field: "cache_bytes", wanted })?);
         }
-        Ok(Node { hub, links })
+        let last_words = vec![0; links.len()];
+        Ok(Node { hub, links, last_words })
     }
 
     // --- getters ---
@@ -180,14 +186,24 @@ impl Node {
     /// Says goodbye, whatever was not acknowledged yet.
     pub fn leave(&mut self, now: Time) {
         self.hub.stop_publishing();
-        self.links.iter_mut().for_each(|link| link.session.leave(now));
+        for (link, last_words) in self.links.iter_mut().zip(&mut self.last_words) {
+            link.begin_leaving(now);
+            *last_words = LAST_WORDS;
+        }
     }
 
     // --- output ---
 
     /// The next run of datagrams to send over a link.
     pub fn poll_transmit(&mut self, now: Time, link: usize) -> Option<Transmit<'_>> {
-        self.links.get_mut(link)?.poll_transmit(now)
+        let (driver, last_words) = (self.links.get_mut(link)?, self.last_words.get_mut(link)?);
+        if *last_words > 0 {
+            *last_words -= 1;
+            if *last_words == 0 {
+                driver.session.leave(now);
+            }
+        }
+        driver.poll_transmit(now)
     }
 
     /// When [`Node::handle_timeout`] has something to do.

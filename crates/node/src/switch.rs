@@ -6,7 +6,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 use shoal_selector::{CorrelationFilter, CorrelationIndex, FilterId, Selector, SelectorIndex};
-use shoal_wire::{MessageView, TopicError, TopicPattern};
+use shoal_wire::{DestinationKind, MessageView, TopicError, TopicPattern};
 
 use crate::attributes::{MessageAttributes, Origin};
 use crate::topic_index::TopicIndex;
@@ -17,8 +17,12 @@ pub type SubscriptionId = u64;
 /// What a subscription wants.
 #[derive(Clone, Debug)]
 pub struct Interest {
-    /// Topics.
+    /// Topics or queues; the same name may be both.
+    pub kind: DestinationKind,
+    /// Which names.
     pub pattern: TopicPattern,
+    /// Only persistent messages.
+    pub persistent_only: bool,
     /// A condition on headers and properties.
     pub selector: Option<Selector>,
     /// Correlation ids.
@@ -28,11 +32,17 @@ pub struct Interest {
 impl Interest {
     /// Everything on topics that match.
     pub fn topics(pattern: TopicPattern) -> Interest {
-        Interest { pattern, selector: None, correlation: None }
+        Interest {
+            kind: DestinationKind::Topic,
+            pattern,
+            persistent_only: false,
+            selector: None,
+            correlation: None,
+        }
     }
 
     fn is_filtered(&self) -> bool {
-        self.selector.is_some() || self.correlation.is_some()
+        self.persistent_only || self.selector.is_some() || self.correlation.is_some()
     }
 }
 
@@ -60,6 +70,8 @@ pub struct Target {
     filter: Option<FilterId>,
     /// Whether it wants only some correlation ids.
     is_correlated: bool,
+    /// Whether it wants only persistent messages.
+    persistent_only: bool,
 }
 
 impl Target {
@@ -72,7 +84,7 @@ impl Target {
     /// Whether more than the topic decides.
     #[inline]
     pub fn is_filtered(&self) -> bool {
-        self.filter.is_some() || self.is_correlated
+        self.filter.is_some() || self.is_correlated || self.persistent_only
     }
 }
 
@@ -85,6 +97,7 @@ struct Subscription {
 /// The switch.
 pub struct Switch {
     topics: TopicIndex<Target>,
+    queues: TopicIndex<Target>,
     subscriptions: HashMap<SubscriptionId, Subscription>,
     selectors: SelectorIndex,
     correlations: CorrelationIndex,
@@ -100,6 +113,7 @@ impl Switch {
     pub fn new(seed: u64) -> Switch {
         Switch {
             topics: TopicIndex::new(seed),
+            queues: TopicIndex::new(seed),
             subscriptions: HashMap::new(),
             selectors: SelectorIndex::new(seed),
             correlations: CorrelationIndex::new(seed),
@@ -123,15 +137,21 @@ impl Switch {
             self.correlations.add(filter, id);
             self.with_correlation += 1;
         }
-        let target = Target { id, scope, filter, is_correlated: interest.correlation.is_some() };
-        self.topics.insert(&interest.pattern, target);
+        let target = Target {
+            id,
+            scope,
+            filter,
+            is_correlated: interest.correlation.is_some(),
+            persistent_only: interest.persistent_only,
+        };
+        self.names(interest.kind).insert(&interest.pattern, target);
         self.subscriptions.insert(id, Subscription { interest, target });
     }
 
     /// Takes a subscription away, and returns what it wanted.
     pub fn remove(&mut self, id: SubscriptionId) -> Option<Interest> {
         let Subscription { interest, target } = self.subscriptions.remove(&id)?;
-        self.topics.remove(&interest.pattern, target);
+        self.names(interest.kind).remove(&interest.pattern, target);
         self.filtered -= usize::from(interest.is_filtered());
         if let Some(selector) = &interest.selector {
             self.selectors.remove(selector, id);
@@ -141,6 +161,13 @@ impl Switch {
             self.with_correlation -= 1;
         }
         Some(interest)
+    }
+
+    fn names(&mut self, kind: DestinationKind) -> &mut TopicIndex<Target> {
+        match kind {
+            DestinationKind::Topic => &mut self.topics,
+            DestinationKind::Queue => &mut self.queues,
+        }
     }
 
     /// The subscriptions to a topic, whatever they filter.
@@ -156,7 +183,11 @@ impl Switch {
         origin: &Origin,
         scope: Scope,
     ) -> Result<&[Target], TopicError> {
-        let subscribed = self.topics.matching(view.name_bytes())?;
+        let names = match view.destination_kind() {
+            DestinationKind::Topic => &mut self.topics,
+            DestinationKind::Queue => &mut self.queues,
+        };
+        let subscribed = names.matching(view.name_bytes())?;
         let subscribed = match scope {
             Scope::Here => &subscribed[..subscribed.partition_point(Target::is_here)],
             Scope::Elsewhere => subscribed,
@@ -172,6 +203,7 @@ impl Switch {
         for target in subscribed {
             if target.filter.is_none_or(|filter| verdicts.accepts(filter))
                 && (!target.is_correlated || correlated.binary_search(&target.id).is_ok())
+                && (!target.persistent_only || view.is_persistent())
             {
                 self.found.push(*target);
             }
@@ -209,9 +241,9 @@ mod tests {
 
     fn interest(pattern: &str, selector: Option<&str>, correlation: Option<&str>) -> Interest {
         Interest {
-            pattern: TopicPattern::new(pattern).unwrap(),
             selector: selector.map(|text| Selector::parse(text).unwrap()),
             correlation: correlation.map(|text| CorrelationFilter::parse(text).unwrap()),
+            ..Interest::topics(TopicPattern::new(pattern).unwrap())
         }
     }
 
@@ -284,6 +316,27 @@ mod tests {
         }
         let each = switch.evaluations() / (10 * u64::from(TUNING_INTERVAL));
         assert!(each < 10, "{each} filters looked at for a message");
+    }
+
+    #[test]
+    fn a_queue_and_a_topic_of_one_name_are_two_and_a_store_hears_what_is_to_be_kept() {
+        let mut switch = Switch::new(1);
+        let topics = interest("orders", None, None);
+        switch.insert(1, topics.clone(), Scope::Here);
+        switch.insert(2, Interest { kind: DestinationKind::Queue, ..topics.clone() }, Scope::Here);
+        switch.insert(3, Interest { persistent_only: true, ..topics }, Scope::Here);
+        let name = Topic::new("orders").unwrap();
+        for (destination, persistent, wanted) in [
+            (Destination::topic(name), false, &[1][..]),
+            (Destination::topic(name), true, &[1, 3]),
+            (Destination::queue(name), true, &[2]),
+        ] {
+            let mut record = Vec::new();
+            Outgoing { persistent, ..Outgoing::new(destination, BodyKind::Empty, &[]) }
+                .encode_into(&mut record)
+                .unwrap();
+            assert_eq!(routed(&mut switch, &record), wanted);
+        }
     }
 
     #[test]

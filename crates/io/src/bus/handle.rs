@@ -84,7 +84,7 @@ impl Bus {
         let membership = MembershipConfig {
             domain: options.domain,
             node: link.norm.node,
-            instance: link.norm.instance,
+            publisher: options.publisher,
             heartbeat: options.heartbeat,
             missed_heartbeats_max: options.missed_heartbeats_max,
             members_max: options.members_max,

@@ -284,6 +284,12 @@ impl Engine {
         true
     }
 
+    /// Lets the application say its last word, as far as the socket has room.
+    pub fn say_last_words(&mut self) {
+        self.driver.begin_leaving(self.clock.now());
+        self.write_and_transmit(false);
+    }
+
     /// What could not be sent counts as lost on the way: it will be repaired.
     fn fail(&mut self, error: &io::Error) {
         self.unsent.to = None;

@@ -583,6 +583,7 @@ fn run(shared: &Shared) -> Result<(), String> {
             let over = Instant::now() >= limit;
             match goodbye {
                 None if over || engine.is_drained() => {
+                    engine.say_last_words();
                     let now = engine.clock.now();
                     engine.driver.session.leave(now);
                     goodbye = Some(Instant::now() + GOODBYE);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shoal_norm::Time;
-use shoal_wire::{Mark, frame};
+use shoal_wire::{Mark, Skip, SkipReason, frame};
 
 use super::wake::Wake;
 
@@ -91,6 +91,8 @@ struct Outlet {
     marked: Option<(u64, u64)>,
     /// Its link sends nothing of it for now, because its receivers take no more.
     blocked: bool,
+    /// Some of what it was not given was wanted, and dropped for want of room.
+    dropped: bool,
 }
 
 #[derive(Debug)]
@@ -162,8 +164,14 @@ impl Chains {
                 state.outlets.resize_with(link + 1, || None);
             }
             let next = state.last + 1;
-            state.outlets[link] =
-                Some(Outlet { bytes: Vec::new(), appended: 0, next, marked: None, blocked: false });
+            state.outlets[link] = Some(Outlet {
+                bytes: Vec::new(),
+                appended: 0,
+                next,
+                marked: None,
+                blocked: false,
+                dropped: false,
+            });
         }
     }
 
@@ -265,10 +273,30 @@ impl Chains {
         self.lock(chain).last
     }
 
-    /// Takes nothing more, and lets nobody wait. What was appended can still be taken.
+    /// Tells those behind a link of the numbers that were not sent since the last message that was.
+    pub fn tell_skips(&self, link: LinkId) {
+        for chain in 0..self.chains.len() {
+            let mut state = self.lock(chain);
+            let next = state.last + 1;
+            if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut)
+                && outlet.next != next
+            {
+                outlet.skip(next);
+            }
+        }
+    }
+
+    /// Takes nothing more, and lets nobody wait. What was appended can still be taken, and everybody behind a link will
+    /// know how many were published.
     pub fn close(&self) {
         for chain in 0..self.chains.len() {
-            self.lock(chain).closed = true;
+            let mut state = self.lock(chain);
+            if !std::mem::replace(&mut state.closed, true) {
+                let next = state.last + 1;
+                for outlet in state.outlets.iter_mut().flatten().filter(|outlet| outlet.next != next) {
+                    outlet.skip(next);
+                }
+            }
         }
         self.wake.wake();
     }
@@ -303,6 +331,19 @@ impl Outlet {
             self.bytes.extend_from_slice(part);
         }
         self.appended += (self.bytes.len() - before) as u64;
+    }
+
+    /// Says that the numbers before this one do not come. Before the first mark nobody expects them.
+    #[cold]
+    fn skip(&mut self, number: u64) {
+        let reason =
+            if std::mem::take(&mut self.dropped) { SkipReason::Dropped } else { SkipReason::Unwanted };
+        if self.marked.is_some() {
+            let mut record = Vec::with_capacity(24);
+            Skip { reason, number: self.next, count: number - self.next }.write(&mut record);
+            self.append(record.len(), &[&record]);
+        }
+        self.next = number;
     }
 
     #[cold]
@@ -380,7 +421,10 @@ impl Publishing<'_> {
         let number = self.state.last + 1;
         let version = self.chains.version.load(Ordering::Acquire);
         let outlet = self.state.outlets.get_mut(link).and_then(Option::as_mut)?;
-        if outlet.next != number || outlet.marked != Some((stamp.timestamp_us, version)) {
+        if outlet.next != number {
+            outlet.skip(number);
+        }
+        if outlet.marked != Some((stamp.timestamp_us, version)) {
             outlet.mark(self.chain as u32, number, stamp, version);
         }
         outlet.next = number + 1;
@@ -391,6 +435,13 @@ impl Publishing<'_> {
             return None;
         }
         Some(outlet.bytes.len())
+    }
+
+    /// The message is not given to a link that wants it, because there is no room.
+    pub fn drop_for(&mut self, link: LinkId) {
+        if let Some(outlet) = self.state.outlets.get_mut(link).and_then(Option::as_mut) {
+            outlet.dropped = true;
+        }
     }
 
     /// The message is published: its number is used. Returns it.
@@ -434,6 +485,10 @@ mod tests {
         let each = |record: &[u8], _| {
             found.push(match RecordKind::of(record) {
                 Ok(RecordKind::Mark) => format!("mark {}", Mark::read(record).unwrap().number),
+                Ok(RecordKind::Skip) => {
+                    let Skip { reason, number, count } = Skip::read(record).unwrap();
+                    format!("{reason:?} {number}+{count}")
+                }
                 _ => String::from_utf8_lossy(record).into_owned(),
             });
             false
@@ -484,9 +539,28 @@ mod tests {
         assert_eq!(publish(&chains, &clock, "#b", &[]), 2);
         assert_eq!(publish(&chains, &clock, "#c", &[1, 0]), 3);
         assert_eq!(publish(&chains, &clock, "#d", &[1, 0]), 4);
-        assert_eq!(taken(&chains, 0), ["mark 1", "#a", "mark 3", "#c", "#d"]);
+        assert_eq!(taken(&chains, 0), ["mark 1", "#a", "Unwanted 2+1", "#c", "#d"]);
         assert_eq!(taken(&chains, 1), ["mark 3", "#c", "#d"]);
         assert_eq!(chains.last_numbers(), [0, 4]);
+    }
+
+    #[test]
+    fn what_was_not_sent_is_told_when_somebody_returns_and_at_the_end() {
+        let chains = chains(1000);
+        let clock = At(0);
+        publish(&chains, &clock, "#a", &[0]);
+        publish(&chains, &clock, "#b", &[]);
+        assert_eq!(taken(&chains, 0), ["mark 1", "#a"]);
+        chains.tell_skips(0);
+        chains.tell_skips(0);
+        assert_eq!(taken(&chains, 0), ["Unwanted 2+1"]);
+        let mut publishing = chains.publish(1);
+        publishing.drop_for(0);
+        publishing.finish();
+        publish(&chains, &clock, "#d", &[]);
+        chains.close();
+        chains.close();
+        assert_eq!(taken(&chains, 0), ["Dropped 3+2"]);
     }
 
     #[test]

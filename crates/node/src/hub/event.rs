@@ -13,6 +13,23 @@ pub enum Departure {
     Failed,
 }
 
+/// Messages that are lost to us.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// The node that sent them, or should have.
+    pub node: NodeId,
+    /// Who published them.
+    pub publisher: u64,
+    /// In which chain.
+    pub chain: u32,
+    /// The first number; 0 if not known.
+    pub first: u64,
+    /// The last number; 0 if not known.
+    pub last: u64,
+    /// Segments of a NORM stream that were lost with them.
+    pub segments: u64,
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubEvent {
@@ -22,8 +39,8 @@ pub enum HubEvent {
     Gone(NodeId, Departure),
     /// A node subscribes to something else now: what is new, and what no longer.
     Subscriptions(NodeId, Vec<String>, Vec<String>),
-    /// Messages of a node are lost for good: so many segments of one of its lanes.
-    Lost(NodeId, u32, u64),
+    /// Messages are lost to us for good.
+    Lost(Lost),
     /// A node gets nowhere, and publishers no longer wait for it.
     Slow(NodeId),
     /// A node sends what cannot be read: why.

@@ -13,10 +13,11 @@ use std::time::Duration;
 use foldhash::HashMap;
 use shoal_norm::{Chunk, NodeId, Time};
 use shoal_wire::frame::FrameReader;
-use shoal_wire::{DecodeError, Mark, MessageView, RecordKind};
+use shoal_wire::{DecodeError, Mark, MessageView, RecordKind, Skip, SkipReason};
 
 use super::consumer::{Batch, Entry, Source};
 use super::routes::Routes;
+use super::skips::Skips;
 use crate::attributes::Origin;
 use crate::clock_offset::ClockOffset;
 use crate::switch::SubscriptionId;
@@ -52,6 +53,20 @@ pub enum Fed {
 pub enum Told {
     /// Its sender announced another version of what it wants.
     Version(u64),
+    /// Numbers from the first to the last do not come any more, and may have been for us.
+    Lost(u64, u64),
+}
+
+/// What a link learns of a source beside its bytes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SourceNews {
+    /// The first message that counts has this number.
+    Begins(u64),
+    /// From the first number up to the end, which is not among them, its sender did not count on us: what it did not
+    /// send may have been for us.
+    NotCounted(u64, u64),
+    /// Nothing comes after this number.
+    Ends(u64),
 }
 
 /// What is known of a source beside its messages.
@@ -61,14 +76,18 @@ struct Notes {
     timestamp_us: u64,
     /// The next message's number; 0 if not known.
     number: u64,
+    /// After a gap: the number that was expected before it.
+    expected: u64,
     /// The version of its interest that its sender had announced.
     version: u64,
     /// Its sender's clock, once a mark showed it.
     clock: Option<ClockOffset>,
+    skips: Skips,
 }
 
 impl Notes {
     /// Where the next message comes from.
+    #[inline]
     fn next_origin(&mut self) -> Origin {
         let number = self.number;
         if number > 0 {
@@ -83,12 +102,57 @@ impl Notes {
         }
     }
 
-    /// Takes a mark in. True if its sender has announced another version since the last.
-    fn on_mark(&mut self, now: Time, mark: &Mark) -> bool {
-        (self.timestamp_us, self.number) = (mark.timestamp_us, mark.number);
+    /// The number that should come next, as far as known.
+    fn awaited(&self) -> u64 {
+        if self.number > 0 { self.number } else { self.expected }
+    }
+
+    /// What comes next has this number. What was expected before it is lost.
+    fn reach(&mut self, number: u64, told: &mut impl FnMut(Told)) {
+        let awaited = self.awaited();
+        if awaited > 0 && number > awaited {
+            told(Told::Lost(awaited, number - 1));
+        }
+        (self.number, self.expected) = (number, 0);
+    }
+
+    /// Takes a mark in.
+    fn on_mark(&mut self, now: Time, mark: &Mark, told: &mut impl FnMut(Told)) {
+        if let Some(publisher) = mark.source {
+            // Whoever passes on chains of others says whose each is.
+            if (self.source.publisher, self.source.chain) != (publisher, mark.chain) {
+                (self.source.publisher, self.source.chain) = (publisher, mark.chain);
+                (self.number, self.expected) = (0, 0);
+            }
+        }
+        self.reach(mark.number, told);
+        self.timestamp_us = mark.timestamp_us;
         let first = || ClockOffset::new(now, mark.clock_us);
         self.clock.get_or_insert_with(first).observe(now, mark.clock_us);
-        mark.version != std::mem::replace(&mut self.version, mark.version)
+        if mark.version != std::mem::replace(&mut self.version, mark.version) {
+            told(Told::Version(mark.version));
+        }
+    }
+
+    /// Takes a skip in.
+    fn on_skip(&mut self, skip: Skip, told: &mut impl FnMut(Told)) {
+        if skip.count == 0 {
+            return;
+        }
+        self.reach(skip.number, told);
+        let last = skip.next() - 1;
+        match skip.reason {
+            SkipReason::Unwanted => {
+                if let Some((first, last)) = self.skips.add(skip.number, last) {
+                    told(Told::Lost(first, last));
+                }
+            }
+            SkipReason::Expired => {}
+            SkipReason::Dropped | SkipReason::Lost | SkipReason::Other(_) => {
+                told(Told::Lost(skip.number, last));
+            }
+        }
+        self.number = skip.next();
     }
 
     /// How old a message with a time to live is, and how old it may become.
@@ -114,6 +178,7 @@ impl Stream {
     /// What comes next starts with a new message, of which nothing is known.
     fn lose_place(&mut self) {
         self.reader.reset();
+        self.notes.expected = self.notes.awaited();
         (self.notes.timestamp_us, self.notes.number) = (0, 0);
     }
 }
@@ -216,7 +281,15 @@ impl Inbox {
     pub fn open(&mut self, source: Source) -> SourceId {
         let stream = Stream {
             reader: FrameReader::new(self.message_bytes_max),
-            notes: Notes { source, timestamp_us: 0, number: 0, version: 0, clock: None },
+            notes: Notes {
+                source,
+                timestamp_us: 0,
+                number: 0,
+                expected: 0,
+                version: 0,
+                clock: None,
+                skips: Skips::default(),
+            },
             filled: Vec::new(),
         };
         match self.streams.iter().position(Option::is_none) {
@@ -284,9 +357,11 @@ impl Inbox {
             let kept = match RecordKind::of(record) {
                 Ok(RecordKind::Message) => staged.on_message(now, routes, notes, record, at),
                 Ok(RecordKind::Mark) => Mark::read(record).map(|mark| {
-                    if notes.on_mark(now, &mark) {
-                        told(Told::Version(mark.version));
-                    }
+                    notes.on_mark(now, &mark, &mut told);
+                    false
+                }),
+                Ok(RecordKind::Skip) => Skip::read(record).map(|skip| {
+                    notes.on_skip(skip, &mut told);
                     false
                 }),
                 Ok(_) => Ok(false),
@@ -350,6 +425,26 @@ impl Inbox {
             // Most are of subscriptions that ended.
             entries.clear();
         }
+    }
+
+    /// What becomes known of a source beside its bytes.
+    pub fn note(&mut self, id: SourceId, news: SourceNews, mut told: impl FnMut(Told)) {
+        let Some(Some(stream)) = self.streams.get_mut(id) else { return };
+        let notes = &mut stream.notes;
+        match news {
+            SourceNews::Begins(number) if notes.awaited() == 0 => notes.expected = number,
+            SourceNews::Begins(_) => {}
+            SourceNews::NotCounted(first, end) => {
+                notes.skips.not_counted(first, end).for_each(|(first, last)| told(Told::Lost(first, last)));
+            }
+            SourceNews::Ends(last) => notes.reach(last.saturating_add(1), &mut told),
+        }
+    }
+
+    /// Whose messages a source carries, and the number that should come next, as far as known.
+    pub fn source(&self, id: SourceId) -> Option<(Source, u64)> {
+        let notes = &self.streams.get(id)?.as_ref()?.notes;
+        Some((notes.source, notes.awaited()))
     }
 
     /// Nothing more will come of a source.

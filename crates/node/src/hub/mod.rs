@@ -7,6 +7,7 @@
 //! Methods never wait, and take the time as an argument. Several threads may use a hub. Locks are taken in this order:
 //! a chain's, the routes', a queue's; nobody is woken, and no link rung, while one of the first two is held.
 
+mod asking;
 mod chain;
 mod consumer;
 mod event;
@@ -16,9 +17,10 @@ mod link;
 mod port;
 mod publish;
 mod routes;
+mod skips;
 mod wake;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,9 +28,9 @@ use shoal_norm::NodeId;
 
 pub use self::chain::{Chains, Clock, LinkId, SendError, Stamp};
 pub use self::consumer::{Batch, Consumer, Entry, Overflow, Source, Taken};
-pub use self::event::{Departure, HubEvent};
+pub use self::event::{Departure, HubEvent, Lost};
 pub use self::flush::{FlushId, FlushState};
-pub use self::inbox::{Fed, SourceId, Told};
+pub use self::inbox::{Fed, SourceId, SourceNews, Told};
 pub use self::link::{LinkBell, Ring, Silent};
 pub use self::port::Port;
 pub use self::publish::{Attempt, Patience, Publication, Refusal, WhenFull};
@@ -38,6 +40,7 @@ pub use self::wake::{Asleep, Wake};
 use self::flush::Flushes;
 use self::link::Link;
 use self::routes::Routes;
+use crate::interest::OwnInterest;
 use crate::switch::{Interest, SubscriptionId};
 
 /// Events kept for an owner that does not take them; the oldest go first.
@@ -62,11 +65,12 @@ pub struct HubConfig {
     pub seed: u64,
 }
 
-/// What we want, pattern by pattern, as links have to announce it.
+/// What we want, as links have to announce it.
 #[derive(Debug, Default)]
 struct Wanted {
-    patterns: BTreeMap<String, usize>,
-    of: BTreeMap<SubscriptionId, String>,
+    own: OwnInterest,
+    /// What each subscription is announced as.
+    announced: HashMap<SubscriptionId, u64>,
 }
 
 /// A hub.
@@ -107,7 +111,7 @@ impl Hub {
             chains: Arc::new(chains),
             routes: Mutex::new(Routes::new(config.seed)),
             wanted: Mutex::default(),
-            wanted_version: AtomicU64::new(1),
+            wanted_version: AtomicU64::new(OwnInterest::new().version()),
             interest_version: AtomicU64::new(1),
             flushes: Mutex::default(),
             events: Mutex::default(),
@@ -197,19 +201,18 @@ impl Hub {
 
     /// Delivers what is of interest to a queue from now on; with `no_local`, not what is published here.
     pub fn subscribe(&self, interest: Interest, consumer: Arc<Consumer>, no_local: bool) -> SubscriptionId {
-        let pattern = interest.pattern.as_str().to_owned();
-        let id = self.routes().subscribe(interest, consumer.clone(), no_local);
+        let id = self.routes().subscribe(interest.clone(), consumer.clone(), no_local);
         if let Some(why) = self.failure() {
             consumer.fail(&why);
         } else if self.is_closed() {
             consumer.close();
         }
         let mut wanted = lock(&self.wanted);
-        let count = wanted.patterns.entry(pattern.clone()).or_default();
-        *count += 1;
-        let changed = *count == 1;
-        wanted.of.insert(id, pattern);
-        self.want(wanted, changed);
+        // A pattern is never longer than an announcement takes.
+        if let Ok(announced) = asking::announce(&mut wanted.own, &interest) {
+            wanted.announced.insert(id, announced);
+        }
+        self.want(wanted);
         id
     }
 
@@ -218,24 +221,16 @@ impl Hub {
         let Some(consumer) = self.routes().unsubscribe(id) else { return };
         consumer.close();
         let mut wanted = lock(&self.wanted);
-        let mut changed = false;
-        if let Some(pattern) = wanted.of.remove(&id)
-            && let Some(count) = wanted.patterns.get_mut(&pattern)
-        {
-            *count -= 1;
-            changed = *count == 0;
-            if changed {
-                wanted.patterns.remove(&pattern);
-            }
+        if let Some(announced) = wanted.announced.remove(&id) {
+            wanted.own.unsubscribe(announced);
         }
-        self.want(wanted, changed);
+        self.want(wanted);
     }
 
     /// Has links announce what we want, if that changed.
-    fn want(&self, wanted: MutexGuard<'_, Wanted>, changed: bool) {
-        if changed {
-            self.wanted_version.fetch_add(1, Ordering::SeqCst);
-        }
+    fn want(&self, wanted: MutexGuard<'_, Wanted>) {
+        let version = wanted.own.version();
+        let changed = self.wanted_version.swap(version, Ordering::SeqCst) != version;
         drop(wanted);
         self.change_interest();
         if changed {

@@ -5,25 +5,27 @@
 //! | [`Port::open_source`], [`Port::feed`], [`Port::hand_over`] | what came: frames of records, source by source |
 //! | [`Port::has_credit`]                  | whether a source may go on                                        |
 //! | [`Port::take`], [`Port::set_blocked`] | what is to be sent, lane by lane                                  |
-//! | [`Port::wanted`]                      | what we want, to be announced                                     |
+//! | [`Port::announcement`]                | what we want, to be announced                                     |
 //! | [`Port::join`], [`Port::change_interest`], [`Port::set_open`], [`Port::part`] | who is there, and what they want |
 //! | [`Port::ask_flushes`], [`Port::answer_flush`] | what flushes wait for                                     |
 //! | [`Port::fail`], dropping it           | the end                                                           |
 //!
 //! What a link needs to do that — streams, connections, positions, acknowledgements — is its own business.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use shoal_norm::{Chunk, NodeId, Time};
 
+use super::asking::interest_of;
 use super::chain::LinkId;
 use super::consumer::Source;
 use super::event::{Departure, HubEvent};
-use super::inbox::{Fed, Inbox, SourceId, Told};
+use super::inbox::{Fed, Inbox, SourceId, SourceNews, Told};
 use super::routes::InterestId;
 use super::{Hub, lock};
-use crate::switch::Interest;
+use crate::interest::{Announcer, Entry};
 
 /// A link's end of the seam. Dropping it takes the link away.
 pub struct Port {
@@ -93,6 +95,16 @@ impl Port {
         !self.inbox.is_parked(id, &self.hub.routes())
     }
 
+    /// Something became known of a source beside its bytes. Calls `told` with what follows from it.
+    pub fn note_source(&mut self, id: SourceId, news: SourceNews, told: impl FnMut(Told)) {
+        self.inbox.note(id, news, told);
+    }
+
+    /// Whose messages a source carries, and the number that should come next; 0 if not known.
+    pub fn source(&self, id: SourceId) -> Option<(Source, u64)> {
+        self.inbox.source(id)
+    }
+
     /// Nothing more will come of a source.
     pub fn close_source(&mut self, now: Time, id: SourceId) {
         self.inbox.close(now, id, &self.hub.routes());
@@ -115,9 +127,14 @@ impl Port {
         self.hub.chains.set_blocked(lane, self.link, blocked);
     }
 
-    /// The number that the next message of a lane will have at the least.
-    pub fn next_number(&self, lane: usize) -> u64 {
-        self.hub.chains.last_number(lane) + 1
+    /// The number given last in each lane.
+    pub fn last_numbers(&self) -> Vec<u64> {
+        self.hub.chains.last_numbers()
+    }
+
+    /// Has those behind the link told of the numbers that were not sent since the last message that was.
+    pub fn tell_skips(&self) {
+        self.hub.chains.tell_skips(self.link);
     }
 
     // --- what we want ---
@@ -127,9 +144,11 @@ impl Port {
         self.hub.wanted_version.load(Ordering::SeqCst)
     }
 
-    /// The patterns we subscribe to.
-    pub fn wanted(&self) -> Vec<String> {
-        lock(&self.hub.wanted).patterns.keys().cloned().collect()
+    /// What we want, as announcements: what changed since a version, or all of it, and whom we lack.
+    pub fn announcement(&self, announcer: Announcer, since: Option<u64>, missing: &[u64]) -> Vec<Vec<u8>> {
+        let own = &lock(&self.hub.wanted).own;
+        let changes = since.and_then(|since| own.increment(announcer, since, missing));
+        changes.unwrap_or_else(|| own.full(announcer, missing))
     }
 
     /// What we want was announced: marks before messages say so from now on.
@@ -153,10 +172,21 @@ impl Port {
         self.hub.tell(HubEvent::Gone(node, departure));
     }
 
-    /// A node wants something else now.
-    pub fn change_interest(&self, node: NodeId, added: Vec<(InterestId, Interest)>, removed: &[InterestId]) {
-        self.hub.routes().change_interest(self.link, node, added, removed);
+    /// A node wants something else now: what is new, and what no longer.
+    pub fn change_interest(&self, node: NodeId, added: &[(u64, Entry)], removed: &[(u64, Entry)]) {
+        if added.is_empty() && removed.is_empty() {
+            return;
+        }
+        let interest = |(id, entry): &(u64, Entry)| Some((*id, interest_of(entry)?));
+        let ids: Vec<InterestId> = removed.iter().map(|(id, _)| *id).collect();
+        let new = added.iter().filter_map(interest).collect();
+        self.hub.routes().change_interest(self.link, node, new, &ids);
         self.hub.change_interest();
+        let patterns = |entries: &[(u64, Entry)]| {
+            let patterns: BTreeSet<&str> = entries.iter().map(|(_, entry)| entry.pattern.as_str()).collect();
+            patterns.into_iter().map(str::to_owned).collect()
+        };
+        self.hub.tell(HubEvent::Subscriptions(node, patterns(added), patterns(removed)));
     }
 
     /// Says whether somebody may want anything: one who was not heard yet, or whose interest is not known.

@@ -193,9 +193,9 @@ impl Hub {
             return Attempt::Done(0);
         }
         for (index, link) in plan.links.iter().enumerate() {
-            if (dropped == 0 || publishing.has_room(link.id, length))
-                && let Some(waiting) = publishing.append(link.id, stamp, length, &parts)
-            {
+            if dropped > 0 && !publishing.has_room(link.id, length) {
+                publishing.drop_for(link.id);
+            } else if let Some(waiting) = publishing.append(link.id, stamp, length, &parts) {
                 rings.push((index, waiting));
             }
         }

@@ -1,30 +1,44 @@
 //! One other node: what it wants, as far as heard, and what it was told.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use shoal_norm::{ObjectId, Time};
+use shoal_norm::Time;
 use shoal_wire::{Announce, Position, Welcome};
 
-use super::REPEAT_FIRST;
+use super::{Change, REPEAT_FIRST};
+use crate::interest::{AnnouncedInterest, Applied, InterestBounds};
 
-/// Patterns that a member added and withdrew.
-pub(super) type PatternChange = (Vec<String>, Vec<String>);
+/// What an announcement of a member did.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// What it wants changed, or is known again.
+    Changed(Change),
+    /// Nothing new.
+    Nothing,
+    /// More of it is to come.
+    Partly,
+    /// It changes what we do not have: all of it has to be announced.
+    Lacking,
+    /// It wants more than is kept of one node: it may want anything.
+    TooMuch,
+}
 
 /// A member as another one sees it.
 #[derive(Debug)]
 pub(super) struct Member {
     pub instance: u16,
-    /// The version of its subscriptions that we have.
-    version: u64,
-    /// The latest that we heard of, and when; beyond the other, what it wants is not known.
+    /// Who it is.
+    pub publisher: u64,
+    interest: AnnouncedInterest,
+    /// The latest version of it that we heard of, and when; beyond the one we have, what it wants is not known.
     version_heard: u64,
     version_heard_at: Time,
-    pub patterns: BTreeSet<String>,
+    /// It announced more than is kept of one node.
+    too_much: bool,
     pub heard_at: Time,
     pub heartbeat: Duration,
     /// What we told it, and when last.
-    welcome: Vec<(ObjectId, u64)>,
+    welcome: Vec<Position>,
     pub welcomed_at: Time,
     /// It welcomed us.
     pub welcomed_us: bool,
@@ -32,15 +46,22 @@ pub(super) struct Member {
 
 impl Member {
     /// One that announces itself, and is welcomed at these positions of our streams.
-    pub fn new(now: Time, instance: u16, heartbeat_ms: u64, welcome: Vec<(ObjectId, u64)>) -> Member {
+    pub fn new(
+        now: Time,
+        instance: u16,
+        announce: &Announce<'_>,
+        bounds: InterestBounds,
+        welcome: Vec<Position>,
+    ) -> Member {
         Member {
             instance,
-            version: 0,
+            publisher: announce.header.publisher,
+            interest: AnnouncedInterest::new(bounds),
             version_heard: 0,
             version_heard_at: Time::ZERO,
-            patterns: BTreeSet::new(),
+            too_much: false,
             heard_at: now,
-            heartbeat: Duration::from_millis(heartbeat_ms.clamp(10, 3_600_000)),
+            heartbeat: Duration::from_millis(announce.header.heartbeat_ms.clamp(10, 3_600_000)),
             welcome,
             welcomed_at: Time::ZERO,
             welcomed_us: false,
@@ -49,12 +70,12 @@ impl Member {
 
     /// Whether we have what it announced last.
     pub fn is_known(&self) -> bool {
-        self.version_heard <= self.version
+        self.version_heard <= self.interest.version() && !self.too_much
     }
 
     /// Whether it has to announce or to welcome us once more.
     pub fn is_lacking(&self) -> bool {
-        !self.welcomed_us || !self.is_known()
+        !self.welcomed_us || (!self.is_known() && !self.too_much)
     }
 
     /// It was said to have announced a version. True if thereby what it wants is no longer known.
@@ -66,41 +87,49 @@ impl Member {
         was_known && !self.is_known()
     }
 
-    /// Takes what it announces; what changed, if that is news.
-    pub fn take_announce(&mut self, now: Time, announce: &Announce<'_>) -> Option<PatternChange> {
+    /// Takes what it announces.
+    pub fn take_announce(&mut self, now: Time, announce: &Announce<'_>) -> Heard {
+        let version = announce.header.version;
         // Heartbeats and Marks are easily forged. If it announces what we have once more, long after another version
         // was heard of, there is no other. One that is new to us may be followed by that other.
-        let repeats = announce.header.version == self.version;
+        let repeats = version == self.interest.version();
         if repeats && !self.is_known() && now.since(self.version_heard_at) >= REPEAT_FIRST {
-            self.version_heard = self.version;
-            return Some(PatternChange::default());
+            self.version_heard = version;
+            return Heard::Changed(Change::default());
         }
-        // An older one may come late, where a stream was joined anew.
-        if announce.header.version <= self.version {
-            return None;
+        match self.interest.apply(announce) {
+            Applied::Changed { added, removed } => {
+                self.too_much = false;
+                self.version_heard = self.version_heard.max(version);
+                Heard::Changed(Change { added, removed })
+            }
+            Applied::Old => Heard::Nothing,
+            Applied::Partly => {
+                self.hear_version(now, version);
+                Heard::Partly
+            }
+            Applied::Lacking => {
+                self.hear_version(now, version);
+                Heard::Lacking
+            }
+            Applied::TooMuch => {
+                self.hear_version(now, version);
+                if std::mem::replace(&mut self.too_much, true) { Heard::Nothing } else { Heard::TooMuch }
+            }
         }
-        self.version = announce.header.version;
-        self.version_heard = self.version_heard.max(announce.header.version);
-        let announced: BTreeSet<String> =
-            announce.added.iter().map(|added| added.entry.pattern.to_owned()).collect();
-        let added = announced.difference(&self.patterns).cloned().collect();
-        let removed = self.patterns.difference(&announced).cloned().collect();
-        self.patterns = announced;
-        Some((added, removed))
     }
 
     /// The record that welcomes it: the same each time.
-    pub fn welcome(&mut self, now: Time, from: u64, to: u64) -> Vec<u8> {
+    pub fn welcome(&mut self, now: Time, from: u64) -> Vec<u8> {
         self.welcomed_at = now;
         let mut record = Vec::new();
-        let position = |&(stream, segment): &(ObjectId, u64)| Position {
-            stream,
-            segment,
-            chain: stream.into(),
-            number: 0,
-            missed_from: 0,
-        };
-        Welcome { from, to, positions: self.welcome.iter().map(position).collect() }.write(&mut record);
+        Welcome { from, to: self.publisher, positions: self.welcome.clone() }.write(&mut record);
         record
+    }
+
+    /// The patterns it subscribes to, as far as heard.
+    #[cfg(test)]
+    pub fn patterns(&self) -> Vec<&str> {
+        self.interest.entries().map(|(_, entry)| entry.pattern.as_str()).collect()
     }
 }

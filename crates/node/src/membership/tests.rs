@@ -1,6 +1,11 @@
 //! Nodes that hear each other, or do not.
 
+use std::ops::{Deref, DerefMut};
+
+use shoal_wire::{AnnounceHeader, Announcement, DestinationKind, InterestEntry, NumberedEntry};
+
 use super::*;
+use crate::interest::OwnInterest;
 
 fn unheard(_node: NodeId, _instance: u16) -> Option<Time> {
     None
@@ -10,36 +15,81 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Duration::from_millis(millis)
 }
 
-fn node(id: NodeId) -> Membership {
-    Membership::new(MembershipConfig {
+fn node(id: NodeId) -> Node {
+    let membership = Membership::new(MembershipConfig {
         domain: 7,
         node: id,
-        instance: 1,
+        publisher: u64::from(id) + 1000,
         heartbeat: Duration::from_millis(1000),
         missed_heartbeats_max: 5,
         members_max: 100,
-    })
+    });
+    Node { membership, own: OwnInterest::new() }
 }
 
-/// Subscribes to this, and to nothing else.
-fn want(node: &mut Membership, now: Time, pattern: &str) {
-    let version = node.version() + 1;
-    node.set_wanted(now, version, vec![pattern.to_owned()]);
+/// A membership, and what it wants.
+struct Node {
+    membership: Membership,
+    own: OwnInterest,
+}
+
+impl Deref for Node {
+    type Target = Membership;
+
+    fn deref(&self) -> &Membership {
+        &self.membership
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut Membership {
+        &mut self.membership
+    }
+}
+
+impl Node {
+    fn record(&mut self) -> Option<Vec<u8>> {
+        let own = &self.own;
+        self.membership.poll_record(|announcer, since, missing| {
+            let changes = since.and_then(|since| own.increment(announcer, since, missing));
+            changes.unwrap_or_else(|| own.full(announcer, missing))
+        })
+    }
+}
+
+/// Subscribes to this.
+fn want(node: &mut Node, now: Time, pattern: &str) {
+    node.own.subscribe(&InterestEntry::new(DestinationKind::Topic, pattern)).unwrap();
+    let version = node.own.version();
+    node.set_wanted(now, version);
 }
 
 /// Whether somebody else wants a pattern, or may.
 fn is_wanted(node: &Membership, pattern: &str) -> bool {
-    !node.is_interest_known() || node.members.values().any(|member| member.patterns.contains(pattern))
+    !node.is_interest_known() || node.members.values().any(|member| member.patterns().contains(&pattern))
+}
+
+fn positions(_missed: Option<Vec<u64>>) -> Vec<Position> {
+    vec![Position { stream: 1, segment: 7, chain: 1, number: 3, missed_from: 0 }]
+}
+
+fn no_positions(_missed: Option<Vec<u64>>) -> Vec<Position> {
+    Vec::new()
+}
+
+/// The patterns that an event of [`Membership`] tells of.
+fn patterns(entries: &[(u64, Entry)]) -> Vec<&str> {
+    entries.iter().map(|(_, entry)| entry.pattern.as_str()).collect()
 }
 
 /// Hands everything one node says to the others until nobody says anything more.
-fn settle(now: Time, nodes: &mut [Membership]) {
+fn settle(now: Time, nodes: &mut [Node]) {
     run(now, nodes, |_, _| true);
 }
 
 /// The same, but only what `heard` lets through arrives: from which node, to which. Returns how many records
 /// were said: announcements, heartbeats, welcomes.
-fn run(now: Time, nodes: &mut [Membership], heard: impl Fn(NodeId, NodeId) -> bool) -> [usize; 3] {
+fn run(now: Time, nodes: &mut [Node], heard: impl Fn(NodeId, NodeId) -> bool) -> [usize; 3] {
     let mut count = [0; 3];
     loop {
         let mut said = Vec::new();
@@ -47,7 +97,7 @@ fn run(now: Time, nodes: &mut [Membership], heard: impl Fn(NodeId, NodeId) -> bo
             if node.poll_timeout() <= now {
                 node.handle_timeout(now, unheard);
             }
-            while let Some(record) = node.poll_record().or_else(|| node.poll_heartbeat()) {
+            while let Some(record) = node.record().or_else(|| node.poll_heartbeat()) {
                 said.push((index, node.config.node, record));
             }
         }
@@ -62,7 +112,7 @@ fn run(now: Time, nodes: &mut [Membership], heard: impl Fn(NodeId, NodeId) -> bo
         for (from, id, record) in said {
             for (index, node) in nodes.iter_mut().enumerate() {
                 if index != from && heard(id, node.config.node) {
-                    node.handle_record(now, id, 1, &record, || vec![(1, 7)]).unwrap();
+                    node.handle_record(now, id, 1, &record, positions).unwrap();
                 }
             }
         }
@@ -78,7 +128,7 @@ fn announced(version: u64, pattern: &str) -> Vec<u8> {
     let entry = NumberedEntry::new(1, &InterestEntry::new(DestinationKind::Topic, pattern)).unwrap();
     let digest = entry.digest();
     let header =
-        AnnounceHeader { domain: 7, publisher: 1, version, base: 0, heartbeat_ms: 1000, total: 1, digest };
+        AnnounceHeader { domain: 7, publisher: 1002, version, base: 0, heartbeat_ms: 1000, total: 1, digest };
     let announcement = Announcement { header, removed: &[], added: &[&entry], missing: &[], facts: &[] };
     announcement.write(1400).remove(0)
 }
@@ -92,8 +142,10 @@ fn two_nodes_meet_and_welcome_each_other() {
     settle(at(200), &mut nodes);
     let seen = events(&mut nodes[0]);
     assert!(seen.contains(&MemberEvent::Joined(2)));
-    assert!(seen.contains(&MemberEvent::Subscriptions(2, vec!["prices/*".into()], vec![])));
-    assert!(seen.contains(&MemberEvent::Welcomed { node: 2, instance: 1, positions: vec![(1, 7)] }));
+    let is_prices = |event: &MemberEvent| matches!(event, MemberEvent::Subscriptions(2, change) if patterns(&change.added) == ["prices/*"]);
+    assert!(seen.iter().any(is_prices), "{seen:?}");
+    let welcome = MemberEvent::Welcomed { node: 2, instance: 1, publisher: 1002, positions: positions(None) };
+    assert!(seen.contains(&welcome));
     assert!(is_wanted(&nodes[0], "prices/*") && nodes[0].is_interest_known());
     assert_eq!(nodes[0].poll_ackers(), Some(vec![2]));
     assert_eq!(nodes[0].poll_ackers(), None);
@@ -104,16 +156,16 @@ fn two_nodes_meet_and_welcome_each_other() {
 fn a_lost_announcement_is_repeated_until_everybody_has_welcomed_us() {
     let (mut one, mut two) = (node(1), node(2));
     one.handle_timeout(at(0), unheard);
-    let heard = one.poll_record().unwrap();
-    two.handle_record(at(0), 1, 1, &heard, Vec::new).unwrap();
-    while two.poll_record().is_some() {}
+    let heard = one.record().unwrap();
+    two.handle_record(at(0), 1, 1, &heard, no_positions).unwrap();
+    while two.record().is_some() {}
     // Two knows one, but one heard nothing of two yet, and two was not welcomed.
     let mut announced = 0;
     let mut now = at(0);
     while now < at(3000) {
         now = two.poll_timeout();
         two.handle_timeout(now, unheard);
-        while let Some(record) = two.poll_record() {
+        while let Some(record) = two.record() {
             announced += u32::from(RecordKind::of(&record) == Ok(RecordKind::Announce));
         }
     }
@@ -141,24 +193,20 @@ fn a_node_that_starts_again_is_another_one() {
     settle(at(30), &mut nodes);
     events(&mut nodes[0]);
     let record = announced(9, "x");
-    nodes[0].handle_record(at(50), 2, 2, &record, Vec::new).unwrap();
-    assert_eq!(
-        events(&mut nodes[0]),
-        [
-            MemberEvent::Gone(2, 1, Departure::Failed),
-            MemberEvent::Joined(2),
-            MemberEvent::Subscriptions(2, vec!["x".into()], vec![]),
-        ]
-    );
+    nodes[0].handle_record(at(50), 2, 2, &record, no_positions).unwrap();
+    let told = events(&mut nodes[0]);
+    let [gone, joined, MemberEvent::Subscriptions(2, change)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!([gone, joined], [&MemberEvent::Gone(2, 1, Departure::Failed), &MemberEvent::Joined(2)]);
+    assert_eq!(patterns(&change.added), ["x"]);
     nodes[0].on_sender_gone(2, 1);
     assert_eq!(events(&mut nodes[0]), [], "the goodbye of the old instance does not bury the new one");
 }
 
 /// Lets time go by until `end`; returns how many records were said.
-fn run_until(now: &mut Time, end: Time, nodes: &mut [Membership]) -> [usize; 3] {
+fn run_until(now: &mut Time, end: Time, nodes: &mut [Node]) -> [usize; 3] {
     let mut count = [0; 3];
     loop {
-        let next = nodes.iter().map(Membership::poll_timeout).fold(Time::NEVER, Time::min);
+        let next = nodes.iter().map(|node| node.poll_timeout()).fold(Time::NEVER, Time::min);
         if next > end {
             *now = end;
             return count;
@@ -217,8 +265,13 @@ fn a_version_that_nobody_announced_is_outlived() {
     run_until(&mut now, at(1500), &mut nodes);
     assert!(!is_wanted(&nodes[0], "prices/*"), "it was asked, and announced what it announced before");
     let told = events(&mut nodes[0]);
-    assert_eq!(told.last(), Some(&MemberEvent::Subscriptions(2, vec![], vec![])), "interest is known again");
-    assert!(nodes[0].on_version(now, 2, 1, nodes[1].version() + 1), "and a new version is news");
+    assert_eq!(
+        told.last(),
+        Some(&MemberEvent::Subscriptions(2, Change::default())),
+        "interest is known again"
+    );
+    let version = nodes[1].version() + 1;
+    assert!(nodes[0].on_version(now, 2, 1, version), "and a new version is news");
 }
 
 #[test]
@@ -230,9 +283,9 @@ fn an_announcement_that_comes_late_does_not_hide_the_next_one() {
     let version = nodes[1].version();
     let one = &mut nodes[0];
     assert!(one.on_version(at(500), 2, 1, version + 2));
-    one.handle_record(at(700), 2, 1, &announced(version + 1, "a"), Vec::new).unwrap();
+    one.handle_record(at(700), 2, 1, &announced(version + 1, "a"), no_positions).unwrap();
     assert!(is_wanted(one, "b"), "the second may want it");
-    one.handle_record(at(710), 2, 1, &announced(version + 2, "b"), Vec::new).unwrap();
+    one.handle_record(at(710), 2, 1, &announced(version + 2, "b"), no_positions).unwrap();
     assert!(is_wanted(one, "b") && !is_wanted(one, "a"));
 }
 
@@ -245,7 +298,7 @@ fn versions_that_count_up_do_not_make_a_node_announce_without_pause() {
     for millis in 500..3500 {
         one.on_version(at(millis), 2, 1, 1000 + millis);
         one.handle_timeout(at(millis), unheard);
-        while let Some(record) = one.poll_record() {
+        while let Some(record) = one.record() {
             announced += u32::from(RecordKind::of(&record) == Ok(RecordKind::Announce));
         }
     }
@@ -285,7 +338,7 @@ fn a_member_that_speaks_is_alive_though_its_heartbeats_are_lost() {
 #[test]
 fn a_crowd_says_no_more_than_its_heartbeats_and_a_newcomer_costs_it_a_few_records_each() {
     const CROWD: usize = 60;
-    let mut nodes: Vec<Membership> = (0..CROWD).map(|number| node(10 + 7 * number as NodeId)).collect();
+    let mut nodes: Vec<Node> = (0..CROWD).map(|number| node(10 + 7 * number as NodeId)).collect();
     let mut now = at(0);
     run_until(&mut now, at(10_000), &mut nodes);
     assert!(nodes.iter().all(|node| node.members().count() == CROWD - 1));

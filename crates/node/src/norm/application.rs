@@ -55,6 +55,9 @@ pub trait Application: std::any::Any + Send {
     /// Somebody is not heard, and does not hear us: why.
     fn tell(&mut self, _why: &str) {}
 
+    /// The link is about to say goodbye; what it says now goes out before that.
+    fn leave(&mut self, _now: Time, _session: &mut Session) {}
+
     /// The link failed, and nothing more will come: why.
     fn fail(&mut self, why: &str);
 

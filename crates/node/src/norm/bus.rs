@@ -7,18 +7,19 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use shoal_norm::{Chunk, Event, Join, NodeId, ObjectId, Session, StreamId, Time};
-use shoal_wire::{TopicPattern, frame};
+use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
+use shoal_wire::{Position, frame};
 
 use super::application::{Application, Taken};
 use super::frames::Frames;
 use super::lane::Lane;
 use super::lanes::CONTROL;
-use crate::hub::{Departure, Fed, HubEvent, Port, Source, SourceId, Told};
+use super::losses::Losses;
+use crate::hub::{Departure, Fed, HubEvent, Lost, Port, Source, SourceId, SourceNews, Told};
 use crate::membership::{MemberEvent, Membership, MembershipConfig};
-use crate::switch::Interest;
 
-/// What a node says of itself is no longer than this.
-const CONTROL_RECORD_BYTES_MAX: usize = 1 << 20;
+/// The goodbye is said so often; its sender leaves at once after the first.
+const GOODBYES: u32 = 1;
 /// What is published first waits so long for somebody to answer, so that those who are there miss nothing.
 const GREETING: Duration = Duration::from_millis(100);
 /// A new node sends whatever is published for so long, because somebody may be about to ask for it.
@@ -43,6 +44,11 @@ pub struct NormBus {
     last: Option<(StreamId, SourceId)>,
     /// Streams that a welcome told where to join.
     welcomed: HashSet<StreamId>,
+    /// Who publishes on each node's run that welcomed us.
+    publishers: HashMap<(NodeId, u16), u64>,
+    /// The last numbers of those who are about to leave.
+    goodbyes: HashMap<(NodeId, u16), Vec<(u32, u64)>>,
+    losses: Losses,
     data_lanes: Vec<ObjectId>,
     control: Frames,
     /// Members that failed, and when: they rest once what came of them was read.
@@ -70,6 +76,9 @@ impl NormBus {
             sources: HashMap::new(),
             last: None,
             welcomed: HashSet::new(),
+            publishers: HashMap::new(),
+            goodbyes: HashMap::new(),
+            losses: Losses::default(),
             control: Frames::new(CONTROL_RECORD_BYTES_MAX),
             failed: Vec::new(),
             records: VecDeque::new(),
@@ -93,9 +102,9 @@ impl NormBus {
         {
             return source;
         }
-        let port = &mut self.port;
+        let (port, publishers) = (&mut self.port, &self.publishers);
         let source = *self.sources.entry(stream).or_insert_with(|| {
-            let publisher = u64::from(stream.node) << 16 | u64::from(stream.instance);
+            let publisher = publishers.get(&(stream.node, stream.instance)).copied().unwrap_or(0);
             port.open_source(Source { publisher, chain: stream.object.into(), node: stream.node })
         });
         self.last = Some((stream, source));
@@ -118,13 +127,25 @@ impl NormBus {
     fn handle_records(&mut self, now: Time, session: &Session) {
         let is_new = self.age < Age::Settled;
         while let Some((stream, record)) = self.records.pop_front() {
-            let lanes = &self.data_lanes;
-            // Who is met while we are new was there before us, and may have everything we said.
-            let position = |lane| match is_new {
-                true => session.oldest_segment(lane),
-                false => session.segments_sent(lane),
+            let (lanes, port) = (&self.data_lanes, &self.port);
+            let positions = |missed: Option<Vec<u64>>| {
+                let last = port.last_numbers();
+                let position = |&lane: &ObjectId| Position {
+                    stream: lane,
+                    // Who is met while we are new was there before us, and may have everything we said.
+                    segment: if is_new { session.oldest_segment(lane) } else { session.segments_sent(lane) },
+                    chain: lane.into(),
+                    number: if is_new { 0 } else { last[usize::from(lane)] + 1 },
+                    missed_from: missed
+                        .as_ref()
+                        .and_then(|first| first.get(usize::from(lane)))
+                        .map_or(0, |&n| n),
+                };
+                if missed.is_some() {
+                    port.tell_skips();
+                }
+                lanes.iter().map(position).collect()
             };
-            let positions = || lanes.iter().map(|&lane| (lane, position(lane))).collect();
             let read = self.membership.handle_record(now, stream.node, stream.instance, &record, positions);
             if let Err(error) = read {
                 self.port.tell(HubEvent::Unreadable(stream.node, error.to_string()));
@@ -132,17 +153,45 @@ impl NormBus {
         }
     }
 
+    /// A sender says where to join its streams, or once more that it counts on us.
+    fn on_welcome(
+        &mut self,
+        now: Time,
+        session: &mut Session,
+        node: NodeId,
+        instance: u16,
+        positions: &[Position],
+    ) {
+        for position in positions {
+            let stream = StreamId { node, instance, object: position.stream };
+            if !self.data_lanes.contains(&position.stream) {
+                continue;
+            }
+            // The first welcome counts; others repeat it for those who missed it.
+            if self.welcomed.insert(stream) {
+                session.join(now, stream, Join::At(position.segment));
+            }
+            let source = self.source(stream);
+            let news = match position.missed_from {
+                0 => SourceNews::Begins(position.number),
+                first => SourceNews::NotCounted(first, position.number),
+            };
+            self.note(now, stream, source, news);
+        }
+    }
+
+    fn note(&mut self, now: Time, stream: StreamId, source: SourceId, news: SourceNews) {
+        let told = &mut self.told;
+        self.port.note_source(source, news, |told_of| told.push(told_of));
+        self.hear_told(now, stream);
+    }
+
     fn handle_members(&mut self, now: Time, session: &mut Session) {
         while let Some(event) = self.membership.poll_event() {
             match event {
-                MemberEvent::Welcomed { node, instance, positions } => {
-                    for (object, segment) in positions {
-                        // The first welcome counts; others repeat it for those who missed it.
-                        let stream = StreamId { node, instance, object };
-                        if self.data_lanes.contains(&object) && self.welcomed.insert(stream) {
-                            session.join(now, stream, Join::At(segment));
-                        }
-                    }
+                MemberEvent::Welcomed { node, instance, publisher, positions } => {
+                    self.publishers.insert((node, instance), publisher);
+                    self.on_welcome(now, session, node, instance, &positions);
                 }
                 MemberEvent::InterestUnknown(_) => {}
                 MemberEvent::Joined(node) => self.port.join(node),
@@ -152,11 +201,20 @@ impl NormBus {
                     }
                     self.port.part(node, departure);
                 }
-                MemberEvent::Subscriptions(node, added, removed) => {
-                    self.change_interest(node, added, removed);
+                MemberEvent::Subscriptions(node, change) => {
+                    self.port.change_interest(node, &change.added, &change.removed);
+                }
+                MemberEvent::TooMuch(node) => {
+                    let why = "it subscribes to more than is kept of one node: everything is sent to it";
+                    self.port.tell(HubEvent::Unreadable(node, why.to_owned()));
+                }
+                MemberEvent::Goodbye(node, instance, last) => {
+                    self.goodbyes.insert((node, instance), last);
                 }
             }
         }
+        let port = &self.port;
+        self.membership.note_forgotten(|| port.last_numbers().iter().map(|last| last + 1).collect());
         if let Some(ackers) = self.membership.poll_ackers() {
             if self.age < Age::Settled {
                 session.set_ackers_from_oldest(&ackers);
@@ -165,16 +223,6 @@ impl NormBus {
             }
             session.set_group_size(ackers.len() as u32 + 1);
         }
-    }
-
-    fn change_interest(&self, node: NodeId, added: Vec<String>, removed: Vec<String>) {
-        if added.is_empty() && removed.is_empty() {
-            return;
-        }
-        let interest = |text: &String| Some((name_of(text), Interest::topics(TopicPattern::new(text).ok()?)));
-        let names: Vec<u64> = removed.iter().map(|text| name_of(text)).collect();
-        self.port.change_interest(node, added.iter().filter_map(interest).collect(), &names);
-        self.port.tell(HubEvent::Subscriptions(node, added, removed));
     }
 
     /// Gives back what is held for members that failed. They may only have been silent, and then go on where they were.
@@ -200,14 +248,50 @@ impl NormBus {
     /// Acts on what stood between messages, before anybody reads those that follow.
     fn hear_told(&mut self, now: Time, stream: StreamId) {
         let mut told = std::mem::take(&mut self.told);
-        for Told::Version(version) in told.drain(..) {
-            if self.membership.on_version(now, stream.node, stream.instance, version) {
-                // What its sender subscribed to before may not have been heard yet.
-                self.port.set_open(true);
-                self.deadline = Time::ZERO;
+        for news in told.drain(..) {
+            match news {
+                Told::Version(version) => {
+                    if self.membership.on_version(now, stream.node, stream.instance, version) {
+                        // What its sender subscribed to before may not have been heard yet.
+                        self.port.set_open(true);
+                        self.deadline = Time::ZERO;
+                    }
+                }
+                Told::Lost(first, last) => {
+                    let segments = self.losses.settle(now, stream);
+                    self.tell_lost(stream, first, last, segments);
+                }
             }
         }
         self.told = told;
+    }
+
+    fn tell_lost(&self, stream: StreamId, first: u64, last: u64, segments: u64) {
+        let known = self.sources.get(&stream).and_then(|&source| self.port.source(source));
+        let (source, _) = known.unwrap_or_default();
+        let (publisher, chain) = (source.publisher, stream.object.into());
+        self.port.tell(HubEvent::Lost(Lost { node: stream.node, publisher, chain, first, last, segments }));
+    }
+
+    /// Tells of gaps after which no mark said what was lost.
+    fn tell_gaps(&mut self, now: Time) {
+        for (stream, segments) in self.losses.poll(now) {
+            let source = self.sources.get(&stream).and_then(|&source| self.port.source(source));
+            let first = source.map_or(0, |(_, awaited)| awaited);
+            self.tell_lost(stream, first, 0, segments);
+        }
+    }
+
+    /// A sender is gone: what it published and we have not got is lost.
+    fn end_sources(&mut self, now: Time, node: NodeId, instance: u16) {
+        let last = self.goodbyes.remove(&(node, instance)).unwrap_or_default();
+        self.publishers.remove(&(node, instance));
+        for stream in self.streams_of(node, instance) {
+            if let Some(&(_, last)) = last.iter().find(|(chain, _)| *chain == u32::from(stream.object)) {
+                self.note(now, stream, self.sources[&stream], SourceNews::Ends(last));
+            }
+            self.close_source(now, stream);
+        }
     }
 
     /// Grows older; returns when that goes on.
@@ -221,12 +305,6 @@ impl NormBus {
         self.age = self.age.max(age);
         next
     }
-}
-
-fn name_of(pattern: &str) -> u64 {
-    pattern
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 impl Application for NormBus {
@@ -266,16 +344,14 @@ impl Application for NormBus {
                 self.records.retain(|(stream, _)| (stream.node, stream.instance) != (*node, *instance));
                 self.membership.on_sender_gone(*node, *instance);
                 self.welcomed.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
-                for stream in self.streams_of(*node, *instance) {
-                    self.close_source(now, stream);
-                }
+                self.end_sources(now, *node, *instance);
                 self.deadline = Time::ZERO;
             }
             Event::StreamHeard { stream } if stream.object == CONTROL => {
                 session.join(now, *stream, Join::Here)
             }
-            Event::Gap { stream, segments, .. } => {
-                self.port.tell(HubEvent::Lost(stream.node, stream.object.into(), *segments));
+            Event::Gap { stream, segments, .. } if stream.object != CONTROL => {
+                self.losses.add(now, *stream, *segments);
             }
             Event::CommandReceived { node, instance, content } => {
                 let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
@@ -301,6 +377,7 @@ impl Application for NormBus {
             self.port.ask_flushes(sent, |lane| session.request_watermark(now, lane as ObjectId).is_ok());
         }
         self.rest_failed(now, session);
+        self.tell_gaps(now);
         let version = self.port.wanted_version();
         let busy = self.heard || !self.records.is_empty() || version != self.wanted;
         if !busy && now < self.deadline {
@@ -308,7 +385,7 @@ impl Application for NormBus {
         }
         if version != self.wanted {
             self.wanted = version;
-            self.membership.set_wanted(now, version, self.port.wanted());
+            self.membership.set_wanted(now, version);
         }
         if std::mem::take(&mut self.heard) {
             self.membership.on_sender_heard(now);
@@ -316,7 +393,9 @@ impl Application for NormBus {
         self.handle_records(now, session);
         self.membership.handle_timeout(now, |node, instance| session.last_heard(node, instance));
         self.handle_members(now, session);
-        while let Some(record) = self.membership.poll_record() {
+        let port = &self.port;
+        let announcement = |announcer, since, missing: &[u64]| port.announcement(announcer, since, missing);
+        while let Some(record) = self.membership.poll_record(announcement) {
             frame::write(&record, control);
         }
         if let Some(heartbeat) = self.membership.poll_heartbeat() {
@@ -352,7 +431,14 @@ impl Application for NormBus {
         self.port.fail(why);
     }
 
+    fn leave(&mut self, now: Time, session: &mut Session) {
+        let last = self.port.last_numbers();
+        let last = self.data_lanes.iter().map(|&lane| (lane.into(), last[usize::from(lane)])).collect();
+        // It fits into a segment; should it be lost, nobody learns what he lost at the end.
+        let _ = session.send_command(now, &self.membership.goodbye(last), GOODBYES);
+    }
+
     fn deadline(&self) -> Time {
-        self.deadline
+        self.deadline.min(self.losses.deadline())
     }
 }

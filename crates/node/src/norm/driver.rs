@@ -239,6 +239,11 @@ impl Driver {
         }
     }
 
+    /// Lets the application say its last word. Once that was transmitted, [`Session::leave`] may follow.
+    pub fn begin_leaving(&mut self, now: Time) {
+        self.application.leave(now, &mut self.session);
+    }
+
     /// Ends every lane's stream once its frames are written. True if that was not asked for before.
     pub fn end_streams(&mut self) -> bool {
         !std::mem::replace(&mut self.ending, true)

@@ -9,6 +9,7 @@ mod driver;
 mod frames;
 mod lane;
 mod lanes;
+mod losses;
 
 pub use application::{Application, Taken};
 pub use bus::NormBus;

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_node::HubEvent;
-use shoal_node::hub::Departure;
+use shoal_node::hub::{Departure, Lost};
 use shoal_norm::NodeId;
 
 /// What kind of event, which node it is about, and its details.
@@ -22,8 +22,11 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &HubEvent) -> PyResult<Event
             details.set_item("removed", removed)?;
             ("subscriptions", node)
         }
-        HubEvent::Lost(node, lane, segments) => {
-            details.set_item("lane", lane)?;
+        HubEvent::Lost(Lost { node, publisher, chain, first, last, segments }) => {
+            details.set_item("publisher", publisher)?;
+            details.set_item("lane", chain)?;
+            details.set_item("first", first)?;
+            details.set_item("last", last)?;
             details.set_item("segments", segments)?;
             ("lost", node)
         }

@@ -5,7 +5,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple};
 use shoal_node::Origin;
-use shoal_wire::{BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageView, Topic};
+use shoal_wire::{
+    BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageId, MessageView, Topic,
+};
 
 use super::outgoing::{
     Extras, Scratch, correlation_bytes, priority_of, timestamp_us, write_head, write_properties,
@@ -97,6 +99,14 @@ impl Message {
             return Ok(same);
         }
         self.body(py)?.eq(other.body(py)?)
+    }
+
+    /// Its identity, if somebody else than its publisher sent it here.
+    fn passed_on(&self) -> PyResult<Option<MessageId>> {
+        match self.view()? {
+            Some(view) => view.origin().map_err(decode_error),
+            None => Ok(None),
+        }
     }
 
     fn view(&self) -> PyResult<Option<MessageView<'_>>> {
@@ -211,7 +221,7 @@ impl Message {
         headers
             .set_item("JMSDeliveryMode", if self.persistent()? { "PERSISTENT" } else { "NON_PERSISTENT" })?;
         headers.set_item("JMSTimestamp", self.timestamp_us()?.map(|us| us / 1000))?;
-        headers.set_item("JMSMessageID", self.origin.message_id())?;
+        headers.set_item("JMSMessageID", self.message_id()?)?;
         headers.set_item("JMSCorrelationID", self.correlation_id(py)?)?;
         headers.set_item("JMSType", self.r#type()?)?;
         Ok(headers)
@@ -237,8 +247,8 @@ impl Message {
 
     /// Who published it; 0 if not known.
     #[getter]
-    fn publisher(&self) -> u64 {
-        self.origin.publisher
+    fn publisher(&self) -> PyResult<u64> {
+        Ok(self.passed_on()?.map_or(self.origin.publisher, |id| id.publisher))
     }
 
     /// When it was published, seconds since 1970 by its publisher's clock; `None` if not known.
@@ -261,8 +271,9 @@ impl Message {
 
     /// Its identity, the same for every reader; `None` if it is not known.
     #[getter]
-    fn message_id(&self) -> Option<String> {
-        self.origin.message_id()
+    fn message_id(&self) -> PyResult<Option<String>> {
+        let passed_on = self.passed_on()?.map(|id| id.to_string());
+        Ok(passed_on.or_else(|| self.origin.message_id()))
     }
 
     /// What it answers or belongs to: text, or bytes that are none.

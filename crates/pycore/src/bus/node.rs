@@ -258,9 +258,9 @@ impl Node {
         let parsed = TopicPattern::new(pattern).map_err(errors::topic)?;
         let overflow = overflow(when_full)?;
         let interest = Interest {
-            pattern: parsed,
             selector: selector.map(|selector| selector.get().inner().clone()),
             correlation: correlation.map(|filter| filter.get().inner().clone()),
+            ..Interest::topics(parsed)
         };
         let reader = detached(py, || inner.bus.subscribe(interest, queue_bytes_max, overflow, no_local));
         Ok(Subscription::new(inner.clone(), reader, pattern.to_owned()))
