@@ -102,8 +102,6 @@ pub enum MemberEvent {
         /// Its streams, and from where on.
         positions: Vec<Position>,
     },
-    /// A node is about to leave: its run, and the last number of each of its chains.
-    Goodbye(NodeId, u16, Vec<(u32, u64)>),
 }
 
 /// The members of a domain as one node sees them.
@@ -257,12 +255,6 @@ impl Membership {
             }
             RecordKind::Heartbeat => self.on_heartbeat(now, node, instance, Heartbeat::read(record)?),
             RecordKind::Welcome => self.on_welcome(now, node, instance, Welcome::read(record)?),
-            RecordKind::Goodbye => {
-                let goodbye = Goodbye::read(record)?;
-                if goodbye.domain == self.config.domain {
-                    self.events.push_back(MemberEvent::Goodbye(node, instance, goodbye.last));
-                }
-            }
             _ => {}
         }
         Ok(())
@@ -450,6 +442,13 @@ impl Membership {
             self.records.extend(held);
         }
         self.records.pop_front()
+    }
+
+    /// What a record says that is a goodbye in this domain: the last number of each of its sender's chains.
+    pub fn read_goodbye(&self, record: &[u8]) -> Option<Vec<(u32, u64)>> {
+        let is_goodbye = RecordKind::of(record) == Ok(RecordKind::Goodbye);
+        let goodbye = is_goodbye.then(|| Goodbye::read(record).ok()).flatten()?;
+        (goodbye.domain == self.config.domain).then_some(goodbye.last)
     }
 
     /// The record that says goodbye, with the last number of each chain.

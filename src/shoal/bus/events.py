@@ -109,14 +109,7 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
         case "subscriptions":
             return SubscriptionsChanged(node, tuple(details["added"]), tuple(details["removed"]))
         case "lost":
-            return MessagesLost(
-                node,
-                details.get("publisher", 0),
-                details["lane"],
-                details.get("first", 0),
-                details.get("last", 0),
-                details["segments"],
-            )
+            return MessagesLost(node, **details)
         case "slow":
             return MemberSlow(node)
         case "link_failed":

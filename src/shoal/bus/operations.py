@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from shoal.bus import events
 from shoal.bus.connection import Connection
-from shoal.errors import FlushError
+from shoal.errors import FlushError, LinkError
 
 T = TypeVar("T")
 Operation = Generator[float | None, None, T]
@@ -113,7 +113,12 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
     node.stop()
     if linger_s == 0:
         return Undelivered(*_backlog(connection))
-    deadline, number = _deadline(linger_s), node.begin_flush()
+    deadline = _deadline(linger_s)
+    try:
+        number = node.begin_flush()
+    except LinkError:
+        # What cannot be sent any more is not waited for.
+        return Undelivered(*_backlog(connection))
     try:
         least, moved = _size(node.backlog()), time.monotonic()
         while True:
@@ -130,6 +135,8 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
                 return Undelivered(*_backlog(connection))
             until = min(now + _CLOSE_CHECK_S, moved + stall_s)
             yield until if deadline is None else min(until, deadline)
+    except LinkError:
+        return Undelivered(*_backlog(connection))
     finally:
         node.end_flush(number)
 

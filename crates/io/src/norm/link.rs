@@ -625,3 +625,69 @@ fn run(shared: &Shared) -> Result<(), String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use shoal_node::norm::Taken;
+    use shoal_norm::{Chunk, Event, StreamId};
+
+    use super::*;
+    use crate::interfaces::Interface;
+
+    /// What it was told when the link failed.
+    type Told = Arc<Mutex<Option<String>>>;
+
+    /// Goes wrong at its first turn after it was asked to.
+    struct Fragile {
+        breaks: Arc<AtomicU8>,
+        told: Told,
+    }
+
+    impl Application for Fragile {
+        fn take(&mut self, _now: Time, _stream: StreamId, _chunk: Chunk<'_>) -> Taken {
+            Taken::All
+        }
+
+        fn event(&mut self, _now: Time, _session: &mut Session, _event: &Event) {}
+
+        fn batch_done(&mut self, _now: Time) {}
+
+        fn supply(&mut self, _session: &mut Session) {
+            assert_eq!(self.breaks.load(Ordering::SeqCst), 0, "it broke");
+        }
+
+        fn fail(&mut self, why: &str) {
+            *self.told.lock().unwrap() = Some(why.to_owned());
+        }
+    }
+
+    fn open(application: Fragile) -> NormLink {
+        let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        let group = format!("239.192.74.214:{port}").parse().unwrap();
+        let address = LinkAddress { group, interface: Interface::Name("lo".into()) };
+        let mut options = LinkOptions::new(address, Config::new(1, 1, 1));
+        options.lane_bytes_max = 10;
+        NormLink::open(options, Box::new(application)).unwrap()
+    }
+
+    #[test]
+    fn a_thread_that_panics_fails_its_link_and_everybody_who_waits_learns_why() {
+        let (breaks, told) = (Arc::new(AtomicU8::new(0)), Told::default());
+        let link = open(Fragile { breaks: breaks.clone(), told: told.clone() });
+        link.send(0, &[b"before"], Full::Wait(None)).unwrap();
+        breaks.store(1, Ordering::SeqCst);
+        link.resume();
+        let why = loop {
+            match link.send(0, &[&[7; 10]], Full::Wait(Some(Duration::from_secs(60)))) {
+                Ok(()) => {}
+                Err(SendError::Failed(why)) => break why,
+                Err(other) => panic!("{other:?}"),
+            }
+        };
+        assert!(why.contains("panicked") && why.contains("it broke"), "{why}");
+        assert_eq!(told.lock().unwrap().as_deref(), Some(&*why));
+        assert!(!link.close(Duration::from_secs(60)), "not everything went");
+    }
+}

@@ -111,10 +111,16 @@ impl NormBus {
         source
     }
 
+    /// A stream ended: what its sender published and we have not got is lost.
     fn close_source(&mut self, now: Time, stream: StreamId) {
-        if let Some(source) = self.sources.remove(&stream) {
-            self.port.close_source(now, source);
+        let Some(&source) = self.sources.get(&stream) else { return };
+        let last = self.goodbyes.get(&(stream.node, stream.instance));
+        let last = last.and_then(|last| last.iter().find(|(chain, _)| *chain == u32::from(stream.object)));
+        if let Some(&(_, last)) = last {
+            self.note(now, stream, source, SourceNews::Ends(last));
         }
+        self.sources.remove(&stream);
+        self.port.close_source(now, source);
         self.last = None;
     }
 
@@ -208,9 +214,6 @@ impl NormBus {
                     let why = "it subscribes to more than is kept of one node: everything is sent to it";
                     self.port.tell(HubEvent::Unreadable(node, why.to_owned()));
                 }
-                MemberEvent::Goodbye(node, instance, last) => {
-                    self.goodbyes.insert((node, instance), last);
-                }
             }
         }
         let port = &self.port;
@@ -282,16 +285,13 @@ impl NormBus {
         }
     }
 
-    /// A sender is gone: what it published and we have not got is lost.
+    /// A sender is gone, with its streams.
     fn end_sources(&mut self, now: Time, node: NodeId, instance: u16) {
-        let last = self.goodbyes.remove(&(node, instance)).unwrap_or_default();
-        self.publishers.remove(&(node, instance));
         for stream in self.streams_of(node, instance) {
-            if let Some(&(_, last)) = last.iter().find(|(chain, _)| *chain == u32::from(stream.object)) {
-                self.note(now, stream, self.sources[&stream], SourceNews::Ends(last));
-            }
             self.close_source(now, stream);
         }
+        self.goodbyes.remove(&(node, instance));
+        self.publishers.remove(&(node, instance));
     }
 
     /// Grows older; returns when that goes on.
@@ -354,6 +354,12 @@ impl Application for NormBus {
                 self.losses.add(now, *stream, *segments);
             }
             Event::CommandReceived { node, instance, content } => {
+                // Its end follows at once, and is told before records are looked at.
+                if self.publishers.contains_key(&(*node, *instance))
+                    && let Some(last) = self.membership.read_goodbye(content)
+                {
+                    self.goodbyes.insert((*node, *instance), last);
+                }
                 let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
                 self.records.push_back((stream, content.clone()));
             }

@@ -24,7 +24,7 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &HubEvent) -> PyResult<Event
         }
         HubEvent::Lost(Lost { node, publisher, chain, first, last, segments }) => {
             details.set_item("publisher", publisher)?;
-            details.set_item("lane", chain)?;
+            details.set_item("chain", chain)?;
             details.set_item("first", first)?;
             details.set_item("last", last)?;
             details.set_item("segments", segments)?;
