@@ -122,7 +122,7 @@ impl DomainSimulation {
             let membership = MembershipConfig {
                 domain,
                 node,
-                instance,
+                publisher,
                 heartbeat,
                 missed_heartbeats_max,
                 members_max: 1000,

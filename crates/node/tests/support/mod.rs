@@ -33,6 +33,14 @@ pub struct Wire {
 pub fn config(id: NodeId) -> NodeConfig {
     let mut norm = Config::new(id, 1, u64::from(id));
     norm.acker_patience = Duration::from_millis(500);
+    let membership = MembershipConfig {
+        domain: 7,
+        node: id,
+        publisher: 0x1000_0000_0000_0000 + u64::from(id),
+        heartbeat: Duration::from_millis(500),
+        missed_heartbeats_max: 3,
+        members_max: 1000,
+    };
     NodeConfig {
         hub: HubConfig {
             publisher: 0x1000_0000_0000_0000 + u64::from(id),
@@ -43,15 +51,7 @@ pub fn config(id: NodeId) -> NodeConfig {
             assembly_bytes_max: 32 << 20,
             seed: u64::from(id),
         },
-        norm,
-        membership: MembershipConfig {
-            domain: 7,
-            node: id,
-            publisher: 0x1000_0000_0000_0000 + u64::from(id),
-            heartbeat: Duration::from_millis(500),
-            missed_heartbeats_max: 3,
-            members_max: 1000,
-        },
+        links: vec![(norm, membership)],
         window_bytes: 1 << 20,
         cache_bytes: 4 << 20,
     }
@@ -114,7 +114,7 @@ impl Wire {
             let mut sent = Vec::new();
             for (place, node) in self.nodes.iter_mut().enumerate().filter(|(place, _)| !self.stopped[*place])
             {
-                while let Some(out) = node.poll_transmit(self.now) {
+                while let Some(out) = node.poll_transmit(self.now, 0) {
                     for datagram in out.datagrams() {
                         sent.push((place, out.to, datagram.to_vec()));
                     }
@@ -142,7 +142,7 @@ impl Wire {
                         continue;
                     }
                     let source = Source { address: address(from), unicast, waited: Duration::ZERO };
-                    self.nodes[place].handle_datagram(self.now, source, &datagram);
+                    self.nodes[place].handle_datagram(self.now, 0, source, &datagram);
                 }
             }
         }
@@ -158,7 +158,7 @@ impl Wire {
         self.stopped[place] = false;
         for (from, unicast, datagram) in std::mem::take(&mut self.waiting[place]) {
             let source = Source { address: from, unicast, waited: Duration::ZERO };
-            self.nodes[place].handle_datagram(self.now, source, &datagram);
+            self.nodes[place].handle_datagram(self.now, 0, source, &datagram);
         }
     }
 
