@@ -5,11 +5,12 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 SEEDS ?= 10000
+CYCLES ?= 200
 
-.PHONY: help setup build demo test check bench sim soak docs fuzz coverage wheel clean
+.PHONY: help setup build demo test check bench sim kill-tests soak docs fuzz coverage wheel clean
 
 help:  ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup:
 	@scripts/setup
@@ -32,6 +33,10 @@ bench: build  ## the NORM benchmark beside libnorm, with and without loss
 
 sim: build  ## a long search for failing simulations: make sim SEEDS=10000
 	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS)
+	cargo run --release -p shoal-sim --example log_crashes -- $(SEEDS)
+
+kill-tests: build  ## kill a store two hundred times, and miss nothing it promised: make kill-tests CYCLES=200
+	$(BIN)/python tests/e2e/kill_store.py --cycles $(CYCLES)
 
 soak: build  ## ten minutes of load while programs freeze, die and come back
 	$(BIN)/python tests/e2e/soak.py --seconds 600

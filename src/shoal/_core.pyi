@@ -655,8 +655,12 @@ class Log:
         """Make spare segments, if some are missing and the disk has room."""
     def trim(self, offset: int) -> tuple[int, list[int]]:
         """Let history begin at the last segment that starts by `offset`: floor, segments removed."""
-    def compact(self, segment: int, drop: Sequence[str], keep: Sequence[str]) -> bool:
-        """Write a segment anew without topics that match one of `drop` and none of `keep`."""
+    def compact(self, segment: int, topics: Sequence[str]) -> bool:
+        """Write a segment anew without the messages on these topics; false if nothing of it went."""
+    def seal(self) -> None:
+        """Let the next message begin a new segment."""
+    def segment_topics(self, segment: int) -> list[tuple[str, int, int, int, int]]:
+        """The topics of a segment: name, messages, first offset, last offset, bytes."""
     def mark(self) -> None:
         """Prove that everything before was durable; worth it when the log is idle."""
     def renew(self, incarnation: bytes) -> None:
@@ -732,3 +736,9 @@ class StagedRows:
 #: Validity, offsets, data, index of the first value; and the same without offsets.
 _TextColumn = tuple[Any, Any, Any, int]
 _NumberColumn = tuple[Any, Any, int]
+
+def match_topics(patterns: Sequence[str], topics: Sequence[str]) -> list[str]:
+    """Those of the topics that match one of the patterns."""
+
+def publish_rows(log: Log, node: Node, start: int, end: int, rows_max: int, timeout_s: float) -> int:
+    """Publish rows of a log as they are, in order; the offset after the last one that is out."""

@@ -15,7 +15,7 @@
 //! byte 56   topics, sorted by name; each:
 //!             u32 where its name begins, u16 its length, u16 zero
 //!             u32 its first posting, u32 how many, u32 CRC-32C of them, u32 zero
-//!             u64 first offset, u64 last offset, u64 how many messages
+//!             u64 first offset, u64 last offset, u64 how many messages, u64 bytes of their records
 //!           blocks; each:
 //!             u64 position, u64 offset, u64 end offset, u64 stored, u64 earliest and u64 latest timestamp,
 //!             u32 messages, u32 flags: 1 = has gaps
@@ -37,7 +37,7 @@ pub const INDEX_VERSION: u16 = 1;
 
 const MAGIC: &[u8; 8] = b"SHOALIDX";
 const HEAD_BYTES: usize = 56;
-const TOPIC_BYTES: usize = 48;
+const TOPIC_BYTES: usize = 56;
 const BLOCK_BYTES: usize = 56;
 
 /// What an index says of one topic.
@@ -51,6 +51,8 @@ pub struct TopicEntry {
     pub last: u64,
     /// How many there are.
     pub count: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
 }
 
 /// A run of frames.
@@ -164,7 +166,9 @@ impl Index {
             let (first, count, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
             reader.u32()?;
             let name = names.get(start..start + length)?.into();
-            let entry = TopicEntry { name, first: reader.u64()?, last: reader.u64()?, count: reader.u64()? };
+            let (first_offset, last) = (reader.u64()?, reader.u64()?);
+            let entry =
+                TopicEntry { name, first: first_offset, last, count: reader.u64()?, bytes: reader.u64()? };
             Some((entry, Postings { first, count, checksum }))
         };
         let topics = (0..topics).map(|_| topic()).collect::<Option<_>>()?;
@@ -232,7 +236,7 @@ pub(crate) fn write(key: &IndexKey, topics: &[(TopicEntry, Vec<u32>)], blocks: &
         for number in [posting_at, blocks.len() as u32, checksum, 0] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        for number in [topic.first, topic.last, topic.count] {
+        for number in [topic.first, topic.last, topic.count, topic.bytes] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         name_at += topic.name.len() as u32;

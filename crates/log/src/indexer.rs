@@ -30,6 +30,7 @@ struct Entry {
     first: u64,
     last: u64,
     count: u64,
+    bytes: u64,
     blocks: Vec<u32>,
 }
 
@@ -67,13 +68,14 @@ impl Indexer {
                 Some(entry) => {
                     entry.last = found.offset;
                     entry.count += 1;
+                    entry.bytes += record.len() as u64;
                     if entry.blocks.last() != Some(&number) {
                         entry.blocks.push(number);
                     }
                 }
                 None => {
-                    let entry =
-                        Entry { first: found.offset, last: found.offset, count: 1, blocks: vec![number] };
+                    let (first, last, bytes) = (found.offset, found.offset, record.len() as u64);
+                    let entry = Entry { first, last, count: 1, bytes, blocks: vec![number] };
                     self.topics.insert(view.name_bytes().into(), entry);
                 }
             }
@@ -125,8 +127,8 @@ impl Indexer {
     /// The topics, sorted by name, and their blocks.
     pub fn topics(self) -> (Vec<(TopicEntry, Vec<u32>)>, Vec<Block>) {
         let entry = |(name, entry): (Box<[u8]>, Entry)| {
-            let Entry { first, last, count, blocks } = entry;
-            (TopicEntry { name, first, last, count }, blocks)
+            let Entry { first, last, count, bytes, blocks } = entry;
+            (TopicEntry { name, first, last, count, bytes }, blocks)
         };
         let mut topics: Vec<_> = self.topics.into_iter().map(entry).collect();
         topics.sort_unstable_by(|left, right| left.0.name.cmp(&right.0.name));

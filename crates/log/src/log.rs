@@ -16,7 +16,7 @@ use crate::flush::{Chunk, Durable, Flush};
 use crate::frame::{Header, Kind, PAYLOAD_BYTES_MAX, Place, frame_bytes};
 use crate::gap::Gap;
 use crate::rows::RowsWriter;
-use crate::segment::{Incarnation, Segment, SegmentInfo};
+use crate::segment::{INFO_BYTES, Incarnation, Segment, SegmentInfo};
 use crate::spares::Spares;
 use crate::state::{Change, StagedFrame, State, check_name};
 
@@ -301,6 +301,13 @@ impl<D: Disk> Log<D> {
         rolled
     }
 
+    /// Lets the next message begin a new segment, so that retention can deal with the last one.
+    pub fn seal(&mut self, now_us: u64) -> Result<(), LogError> {
+        self.check()?;
+        self.stored_us = self.stored_us.max(now_us);
+        self.roll(Class::Messages, 0)
+    }
+
     /// How many segments are made in advance, and their bytes.
     pub fn spares(&self) -> (usize, u64) {
         (self.spares.count(), self.spares.bytes())
@@ -377,6 +384,9 @@ impl<D: Disk> Log<D> {
         }
         self.stored_us = self.stored_us.max(now_us);
         let bytes = frame_bytes(length);
+        if class == Class::Messages {
+            self.spares.check_kept()?;
+        }
         if self.active.as_ref().is_none_or(|active| active.position + bytes > active.capacity) {
             self.roll(class, bytes)?;
         }
@@ -424,9 +434,15 @@ impl<D: Disk> Log<D> {
         let mut checkpoint = Vec::new();
         self.state.checkpoint().iter().for_each(|change| change.write(&mut checkpoint));
         let previous_end = self.active.as_ref().map_or(0, |active| active.position);
-        let info = SegmentInfo { incarnation: self.incarnation, previous_end, compacted_end: None }.write();
-        let wanted = frame_bytes(info.len()) + frame_bytes(checkpoint.len()) + bytes;
+        let wanted = frame_bytes(INFO_BYTES) + frame_bytes(checkpoint.len()) + bytes;
         let spare = self.spares.take(class, wanted)?;
+        let info = SegmentInfo {
+            incarnation: self.incarnation,
+            previous_end,
+            compacted_end: None,
+            file_bytes: spare.bytes,
+        }
+        .write();
         let number = self.segments.last_key_value().map_or(1, |(number, _)| number + 1);
         if let Some(mut last) = self.segments.last_entry() {
             last.get_mut().sealed = true;

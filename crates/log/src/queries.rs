@@ -203,6 +203,7 @@ pub fn topics<D: Disk>(
         Some(known) => {
             known.last = entry.last;
             known.count += entry.count;
+            known.bytes += entry.bytes;
         }
         None => drop(topics.insert(entry.name.clone(), entry)),
     };
@@ -225,8 +226,8 @@ pub fn topics<D: Disk>(
         let mut cursor = Cursor::unbounded(disk.clone(), snapshot, &part)?;
         while let Some(row) = cursor.next()? {
             if let Ok(view) = MessageView::parse(row.record) {
-                let name = view.name_bytes().into();
-                add(TopicEntry { name, first: row.offset, last: row.offset, count: 1 });
+                let (name, bytes) = (view.name_bytes().into(), row.record.len() as u64);
+                add(TopicEntry { name, first: row.offset, last: row.offset, count: 1, bytes });
             }
         }
     }

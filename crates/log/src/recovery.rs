@@ -8,7 +8,8 @@
 //! says that the bad one was durable, it is damage: nothing is changed, and the log is not opened. Otherwise
 //! everything from the bad frame on was never acknowledged; it is overwritten with zeros, so that no part of it
 //! is ever taken for something new, and the log goes on from there. Damage to the very last frames, with nothing
-//! behind them, cannot be told from a torn tail, unless [`Log::mark`] put a frame there.
+//! behind them, cannot be told from a torn tail, unless [`Log::mark`] put a frame there. A file that is shorter than it
+//! was made is damaged, too.
 
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ impl<D: Disk> Log<D> {
                 },
             );
             if number == last {
-                recovery = replay(&mut log, &mut frames)?;
+                recovery = replay(&mut log, &mut frames, info.file_bytes)?;
             }
         }
         log.spares
@@ -182,8 +183,13 @@ fn seal_previous<D: Disk>(
 }
 
 /// Reads the last segment up to its end, and makes the state from it.
-fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>) -> Result<Recovery, LogError> {
+fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) -> Result<Recovery, LogError> {
     let capacity = frames.length()?;
+    if capacity < file_bytes {
+        // Its end may be gone with the rest.
+        let first = log.segments.last_key_value().map_or(0, |(_, segment)| segment.first_offset);
+        return Err(damaged(frames.name(), capacity, file_bytes, first, first, BadFrame::Short));
+    }
     let mut position = 0;
     let mut end = 0;
     let mut torn = 0;

@@ -8,6 +8,7 @@
 //! 16 bytes incarnation
 //! u64      position at which the segment before ends (0: there is none, or it was there no more)
 //! u64      only if compacted: position at which this file ends, otherwise 0
+//! u64      how long the file was made; as long as it is the last one, it is not shorter
 //! ```
 
 use crate::bytes::Reader;
@@ -18,6 +19,8 @@ pub const LOG_VERSION: u16 = 1;
 
 const MAGIC: &[u8; 8] = b"SHOALLOG";
 const COMPACTED: u16 = 1;
+/// The payload of the first frame.
+pub(crate) const INFO_BYTES: usize = 56;
 
 /// Which store it is, since it was last restored. Part of every cursor.
 pub type Incarnation = [u8; 16];
@@ -31,11 +34,13 @@ pub struct SegmentInfo {
     pub previous_end: u64,
     /// Where this file ends, if retention made it anew.
     pub compacted_end: Option<u64>,
+    /// How long the file was made.
+    pub file_bytes: u64,
 }
 
 impl SegmentInfo {
     pub(crate) fn write(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(48);
+        let mut out = Vec::with_capacity(INFO_BYTES);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&LOG_VERSION.to_le_bytes());
         let flags = if self.compacted_end.is_some() { COMPACTED } else { 0 };
@@ -44,6 +49,7 @@ impl SegmentInfo {
         out.extend_from_slice(&self.incarnation);
         out.extend_from_slice(&self.previous_end.to_le_bytes());
         out.extend_from_slice(&self.compacted_end.unwrap_or(0).to_le_bytes());
+        out.extend_from_slice(&self.file_bytes.to_le_bytes());
         out
     }
 
@@ -61,9 +67,9 @@ impl SegmentInfo {
             let flags = reader.u16()?;
             reader.u32()?;
             let incarnation = reader.take(16)?.try_into().ok()?;
-            let (previous_end, end) = (reader.u64()?, reader.u64()?);
+            let (previous_end, end, file_bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
             let compacted_end = (flags & COMPACTED != 0).then_some(end);
-            Some(SegmentInfo { incarnation, previous_end, compacted_end })
+            Some(SegmentInfo { incarnation, previous_end, compacted_end, file_bytes })
         };
         rest().ok_or_else(foreign)
     }
@@ -147,7 +153,8 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let info = SegmentInfo { incarnation: [7; 16], previous_end: 9, compacted_end: Some(11) };
+        let info =
+            SegmentInfo { incarnation: [7; 16], previous_end: 9, compacted_end: Some(11), file_bytes: 64 };
         let mut bytes = info.write();
         assert_eq!(SegmentInfo::read(&bytes, "a").unwrap(), info);
         bytes[8] = 9;

@@ -63,6 +63,12 @@ impl<D: Disk> Spares<D> {
         Ok(())
     }
 
+    /// Refuses messages while those that are kept from them are not all there: what is left of the last segment, too,
+    /// is for changes of the state then.
+    pub fn check_kept(&mut self) -> Result<(), LogError> {
+        if self.spares.len() < SPARES_KEPT { self.fill() } else { Ok(()) }
+    }
+
     /// A spare that has room for a segment's first frames and what is to follow.
     pub fn take(&mut self, class: Class, bytes: u64) -> Result<Spare<D>, LogError> {
         match (self.fill(), class) {

@@ -53,6 +53,11 @@ pub fn full(message: &'static str) -> PyErr {
     python::FullError::new_err(message)
 }
 
+/// Whether an error says that nobody takes more.
+pub fn is_full(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<python::FullError>(py)
+}
+
 /// A text is no topic.
 pub fn topic(error: TopicError) -> PyErr {
     python::InvalidTopicError::new_err(error.to_string())

@@ -166,6 +166,7 @@ impl Driver {
         if let Some((first, end, topic)) = self.compacting.take() {
             self.settle_compaction(log, first, end, &topic)?;
         }
+        self.check_tail(log)?;
         let mut candidate = self.durable.clone();
         let mut found = None;
         let mut first_difference = None;
@@ -199,6 +200,18 @@ impl Driver {
         self.durable = settled.clone();
         self.model = settled;
         self.since.clear();
+        Ok(())
+    }
+
+    /// Behind the last frame there is nothing that could ever be taken for one.
+    fn check_tail(&self, log: &Log<SimDisk>) -> Result<(), String> {
+        let durable = log.durable();
+        let contents = self.disk.contents();
+        let last =
+            contents.get(&format!("{:010}.log", durable.segment)).ok_or("the last segment has no file")?;
+        if last[durable.position as usize..].iter().any(|&byte| byte != 0) {
+            return Err(format!("bytes are left behind position {}", durable.position));
+        }
         Ok(())
     }
 
@@ -531,7 +544,11 @@ impl Driver {
         let files: Vec<_> = self.disk.contents().into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
         let (name, bytes) = &files[self.rng.usize(..files.len())];
         let bit = self.rng.usize(..bytes.len() * 8);
-        self.disk.flip(name, bit);
+        if self.rng.u32(..4) == 0 {
+            self.disk.cut(name, bit / 8);
+        } else {
+            self.disk.flip(name, bit);
+        }
         let before = self.disk.contents();
         match self.open() {
             Err(LogError::Corrupt { .. } | LogError::Refused(_) | LogError::Version { .. }) => {

@@ -38,7 +38,7 @@ from shoal.bus.replies import (
     reply_to,
 )
 from shoal.bus.waiting import close_at_exit
-from shoal.config import ConnectionConfig, ConnectionOptions, QueueFull, resolve
+from shoal.config import ConnectionConfig, ConnectOptions, QueueFull, resolve, split_roles
 from shoal.errors import FullError
 from shoal.selector import CorrelationFilter, Selector
 
@@ -54,9 +54,12 @@ _GOODBYE_CHECK_S = 0.002
 _FULL_CHECK_S = 0.1
 
 
-def connect(url: str | None = None, **options: Unpack[ConnectionOptions]) -> "Bus":
+def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """Join a domain; use it as `async with shoal.aio.connect() as bus`. Arguments as in `shoal.connect`."""
-    return Bus(resolve(url, options))
+    connection, role = split_roles(options)
+    bus = Bus(resolve(url, connection))
+    bus._connection.take_role(role)
+    return bus
 
 
 class Subscription:
@@ -215,6 +218,11 @@ class Bus:
     def config(self) -> ConnectionConfig:
         """How it was configured."""
         return self._connection.config
+
+    @property
+    def store(self) -> Any:
+        """The store of this process, a `shoal.store.Store`; `None` if it was not asked for."""
+        return self._connection.store
 
     @property
     def node(self) -> int:
@@ -513,6 +521,8 @@ class Bus:
             connection.drain()
             connection.events.warnings.close()
             doorbell.close()
+            if connection.store is not None:
+                await asyncio.shield(asyncio.to_thread(connection.close_role))
         return undelivered
 
     async def _finish_callbacks(self, patience_s: float) -> None:

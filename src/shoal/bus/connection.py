@@ -3,6 +3,7 @@
 Nothing here waits; `operations` says what to wait for, `sync` and `aio` do.
 """
 
+import importlib
 import logging
 import os
 import secrets
@@ -34,7 +35,26 @@ class Connection:
         self.events = EventLog()
         self.replies = Replies(f"_reply/{self.id:08x}")
         self.node = _core.Node(self.id, **_options(config))
+        #: The store beside it, if it was asked for: a `shoal.store.Store`.
+        self.store: Any = None
         self._process = os.getpid()
+
+    def take_role(self, options: dict[str, Any]) -> None:
+        """Open the store that `connect` was asked for, which is found by name: few need one."""
+        if not options:
+            return
+        try:
+            role = importlib.import_module("shoal.store.role")
+            self.store = role.open_beside(options.pop("store"), self.config, **options)
+        except BaseException:
+            self.closed = True
+            self.node.shut_down(0.0)
+            raise
+
+    def close_role(self) -> None:
+        """Close the store; what it has not recorded yet it records."""
+        if self.store is not None:
+            self.store.close()
 
     @property
     def is_foreign(self) -> bool:

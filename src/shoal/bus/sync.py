@@ -33,14 +33,14 @@ from shoal.bus.replies import (
     reply_to,
 )
 from shoal.bus.waiting import close_at_exit, run
-from shoal.config import ConnectionConfig, ConnectionOptions, QueueFull, resolve
+from shoal.config import ConnectionConfig, ConnectOptions, QueueFull, resolve, split_roles
 from shoal.selector import CorrelationFilter, Selector
 
 #: How long callbacks that are under way may take when a connection closes and is given no time of its own.
 _CALLBACKS_S = 1.0
 
 
-def connect(url: str | None = None, **options: Unpack[ConnectionOptions]) -> "Bus":
+def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """Join a domain and return the connection to it.
 
     With no arguments: what the environment variables `SHOAL_URL` and `SHOAL_DOMAIN` say, and otherwise
@@ -48,13 +48,18 @@ def connect(url: str | None = None, **options: Unpack[ConnectionOptions]) -> "Bu
 
     Args:
         url: `norm://[group:port]` or `inproc://name`, with options as its query.
-        options: the same options as keywords; `shoal.config.ConnectionConfig` describes them all.
+        options: the same options as keywords; `shoal.config.ConnectionConfig` describes them all. With
+            `store="./data"` and `record=["prices/>"]` this process is a store too, which records those
+            topics; `shoal.store.StoreConfig` describes its options.
 
     Raises:
         ConfigError: an option cannot work, or two contradict each other.
         LinkError: the network cannot be used.
     """
-    return Bus(resolve(url, options))
+    connection, role = split_roles(options)
+    bus = Bus(resolve(url, connection))
+    bus._connection.take_role(role)
+    return bus
 
 
 class Subscription:
@@ -167,6 +172,11 @@ class Bus:
     def config(self) -> ConnectionConfig:
         """How it was configured."""
         return self._connection.config
+
+    @property
+    def store(self) -> Any:
+        """The store of this process, a `shoal.store.Store`; `None` if it was not asked for."""
+        return self._connection.store
 
     @property
     def node(self) -> int:
@@ -571,6 +581,7 @@ class Bus:
         connection.events.warnings.close()
         if self._watch is not None:
             self._watch.stop()
+        connection.close_role()
         return undelivered
 
     def __enter__(self) -> Self:

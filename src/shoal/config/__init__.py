@@ -9,14 +9,18 @@ from shoal.config.connection import (
     resolve,
 )
 from shoal.config.norm import NormConfig, NormOptions
+from shoal.config.roles import ConnectOptions, RoleOptions, split_roles
 
 __all__ = [
+    "ConnectOptions",
     "ConnectionConfig",
     "ConnectionOptions",
     "NormConfig",
     "NormOptions",
     "QueueFull",
+    "RoleOptions",
     "WhenFull",
     "parse_url",
     "resolve",
+    "split_roles",
 ]

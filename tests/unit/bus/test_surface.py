@@ -26,7 +26,7 @@ BUS = {
         "stats",
         "subscribe",
     ),
-    *("subscribers", "wait_for_subscribers"),
+    *("store", "subscribers", "wait_for_subscribers"),
 }
 SUBSCRIPTION = {"close", "closed", "dropped", "pattern", "pending", "receive", "receive_nowait"}
 

@@ -3,19 +3,23 @@
 //! Whoever needs durability and finds nobody syncing takes everything that was appended so far, writes and syncs it
 //! without the lock, and wakes the others. So the number of syncs does not grow with the number of appenders.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use shoal_log::{
-    Clock, CommitOutcome, Cursor, Durable, Extent, Filter, GapRow, Identity, Incarnation, Log, LogError,
-    Options, Query, Recovery, RowsWriter, Snapshot, TopicEntry, build_index, compact, extent, gaps,
-    offset_at, split, topics,
+    Clock, CommitOutcome, Cursor, Durable, Extent, GapRow, Identity, Incarnation, Log, LogError, Options,
+    Query, Recovery, RowsWriter, Snapshot, TopicEntry, build_index, compact, extent, gaps, offset_at, split,
+    topics,
 };
 
-use shoal_wire::{MessageView, TopicPattern};
+use shoal_wire::MessageView;
 
 use super::directory::{Directory, LockError};
+
+/// How long the rows of a frame are, unless segments are short.
+const FRAME_BYTES: u64 = 256 << 10;
 
 /// What making durable has cost so far.
 #[derive(Copy, Clone, Debug, Default)]
@@ -48,6 +52,7 @@ pub struct Shared {
     inner: Mutex<Inner>,
     changed: Condvar,
     buffer_bytes_max: usize,
+    frame_bytes: usize,
 }
 
 /// How a log could not be opened.
@@ -77,7 +82,9 @@ impl Shared {
         let (log, recovery) = opened.map_err(OpenError::Log)?;
         let inner =
             Inner { log, stats: SyncStats::default(), is_closed: false, waiting: 0, indexed_below: 0 };
-        let shared = Shared { disk, inner: Mutex::new(inner), changed: Condvar::new(), buffer_bytes_max };
+        let frame_bytes = (options.segment_bytes / 8).min(FRAME_BYTES) as usize;
+        let (inner, changed) = (Mutex::new(inner), Condvar::new());
+        let shared = Shared { disk, inner, changed, buffer_bytes_max, frame_bytes };
         Ok((shared, recovery))
     }
 
@@ -100,6 +107,12 @@ impl Shared {
         }
         inner.log.check()?;
         Ok(inner)
+    }
+
+    /// A frame of many messages is closed when its rows are so long: it is read whole, and fits into a segment
+    /// several times.
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
     }
 
     /// Whether it takes nothing more because somebody closed it.
@@ -261,30 +274,31 @@ impl Shared {
         }
     }
 
-    /// Writes a segment anew without the messages on topics that match one of `drop` and none of `keep`. False if
-    /// nothing of it went, or it cannot be done as long as other segments refer to it.
-    pub fn compact(
-        &self,
-        number: u32,
-        drop: Vec<TopicPattern>,
-        keep: Vec<TopicPattern>,
-    ) -> Result<bool, LogError> {
+    /// Writes a segment anew without the messages on these topics. False if it has none, or cannot be written anew as
+    /// long as other segments refer to it.
+    pub fn compact(&self, number: u32, topics: &HashSet<Vec<u8>>) -> Result<bool, LogError> {
         let inner = self.open_log()?;
         if !inner.log.can_compact(number) {
             return Ok(false);
         }
         let snapshot = inner.log.snapshot();
-        std::mem::drop(inner);
-        let keeps_none = keep.is_empty();
-        let (mut gone, mut kept) = (Filter::new(drop, None), Filter::new(keep, None));
+        drop(inner);
         let compacted = compact(&self.disk, &snapshot, number, |row| {
-            let Ok(view) = MessageView::parse(row.record) else { return true };
-            !gone.matches(row, &view) || (!keeps_none && kept.matches(row, &view))
+            MessageView::parse(row.record).map_or(true, |view| !topics.contains(view.name_bytes()))
         })?;
         let Some(segment) = compacted else { return Ok(false) };
+        self.lock().log.replace_segment(segment.clone());
         build_index(&self.disk, snapshot.store, &segment)?;
-        self.lock().log.replace_segment(segment);
         Ok(true)
+    }
+
+    /// The topics of one segment.
+    pub fn segment_topics(&self, number: u32) -> Result<Vec<TopicEntry>, LogError> {
+        let snapshot = self.snapshot();
+        let found = snapshot.segments.iter().find(|segment| segment.number == number);
+        let segment = found.ok_or_else(|| LogError::Refused(format!("there is no segment {number}")))?;
+        let query = Query::range(segment.first_offset, segment.end_offset);
+        topics(&self.disk, &Snapshot { floor: 0, ..snapshot }, &query)
     }
 
     /// What a cursor reads.

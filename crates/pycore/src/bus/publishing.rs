@@ -8,7 +8,7 @@ use pyo3::types::PyString;
 use shoal_io::bus::Bus;
 use shoal_node::hub::{Attempt, Patience, Plan, Publication};
 use shoal_node::norm::Lane;
-use shoal_wire::{Priority, PropertiesWriter};
+use shoal_wire::{MessageView, Priority, PropertiesWriter};
 
 use super::body;
 use super::delivery::calling;
@@ -101,6 +101,28 @@ impl Node {
         let published = self.publish_waiting(py, bus, waiting);
         *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = scratch;
         published
+    }
+
+    /// Publishes a message that is encoded already. Returns its number.
+    pub(crate) fn publish_record(
+        &self,
+        py: Python<'_>,
+        topic: &Bound<'_, PyString>,
+        record: &[u8],
+        deadline: Instant,
+    ) -> PyResult<u64> {
+        let bus = &self.open()?.bus;
+        let view = MessageView::parse(record).map_err(|error| errors::unreadable(&error))?;
+        let (head, body) = record.split_at(record.len() - view.body().len());
+        let lane = Lane::of(view.name_bytes(), view.priority().class()).number();
+        let expires = view.ttl_us().is_ok_and(|ttl| ttl.is_some());
+        let mut topics = self.topics();
+        let known = topics.get(topic)?;
+        known.renew_plan(bus.hub());
+        let plan = known.plan.clone();
+        drop(topics);
+        let wait = Wait { deadline: Some(deadline), began: None };
+        self.publish_waiting(py, bus, Waiting { topic, plan, head, body, lane, expires, wait })
     }
 
     pub(super) fn topics(&self) -> MutexGuard<'_, TopicCache> {

@@ -1,7 +1,9 @@
 //! The store's log for Python. Everything that may wait does so without the interpreter's lock.
 
+mod publisher;
 mod recorder;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,11 +23,20 @@ use crate::errors;
 use crate::selector::Selector;
 use crate::staging::StagedRows;
 
+pub use publisher::publish_rows;
 pub use recorder::Recorder;
 
 /// Patterns as they are parsed.
 pub fn patterns(texts: &[String]) -> PyResult<Vec<TopicPattern>> {
     texts.iter().map(|text| TopicPattern::new(text).map_err(errors::topic)).collect()
+}
+
+/// Those of the topics that match one of the patterns.
+#[pyfunction]
+#[pyo3(signature = (patterns, topics))]
+pub fn match_topics(patterns: Vec<String>, topics: Vec<String>) -> PyResult<Vec<String>> {
+    let filter = shoal_log::Filter::new(self::patterns(&patterns)?, None);
+    Ok(topics.into_iter().filter(|topic| filter.topic_matches(topic.as_bytes())).collect())
 }
 
 /// What a reader of history asks for.
@@ -51,6 +62,9 @@ fn opening(error: OpenError, path: &std::path::Path) -> PyErr {
 
 /// (offset of the message before, publisher, chain, first, last, count, stored).
 type GapTuple = (i64, u64, u32, Option<u64>, Option<u64>, u64, u64);
+
+/// (topic, count, first, last, bytes).
+type TopicTuple = (String, u64, u64, u64, u64);
 
 /// An open log. May be shared between threads.
 #[pyclass(module = "shoal._core", frozen)]
@@ -433,10 +447,25 @@ impl Log {
         self.ask(py, |shared| shared.trim(offset))
     }
 
-    /// Writes a segment anew without messages on topics that match one of `drop` and none of `keep`.
-    fn compact(&self, py: Python<'_>, segment: u32, drop: Vec<String>, keep: Vec<String>) -> PyResult<bool> {
-        let (drop, keep) = (patterns(&drop)?, patterns(&keep)?);
-        self.ask(py, |shared| shared.compact(segment, drop, keep))
+    /// Writes a segment anew without the messages on these topics; false if nothing of it went.
+    fn compact(&self, py: Python<'_>, segment: u32, topics: Vec<String>) -> PyResult<bool> {
+        let topics: HashSet<_> = topics.into_iter().map(String::into_bytes).collect();
+        self.ask(py, |shared| shared.compact(segment, &topics))
+    }
+
+    /// Lets the next message begin a new segment.
+    fn seal(&self, py: Python<'_>) -> PyResult<()> {
+        self.ask(py, |shared| shared.with(shoal_log::Log::seal))
+    }
+
+    /// The topics of a segment: (topic, count, first, last, bytes).
+    fn segment_topics(&self, py: Python<'_>, segment: u32) -> PyResult<Vec<TopicTuple>> {
+        let found = self.ask(py, |shared| shared.segment_topics(segment))?;
+        let named = |one: shoal_log::TopicEntry| {
+            let name = String::from_utf8_lossy(&one.name).into_owned();
+            (name, one.count, one.first, one.last, one.bytes)
+        };
+        Ok(found.into_iter().map(named).collect())
     }
 
     /// Segments made in advance: (how many, bytes).

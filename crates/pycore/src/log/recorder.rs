@@ -17,8 +17,6 @@ use crate::bus::exit::{check, detached};
 use crate::convert::duration;
 use crate::errors;
 
-/// A frame is closed when its rows are so long.
-const FRAME_BYTES: usize = 256 << 10;
 /// How long to wait for messages before looking at the clock.
 const TURN: Duration = Duration::from_millis(100);
 
@@ -63,7 +61,7 @@ impl Taking {
         let mut result = Ok(());
         for entry in &batch.entries {
             self.push(&Meta::from(&batch.origin(entry)), batch.record(entry));
-            if self.rows.bytes().len() >= FRAME_BYTES && result.is_ok() {
+            if self.rows.bytes().len() >= shared.frame_bytes() && result.is_ok() {
                 result = self.append(shared);
             }
         }
@@ -93,7 +91,7 @@ impl Recorder {
                 if Some(batch.source.node) == self.skip_node {
                     continue;
                 }
-                if taking.rows.bytes().len() >= FRAME_BYTES {
+                if taking.rows.bytes().len() >= self.shared.frame_bytes() {
                     // Only after a refusal: nothing more is taken in before it is through.
                     if let Err(error) = taking.append(&self.shared) {
                         taking.batches.push_front(batch);

@@ -1,0 +1,180 @@
+"""`shoal store`: record topics, and see how a store is."""
+
+import json as json_module
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shoal.cli.connection import Domain, Interface, Url, plain_endings
+from shoal.config import resolve as resolve_connection
+from shoal.errors import ConfigError
+from shoal.store.config import load_toml, parse_duration, parse_size, resolve, rules
+
+app = typer.Typer(
+    help="Record topics, and see how a store is.", pretty_exceptions_show_locals=False, add_completion=False
+)
+
+EPILOG = """
+Examples:
+
+  shoal store --data ./data --record 'prices/>'
+
+  shoal store --data ./data --record 'prices/>' --record 'orders/*' --keep 7d --keep 'orders/*=90d'
+
+  shoal store --config store.toml
+
+  shoal store status --data ./data
+"""
+
+Data = Annotated[Path | None, typer.Option(help="The store's directory, made if it is missing.")]
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def store(
+    context: typer.Context,
+    data: Data = None,
+    record: Annotated[
+        list[str] | None, typer.Option(help="A pattern of topics to record; may be given several times.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="How long to keep messages, such as 7d, or for one pattern 'prices/>=7d'."),
+    ] = None,
+    keep_bytes: Annotated[
+        list[str] | None,
+        typer.Option(help="How much to keep, such as 10GB, or for one pattern 'prices/>=1GB'."),
+    ] = None,
+    flight: Annotated[
+        str | None, typer.Option(help="Serve history over Arrow Flight, such as 127.0.0.1:7475.")
+    ] = None,
+    token: Annotated[str | None, typer.Option(help="What readers of history must show.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file, in place of the options above.")] = None,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+) -> None:
+    """Record topics into a directory, until Ctrl-C."""
+    if context.invoked_subcommand is not None:
+        return
+    with plain_endings("store"):
+        given: dict[str, Any] = {"domain": domain, "interface": interface}
+        connection = {name: value for name, value in given.items() if value is not None}
+        if config is not None:
+            if data is not None or record or keep or keep_bytes or flight or token:
+                raise ConfigError("--config has everything: leave out --data, --record, --keep and the like")
+            store_config, options = load_toml(config)
+            connection = {**options, **connection}
+            url = url or connection.pop("url", None)
+        else:
+            if data is None:
+                raise ConfigError("--data names no directory: add --data ./data, or --config FILE")
+            store_config = resolve(
+                data, **_retention(record or [], keep or [], keep_bytes or []), flight=flight, token=token
+            )
+        _run(store_config, resolve_connection(url, connection))
+
+
+def _retention(record: list[str], keep: list[str], keep_bytes: list[str]) -> dict[str, Any]:
+    """Rules from options; `PATTERN=VALUE` is for one pattern, `VALUE` for all."""
+    tables: dict[str, dict[str, Any]] = {pattern: {"pattern": pattern} for pattern in record}
+    options: dict[str, Any] = {}
+    for name, texts in (("keep", keep), ("keep_bytes", keep_bytes)):
+        for text in texts:
+            pattern, found, value = text.rpartition("=")
+            if not found:
+                options[name] = value
+            elif pattern in tables:
+                tables[pattern][name] = value
+            else:
+                raise ConfigError(f"--{name.replace('_', '-')} {text}: there is no --record {pattern!r}")
+    # Said once more here, so that the error names the option.
+    for name, parse in (("keep", parse_duration), ("keep_bytes", parse_size)):
+        if name in options:
+            parse(options[name], f"--{name.replace('_', '-')}")
+    return {**options, "record": rules(list(tables.values()))}
+
+
+def _run(store_config: Any, connection: Any) -> None:
+    from shoal.store import Store
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    with Store(store_config, connection) as running:
+        what = ", ".join(rule.pattern for rule in store_config.record) or "nothing"
+        where = f", history at {running.endpoint}" if running.endpoint else ""
+        typer.echo(f"shoal store: recording {what} into {store_config.path}{where}", err=True)
+        try:
+            while not ended.is_set():
+                running.wait(0.2)
+        except KeyboardInterrupt:
+            typer.echo("shoal store: closing", err=True)
+
+
+@app.command()
+def status(
+    data: Annotated[Path, typer.Option(help="The store's directory.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print topics, offsets, disk, retention, sync time and rate of a store."""
+    from shoal.store.status import read_status
+
+    with plain_endings("store status"):
+        found = read_status(data)
+        if json:
+            typer.echo(json_module.dumps(found))
+            return
+        for line in _lines(found):
+            typer.echo(line)
+
+
+@app.command()
+def renew(data: Annotated[Path, typer.Option(help="The store's directory.")]) -> None:
+    """Begin a new incarnation: after the directory was restored from a copy, and before anybody reads."""
+    from shoal.store.role import renew as renew_store
+
+    with plain_endings("store renew"):
+        former, incarnation = renew_store(data)
+        typer.echo(f"{data} was {former}, and is {incarnation} now: readers are told, and begin anew")
+
+
+def _lines(status: dict[str, Any]) -> list[str]:
+    disk, sync, rate = status["disk_bytes"], status["sync"], status["rate"]
+    mean = "-" if sync["mean_ms"] is None else f"{sync['mean_ms']:.2f} ms"
+    state = f"{status['state']} (not heard of for a while)" if status["stale"] else status["state"]
+    lines = [
+        f"store        {status['name']} in {status['path']}, process {status['pid']}",
+        f"state        {state}",
+        f"offsets      {status['floor']} to {status['end']}, incarnation {status['incarnation']}",
+        f"segments     {status['segments']}, {_size(disk['log'])}, {_size(disk['free'])} free",
+        f"keeps        {_keeps(status)}",
+        f"rate         {rate['messages_s']:.0f} messages/s, {_size(rate['bytes_s'])}/s",
+        f"sync         {mean} on average, {sync['longest_ms']:.2f} ms at most, {sync['count']} so far",
+    ]
+    lines += [f"records      {rule['pattern']}  {_keeps(rule)}" for rule in status["record"]]
+    lines += [f"hold         {name} at {offset}" for name, offset in sorted(status["holds"].items())]
+    if status["flight"]:
+        lines.append(f"history      {status['flight']}")
+    lines.append(f"topics       {status['topics_count']}")
+    lines += [
+        f"  {topic['topic']}  {topic['messages']} messages, {topic['first']} to {topic['last']}"
+        for topic in status["topics"]
+    ]
+    return lines
+
+
+def _keeps(rule: dict[str, Any]) -> str:
+    for_s = "for ever" if rule["keep_s"] is None else f"for {rule['keep_s']:g} s"
+    return for_s if rule["keep_bytes"] is None else f"{for_s}, at most {_size(rule['keep_bytes'])}"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -1,0 +1,193 @@
+"""What a store can be told, by keyword or in a TOML file."""
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from shoal.config.checks import Checked, unknown_option
+from shoal.errors import ConfigError
+
+#: Where the history server listens unless told otherwise.
+DEFAULT_FLIGHT_PORT = 7475
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_UNITS_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_duration(text: str | float, field: str = "keep") -> float:
+    """Seconds, from a number of them or a text such as `90s`, `15m`, `12h`, `7d`, `2w`."""
+    if isinstance(text, (int, float)) and not isinstance(text, bool):
+        return float(text)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", str(text))
+    if found is None:
+        raise ConfigError(f"{field} is {text!r}, and must be a time such as 90s, 15m, 12h, 7d or 2w")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def parse_size(text: str | int, field: str = "keep_bytes") -> int:
+    """Bytes, from a number of them or a text such as `500MB` or `10GB`."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", str(text))
+    if found is None or found[2] not in _UNITS_BYTES:
+        raise ConfigError(f"{field} is {text!r}, and must be a size such as 500MB or 10GB")
+    return int(float(found[1]) * _UNITS_BYTES[found[2]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule(Checked):
+    """Topics to record, and how long to keep them."""
+
+    #: A pattern: `*` is one level, `>` all that follow.
+    pattern: str
+    #: Seconds to keep a message at the least; none is as the store's own `keep_s`.
+    keep_s: float | None = None
+    #: Bytes of messages to keep, about; none is without a limit of its own.
+    keep_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        self.check_types()
+        self.check_range("keep_s", 0.0)
+        self.check_range("keep_bytes", 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreConfig(Checked):
+    """One store. Sizes are in bytes, times in seconds."""
+
+    #: The directory, which the store has to itself.
+    path: Path
+    #: What to record. A topic that several patterns match belongs to the first.
+    record: tuple[Rule, ...] = ()
+    #: How long to keep a message at the least, where no rule says otherwise; none is for ever.
+    keep_s: float | None = None
+    #: What all segments together may take; beyond, the oldest go. None is without limit.
+    keep_bytes: int | None = None
+    #: How long a segment is.
+    segment_bytes: int = 64 << 20
+    #: Appended and not written yet, at the most.
+    buffer_bytes_max: int = 8 << 20
+    #: What may wait in memory for a recorder, per pattern.
+    queue_bytes_max: int = 16 << 20
+    #: How far apart syncs of recorded messages are at the least.
+    sync_every_s: float = 0.02
+    #: Less free space on the disk than this is warned of.
+    warn_free_bytes: int = 2 << 30
+    #: With less free space than this nothing more is recorded, until there is more again.
+    min_free_bytes: int = 512 << 20
+    #: Rows that were staged and not committed for so long are discarded.
+    staging_keep_s: float = 86_400.0
+    #: Where to serve history over Arrow Flight, such as `127.0.0.1:7475`; port 0 is a free one. None serves
+    #: nobody.
+    flight: str | None = None
+    #: What readers of history must show, if anything.
+    token: str | None = None
+    #: What the store calls itself.
+    name: str = "store"
+
+    def __post_init__(self) -> None:
+        self.check("path", isinstance(self.path, Path), "a path")
+        self.check(
+            "record",
+            isinstance(self.record, tuple) and all(isinstance(rule, Rule) for rule in self.record),
+            "rules",
+        )
+        self.check_types()
+        self.check_range("keep_s", 0.0)
+        self.check_range("keep_bytes", 0)
+        self.check_range("segment_bytes", 16 << 10, 1 << 30)
+        self.check_range("buffer_bytes_max", 64 << 10, 1 << 30)
+        self.check_range("queue_bytes_max", 64 << 10, 1 << 30)
+        self.check_range("sync_every_s", 0.0, 10.0)
+        self.check_range("min_free_bytes", 0)
+        self.check_range("warn_free_bytes", self.min_free_bytes)
+        self.check_range("staging_keep_s", 1.0)
+        if self.flight is not None:
+            self.flight_address()
+        patterns = [rule.pattern for rule in self.record]
+        self.check("record", len(set(patterns)) == len(patterns), "patterns that differ")
+
+    def flight_address(self) -> tuple[str, int]:
+        """Where to listen."""
+        host, _, port = (self.flight or "").rpartition(":")
+        self.check("flight", bool(host) and port.isdecimal() and int(port) < 65_536, "HOST:PORT")
+        return host, int(port)
+
+
+class StoreOptions(TypedDict, total=False):
+    """The keywords of `connect` that make its connection a store; `StoreConfig` says what each means."""
+
+    store: str | Path
+    record: str | Iterable[str | Mapping[str, Any] | Rule]
+    keep: str | float | None
+    keep_bytes: str | int | None
+    flight: str | None
+    token: str | None
+
+
+def resolve(path: str | Path, record: Any = (), **options: Any) -> StoreConfig:
+    """The configuration that keywords describe: texts such as `keep="7d"` are understood."""
+    names = {field.name for field in dataclasses.fields(StoreConfig)} | {"keep"}
+    for name in options:
+        if name not in names:
+            raise unknown_option(name, names)
+    if "keep" in options:
+        keep = options.pop("keep")
+        options["keep_s"] = None if keep is None else parse_duration(keep)
+    for name in ("keep_bytes", "segment_bytes", "warn_free_bytes", "min_free_bytes"):
+        if options.get(name) is not None:
+            options[name] = parse_size(options[name], name)
+    if not isinstance(path, (str, Path)) or not str(path):
+        raise ConfigError(f"store is {path!r}, and must be a directory")
+    return StoreConfig(path=Path(path), record=rules(record), **options)
+
+
+def rules(record: Any) -> tuple[Rule, ...]:
+    """Rules from patterns, or from mappings with `pattern`, `keep` and `keep_bytes`."""
+    if isinstance(record, (str, Rule, Mapping)):
+        record = [record]
+    return tuple(_rule(each) for each in record)
+
+
+def _rule(each: Any) -> Rule:
+    if isinstance(each, Rule):
+        return each
+    if isinstance(each, str):
+        return Rule(pattern=each)
+    if not isinstance(each, Mapping):
+        raise ConfigError(f"record has {each!r}, and must have patterns such as 'prices/>', or tables")
+    known = ("pattern", "keep", "keep_bytes")
+    for name in each:
+        if name not in known:
+            raise unknown_option(name, known, " in record")
+    if "pattern" not in each:
+        raise ConfigError(f"record has {dict(each)!r}, which names no pattern")
+    keep, keep_bytes = each.get("keep"), each.get("keep_bytes")
+    return Rule(
+        pattern=each["pattern"],
+        keep_s=None if keep is None else parse_duration(keep),
+        keep_bytes=None if keep_bytes is None else parse_size(keep_bytes),
+    )
+
+
+def load_toml(path: Path) -> tuple[StoreConfig, dict[str, Any]]:
+    """A store's configuration from a file: that of the store, and how it connects.
+
+    The table `[connection]` has the options of `connect`; all else is the store's.
+    """
+    try:
+        with path.open("rb") as file:
+            options = tomllib.load(file)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is no TOML: {error}") from None
+    connection = options.pop("connection", {})
+    if not isinstance(connection, dict):
+        raise ConfigError(f"connection is {connection!r} in {path}, and must be a table")
+    data = options.pop("data", None)
+    if data is None:
+        raise ConfigError(f"{path} names no directory: add a line such as data = './data'")
+    return resolve(path.parent / data, options.pop("record", ()), **options), connection

@@ -1,0 +1,218 @@
+"""What a store does now and then: indexes, projection, retention, stagings, the state of the disk."""
+
+import logging
+import os
+import time
+from typing import Any
+
+from shoal._core import Log, match_topics
+from shoal.errors import StoreFullError
+from shoal.store.config import StoreConfig
+from shoal.store.holds import holds_of
+from shoal.store.projection import Projection
+from shoal.store.retention import SegmentFacts, plan
+
+log = logging.getLogger("shoal.store")
+
+#: A segment older than this share of the shortest time to keep is sealed, so that it can go in time.
+SEAL_SHARE = 0.125
+#: Segments written anew in one turn.
+COMPACT_MAX = 1
+#: Topics whose rule is remembered.
+RULES_KNOWN_MAX = 100_000
+
+
+class Keeper:
+    """Keeps a log in order. For one thread at a time."""
+
+    def __init__(self, log_: Log, config: StoreConfig, projection: Projection) -> None:
+        self._log = log_
+        self._config = config
+        self.projection = projection
+        self._rule_of_topic: dict[str, int | None] = {}
+        #: Facts of sealed segments, by number and bytes: a segment that is written anew has fewer.
+        self._facts: dict[tuple[int, int], SegmentFacts] = {}
+        self._topics: list[dict[str, Any]] = []
+        self._topics_at = (0.0, -1)
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        """Make the projection anew if it is not of this log, or ahead of it."""
+        incarnation, segment, position = self.projection.stands_for()
+        durable = self._log.durable
+        if incarnation is not None and (segment, position) > durable[:2]:
+            log.error(
+                "the log ends before what was once durable: it was restored from a copy, or lost its end. It"
+                " gets a new incarnation, and readers begin anew"
+            )
+            self._log.renew(os.urandom(16))
+        if incarnation != self._log.incarnation or (segment, position) > durable[:2]:
+            self.projection.clear()
+        self.projection.note_floor(self._log.floor)
+        self.project()
+
+    def turn(self, now_s: float | None = None) -> None:
+        """Do everything that is due."""
+        now_us = int((time.time() if now_s is None else now_s) * 1e6)
+        self.build_indexes()
+        self.project()
+        self._expire_stagings(now_us)
+        self._seal(now_us)
+        self.retain(now_us)
+
+    def build_indexes(self) -> None:
+        """Make the indexes that are missing. On a full disk segments have none, and are read whole."""
+        try:
+            while self._log.build_next_index():
+                pass
+        except StoreFullError:
+            log.warning("there is no room for an index: reading by topic is slower until there is")
+
+    def project(self, removed: tuple[int, ...] = (), changed: tuple[int, ...] = ()) -> None:
+        """Bring the projection up to date."""
+        segments = self._log.segments()
+        sealed = {segment["number"]: segment for segment in segments[:-1] if segment["sealed"]}
+        known = set(self.projection.segments())
+        missing = [number for number in sealed if number not in known or number in changed]
+        durable = self._log.durable
+        position = durable[0], durable[1]
+        if not missing and known <= sealed.keys() and not removed:
+            _, *standing = self.projection.stands_for()
+            if tuple(standing) == position:
+                return
+        self.projection.update(
+            incarnation=self._log.incarnation,
+            store_id=self._log.store_id,
+            position=position,
+            added=((sealed[number], self._log.segment_topics(number)) for number in missing),
+            removed=sorted(known - sealed.keys()),
+            holds=holds_of(self._log),
+            commits=self._log.scopes(),
+        )
+
+    def rule_of(self, topic: str) -> int | None:
+        """The first rule whose pattern a topic matches."""
+        known = self._rule_of_topic
+        if topic not in known:
+            if len(known) >= RULES_KNOWN_MAX:
+                known.clear()
+            rules = enumerate(self._config.record)
+            known[topic] = next((at for at, rule in rules if match_topics([rule.pattern], [topic])), None)
+        return known[topic]
+
+    def facts(self) -> list[SegmentFacts]:
+        """The sealed segments."""
+        known, self._facts = self._facts, {}
+        for segment in self._log.segments()[:-1]:
+            if segment["sealed"]:
+                key = segment["number"], segment["bytes"]
+                self._facts[key] = known.get(key) or self._facts_of(segment)
+        return list(self._facts.values())
+
+    def _facts_of(self, segment: dict[str, Any]) -> SegmentFacts:
+        rules: dict[int | None, int] = {}
+        for topic, size in self.projection.topics_of(segment["number"]).items():
+            rule = self.rule_of(topic)
+            rules[rule] = rules.get(rule, 0) + size
+        return SegmentFacts(
+            number=segment["number"],
+            first=segment["first"],
+            end=segment["end"],
+            ended_us=segment["ended_us"],
+            bytes=segment["bytes"],
+            rules=rules,
+        )
+
+    @property
+    def _keeps_for_ever(self) -> bool:
+        config = self._config
+        rules = all(rule.keep_s is None and rule.keep_bytes is None for rule in config.record)
+        return rules and config.keep_s is None and config.keep_bytes is None
+
+    def retain(self, now_us: int) -> None:
+        """Remove what need not be kept any longer."""
+        if self._keeps_for_ever:
+            return
+        holds = holds_of(self._log).values()
+        unpublished = [first for first, _ in self._log.unpublished()]
+        due = plan(
+            self._config,
+            self.facts(),
+            floor=self._log.floor,
+            hold=min([*holds, *unpublished], default=None),
+            now_us=now_us,
+        )
+        if due.floor > self._log.floor:
+            floor, removed = self._log.trim(due.floor)
+            log.info("history begins at offset %d now; %d segments are gone", floor, len(removed))
+            self.project(removed=tuple(removed))
+        for number, rules in due.compact[:COMPACT_MAX]:
+            topics = [topic for topic in self.projection.topics_of(number) if self.rule_of(topic) in rules]
+            try:
+                if self._log.compact(number, topics):
+                    log.info("segment %d lost %d topics that were kept long enough", number, len(topics))
+                    self.project(changed=(number,))
+            except StoreFullError as error:
+                log.warning("segment %d could not be written anew: %s", number, error)
+
+    def _seal(self, now_us: int) -> None:
+        """Seal the last segment if it would otherwise keep messages far longer than asked."""
+        times = [rule.keep_s for rule in self._config.record if rule.keep_s is not None]
+        if self._config.keep_s is not None:
+            times.append(self._config.keep_s)
+        if not times:
+            return
+        last = self._log.segments()[-1]
+        if last["end"] > last["first"] and now_us - last["begun_us"] > SEAL_SHARE * min(times) * 1e6:
+            try:
+                self._log.seal()
+            except StoreFullError:
+                # Its messages are kept a little longer.
+                return
+
+    def _expire_stagings(self, now_us: int) -> None:
+        oldest_us = now_us - self._config.staging_keep_s * 1e6
+        old = [staging[0] for staging in self._log.stagings() if staging[3] < oldest_us]
+        if old:
+            self._log.discard(old)
+            log.warning("%d stagings were not committed in time, and are discarded", len(old))
+
+    def lost_before(self, patterns: list[str]) -> int:
+        """The offset after the last message removed that matches, as far as is known; 0 if none was."""
+        known_from = self.projection.fact("drops_known_from") or 0
+        dropped = dict(self.projection.dropped())
+        matching = match_topics(patterns, list(dropped)) if patterns else list(dropped)
+        return max([known_from, *(dropped[topic] for topic in matching)])
+
+    def disk_bytes(self) -> dict[str, int]:
+        """What the log takes, and what is free."""
+        count, spare_bytes = self._log.spares
+        disk = os.statvfs(self._config.path)
+        return {
+            "log": sum(segment["bytes"] for segment in self._log.segments()),
+            "spare": spare_bytes,
+            "spare_segments": count,
+            "free": disk.f_bavail * disk.f_frsize,
+        }
+
+    def topics(self, older_s: float = 0.0) -> list[dict[str, Any]]:
+        """Every topic: how many messages, the first and last offset; perhaps as it was `older_s` ago."""
+        end, now = self._log.durable_end, time.monotonic()
+        if end != self._topics_at[1] and now - self._topics_at[0] >= older_s:
+            self._topics, self._topics_at = self._list_topics(end), (now, end)
+        return self._topics
+
+    def _list_topics(self, end: int) -> list[dict[str, Any]]:
+        found = {name: [count, first, last] for name, count, first, last, _ in self.projection.topics()}
+        known = self.projection.segments()
+        sealed = [segment["end"] for segment in self._log.segments() if segment["number"] in known]
+        recent = self._log.topics(max([self._log.floor, *sealed[-1:]]), end, [])
+        for name, count, first, last in recent:
+            if name in found:
+                found[name] = [found[name][0] + count, found[name][1], last]
+            else:
+                found[name] = [count, first, last]
+        return [
+            {"topic": name, "messages": count, "first": first, "last": last}
+            for name, (count, first, last) in sorted(found.items())
+        ]

@@ -1,0 +1,113 @@
+"""From the bus into the log: one thread per pattern, which runs without Python while messages come."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from shoal._core import Log, Recorder
+from shoal.bus.sync import Bus
+from shoal.errors import StoreError, StoreFullError
+
+log = logging.getLogger("shoal.store")
+
+#: How long a recorder runs before it looks whether it should end.
+TURN_S = 0.5
+#: How long to wait before a full disk is tried again.
+FULL_RETRY_S = 0.2
+
+
+class Recording:
+    """The recorders of one store. `failed` is called with what ends one of them."""
+
+    def __init__(
+        self,
+        log_: Log,
+        bus: Bus,
+        patterns: Sequence[str],
+        *,
+        queue_bytes_max: int,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._failed = failed
+        self._stopping = threading.Event()
+        #: Set while there is room; nothing is taken from the bus otherwise.
+        self._room = threading.Event()
+        self._room.set()
+        self._full: str | None = None
+        self._subscriptions = []
+        self._recorders: list[Recorder] = []
+        self._threads: list[threading.Thread] = []
+        # What the store itself publishes is in the log already.
+        for at, pattern in enumerate(patterns):
+            subscription = bus.subscribe(pattern, no_local=True, queue_bytes_max=queue_bytes_max)
+            self._subscriptions.append(subscription)
+            # What an earlier pattern matches too is recorded by that one.
+            recorder = Recorder(log_, subscription._subscription, unless=list(patterns[:at]))
+            self._recorders.append(recorder)
+            thread = threading.Thread(
+                target=self._run, args=(recorder,), name=f"shoal-record-{pattern}", daemon=True
+            )
+            self._threads.append(thread)
+
+    def start(self) -> None:
+        """Begin to record."""
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def recorded(self) -> tuple[int, int]:
+        """Messages and bytes so far."""
+        counts = [recorder.recorded for recorder in self._recorders]
+        return sum(count[0] for count in counts), sum(count[1] for count in counts)
+
+    @property
+    def refused(self) -> str | None:
+        """Why nothing is recorded now, if nothing is."""
+        return self._full
+
+    def pause(self, why: str) -> None:
+        """Take nothing more from the bus until `resume`: publishers wait, as for any slow member."""
+        if self._full is None:
+            log.error("%s", why)
+        self._full = why
+        self._room.clear()
+
+    def resume(self) -> None:
+        """Go on."""
+        if self._full is not None:
+            log.warning("there is room again: recording goes on")
+            self._full = None
+        self._room.set()
+
+    def _run(self, recorder: Recorder) -> None:
+        try:
+            while not self._stopping.is_set():
+                if not self._room.wait(TURN_S):
+                    continue
+                try:
+                    if not recorder.run(TURN_S):
+                        return
+                    if self._full is not None and self._room.is_set():
+                        self.resume()
+                except StoreFullError as error:
+                    if self._full is None:
+                        log.error("%s", error)
+                        self._full = str(error)
+                    self._stopping.wait(FULL_RETRY_S)
+            # What has arrived is recorded, if the disk takes it.
+            while recorder.run(TURN_S):
+                pass
+        except StoreFullError as error:
+            log.error("messages that had arrived were not recorded: %s", error)
+        except StoreError as error:
+            self._failed(error)
+
+    def stop(self) -> None:
+        """End the subscriptions, and record what has arrived."""
+        for subscription in self._subscriptions:
+            subscription.close()
+        self._stopping.set()
+        self._room.set()
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join()

@@ -1,0 +1,352 @@
+"""The store: a log in a directory, and a member of a domain that fills it.
+
+It has a connection of its own, so that what an application publishes beside it reaches it as it reaches
+anybody, and recording runs without the application's interpreter lock.
+"""
+
+import atexit
+import dataclasses
+import importlib
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any, Self
+
+from shoal._core import Log
+from shoal.bus.events import MessagesLost
+from shoal.bus.sync import Bus
+from shoal.config import ConnectionConfig
+from shoal.errors import ConfigError, StoreError, StoreFullError
+from shoal.store import holds
+from shoal.store.config import StoreConfig
+from shoal.store.keeping import Keeper
+from shoal.store.projection import Projection
+from shoal.store.publishing import Publishing
+from shoal.store.recording import Recording
+from shoal.store.status import Rate, write_status
+from shoal.store.syncing import Syncing
+
+log = logging.getLogger("shoal.store")
+
+#: How often the store looks after itself.
+KEEP_EVERY_S = 1.0
+#: How often it lists its topics, for which it reads the last segment.
+TOPICS_EVERY_S = 10.0
+
+_open: "weakref.WeakSet[Store]" = weakref.WeakSet()
+
+
+class Store:
+    """An open store. May be shared between threads.
+
+    Opening it locks the directory, recovers the log, joins the domain and begins to record. Close it, or use
+    it in a `with` statement.
+    """
+
+    def __init__(self, config: StoreConfig, connection: ConnectionConfig) -> None:
+        self.config = config
+        self.domain = connection.domain
+        self.name = config.name
+        #: The process it belongs to: a forked child has no part in it.
+        self.process = os.getpid()
+        self._error: BaseException | None = None
+        self._closing = threading.Event()
+        self._failed = threading.Event()
+        self._lock = threading.RLock()
+        self._server: Any = None
+        self._began_s = time.time()
+        self._warned = False
+        self.log = _open_log(config)
+        try:
+            self._keeper = Keeper(self.log, config, Projection(config.path / "state.sqlite"))
+            # What is committed is published to everybody, however long that takes.
+            self._bus = Bus(dataclasses.replace(connection, when_full="block"))
+        except BaseException:
+            self.log.close()
+            raise
+        patterns = [rule.pattern for rule in config.record]
+        self._recording = Recording(
+            self.log, self._bus, patterns, queue_bytes_max=config.queue_bytes_max, failed=self._fail
+        )
+        self._rate = Rate()
+        self._syncing = Syncing(self.log, config.sync_every_s, self._fail)
+        self._recording.start()
+        self._publishing = Publishing(self.log, self._bus, self._fail)
+        self._keeping = threading.Thread(target=self._keep, name="shoal-keep", daemon=True)
+        self._keeping.start()
+        _open.add(self)
+        write_status(config.path, self.status())
+        if config.flight is not None:
+            try:
+                self._serve()
+            except BaseException:
+                self.close()
+                raise
+
+    # What others ask of it.
+
+    @property
+    def floor(self) -> int:
+        """The offset at which history begins."""
+        return self.log.floor
+
+    @property
+    def endpoint(self) -> str | None:
+        """Where history is served, if it is."""
+        return None if self._server is None else str(self._server.endpoint)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the store, if anything did."""
+        return self._error
+
+    def commit(self, scope: str | None, number: int, stagings: list[str]) -> tuple[int, int, bool]:
+        """Make stagings visible and durable, and have them published: first offset, end, repeated."""
+        outcome = self.log.commit(scope, number, stagings)
+        self._publishing.wake()
+        return outcome
+
+    def hold(self, name: str, offset: int) -> None:
+        """Keep everything from an offset on until the hold is moved or released."""
+        holds.hold(self.log, name, offset)
+        self.log.sync()
+
+    def release(self, name: str) -> bool:
+        """Release a hold; whether there was one."""
+        released = holds.release(self.log, name)
+        self.log.sync()
+        return released
+
+    def holds(self) -> dict[str, int]:
+        """Every hold, by its name."""
+        return holds.holds_of(self.log)
+
+    def lost_before(self, patterns: list[str]) -> int:
+        """The offset after the last message that retention removed and that matches; 0 if there is none."""
+        with self._lock:
+            return self._keeper.lost_before(patterns)
+
+    def sync(self) -> int:
+        """Return when everything recorded so far is durable, with the offset after the last message."""
+        return self.log.sync()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the store failed or was closed; false if the time was over first.
+
+        Raises:
+            StoreError: what it failed with.
+        """
+        over = self._failed.wait(timeout_s)
+        if self._error is not None:
+            raise self._error
+        return over
+
+    def status(self, topics_older_s: float = 0.0) -> dict[str, Any]:
+        """What it has, what it does and how it is; topics perhaps as they were `topics_older_s` ago."""
+        with self._lock:
+            topics = self._keeper.topics(topics_older_s)
+            disk = self._keeper.disk_bytes()
+        count, written, seconds, longest, last = self.log.sync_stats()
+        messages, size = self._recording.recorded
+        created, read, torn, took = self.log.recovered
+        rate = self._rate
+        return {
+            "name": self.name,
+            "domain": self.domain,
+            "path": str(self.config.path.resolve()),
+            "pid": os.getpid(),
+            "since": self._began_s,
+            "at": time.time(),
+            "incarnation": self.log.incarnation,
+            "state": self._state(),
+            "floor": self.log.floor,
+            "end": self.log.durable_end,
+            "topics": topics,
+            "segments": len(self.log.segments()),
+            "disk_bytes": disk,
+            "record": [
+                {"pattern": rule.pattern, "keep_s": rule.keep_s, "keep_bytes": rule.keep_bytes}
+                for rule in self.config.record
+            ],
+            "keep_s": self.config.keep_s,
+            "keep_bytes": self.config.keep_bytes,
+            "holds": self.holds(),
+            "unpublished_rows": sum(end - first for first, end in self.log.unpublished()),
+            "stagings": len(self.log.stagings()),
+            "recorded": {"messages": messages, "bytes": size},
+            "rate": {"messages_s": rate.messages_s, "bytes_s": rate.bytes_s},
+            "sync": {
+                "count": count,
+                "bytes": written,
+                "mean_ms": 1000 * seconds / count if count else None,
+                "longest_ms": 1000 * longest,
+                "last_ms": 1000 * last,
+            },
+            "recovery": {"created": created, "bytes_read": read, "bytes_torn": torn, "seconds": took},
+            "flight": self.endpoint,
+        }
+
+    def _state(self) -> str:
+        if self._error is not None:
+            return f"failed: {self._error}"
+        if self._recording.refused is not None:
+            return f"full: {self._recording.refused}"
+        return "closed" if self._closing.is_set() else "recording" if self.config.record else "open"
+
+    # What it does by itself.
+
+    def _keep(self) -> None:
+        try:
+            while not self._closing.wait(KEEP_EVERY_S):
+                self._note_losses()
+                with self._lock:
+                    try:
+                        self._keeper.turn()
+                    except StoreFullError as error:
+                        log.warning("the store could not look after itself: %s", error)
+                    self._look_at_disk()
+                self._rate.take(time.monotonic(), *self._recording.recorded)
+                write_status(self.config.path, self.status(TOPICS_EVERY_S))
+        except StoreError as error:
+            self._fail(error)
+        except OSError as error:
+            self._fail(StoreError(f"the store cannot write to its directory: {error}"))
+
+    def _note_losses(self) -> None:
+        for event in self._bus.events(timeout_s=0.0):
+            if isinstance(event, MessagesLost):
+                known = event.first > 0 and event.last > 0
+                count = event.last - event.first + 1 if known else event.segments
+                first, last = event.first or None, event.last or None
+                self.log.gap(event.publisher or event.node, event.chain, first, last, count)
+
+    def _look_at_disk(self) -> None:
+        config = self.config
+        disk = os.statvfs(config.path)
+        free = disk.f_bavail * disk.f_frsize
+        if free < config.min_free_bytes:
+            self._recording.pause(
+                f"the disk of {config.path} has {free} bytes left, less than min_free_bytes"
+                f" ({config.min_free_bytes}): nothing more is recorded until there is room"
+            )
+            return
+        self._recording.resume()
+        if free < config.warn_free_bytes and not self._warned:
+            log.warning(
+                "the disk of %s has only %d bytes left; below %d nothing more is recorded: free some space,"
+                " or shorten the retention",
+                config.path,
+                free,
+                config.min_free_bytes,
+            )
+        self._warned = free < config.warn_free_bytes
+
+    def _serve(self) -> None:
+        """Start the history server, which is found by name: it needs Arrow, and a store does not."""
+        host, port = self.config.flight_address()
+        try:
+            server = importlib.import_module("shoal.history.server")
+        except ImportError as error:
+            raise ConfigError(
+                f"flight is {self.config.flight!r}, which needs pyarrow: pip install 'shoal[history]'"
+                f" ({error})"
+            ) from None
+        self._server = server.start(self, host=host, port=port, token=self.config.token)
+        endpoint = self.config.path / "endpoint.json"
+        unfinished = endpoint.with_suffix(".json.new")
+        unfinished.write_text(json.dumps({"flight": self.endpoint}))
+        unfinished.replace(endpoint)
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop for good: nobody knows what is on the disk."""
+        if self._error is None:
+            self._error = error
+            log.critical("the store %s stopped: %s", self.config.path, error)
+        self._failed.set()
+
+    def close(self) -> None:
+        """Record what has arrived, make it durable, let go of the directory. Closing again does nothing."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._server is not None:
+            self._server.close()
+            (self.config.path / "endpoint.json").unlink(missing_ok=True)
+        self._recording.stop()
+        self._publishing.stop()
+        if self._keeping is not threading.current_thread():
+            self._keeping.join()
+        self._bus.close(1.0)
+        self._syncing.stop()
+        try:
+            if self._error is None:
+                self.log.sync()
+                self._keeper.project()
+                write_status(self.config.path, self.status())
+            self.log.close()
+        except StoreError as error:
+            self._fail(error)
+        self._keeper.projection.close()
+        self._failed.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.config.path} {self._state()}>"
+
+
+def open_beside(path: str | Path, connection: ConnectionConfig, **options: Any) -> Store:
+    """The store of a program that connects with `store=path`."""
+    from shoal.store.config import resolve
+
+    return Store(resolve(path, **options), connection)
+
+
+def renew(path: Path) -> tuple[str, str]:
+    """Begin a new incarnation of a store that was restored from a copy: the former one, and the new."""
+    if not any(path.glob("[0-9]*.log")):
+        raise StoreError(f"{path} has no log")
+    log_ = _open_log(StoreConfig(path=path))
+    try:
+        former = log_.incarnation
+        log_.renew(os.urandom(16))
+        return former, log_.incarnation
+    finally:
+        log_.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close whoever is open when the interpreter exits; connections are closed after this."""
+    for store in list(_open):
+        if store.process == os.getpid():
+            store.close()
+
+
+def _open_log(config: StoreConfig) -> Log:
+    config.path.mkdir(parents=True, exist_ok=True)
+    log_ = Log(
+        config.path,
+        store_id=secrets.randbits(64),
+        incarnation=os.urandom(16),
+        holder=f"the store {config.name!r} of process {os.getpid()} on {socket.gethostname()}",
+        segment_bytes=config.segment_bytes,
+        buffer_bytes_max=config.buffer_bytes_max,
+        state_bytes_max=min(8 << 20, config.segment_bytes // 2),
+    )
+    created, read, torn, seconds = log_.recovered
+    if torn:
+        log.warning("the store was not closed: %d bytes that nobody was promised are gone", torn)
+    if not created:
+        log.info("recovered %s from %d bytes in %.3f s", config.path, read, seconds)
+    return log_

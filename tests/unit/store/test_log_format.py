@@ -1,0 +1,94 @@
+"""The kernel writes what the format says: a plain reader of the documented bytes finds the same."""
+
+import random
+from pathlib import Path
+
+import pytest
+from log_twin import LogTwin, crc32c
+from staging import stage
+from test_log import open_log, record
+
+from shoal._core import Log
+
+
+def test_the_checksum_is_the_one_of_the_standard() -> None:
+    assert crc32c(b"123456789") == 0xE3069283
+
+
+ACTIONS = {
+    "append": 50, "gap": 5, "put": 8, "remove": 3, "trim": 2, "compact": 5, "published": 3, "sync": 14,
+    "stage": 8, "discard": 1, "commit": 5,
+}  # fmt: skip
+
+
+def act(log: Log, dice: random.Random, step: int) -> None:
+    """One thing that a store does."""
+    kind = dice.choices(tuple(ACTIONS), tuple(ACTIONS.values()))[0]
+    if kind == "append":
+        count = dice.randrange(1, 20)
+        records = [
+            (
+                dice.choice((None, log.end + at + 1, dice.randrange(1, 2**40))),
+                dice.choice((0, 10**15 + dice.randrange(10**9))),
+                record(f"t/{dice.randrange(5)}", dice.randbytes(dice.randrange(200))),
+            )
+            for at in range(count)
+        ]
+        log.append(dice.choice((1, 2, 2**64 - 1)), dice.randrange(3), records)
+    elif kind == "gap":
+        log.gap(dice.randrange(9), 1, dice.choice((None, 5)), dice.choice((None, 7)), step)
+    elif kind == "put":
+        log.put(f"k{dice.randrange(4)}", dice.randbytes(dice.randrange(30)))
+    elif kind == "remove":
+        log.put(f"k{dice.randrange(4)}", None)
+    elif kind == "trim":
+        log.trim(log.end // 4)
+    elif kind == "compact":
+        sealed = [segment["number"] for segment in log.segments()[:-1] if segment["sealed"]]
+        if sealed:
+            log.compact(dice.choice(sealed), [f"t/{dice.randrange(5)}"])
+    elif kind == "stage":
+        bodies = [dice.randbytes(dice.randrange(100)) for _ in range(dice.randrange(1, 9))]
+        stage(log, f"s{dice.randrange(3)}", f"s/{dice.randrange(3)}", bodies)
+    elif kind in ("discard", "commit"):
+        stagings = [staging[0] for staging in log.stagings() if dice.random() < 0.7]
+        if kind == "discard":
+            log.discard(stagings)
+        else:
+            log.commit(dice.choice((None, "q", "r")), step, stagings)
+    elif kind == "published":
+        log.set_published(log.end)
+    else:
+        log.sync()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_twin_reads_what_the_kernel_wrote(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    log = open_log(tmp_path, segment_bytes=16 << 10)
+    for step in range(250):
+        act(log, dice, step)
+    log.sync()
+    floor = log.floor
+    rows = log.rows(floor, 1 << 60, rows_max=1_000_000)
+    gaps = [(gap[0] + 1, *gap[1:6]) for gap in log.gaps(0, 1 << 60)]
+    values = dict(log.items(""))
+    scopes = {scope: (number, first, end) for scope, number, first, end in log.scopes()}
+    unpublished = log.unpublished()
+    stagings = {staging[0]: staging[1] for staging in log.stagings()}
+    incarnation, end = log.incarnation, log.end
+    log.close()
+    twin = LogTwin(tmp_path)
+    assert [
+        (row.offset, row.stored_us, row.publisher, row.chain, row.number, row.timestamp_us, row.record)
+        for row in twin.rows
+        if row.offset >= floor
+    ] == rows
+    assert twin.gaps == gaps
+    assert (twin.state.values, twin.state.floor) == (values, floor)
+    assert (twin.state.scopes, twin.state.unpublished) == (scopes, unpublished)
+    assert {
+        name: sum(frame[2] for frame in frames) for name, frames in twin.state.stagings.items()
+    } == stagings
+    assert (twin.incarnation.hex(), twin.end) == (incarnation, end)
+    assert len(twin.files) > 2

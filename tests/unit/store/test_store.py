@@ -1,0 +1,244 @@
+"""The store role, in one process."""
+
+import itertools
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal._core import encode_record
+from shoal.config import ConnectionConfig
+from shoal.errors import StoreError, StoreFailedError, StoreLockedError
+from shoal.store import Store, resolve
+from shoal.store.role import renew
+from shoal.store.status import read_status
+
+_names = itertools.count()
+
+
+@pytest.fixture
+def domain() -> str:
+    return f"store-{next(_names)}"
+
+
+@pytest.fixture
+def open_store(tmp_path: Path, domain: str) -> Iterator[Callable[..., Store]]:
+    """Stores on the test's directory and domain, with small segments."""
+    stores: list[Store] = []
+
+    def open_store(*patterns: str, **options: Any) -> Store:
+        options.setdefault("segment_bytes", 64 << 10)
+        options.setdefault("sync_every_s", 0.0)
+        config = resolve(tmp_path / "data", options.pop("record", patterns), **options)
+        store = Store(config, ConnectionConfig(scheme="inproc", domain=domain))
+        stores.append(store)
+        return store
+
+    yield open_store
+    for store in stores:
+        store.close()
+
+
+def keep(store: Store, now_s: float | None = None) -> None:
+    """What the store does every second, at another time."""
+    with store._lock:
+        store._keeper.turn(now_s)
+
+
+def recorded(store: Store, count: int) -> list[bytes]:
+    """The records, once there are so many."""
+    until = time.monotonic() + 20
+    while store.log.durable_end < count and time.monotonic() < until:
+        store.log.wait_for(count - 1, 1.0)
+    return [row[6] for row in store.log.rows(store.floor, 1 << 60, rows_max=1_000_000)]
+
+
+def test_a_store_records_its_patterns_each_message_once(
+    open_store: Callable[..., Store], domain: str
+) -> None:
+    store = open_store("prices/>", "prices/ACME", "orders/*")
+    with shoal.connect(f"inproc://{domain}") as bus:
+        for number in range(100):
+            bus.publish("prices/ACME", number)
+            bus.publish("orders/1", number)
+            bus.publish("news", number)
+    assert len(recorded(store, 200)) == 200
+    topics = {topic["topic"]: topic["messages"] for topic in store.status()["topics"]}
+    assert topics == {"prices/ACME": 100, "orders/1": 100}
+
+
+def test_an_application_is_a_store_by_one_argument(tmp_path: Path, domain: str) -> None:
+    with shoal.connect(f"inproc://{domain}", store=tmp_path / "data", record="a/*", keep="7d") as bus:
+        assert bus.store.config.keep_s == 7 * 86_400
+        for number in range(10):
+            bus.publish("a/b", number)
+    with shoal.connect(f"inproc://{domain}", store=tmp_path / "data") as bus:
+        assert bus.store.log.durable_end == 10
+        # Its own connection tells who published: the same for all of them, and numbered.
+        rows = bus.store.log.rows(0, 10)
+        assert len({row[2] for row in rows}) == 1
+        assert [row[4] for row in rows] == list(range(rows[0][4] or 0, (rows[0][4] or 0) + 10))
+
+
+def test_a_second_store_is_refused_and_told_who_has_the_directory(
+    open_store: Callable[..., Store],
+) -> None:
+    open_store("a", name="first")
+    with pytest.raises(StoreLockedError, match="belongs to the store 'first' of process"):
+        open_store("a", name="second")
+
+
+def test_the_projection_can_be_removed_at_any_time(
+    open_store: Callable[..., Store], tmp_path: Path, domain: str
+) -> None:
+    with shoal.connect(f"inproc://{domain}") as bus:
+        store = open_store("t/>")
+        for number in range(3000):
+            bus.publish(f"t/{number % 7}", b"x" * 100)
+        before = recorded(store, 3000)
+        keep(store)
+        topics = store.status()["topics"]
+        store.close()
+    data = tmp_path / "data"
+    assert list(data.glob("*.idx"))
+    for file in [*data.glob("*.idx"), *data.glob("state.sqlite*")]:
+        file.unlink()
+    store = open_store()
+    assert store._keeper.projection.rebuilt
+    assert recorded(store, 3000) == before
+    assert store.status()["topics"] == topics
+    keep(store)
+    segments = store.log.segments()
+    assert len(segments) > 3
+    assert len(list(data.glob("*.idx"))) == len(segments) - 1
+
+
+def test_a_projection_that_is_ahead_of_the_log_means_a_restored_copy(
+    open_store: Callable[..., Store], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store()
+    incarnation = store.log.incarnation
+    store.close()
+    with sqlite3.connect(tmp_path / "data/state.sqlite") as database:
+        database.execute("UPDATE facts SET value = 1000000 WHERE key = 'position'")
+    database.close()
+    store = open_store()
+    assert store.log.incarnation != incarnation
+    assert "restored from a copy" in caplog.text
+    renewed = store.log.incarnation
+    store.close()
+    assert open_store().log.incarnation == renewed
+
+
+def test_what_is_old_goes_and_what_is_held_stays(open_store: Callable[..., Store], domain: str) -> None:
+    store = open_store("t", keep="1d")
+    with shoal.connect(f"inproc://{domain}") as bus:
+        for _ in range(2000):
+            bus.publish("t", b"x" * 100)
+    recorded(store, 2000)
+    store.hold("reader", 1000)
+    later = time.time() + 2 * 86_400
+    keep(store, later)
+    assert 0 < store.floor <= 1000
+    held = store.floor
+    assert store.holds() == {"reader": 1000}
+    assert store.lost_before(["t"]) == held
+    assert store.lost_before(["other"]) == 0
+    assert store.release("reader")
+    assert not store.release("reader")
+    keep(store, later)
+    assert store.floor > 1000
+    assert store.log.end == 2000
+
+
+def test_a_rule_of_its_own_removes_a_topic_and_leaves_the_others_at_their_offsets(
+    open_store: Callable[..., Store],
+) -> None:
+    store = open_store(record=[{"pattern": "short", "keep": "1h"}, "long"])
+    for number in range(0, 2000, 10):
+        topics = ("short" if at % 2 else "long" for at in range(number, number + 10))
+        store.log.append(1, 1, [(None, 1, encode_record(topic, b"x" * 100)) for topic in topics])
+    store.sync()
+    # One segment is written anew in a turn, and the last one is sealed first.
+    for _ in range(store.status()["segments"] + 1):
+        keep(store, time.time() + 7200)
+    last = store.log.segments()[-1]["first"]
+    offsets = [row[0] for row in store.log.rows(0, last, rows_max=10_000)]
+    assert store.floor == 0
+    assert last > 1000
+    assert offsets == list(range(0, last, 2))
+    assert store.lost_before(["short"]) > 0
+    assert store.lost_before(["long"]) == 0
+
+
+def test_a_store_without_room_refuses_says_so_and_goes_on(
+    open_store: Callable[..., Store], domain: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store("t")
+    store._recording.pause("there is no room")
+    assert store.status()["state"] == "full: there is no room"
+    with shoal.connect(f"inproc://{domain}") as bus:
+        time.sleep(0.6)  # the turn that a recorder may be in
+        bus.publish("t", 1)
+        store.log.wait_for(0, 0.3)
+        assert store.log.durable_end == 0
+        store._recording.resume()
+        assert len(recorded(store, 1)) == 1
+    assert "recording goes on" in caplog.text
+
+
+def test_a_nearly_full_disk_is_warned_of_once_and_then_refused(
+    open_store: Callable[..., Store], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store("t", warn_free_bytes=1 << 60, min_free_bytes=0)
+    for _ in range(2):
+        store._look_at_disk()
+    assert caplog.text.count("bytes left; below 0 nothing more is recorded") == 1
+    store.close()
+    full = open_store("t", warn_free_bytes=1 << 60, min_free_bytes=1 << 60)
+    full._look_at_disk()
+    assert full.status()["state"].startswith("full: the disk of")
+
+
+def test_the_status_is_there_for_other_processes(open_store: Callable[..., Store], tmp_path: Path) -> None:
+    store = open_store("t", keep="1d")
+    store.close()
+    status = read_status(tmp_path / "data")
+    assert status["state"] == "closed"
+    assert status["keep_s"] == 86_400
+    assert not status["stale"]
+
+
+def test_a_store_that_failed_says_so_and_takes_nothing_more(
+    open_store: Callable[..., Store], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store("t")
+    store._fail(StoreFailedError("the sync failed"))
+    with pytest.raises(StoreFailedError, match="the sync failed"):
+        store.wait(1.0)
+    assert store.status()["state"] == "failed: the sync failed"
+    assert [record.levelno for record in caplog.records if "stopped" in record.message] == [logging.CRITICAL]
+
+
+def test_closing_ends_every_thread(open_store: Callable[..., Store]) -> None:
+    before = threading.active_count()
+    open_store("a", "b").close()
+    assert threading.active_count() == before
+
+
+def test_a_restored_store_can_be_told_so(open_store: Callable[..., Store], tmp_path: Path) -> None:
+    store = open_store()
+    store.close()
+    former, renewed = renew(tmp_path / "data")
+    assert former == store.log.incarnation != renewed
+    assert open_store().log.incarnation == renewed
+    with pytest.raises(StoreLockedError):
+        renew(tmp_path / "data")
+    with pytest.raises(StoreError, match="has no log"):
+        renew(tmp_path / "nothing")

@@ -1,0 +1,115 @@
+"""Rows that are committed to a store are published once they are durable, in order, also after a crash."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from staging import stage
+
+import shoal
+from shoal.config import ConnectionConfig
+from shoal.errors import StoreRefusedError
+from shoal.store import Store, resolve
+
+_names = itertools.count()
+
+
+@pytest.fixture
+def domain() -> str:
+    return f"commits-{next(_names)}"
+
+
+@pytest.fixture
+def bus(domain: str) -> Iterator[shoal.Bus]:
+    with shoal.connect(f"inproc://{domain}") as bus:
+        yield bus
+
+
+def open_store(path: Path, domain: str, *patterns: str) -> Store:
+    config = resolve(path / "data", patterns, segment_bytes=64 << 10, staging_keep_s=60.0)
+    return Store(config, ConnectionConfig(scheme="inproc", domain=domain))
+
+
+def keep(store: Store, now_s: float | None = None) -> None:
+    """What the store does every second, at another time."""
+    with store._lock:
+        store._keeper.turn(now_s)
+
+
+def bodies(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def receive(subscription: shoal.Subscription, count: int) -> list[bytes]:
+    found = []
+    while len(found) < count and (message := subscription.receive(20.0)) is not None:
+        found.append(message.body)
+    return found
+
+
+def test_committed_rows_are_published_in_order_and_not_recorded_again(
+    tmp_path: Path, domain: str, bus: shoal.Bus
+) -> None:
+    subscription = bus.subscribe("s/>")
+    with open_store(tmp_path, domain, ">") as store:
+        stage(store.log, "a", "s/a", bodies(0, 1000))
+        stage(store.log, "b", "s/b", bodies(1000, 1000))
+        stage(store.log, "a", "s/a", bodies(500, 10))
+        assert subscription.pending == 0
+        assert store.commit("q", 1, ["b", "a"]) == (0, 2010, False)
+        assert store.commit("q", 1, ["b", "a"]) == (0, 2010, True)
+        wanted = bodies(1000, 1000) + bodies(0, 1000) + bodies(500, 10)
+        assert receive(subscription, 2010) == wanted
+        until = time.monotonic() + 20
+        while store.log.unpublished() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert store.log.unpublished() == []
+        bus.publish("s/c", b"recorded")
+        store.log.wait_for(2010, 20.0)
+        assert [row[0] for row in store.log.rows(2010, 1 << 60)] == [2010]
+        assert store.log.durable_end == 2011
+
+
+def test_what_a_crash_left_unpublished_is_published_by_the_next_start(
+    tmp_path: Path, domain: str, bus: shoal.Bus
+) -> None:
+    store = open_store(tmp_path, domain)
+    # As if the store had been killed behind the commit and after 300 rows: nobody is told of it.
+    stage(store.log, "a", "s/a", bodies(0, 1000))
+    store._publishing.stop()
+    store.log.commit("q", 1, ["a"])
+    store.log.set_published(300)
+    store.close()
+    subscription = bus.subscribe("s/>")
+    with open_store(tmp_path, domain) as store:
+        assert receive(subscription, 700) == bodies(300, 700)
+        assert store.commit("q", 1, ["a"]) == (0, 1000, True)
+        assert subscription.receive(0.5) is None
+
+
+def test_stagings_expire_and_a_commit_of_one_is_refused(tmp_path: Path, domain: str) -> None:
+    with open_store(tmp_path, domain) as store:
+        stage(store.log, "old", "s", bodies(0, 3))
+        keep(store, time.time() + 30)
+        assert [staging[:2] for staging in store.log.stagings()] == [("old", 3)]
+        keep(store, time.time() + 120)
+        assert store.log.stagings() == []
+        with pytest.raises(StoreRefusedError, match="or expired"):
+            store.commit("q", 1, ["old"])
+
+
+def test_retention_waits_until_commits_are_published(tmp_path: Path, domain: str) -> None:
+    config = resolve(tmp_path / "data", segment_bytes=64 << 10, keep="1d")
+    with Store(config, ConnectionConfig(scheme="inproc", domain=domain)) as store:
+        store._publishing.stop()
+        for number in range(20):
+            stage(store.log, "a", "s", [b"x" * 1000] * 10)
+            store.commit("q", number, ["a"])
+        later = time.time() + 2 * 86_400
+        keep(store, later)
+        assert store.floor == 0
+        store.log.set_published(200)
+        keep(store, later)
+        assert store.floor > 0
