@@ -20,6 +20,7 @@ MODULES = (
     "shoal.codecs",
     "shoal.config",
     "shoal.errors",
+    "shoal.history",
     "shoal.norm",
     "shoal.selector",
     "shoal.testing",

@@ -215,6 +215,30 @@ def spark(
     report.show(f"Spark, {rows:,} rows", result, json)
 
 
+@app.command("history")
+def history(
+    rows: Annotated[int, typer.Option(help="Rows that are read.")] = 5_000_000,
+    messages: Annotated[
+        int, typer.Option(help="Messages of 64 bytes that each round records; of 1 KB a quarter of it.")
+    ] = 2_000_000,
+    directory: Annotated[
+        str | None, typer.Option(help="Where the store is made, on the disk to be measured.")
+    ] = None,
+    rounds: Rounds = 5,
+    json: Json = None,
+) -> None:
+    """Recording what a publisher sends, and reading it back over Arrow Flight."""
+    # Everything else works without pyarrow.
+    from shoal.bench import history as history_experiment
+
+    with _options_checked():
+        options = history_experiment.HistoryOptions(
+            rows=rows, messages=messages, rounds=rounds, directory=directory
+        )
+    result = _followed(rounds, lambda follow: history_experiment.run(options, follow))
+    report.show("a store and its history", result, json)
+
+
 app.command("selectors")(bench_selectors.selectors)
 
 

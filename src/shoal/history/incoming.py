@@ -9,7 +9,7 @@ from shoal.errors import HistoryError
 from shoal.history.faults import bad_query
 from shoal.history.schema import PROPERTY_TYPES, PUT_COLUMNS
 
-SLICE_BYTES = 4 << 20
+SLICE_BYTES = 1 << 20
 
 #: A column of texts: validity, offsets, data, index of the first value; without validity, all are there.
 Texts = tuple[Any, Any, Any, int]

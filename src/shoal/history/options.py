@@ -31,8 +31,6 @@ class ServerOptions(Checked):
     staged_bytes_per_client_max: int = 1 << 30
     #: Stagings that may be open, by all clients together.
     stagings_max: int = 10_000
-    #: How long a staging is kept after its last row came, if nobody commits it.
-    staging_keep_s: float = 3600.0
 
     def __post_init__(self) -> None:
         self.check_types()
@@ -47,4 +45,3 @@ class ServerOptions(Checked):
             "stagings_max",
         ):
             self.check_range(bound, 1)
-        self.check_range("staging_keep_s", 0.001)

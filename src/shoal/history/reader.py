@@ -90,11 +90,14 @@ class Reader:
         if query.from_time_us is not None:
             start = max(start, log.offset_at(query.from_time_us, "stored"))
         if start < floor:
-            raise HistoryError(
-                faults.TRIMMED,
-                f"the query begins at offset {start}, and retention left nothing below {floor}",
-                {"floor": floor, "from": start},
-            )
+            lost = self._store.lost_before(list(query.topics))
+            if start < lost:
+                raise HistoryError(
+                    faults.TRIMMED,
+                    f"the query begins at offset {start}, and of what matches nothing is left below {lost}",
+                    {"floor": floor, "from": start, "lost_before": lost},
+                )
+            start = floor
         end = high if query.end is None else min(query.end, high)
         if query.to_time_us is not None:
             end = min(end, log.offset_at(query.to_time_us, "stored"))

@@ -8,7 +8,6 @@ import hmac
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,8 +65,7 @@ class HistoryServer:
         make_rows: MakeRows,
     ) -> None:
         self._reader = Reader(store, options, open_scan)
-        self._stagings = Stagings(store, options, make_rows)
-        service = _Actions(store, self._reader, self._stagings)
+        service = _Actions(store, self._reader, Stagings(store, options, make_rows))
         try:
             self._flight = _Flight(service, options)
         except pa.ArrowException as error:
@@ -77,28 +75,12 @@ class HistoryServer:
         #: Where clients connect.
         self.endpoint = f"grpc://{_url_host(options.host)}:{self.port}"
         self._closing = threading.Event()
-        self._staged = threading.Event()
-        service.on_put = self._staged.set
-        self._expiry = threading.Thread(target=self._expire, name="shoal-history-expiry", daemon=True)
-        self._expiry.start()
-
-    def _expire(self) -> None:
-        """Discard abandoned stagings when their time comes; wakes for nothing else."""
-        while not self._closing.is_set():
-            self._staged.clear()
-            try:
-                wait_s = self._stagings.expire(time.time_ns() // 1000)
-            except StoreError:
-                # A store that failed serves nobody any more; its own thread says why.
-                return
-            self._staged.wait(wait_s)
 
     def close(self) -> None:
         """End every call and stop listening. Calls that do not end by themselves lose their connection."""
         if self._closing.is_set():
             return
         self._closing.set()
-        self._staged.set()
         self._reader.close()
         stopping = threading.Thread(target=self._flight.shutdown, name="shoal-history-stop", daemon=True)
         stopping.start()
@@ -107,7 +89,6 @@ class HistoryServer:
             # A client that reads no more holds its call for ever; without a connection it cannot.
             _cut_connections(self.port)
             stopping.join(0.1)
-        self._expiry.join()
 
     def __enter__(self) -> "HistoryServer":
         return self
@@ -121,7 +102,6 @@ class _Actions:
 
     def __init__(self, store: Store, reader: Reader, stagings: Stagings) -> None:
         self.reader, self.stagings, self._store = reader, stagings, store
-        self.on_put: Callable[[], None] = lambda: None
         self.table: dict[str, tuple[Callable[..., dict[str, Any]], str]] = {
             "info": (self._info, "which store this is, its first and its next offset"),
             "status": (self._status, "what the store says of itself"),
@@ -244,7 +224,6 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
             staging, topic = _named(order, "staging"), query.text(order, "topic")
             batches = (chunk.data for chunk in reader if chunk.data is not None)
             answer = self._service.stagings.put(staging, context.peer(), topic, reader.schema, batches)
-            self._service.on_put()
             writer.write(pa.py_buffer(json.dumps(answer).encode()))
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:

@@ -1,4 +1,4 @@
-"""The writing half of the service: rows staged invisibly, then committed, discarded, or expired."""
+"""The writing half of the service: rows staged invisibly, then committed or discarded."""
 
 import threading
 import time
@@ -56,6 +56,9 @@ class Stagings:
                     log.stage(staging, rows)
                     rows_all += rows.count
                     bytes_all += rows.bytes
+                if rows_all != sum(rows for name, rows, *_ in log.stagings() if name == staging):
+                    sentence = f"the staging {staging!r} expired while it was written: send it again"
+                    raise HistoryError(faults.NO_STAGING, sentence, {"stagings": [staging]})
             except BaseException:
                 log.discard([staging])
                 raise
@@ -135,22 +138,6 @@ class Stagings:
             gone = self._store.log.discard(list(stagings))
             self._forget_gone()
         return {"discarded": gone}
-
-    def expire(self, now_us: int) -> float | None:
-        """Discard what was abandoned; returns in how many seconds the next one will be, if there is one."""
-        keep_us = int(self._options.staging_keep_s * 1e6)
-        with self._lock:
-            ages = {
-                staging: now_us - stored_us
-                for staging, _, _, stored_us in self._store.log.stagings()
-                if staging not in self._writing
-            }
-            old = [staging for staging, age_us in ages.items() if age_us >= keep_us]
-            if old:
-                self._store.log.discard(old)
-                self._forget_gone()
-        left = [keep_us - age_us for age_us in ages.values() if age_us < keep_us]
-        return min(left) / 1e6 if left else None
 
 
 def _check_length(what: str, value: str, most: int) -> None:

@@ -79,6 +79,9 @@ class Store(Protocol):
     def commit(self, scope: str | None, number: int, stagings: Sequence[str]) -> tuple[int, int, bool]:
         """Make stagings visible and durable; returns first offset, the one after the last, and repeated."""
 
+    def lost_before(self, patterns: list[str]) -> int:
+        """Return the offset after the last message that retention removed and that matches."""
+
     def hold(self, name: str, offset: int) -> None:
         """Keep everything from an offset on."""
 

@@ -1,17 +1,16 @@
 """A server over a store in memory, and a client of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from memory_store import MemoryScan, MemoryStore
+from serving import Serve
 
 from shoal._core import StagedRows
 from shoal.history import History, connect
 from shoal.history.options import ServerOptions
 from shoal.history.server import HistoryServer
-
-Serve = Callable[..., HistoryServer]
 
 
 @pytest.fixture

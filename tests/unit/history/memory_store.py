@@ -135,6 +135,10 @@ class MemoryStore:
             self.committed[scope] = (number, first, end)
         return first, end, False
 
+    def lost_before(self, patterns: Sequence[str]) -> int:
+        gone = self.log.matching(0, self.log.floor, patterns, None)
+        return gone[-1].offset + 1 if gone else 0
+
     def hold(self, name: str, offset: int) -> None:
         self.kept[name] = offset
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import Serve
 from memory_store import MemoryStore
+from serving import Serve
 from test_server import prices
 from twin import Stored
 from typer.testing import CliRunner, Result

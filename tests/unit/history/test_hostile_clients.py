@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conftest import Serve
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_store import MemoryStore
 from pyarrow import flight
+from serving import Serve
 from test_server import prices
 
 from shoal._core import StagedRows

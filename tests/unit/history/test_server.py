@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conftest import Serve
 from memory_store import MemoryScan, MemoryStore
 from pyarrow import flight
+from serving import Serve
 from twin import Stored
 
 from shoal._core import StagedRows
@@ -176,7 +176,10 @@ def test_what_retention_took_is_named(store: MemoryStore, history: History) -> N
     store.log.append(*prices(10))
     store.log.floor = 4
     error = refusal(lambda: history.read(start=3), "TRIMMED")
-    assert error.detail["floor"] == 4
+    assert (error.detail["floor"], error.detail["lost_before"]) == (4, 4)
+    refusal(lambda: history.read("prices/A", start=3), "TRIMMED")
+    # Of this topic, nothing from offset 3 on was removed.
+    assert offsets(history.read("prices/C", start=3)) == [5, 8]
     assert offsets(history.read(start="earliest")) == [4, 5, 6, 7, 8, 9]
 
 

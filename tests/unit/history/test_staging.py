@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -10,9 +9,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import Serve
 from memory_store import MemoryStore
 from pyarrow import flight
+from serving import Serve
 from test_server import refusal
 
 from shoal._core import HistoryScan, Log, StagedRows
@@ -224,26 +223,21 @@ def test_no_more_is_staged_than_the_bounds_say(store: MemoryStore, serve: Serve)
     assert len(store.log.stagings()) == 5
 
 
-def test_abandoned_stagings_expire(store: MemoryStore, serve: Serve) -> None:
-    with connect(serve(staging_keep_s=0.2).endpoint) as history:
-        history.stage("s", pa.table({"topic": ["a"]}))
-        deadline = time.monotonic() + 20
-        while store.log.stagings():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        refusal(lambda: history.commit("job", 1, ["s"]), "NO-STAGING")
+def test_a_staging_that_expires_while_it_is_written_is_not_half_there(
+    store: MemoryStore, serve: Serve
+) -> None:
+    stage = store.log.stage
 
+    def late_stage(id: str, rows: Any) -> None:
+        store.log.discard([id])
+        stage(id, rows)
 
-def test_only_what_is_old_enough_expires(store: MemoryStore) -> None:
-    from shoal.history.options import ServerOptions
-    from shoal.history.staging import Stagings
-
-    stagings = Stagings(store, ServerOptions(staging_keep_s=10), StagedRows)
-    assert stagings.expire(0) is None
-    store.log.staged = {"old": (1, 1, 1_000_000), "new": (1, 1, 7_000_000)}
-    assert stagings.expire(10_999_999) == pytest.approx(1e-6)
-    assert stagings.expire(11_000_000) == pytest.approx(6.0)
-    assert list(store.log.staged) == ["new"]
+    store.log.stage = late_stage  # type: ignore[method-assign]
+    batch = pa.table({"topic": ["a"]}).to_batches()[0]
+    with connect(serve().endpoint) as history:
+        error = refusal(lambda: history.stage("s", iter([batch, batch])), "NO-STAGING")
+        assert "expired while it was written" in str(error)
+    assert store.log.stagings() == []
 
 
 def test_a_staging_that_is_being_written_can_be_neither_committed_nor_written_twice(

@@ -1,0 +1,315 @@
+"""A store's history: recording what a publisher sends, and reading it back over Arrow Flight.
+
+Store, publisher and reader are processes of their own. Every recorded message is read back and compared.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import shoal.history
+from shoal.bench import shoal_loop
+from shoal.bench.bodies import Bodies
+from shoal.bench.contestant import TOPIC, Load, Place
+from shoal.bench.history_sides import WANTED
+from shoal.bench.norm import free_port
+from shoal.bench.rounds import Follow
+from shoal.bench.workers import Worker
+from shoal.errors import ExperimentError, ShoalError
+from shoal.history import History
+
+SIDES, PUBLISHER = "shoal.bench.history_sides", "shoal.bench.pubsub_sides"
+ROW_BYTES = 100
+COLUMNS = ["offset", "topic", "timestamp", "body"]
+TOPICS, RARE_TOPIC, RARE_ROWS = 10_000, "rare/topic", 20
+ROWS_MIN = 100_000
+PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions:
+    """One run of the benchmark."""
+
+    #: Rows that are read.
+    rows: int = 5_000_000
+    #: Messages that are recorded in each round, at 64 bytes; of 1 KB a quarter of it.
+    messages: int = 2_000_000
+    rounds: int = 5
+    #: Where the store is, on the disk to be measured; none is the directory for temporary files.
+    directory: str | None = None
+
+    def __post_init__(self) -> None:
+        checks = [
+            (self.rows >= ROWS_MIN, "rows", f"at least {ROWS_MIN}"),
+            (self.messages >= 1000, "messages", "at least 1000"),
+            (self.rounds >= 1, "rounds", "at least 1"),
+        ]
+        for fine, name, wanted in checks:
+            if not fine:
+                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+
+
+class StoreProcess:
+    """A store that records everything, as its command starts it."""
+
+    def __init__(self, path: Path, place: Place) -> None:
+        (path / "endpoint.json").unlink(missing_ok=True)
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in close
+        command = ["store", "--data", str(path), "--record", ">", "--flight", "127.0.0.1:0"]
+        where = ["--url", f"norm://{shoal_loop.GROUP}:{place.port}", "--interface", place.interface]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "shoal.cli", *command, *where],
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+        )
+        self.history = shoal.history.connect(self._endpoint(path))
+
+    def _endpoint(self, path: Path) -> str:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                return str(json.loads((path / "endpoint.json").read_text())["flight"])
+            if self.process.poll() is not None:
+                self._errors.seek(0)
+                raise ExperimentError(f"the store ended: {self._errors.read().strip()}")
+            time.sleep(0.005)
+        raise ExperimentError(f"the store did not start within {PATIENCE_S} s")
+
+    def memory_mb(self) -> tuple[float, float]:
+        """What it has now of its own, and the most it had, files that the kernel keeps in memory included."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        fields = dict(line.split(":", 1) for line in status.splitlines())
+        return tuple(int(fields[name].split()[0]) / 1000 for name in ("RssAnon", "VmHWM"))  # type: ignore[return-value]
+
+    def cpu_s(self) -> float:
+        """Processor time so far."""
+        times = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self, how: signal.Signals) -> None:
+        """Send a signal and wait until it is gone."""
+        self.history.close()
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        self.process.wait(PATIENCE_S)
+        self._errors.close()
+
+
+@contextlib.contextmanager
+def store_at(path: Path, place: Place) -> Iterator[StoreProcess]:
+    """A store that is gone when the block ends."""
+    store = StoreProcess(path, place)
+    try:
+        yield store
+    finally:
+        store.end(signal.SIGTERM)
+
+
+def run(options: HistoryOptions, follow: Follow = lambda *_: None) -> dict[str, Any]:
+    """Run everything and return the figures."""
+    with tempfile.TemporaryDirectory(dir=options.directory) as made:
+        path = Path(made)
+        try:
+            result: dict[str, Any] = {"disk": _disk(path, follow)}
+            result |= _recording(options, path, follow)
+            result |= _reading(options, path / "reading", follow)
+        except ShoalError as error:
+            raise ExperimentError(str(error)) from error
+    return result | {"rounds": options.rounds, "cores": os.cpu_count(), "load_1min": os.getloadavg()[0]}
+
+
+def _disk(path: Path, follow: Follow, size: int = 512 << 20) -> dict[str, Any]:
+    """How fast the disk takes a file that is written in order and synced at its end."""
+    follow(0, "disk", "")
+    block = os.urandom(4 << 20)
+    began_s = time.perf_counter()
+    with (path / "sequential").open("wb", buffering=0) as file:
+        for _ in range(size // len(block)):
+            file.write(block)
+        os.fdatasync(file.fileno())
+    seconds = time.perf_counter() - began_s
+    (path / "sequential").unlink()
+    return {"write_mb_s": size / 1e6 / seconds, "gbit_s": size * 8 / 1e9 / seconds}
+
+
+def _recording(options: HistoryOptions, path: Path, follow: Follow) -> dict[str, Any]:
+    loads = {64: options.messages, 1024: max(1000, options.messages // 4)}
+    reached: dict[int, list[tuple[float, float]]] = {size: [] for size in loads}
+    for number in range(1, options.rounds + 1):
+        for size, count in loads.items():
+            follow(number, f"recording {size} B", "")
+            at = path / f"recording-{size}-{number}"
+            at.mkdir()
+            reached[size].append(_record(at, Load(size=size, count=count)))
+            follow(number, f"recording {size} B", f"{reached[size][-1][0]:,.0f} messages/s")
+            _remove(at)
+    figures = {}
+    for size, rounds in reached.items():
+        msg_s = median(rate for rate, _ in rounds)
+        figures[f"recording_{size}"] = {
+            "msg_s": msg_s,
+            "gbit_s": msg_s * size * 8 / 1e9,
+            "store_cpu_s_per_million": median(cpu_s / loads[size] * 1e6 for _, cpu_s in rounds),
+            "messages": loads[size],
+        }
+    return figures
+
+
+def _record(path: Path, load: Load) -> tuple[float, float]:
+    """Messages per second, from the first published to the last that is durable, and the store's CPU time."""
+    place = Place(port=free_port())
+    with store_at(path, place) as store:
+        options: dict[str, Any] = {"contestant": "shoal_loop", "place": asdict(place), "load": asdict(load)}
+        before_s = store.cpu_s()
+        with Worker(PUBLISHER, "publish", **options) as publisher:
+            publisher.wait_ready()
+            _wait_for_end(store.history, 1)
+            began_s = time.perf_counter()
+            already = store.history.info()["end"]
+            _wait_for_end(store.history, load.count)
+            seconds, cpu_s = time.perf_counter() - began_s, store.cpu_s() - before_s
+            publisher.tell()
+            publisher.result()
+        _check(store.history, load)
+    return (load.count - already) / seconds, cpu_s
+
+
+def _wait_for_end(history: History, end: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while (reached := history.info()["end"]) < end:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise ExperimentError(f"only {reached} of {end} messages were recorded within {PATIENCE_S} s")
+        # The last offset that is missing: nothing is asked before it is there.
+        history.wait(start=end - 1, columns=["offset"], timeout_s=left_s)
+
+
+def _check(history: History, load: Load) -> None:
+    """Every message is there, once, whole and in its place."""
+    bodies = load.bodies()
+    lap = np.frombuffer(b"".join(bodies[n] for n in range(len_of_lap(bodies))), np.uint8)
+    lap = lap.reshape(-1, load.size)
+    seen = 0
+    for batch in history.batches(TOPIC, columns=["body"]):
+        _, _, data = batch.column("body").buffers()
+        found = np.frombuffer(data, np.uint8)[: batch.num_rows * load.size].reshape(-1, load.size)
+        expected = lap[np.arange(seen, seen + batch.num_rows) % len(lap)]
+        if not np.array_equal(found, expected):
+            raise ExperimentError(f"messages near number {seen} are not what was published")
+        seen += batch.num_rows
+    if seen != load.count:
+        raise ExperimentError(f"{seen} of {load.count} messages were recorded")
+
+
+def len_of_lap(bodies: Bodies) -> int:
+    """After how many bodies they begin again."""
+    return next(number for number in range(1, 1 << 20) if bodies[number] == bodies[0])
+
+
+def _reading(options: HistoryOptions, path: Path, follow: Follow) -> dict[str, Any]:
+    path.mkdir()
+    place = Place(port=free_port())
+    follow(0, "filling", "")
+    with store_at(path, place) as store:
+        _fill(store, place, options.rows)
+        figures = _read_rounds(options, store, follow)
+        anonymous_mb, most_mb = store.memory_mb()
+        figures["memory"] = {
+            "rss_anonymous_mb": anonymous_mb,
+            "rss_most_mb": most_mb,
+            "messages": options.rows,
+        }
+        follow(0, "recovery", "")
+        store.end(signal.SIGKILL)
+    with store_at(path, place) as store:
+        if store.history.info()["end"] != options.rows:
+            raise ExperimentError("after a restart the store does not have what it had")
+        status = store.history.status()
+    gigabytes, seconds = status["disk_bytes"]["log"] / 1e9, status["recovery"]["seconds"]
+    figures["recovery"] = {
+        "seconds": seconds,
+        "gigabytes": gigabytes,
+        "seconds_per_gigabyte": seconds / gigabytes,
+        "gigabytes_read": status["recovery"]["bytes_read"] / 1e9,
+    }
+    return figures
+
+
+def _fill(store: StoreProcess, place: Place, rows: int) -> None:
+    order: dict[str, Any] = {
+        "place": asdict(place),
+        "rows": rows,
+        "row_bytes": ROW_BYTES,
+        "topics": TOPICS,
+        "rare_topic": RARE_TOPIC,
+        "rare_rows": RARE_ROWS,
+    }
+    with Worker(SIDES, "publish", **order) as publisher:
+        _wait_for_end(store.history, rows)
+        publisher.tell()
+        publisher.result()
+
+
+def _read_rounds(options: HistoryOptions, store: StoreProcess, follow: Follow) -> dict[str, Any]:
+    endpoint = store.history.endpoint
+    roles: dict[str, tuple[str, dict[str, Any], int]] = {
+        "reading": ("read", {"query": {"columns": COLUMNS}}, options.rows),
+        "reading_all_columns": ("read", {"query": {}}, options.rows),
+        "select_in_store": ("select_in_store", {"columns": COLUMNS}, _wanted(options.rows)),
+        "select_in_pandas": ("select_in_pandas", {"columns": COLUMNS}, _wanted(options.rows)),
+        "rare_topic": ("read", {"query": {"topics": RARE_TOPIC, "columns": COLUMNS}}, RARE_ROWS),
+    }
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in roles}
+    for number in range(1, options.rounds + 1):
+        for name, (role, order, rows) in roles.items():
+            follow(number, name, "")
+            with Worker(SIDES, role, endpoint=endpoint, **order) as reader:
+                result = dict(reader.result(PATIENCE_S))
+            if result["rows"] != rows:
+                raise ExperimentError(f"{name}: {result['rows']} rows came, and {rows} were expected")
+            results[name].append(result)
+            follow(number, name, f"{result['seconds']:.3f} s")
+    seconds = {name: median(result["seconds"] for result in found) for name, found in results.items()}
+    figures: dict[str, Any] = {}
+    for name in ("reading", "reading_all_columns"):
+        figures[name] = {
+            "rows_s": options.rows / seconds[name],
+            "gb_s": results[name][0]["bytes"] / 1e9 / seconds[name],
+            "reader_cpu_s": median(result["cpu_s"] for result in results[name]),
+            "rows": options.rows,
+        }
+    figures["selector"] = {
+        "store_s": seconds["select_in_store"],
+        "pandas_s": seconds["select_in_pandas"],
+        "ratio": seconds["select_in_pandas"] / seconds["select_in_store"],
+        "selected": _wanted(options.rows),
+    }
+    figures["rare_topic"] = {
+        "ms": seconds["rare_topic"] * 1e3,
+        "everything_ms": seconds["reading"] * 1e3,
+        "ratio": seconds["reading"] / seconds["rare_topic"],
+        "topics": TOPICS + 1,
+    }
+    return figures
+
+
+def _wanted(rows: int) -> int:
+    return len(range(WANTED, rows, 10))
+
+
+def _remove(path: Path) -> None:
+    for entry in sorted(path.rglob("*"), reverse=True):
+        entry.rmdir() if entry.is_dir() else entry.unlink()
+    path.rmdir()

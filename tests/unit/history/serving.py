@@ -1,0 +1,7 @@
+"""What the fixture `serve` is."""
+
+from collections.abc import Callable
+
+from shoal.history.server import HistoryServer
+
+Serve = Callable[..., HistoryServer]
