@@ -358,3 +358,37 @@ assert after[2] <= before[2] * 1.05, (before, after)
 @pytest.mark.timeout(180)
 def test_opening_and_closing_leaves_nothing_behind(any_url: str) -> None:
     runs_well(CYCLES, any_url, "200", timeout_s=150)
+
+
+# --- without descriptors ---
+
+DESCRIPTORS = """
+import os, resource, sys, shoal
+url = sys.argv[1]
+witness, first = shoal.connect(url), shoal.connect(url)
+assert first.wait_for_subscribers("t", timeout_s=0) is False
+# Every number of descriptors that is too small for one connection more.
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+used = max(map(int, os.listdir("/proc/self/fd")))
+for more in range(12):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, hard))
+    try:
+        shoal.connect(url).close(linger_s=0)
+    except shoal.LinkError as error:
+        assert "Too many open files" in str(error), error
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+try:
+    first.close()
+except OSError:
+    pass
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+with shoal.connect(url) as newcomer:
+    newcomer.wait_for_subscribers("t", timeout_s=2)
+    print(newcomer.members == [witness.node] and witness.members == [newcomer.node])
+witness.close()
+"""
+
+
+def test_a_connection_that_fails_for_want_of_descriptors_leaves_no_member_behind() -> None:
+    ran = run_script(DESCRIPTORS, loopback_url(), timeout_s=60)
+    assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr

@@ -34,6 +34,7 @@ from shoal.bus.replies import (
 )
 from shoal.bus.waiting import close_at_exit, run
 from shoal.config import ConnectionConfig, ConnectOptions, QueueFull, resolve, split_roles
+from shoal.errors import LinkError
 from shoal.selector import CorrelationFilter, Selector
 
 #: How long callbacks that are under way may take when a connection closes and is given no time of its own.
@@ -163,7 +164,13 @@ class Bus:
         self._answers: Subscription | None = None
         # A message costs no Python call of ours: this is the extension's own method.
         self.__dict__["publish"] = self._connection.node.publish
-        self._watch = None if config.scheme == "inproc" else _Watch(self._connection)
+        try:
+            self._watch = None if config.scheme == "inproc" else _Watch(self._connection)
+        except OSError as error:
+            # Whoever cannot have the connection must not leave a member behind.
+            self._connection.closed = True
+            self._connection.node.shut_down(0.0)
+            raise LinkError(f"the connection cannot be watched: {error}") from error
         self._finalizer = weakref.finalize(self, _abandon, self._threads, self._watch, repr(self))
         # Whoever is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
@@ -571,17 +578,21 @@ class Bus:
             if thread.thread is not threading.current_thread() and patience_s > 0:
                 thread.thread.join(patience_s)
         left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-        undelivered = run(connection, operations.deliver(connection, left_s, stall_s))
-        drained = connection.node.shut_down(0.0)
-        if left_s == 0 and drained:
-            undelivered = Undelivered()
-        if undelivered:
-            connection.say_undelivered(undelivered)
-        connection.drain()
-        connection.events.warnings.close()
-        if self._watch is not None:
-            self._watch.stop()
-        connection.close_role()
+        undelivered = Undelivered()
+        try:
+            undelivered = run(connection, operations.deliver(connection, left_s, stall_s))
+        finally:
+            # Also where members cannot be waited for, because the process has no descriptor left.
+            drained = connection.node.shut_down(0.0)
+            if left_s == 0 and drained:
+                undelivered = Undelivered()
+            if undelivered:
+                connection.say_undelivered(undelivered)
+            connection.drain()
+            connection.events.warnings.close()
+            if self._watch is not None:
+                self._watch.stop()
+            connection.close_role()
         return undelivered
 
     def __enter__(self) -> Self:
