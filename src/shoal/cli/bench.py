@@ -228,10 +228,10 @@ def history(
     json: Json = None,
 ) -> None:
     """Recording what a publisher sends, and reading it back over Arrow Flight."""
-    # Everything else works without pyarrow.
-    from shoal.bench import history as history_experiment
-
     with _options_checked():
+        # Everything else works without pyarrow.
+        from shoal.bench import history as history_experiment
+
         options = history_experiment.HistoryOptions(
             rows=rows, messages=messages, rounds=rounds, directory=directory
         )

@@ -19,6 +19,8 @@ OpenScan = Callable[..., Scan]
 
 #: How long a client may wait in one call; it asks again if it wants to wait longer.
 WAIT_S_MAX = 300.0
+#: How many rows a wait counts: whoever is far behind need not wait until all of them are.
+WAIT_ROWS_MAX = 131_072
 #: How often a waiting call looks whether its client has gone, or the server is closing.
 _GONE_CHECK_S = 0.5
 #: Ranges of a plan, at most.
@@ -155,7 +157,7 @@ class Reader:
         return {"from": start, "end": found, "rows": rows, "bytes": size, "more": more, "high": end}
 
     def wait(self, query: Query, timeout_s: float, gone: Callable[[], bool]) -> dict[str, Any]:
-        """As `latest` without limits, but not before something matches, or time is over."""
+        """As `latest` with a limit of `WAIT_ROWS_MAX`, but not before something matches, or time is over."""
         log, deadline = self._store.log, monotonic() + min(timeout_s, WAIT_S_MAX)
         give_back = self._waits.take()
         try:
@@ -163,7 +165,7 @@ class Reader:
             looked_from = start
             while True:
                 self._check_open()
-                answer = self._latest(query, looked_from, end, UNLIMITED, UNLIMITED)
+                answer = self._latest(query, looked_from, end, WAIT_ROWS_MAX, UNLIMITED)
                 left = deadline - monotonic()
                 if answer["rows"] or left <= 0 or gone():
                     answer["from"] = start

@@ -128,6 +128,19 @@ def test_a_wait_ends_when_something_matches_and_not_before(store: MemoryStore, h
     assert (answers[0]["rows"], answers[0]["end"], answers[0]["from"]) == (1, 21, 0)
 
 
+def test_a_wait_far_behind_counts_only_the_next_rows(
+    store: MemoryStore, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.history.reader.WAIT_ROWS_MAX", 4)
+    store.log.append(*prices(10))
+    answer = history.wait(start=0)
+    assert (answer["rows"], answer["end"], answer["more"]) == (4, 4, True)
+    followed = [
+        row for batch in history.follow(start=0, limit=10) for row in batch.column("offset").to_pylist()
+    ]
+    assert followed == list(range(10))
+
+
 def test_a_wait_that_is_over_says_that_there_is_nothing(store: MemoryStore, history: History) -> None:
     store.log.append(*prices(10))
     answer = history.wait("news", start=3, timeout_s=0.05)

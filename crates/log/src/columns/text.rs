@@ -121,8 +121,10 @@ pub(super) fn push_scalar(out: &mut Vec<u8>, value: Scalar<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::builders::Buffer;
     use super::*;
     use proptest::prelude::*;
+    use shoal_wire::MessageId;
 
     fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -143,6 +145,20 @@ mod tests {
             assert_eq!(text(|out| push_float(out, number, false)), expected);
         }
         assert_eq!(text(|out| push_float(out, 0.1f32.into(), true)), "0.1");
+    }
+
+    #[test]
+    fn a_message_id_is_written_as_the_bus_writes_it() {
+        let (mut ids, mut column, mut expected) = (MessageIds::default(), Texts::default(), String::new());
+        for (publisher, chain, number) in [(0xbeef, 2, 77), (0xbeef, 2, 78), (0xbeef, 3, 1), (7, 3, u64::MAX)]
+        {
+            let (offset, stored_us, timestamp_us, record) = (0, 0, 0, &[][..]);
+            let row = Row { offset, stored_us, publisher, chain, number: Some(number), timestamp_us, record };
+            ids.push(&row, &mut column);
+            let id = MessageId { publisher, chain, number };
+            expected += &id.to_string();
+        }
+        assert_eq!(column.finish().buffers[2], Some(Buffer::Bytes(expected.into_bytes())));
     }
 
     #[test]
