@@ -7,10 +7,10 @@ PYTEST := $(BIN)/python -m pytest
 SEEDS ?= 10000
 CYCLES ?= 200
 
-.PHONY: help setup build demo test check bench sim kill-tests soak docs fuzz coverage wheel clean
+.PHONY: help setup build demo test check bench sim soak kill-tests spark-tests docs fuzz coverage wheel clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup:
 	@scripts/setup
@@ -18,7 +18,7 @@ setup:
 build: setup
 	@scripts/build
 
-demo: build  ## see it work: a lossy simulated network, then real processes on loopback multicast
+demo: build  ## see it work: a simulated network, real processes on loopback multicast, a store and Spark
 	@$(BIN)/shoal demo
 
 test: build  ## run every test tier
@@ -35,11 +35,15 @@ sim: build  ## a long search for failing simulations: make sim SEEDS=10000
 	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS)
 	cargo run --release -p shoal-sim --example log_crashes -- $(SEEDS)
 
-kill-tests: build  ## kill a store two hundred times, and miss nothing it promised: make kill-tests CYCLES=200
+kill-tests: build  ## kill a store two hundred times, then Spark jobs and their stores: make kill-tests CYCLES=200
 	$(BIN)/python tests/e2e/kill_store.py --cycles $(CYCLES)
+	$(BIN)/python tests/spark/kills.py --kills 30 --rows 60000
 
 soak: build  ## ten minutes of load while programs freeze, die and come back
 	$(BIN)/python tests/e2e/soak.py --seconds 600
+
+spark-tests: build  ## Spark on a standalone cluster, Spark Connect, declarative pipelines, Java from PyPI
+	$(PYTEST) -q tests/spark/long_deployments.py --timeout 400
 
 fuzz: build  ## ten million random datagrams into the engines
 	cargo run --release -p shoal-norm --example fuzz -- 10000000

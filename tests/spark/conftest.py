@@ -1,0 +1,53 @@
+"""One Spark session for all tests of this tier, and real stores."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+import shoal.spark
+from shoal import history
+from shoal.bench.store_process import StoreProcess
+
+
+@pytest.fixture(scope="session")
+def spark():
+    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss8m"
+    conf = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": java,
+        "spark.sql.shuffle.partitions": "2",
+    }
+    session = shoal.spark.session("tests", master="local[2,4]", conf=conf, quiet=True)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with StoreProcess(tmp_path / "store") as started:
+        yield started
+
+
+@pytest.fixture
+def client(store):
+    with history.connect(store.address) as connected:
+        yield connected
+
+
+def prices(count, topic="prices", start=0):
+    """Mappings on three topics, with a region and a size."""
+    numbers = range(start, start + count)
+    regions = pa.struct([("region", pa.string()), ("size", pa.int64())])
+    return pa.table(
+        {
+            "topic": [f"{topic}/{number % 3}" for number in numbers],
+            "body": [json.dumps({"n": number, "bid": number / 4}) for number in numbers],
+            "body_kind": ["mapping"] * count,
+            "properties": pa.array(
+                [{"region": "EU" if number % 10 == 0 else "US", "size": number} for number in numbers],
+                regions,
+            ),
+        }
+    )
