@@ -15,21 +15,18 @@ FENCE = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 def test_programs_run_as_they_stand(spark, store, client, tmp_path, monkeypatch):
     client.write(prices(30))
     monkeypatch.setattr(shoal.spark, "session", lambda *_, **__: spark)
-    here = f'.format("shoal").option("store", "{store.address}")'
+    stored = f'.format("shoal").option("store", "{store.address}")'
+    live = f'.format("shoal").option("domain", "{store.domain}").option("bus", "norm://?interface=lo")'
     known = {}
     try:
         for code in FENCE.findall(PAGE.read_text()):
-            if "mode" in code and "live" in code:
-                here_live = f'.format("shoal").option("domain", "{store.domain}").option("bus", "norm://?interface=lo")'
-                code = code.replace('.format("shoal")', here_live)
-            code = code.replace('.option("store", "grpc://127.0.0.1:7475")', "").replace(
-                '.format("shoal")', here
-            )
+            code = code.replace('.option("store", "grpc://127.0.0.1:7475")', "")
+            code = code.replace('.format("shoal")', live if '"live"' in code else stored)
             code = code.replace("/var/lib/vwap", str(tmp_path / "vwap"))
             if "lastProgress" in code:
                 client.write(prices(30))
                 wait_until(lambda: known["query"].lastProgress is not None)
-            exec(compile(code.replace(here + here, here), str(PAGE), "exec"), known)
+            exec(compile(code, str(PAGE), "exec"), known)
     finally:
         for query in spark.streams.active:
             query.stop()

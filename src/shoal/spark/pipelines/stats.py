@@ -6,6 +6,7 @@ agree. Percentiles come from a histogram whose steps are 4 %: 16 for each doubli
 store's gap records say.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -250,6 +251,4 @@ _PUBLISHED = (
 
 def _query_id(checkpoint: Path) -> str:
     """The id of the query, which stands in its checkpoint before the first micro-batch."""
-    import json
-
     return str(json.loads((checkpoint / "metadata").read_text())["id"])
