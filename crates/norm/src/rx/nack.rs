@@ -44,6 +44,8 @@ pub struct GroupTiming {
     /// K
     pub backoff_factor: u32,
     pub group_size: f64,
+    /// How many nodes we see ourselves: some senders advertise a large group whatever its size.
+    pub seen: f64,
 }
 
 impl GroupTiming {
@@ -54,13 +56,14 @@ impl GroupTiming {
 
     /// However short round trips are, in a large group it takes time until one receiver's request was heard by all.
     fn longest_backoff(&self) -> Duration {
-        let spread = if self.is_large() { SPREAD.mul_f64(self.group_size) } else { Duration::ZERO };
+        let nodes = self.group_size.min(self.seen);
+        let spread = if self.is_large() { SPREAD.mul_f64(nodes) } else { Duration::ZERO };
         (self.grtt * self.backoff_factor).max(spread)
     }
 
     /// Whether so many receivers listen that they must not all ask at once.
     pub fn is_large(&self) -> bool {
-        self.group_size > SMALL_GROUP_MAX
+        self.group_size.min(self.seen) > SMALL_GROUP_MAX
     }
 
     fn hold_off(&self) -> Duration {
@@ -194,7 +197,7 @@ mod tests {
     use super::*;
 
     const TIMING: GroupTiming =
-        GroupTiming { grtt: Duration::from_millis(10), backoff_factor: 4, group_size: 10.0 };
+        GroupTiming { grtt: Duration::from_millis(10), backoff_factor: 4, group_size: 10.0, seen: 1.0 };
 
     #[test]
     fn asks_after_the_back_off_and_again_only_after_the_hold_off() {
@@ -259,7 +262,10 @@ mod tests {
     #[test]
     fn in_a_large_group_requests_are_spread_however_short_round_trips_are() {
         let mut random = fastrand::Rng::with_seed(3);
-        let timing = GroupTiming { grtt: Duration::from_micros(100), backoff_factor: 0, group_size: 500.0 };
+        let mut timing =
+            GroupTiming { grtt: Duration::from_micros(100), backoff_factor: 0, group_size: 500.0, seen: 2.0 };
+        assert_eq!(timing.backoff(&mut random), Duration::ZERO, "only the sender says that it is large");
+        timing.seen = 500.0;
         let drawn: Vec<Duration> = (0..1000).map(|_| timing.backoff(&mut random)).collect();
         assert!(drawn.iter().all(|drawn| *drawn <= Duration::from_millis(50)));
         let early = drawn.iter().filter(|drawn| **drawn < Duration::from_millis(10)).count();

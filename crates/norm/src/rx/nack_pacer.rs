@@ -15,6 +15,7 @@ const INTERVAL_PER_NODE: Duration = Duration::from_micros(500);
 /// The pacer.
 #[derive(Debug, Default)]
 pub struct NackPacer {
+    nodes: usize,
     interval: Duration,
     next: Time,
 }
@@ -22,8 +23,14 @@ pub struct NackPacer {
 impl NackPacer {
     /// So many nodes are known.
     pub fn set_group(&mut self, nodes: usize) {
+        self.nodes = nodes;
         let waits = if nodes > SMALL_GROUP_MAX { nodes as u32 } else { 0 };
         self.interval = INTERVAL_PER_NODE * waits;
+    }
+
+    /// How many nodes are known.
+    pub fn nodes(&self) -> usize {
+        self.nodes
     }
 
     /// When the next request may go.

@@ -105,7 +105,7 @@ impl Remote {
             newest_sequence: header.sequence,
             overtaken: false,
             departed: None,
-            timing: GroupTiming { grtt: Duration::ZERO, backoff_factor: 0, group_size: 0.0 },
+            timing: GroupTiming { grtt: Duration::ZERO, backoff_factor: 0, group_size: 0.0, seen: 0.0 },
             grtt_limits: (config.grtt_min, config.grtt_max),
             quantized: (255, 255, 255),
             received_bytes: 0,
@@ -146,6 +146,7 @@ impl Remote {
                 grtt: quantize::unquantize_rtt(header.grtt).clamp(self.grtt_limits.0, self.grtt_limits.1),
                 backoff_factor: header.backoff.into(),
                 group_size: quantize::unquantize_group_size(header.group_size),
+                seen: self.timing.seen,
             };
             self.nack.on_timing(now, before, &self.timing);
         }
@@ -357,6 +358,7 @@ impl Remote {
 
     /// Something about an object of known length changed: start asking if something is missing.
     pub(super) fn after_object(&mut self, now: Time, shared: &mut Shared<'_>) {
+        self.timing.seen = shared.nacks.nodes() as f64;
         if self.departed.is_none() && self.objects.is_missing(shared.object_nacking()) {
             self.nack.on_loss(now, &self.timing, shared.random);
         }
@@ -477,6 +479,7 @@ impl Remote {
 
     /// Something about an object changed: move its reader on, and start asking if something is missing.
     pub(super) fn after_progress(&mut self, now: Time, index: usize, shared: &mut Shared<'_>) {
+        self.timing.seen = shared.nacks.nodes() as f64;
         self.settle(index, shared);
         if shared.config.nacking != NackingMode::Full
             && let Body::Open(stream) = &mut self.streams[index].body
