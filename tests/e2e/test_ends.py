@@ -109,3 +109,21 @@ bus.close(0.5)
         assert publisher.errors.count("takes nothing any more") == 1
     finally:
         publisher.kill()
+
+
+def test_a_reader_names_what_it_lacks_of_a_publisher_that_left(start: StartPeers, url: str) -> None:
+    # A queue and windows so small that most of it never reaches the reader.
+    small = {"receive_window_bytes": 1 << 16}
+    (reader,) = start(1, **small)
+    reader.ask("subscribe", pattern="a", read=False, queue_bytes_max=1 << 14)
+    publisher = Program(["-W", "ignore", "-c", PUBLISH, url, "90"])
+    try:
+        publisher.finish(40, says=r"closed before every member had everything")
+    finally:
+        publisher.kill()
+    reader.ask("read", pattern="a")
+    lost = reader.ask("wait_event", event="MessagesLost", timeout_s=20)
+    assert lost["publisher"] > 0
+    assert 0 < lost["first"] <= lost["last"] == 90
+    tally = reader.ask("received", pattern="a")["received"]["0"]
+    assert tally["count"] <= lost["first"] - 1
