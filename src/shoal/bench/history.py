@@ -4,11 +4,7 @@ Store, publisher and reader are processes of their own. Every recorded message i
 """
 
 import contextlib
-import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +16,6 @@ from typing import Any
 import numpy as np
 
 import shoal.history
-from shoal.bench import shoal_loop
 from shoal.bench.bodies import Bodies
 from shoal.bench.contestant import TOPIC, Load, Place
 from shoal.bench.history_sides import WANTED
@@ -62,49 +57,41 @@ class HistoryOptions:
 
 
 class StoreProcess:
-    """A store that records everything, as its command starts it."""
+    """A store that records everything, in a process of its own."""
 
     def __init__(self, path: Path, place: Place) -> None:
-        (path / "endpoint.json").unlink(missing_ok=True)
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in close
-        command = ["store", "--data", str(path), "--record", ">", "--flight", "127.0.0.1:0"]
-        where = ["--url", f"norm://{shoal_loop.GROUP}:{place.port}", "--interface", place.interface]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "shoal.cli", *command, *where],
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-        )
-        self.history = shoal.history.connect(self._endpoint(path))
-
-    def _endpoint(self, path: Path) -> str:
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                return str(json.loads((path / "endpoint.json").read_text())["flight"])
-            if self.process.poll() is not None:
-                self._errors.seek(0)
-                raise ExperimentError(f"the store ended: {self._errors.read().strip()}")
-            time.sleep(0.005)
-        raise ExperimentError(f"the store did not start within {PATIENCE_S} s")
+        order: dict[str, Any] = {"path": str(path), "place": asdict(place)}
+        self._worker = Worker(SIDES, "store", **order)
+        try:
+            self._worker.wait_progress(PATIENCE_S)
+            self.history = shoal.history.connect(path)
+        except BaseException:
+            self.kill()
+            raise
 
     def memory_mb(self) -> tuple[float, float]:
         """What it has now of its own, and the most it had, files that the kernel keeps in memory included."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        status = Path(f"/proc/{self._worker.pid}/status").read_text()
         fields = dict(line.split(":", 1) for line in status.splitlines())
         return tuple(int(fields[name].split()[0]) / 1000 for name in ("RssAnon", "VmHWM"))  # type: ignore[return-value]
 
     def cpu_s(self) -> float:
         """Processor time so far."""
-        times = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        times = Path(f"/proc/{self._worker.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
-    def end(self, how: signal.Signals) -> None:
-        """Send a signal and wait until it is gone."""
+    def end(self) -> None:
+        """Let it close its log and end."""
         self.history.close()
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        self.process.wait(PATIENCE_S)
-        self._errors.close()
+        try:
+            self._worker.tell()
+            self._worker.result(PATIENCE_S)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it where it stands."""
+        self._worker.__exit__(None, None, None)
 
 
 @contextlib.contextmanager
@@ -113,8 +100,10 @@ def store_at(path: Path, place: Place) -> Iterator[StoreProcess]:
     store = StoreProcess(path, place)
     try:
         yield store
-    finally:
-        store.end(signal.SIGTERM)
+    except BaseException:
+        store.kill()
+        raise
+    store.end()
 
 
 def run(options: HistoryOptions, follow: Follow = lambda *_: None) -> dict[str, Any]:
@@ -222,7 +211,8 @@ def _reading(options: HistoryOptions, path: Path, follow: Follow) -> dict[str, A
     path.mkdir()
     place = Place(port=free_port())
     follow(0, "filling", "")
-    with store_at(path, place) as store:
+    store = StoreProcess(path, place)
+    try:
         _fill(store, place, options.rows)
         figures = _read_rounds(options, store, follow)
         anonymous_mb, most_mb = store.memory_mb()
@@ -231,8 +221,10 @@ def _reading(options: HistoryOptions, path: Path, follow: Follow) -> dict[str, A
             "rss_most_mb": most_mb,
             "messages": options.rows,
         }
-        follow(0, "recovery", "")
-        store.end(signal.SIGKILL)
+    finally:
+        store.history.close()
+        store.kill()
+    follow(0, "recovery", "")
     with store_at(path, place) as store:
         if store.history.info()["end"] != options.rows:
             raise ExperimentError("after a restart the store does not have what it had")

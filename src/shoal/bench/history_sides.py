@@ -9,10 +9,26 @@ from shoal.bench import shoal_loop
 from shoal.bench.contestant import PATIENCE_S, Place
 from shoal.bench.cpu import CpuClock
 from shoal.bench.workers import Report, Role, run_role, wait_told
+from shoal.config import resolve as resolve_connection
 from shoal.errors import ExperimentError
+from shoal.store import Store
+from shoal.store.config import resolve
 
 #: The property that a tenth of all rows has with each value, and the value that is asked for.
 BUCKET, WANTED = "bucket", 3
+#: No run takes longer.
+STORE_S_MAX = 6 * 3600.0
+
+
+def store(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
+    """Record everything and serve it, until the parent says that it is enough."""
+    place = Place(**options["place"])
+    config = resolve(options["path"], ">", flight="127.0.0.1:0")
+    url = f"norm://{shoal_loop.GROUP}:{place.port}"
+    with Store(config, resolve_connection(url, {"interface": place.interface})):
+        report(1)
+        wait_told(STORE_S_MAX)
+    return {}
 
 
 def publish(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
@@ -27,7 +43,7 @@ def publish(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
             rare = number % every == every // 2 and number // every < options["rare_rows"]
             topic = options["rare_topic"] if rare else topics[number % len(topics)]
             bus.publish(topic, body, properties=properties[number % 10])
-        wait_told(PATIENCE_S * 60)
+        wait_told(STORE_S_MAX)
     return {}
 
 
@@ -69,6 +85,7 @@ def select_in_pandas(options: dict[str, Any], _report: Report) -> Mapping[str, A
 
 
 ROLES: dict[str, Role] = {
+    "store": store,
     "publish": publish,
     "read": read,
     "select_in_store": select_in_store,
