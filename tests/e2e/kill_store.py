@@ -142,7 +142,7 @@ def cycle(directory: Path, seed: int, patience_s: float) -> tuple[int, int]:
     ) as writer:
         try:
             opened = promises.stat().st_size if promises.exists() else 0
-            until = time.monotonic() + 60
+            until = time.monotonic() + 180
             while not (promises.exists() and promises.stat().st_size > opened):
                 assert writer.poll() is None, f"the writer ended with {writer.returncode}"
                 assert time.monotonic() < until, "the writer does not open its log"

@@ -91,8 +91,8 @@ struct Rows {
     stored_us: u64,
     /// In the file of a staging, not in that of the segment.
     is_staged: bool,
-    commit: std::vec::IntoIter<StagedFrame>,
-    next_offset: u64,
+    /// Each with the offset of its first row.
+    commit: std::vec::IntoIter<(u64, StagedFrame)>,
 }
 
 impl<D: Disk> Cursor<D> {
@@ -189,7 +189,12 @@ impl<D: Disk> Cursor<D> {
             }
         }
         match rows.commit.next() {
-            Some(frame) => self.open_staged(frame)?,
+            Some(frame) => {
+                let place = self.open_staged(frame)?;
+                if let Some(rows) = &mut self.rows {
+                    rows.place = place;
+                }
+            }
             None => self.rows = None,
         }
         Ok(None)
@@ -219,15 +224,14 @@ impl<D: Disk> Cursor<D> {
                         stored_us: header.stored_us,
                         is_staged: false,
                         commit: Vec::new().into_iter(),
-                        next_offset: header.offset,
                     });
                     return Ok(true);
                 }
                 Kind::Commit => {
                     let commit = Commit::read(source.frames.payload())
                         .ok_or_else(|| meaningless(source.frames.name(), header.offset))?;
-                    let frames: Vec<_> = commit.frames().copied().collect();
-                    if self.open_commit(&header, frames)? {
+                    let wanted = source.plan.offsets();
+                    if self.open_commit(&header, &commit, wanted)? {
                         return Ok(true);
                     }
                 }
@@ -252,45 +256,42 @@ impl<D: Disk> Cursor<D> {
         Ok(())
     }
 
-    fn open_commit(&mut self, header: &Header, frames: Vec<StagedFrame>) -> Result<bool, LogError> {
+    /// Begins to read the staged rows of a commit that lie between two offsets. False if there are none.
+    fn open_commit(
+        &mut self,
+        header: &Header,
+        commit: &Commit,
+        wanted: (u64, u64),
+    ) -> Result<bool, LogError> {
+        let (from, to) = (wanted.0.max(self.position), wanted.1.min(self.end));
+        let mut offset = header.offset;
+        let mut frames = Vec::new();
+        for frame in commit.frames() {
+            let first = offset;
+            offset += u64::from(frame.rows);
+            if first < to && from < offset {
+                frames.push((first, *frame));
+            }
+        }
         let mut frames = frames.into_iter();
         let Some(first) = frames.next() else { return Ok(false) };
-        self.rows = Some(Rows {
-            place: RowsPlace::new(&[0; 4], 0, header.offset)
-                .ok_or_else(|| meaningless("a commit", header.offset))?,
-            stored_us: header.stored_us,
-            is_staged: true,
-            commit: frames,
-            next_offset: header.offset,
-        });
-        self.open_staged(first)?;
+        let place = self.open_staged(first)?;
+        self.rows = Some(Rows { place, stored_us: header.stored_us, is_staged: true, commit: frames });
         Ok(true)
     }
 
-    /// Goes to the next staged frame of the commit being read; frames before the position are passed over unread.
-    fn open_staged(&mut self, mut frame: StagedFrame) -> Result<(), LogError> {
-        let Some(rows) = &mut self.rows else { return Ok(()) };
-        while rows.next_offset + u64::from(frame.rows) <= self.position {
-            rows.next_offset += u64::from(frame.rows);
-            match rows.commit.next() {
-                Some(next) => frame = next,
-                None => {
-                    self.rows = None;
-                    return Ok(());
-                }
-            }
-        }
+    /// Goes to a frame of staged rows.
+    fn open_staged(&mut self, (offset, frame): (u64, StagedFrame)) -> Result<RowsPlace, LogError> {
         let name = crate::segment::segment_name(frame.segment);
-        if self.staged.as_ref().is_none_or(|staged| staged.name() != name) {
-            self.staged = Some(Frames::open(&self.disk, self.store, frame.segment)?);
-        }
-        let Some(staged) = &mut self.staged else { return Ok(()) };
-        let header = read(staged, frame.position)?;
+        let mut staged = match self.staged.take() {
+            Some(staged) if staged.name() == name => staged,
+            _ => Frames::open(&self.disk, self.store, frame.segment)?,
+        };
+        let header = read(&mut staged, frame.position)?;
         let start = rows_start(staged.payload()).filter(|_| header.kind == Kind::Staged);
-        let place = start.and_then(|start| RowsPlace::new(staged.payload(), start, rows.next_offset));
-        rows.place = place.ok_or_else(|| meaningless(&name, rows.next_offset))?;
-        rows.next_offset += u64::from(frame.rows);
-        Ok(())
+        let place = start.and_then(|start| RowsPlace::new(staged.payload(), start, offset));
+        self.staged = Some(staged);
+        place.ok_or_else(|| meaningless(&name, offset))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The index beside a sealed segment: which topics it has, and in which blocks of frames.
 //!
-//! A block is a run of frames of about 64 KiB, so an index stays small whatever the frames are. An index is made
+//! A block is a run of frames of about 64 KiB, so an index stays small whatever the frames are. Of a commit each frame of
+//! staged rows is a block, which lies where the commit does. An index is made
 //! from its segment alone, and made again when it is missing, damaged, or of another file.
 //!
 //! ```text
@@ -18,7 +19,7 @@
 //!             u64 first offset, u64 last offset, u64 how many messages, u64 bytes of their records
 //!           blocks; each:
 //!             u64 position, u64 offset, u64 end offset, u64 stored, u64 earliest and u64 latest timestamp,
-//!             u32 messages, u32 flags: 1 = has gaps
+//!             u32 messages, u32 flags: 1 = has gaps, 2 = staged rows of a commit
 //!           names, one behind the other
 //!           postings: u32 number of a block, for each topic in order
 //! ```
@@ -39,6 +40,8 @@ const MAGIC: &[u8; 8] = b"SHOALIDX";
 const HEAD_BYTES: usize = 56;
 const TOPIC_BYTES: usize = 56;
 const BLOCK_BYTES: usize = 56;
+const HAS_GAPS: u32 = 1;
+const IS_STAGED: u32 = 2;
 
 /// What an index says of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub struct Block {
     pub messages: u32,
     /// Whether messages are known to be lost there.
     pub has_gaps: bool,
+    /// Whether it is one of the frames of staged rows of a commit, which lies at the position.
+    pub is_staged: bool,
 }
 
 /// Which file an index belongs to.
@@ -121,7 +126,9 @@ impl Index {
 
     /// Where a block ends.
     pub fn block_end(&self, number: usize) -> u64 {
-        self.blocks.get(number + 1).map_or(self.end_position, |next| next.position)
+        let position = self.blocks[number].position;
+        let next = self.blocks.partition_point(|block| block.position <= position);
+        self.blocks.get(next).map_or(self.end_position, |next| next.position)
     }
 
     /// Reads the index of a segment; none if it is missing or is not that of this file.
@@ -173,7 +180,7 @@ impl Index {
         };
         let topics = (0..topics).map(|_| topic()).collect::<Option<_>>()?;
         let mut block = || {
-            Some(Block {
+            let mut block = Block {
                 position: reader.u64()?,
                 offset: reader.u64()?,
                 end_offset: reader.u64()?,
@@ -181,8 +188,11 @@ impl Index {
                 earliest_us: reader.u64()?,
                 latest_us: reader.u64()?,
                 messages: reader.u32()?,
-                has_gaps: reader.u32()? & 1 != 0,
-            })
+                ..Block::default()
+            };
+            let flags = reader.u32()?;
+            (block.has_gaps, block.is_staged) = (flags & HAS_GAPS != 0, flags & IS_STAGED != 0);
+            Some(block)
         };
         let blocks = (0..blocks).map(|_| block()).collect::<Option<_>>()?;
         Some(Index { topics, blocks, end_position, postings_at })
@@ -255,7 +265,9 @@ pub(crate) fn write(key: &IndexKey, topics: &[(TopicEntry, Vec<u32>)], blocks: &
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&block.messages.to_le_bytes());
-        out.extend_from_slice(&u32::from(block.has_gaps).to_le_bytes());
+        let gaps = if block.has_gaps { HAS_GAPS } else { 0 };
+        let flags = gaps | if block.is_staged { IS_STAGED } else { 0 };
+        out.extend_from_slice(&flags.to_le_bytes());
     }
     for (topic, _) in topics {
         out.extend_from_slice(&topic.name);

@@ -36,22 +36,28 @@ struct Entry {
 
 impl Indexer {
     fn begin_frame(&mut self, header: &Header) {
-        let is_full = |block: &Block| header.place.position - block.position >= INDEX_BLOCK_BYTES;
+        let is_full =
+            |block: &Block| block.is_staged || header.place.position - block.position >= INDEX_BLOCK_BYTES;
         if self.blocks.last().is_none_or(is_full) {
-            self.blocks.push(Block {
-                position: header.place.position,
-                offset: header.offset,
-                end_offset: header.offset,
-                stored_us: header.stored_us,
-                earliest_us: u64::MAX,
-                ..Block::default()
-            });
+            self.begin_block(header, header.offset, false);
         }
         if header.kind == Kind::Gap
             && let Some(block) = self.blocks.last_mut()
         {
             block.has_gaps = true;
         }
+    }
+
+    fn begin_block(&mut self, header: &Header, offset: u64, is_staged: bool) {
+        self.blocks.push(Block {
+            position: header.place.position,
+            offset,
+            end_offset: offset,
+            stored_us: header.stored_us,
+            earliest_us: u64::MAX,
+            is_staged,
+            ..Block::default()
+        });
     }
 
     fn add_rows(&mut self, payload: &[u8], mut place: RowsPlace) -> Result<(), ()> {
@@ -95,7 +101,9 @@ impl Indexer {
         let mut position = 0;
         while position < end_position {
             let header = read(frames, position)?;
-            indexer.begin_frame(&header);
+            if header.kind != Kind::Commit {
+                indexer.begin_frame(&header);
+            }
             let bad = || meaningless(frames.name(), header.offset);
             match header.kind {
                 Kind::Messages => {
@@ -110,6 +118,7 @@ impl Indexer {
                             staged = Some((frame.segment, Frames::open(disk, store, frame.segment)?));
                         }
                         let Some((_, source)) = &mut staged else { continue };
+                        indexer.begin_block(&header, offset, true);
                         read(source, frame.position)?;
                         let start = rows_start(source.payload()).ok_or_else(bad)?;
                         let place = RowsPlace::new(source.payload(), start, offset).ok_or_else(bad)?;

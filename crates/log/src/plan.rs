@@ -13,11 +13,32 @@ use crate::segment::{Segment, SegmentInfo};
 /// An index and its file, if there is one.
 pub(crate) type Loaded<D> = Option<(Index, Arc<<D as Disk>::File>)>;
 
+/// A part of a file, and the offsets that are wanted of it: a commit there may have many more.
+#[derive(Copy, Clone, Debug)]
+struct Stretch {
+    from: u64,
+    to: u64,
+    offsets: (u64, u64),
+    is_staged: bool,
+}
+
+impl Stretch {
+    /// Whether both can be read as one: frames that follow each other, or staged rows of one commit that do.
+    fn joins(&self, next: &Stretch) -> bool {
+        match (self.is_staged, next.is_staged) {
+            (false, false) => self.to == next.from,
+            (true, true) => self.from == next.from && self.offsets.1 == next.offsets.0,
+            _ => false,
+        }
+    }
+}
+
 /// Stretches of a file, in order, read frame by frame.
 pub(crate) struct Plan {
-    stretches: std::vec::IntoIter<(u64, u64)>,
+    stretches: std::vec::IntoIter<Stretch>,
     next: u64,
     end: u64,
+    offsets: (u64, u64),
 }
 
 impl Plan {
@@ -34,18 +55,27 @@ impl Plan {
         let indexed = if segment.sealed { load(disk, frames, &segment)? } else { None };
         let stretches = indexed
             .and_then(|(index, file)| stretches(&**disk, &index, &file, filter, start, end))
-            .unwrap_or_else(|| vec![(0, segment.end_position)]);
-        let longest = stretches.iter().map(|(from, to)| (to - from) as usize).max().unwrap_or(0);
+            .unwrap_or_else(|| {
+                let (to, offsets) = (segment.end_position, (0, u64::MAX));
+                vec![Stretch { from: 0, to, offsets, is_staged: false }]
+            });
+        let longest = stretches.iter().map(|one| (one.to - one.from) as usize).max().unwrap_or(0);
         frames.set_ahead(longest.clamp(NEAR_BYTES, AHEAD_BYTES));
-        Ok(Plan { stretches: stretches.into_iter(), next: 0, end: 0 })
+        Ok(Plan { stretches: stretches.into_iter(), next: 0, end: 0, offsets: (0, 0) })
     }
 
     /// Where the next frame is.
     pub fn next(&mut self) -> Option<u64> {
         while self.next >= self.end {
-            (self.next, self.end) = self.stretches.next()?;
+            let stretch = self.stretches.next()?;
+            (self.next, self.end, self.offsets) = (stretch.from, stretch.to, stretch.offsets);
         }
         Some(self.next)
+    }
+
+    /// The offsets that are wanted there, from the first up to before the second.
+    pub fn offsets(&self) -> (u64, u64) {
+        self.offsets
     }
 
     /// The frame there was read.
@@ -81,23 +111,30 @@ fn stretches<D: Disk>(
     filter: &Filter,
     start: u64,
     end: u64,
-) -> Option<Vec<(u64, u64)>> {
+) -> Option<Vec<Stretch>> {
     let has_offsets = |number: &usize| {
         let block = &index.blocks()[*number];
         block.messages > 0 && block.offset < end && start < block.end_offset
     };
-    let stretch = |number: usize| (index.blocks()[number].position, index.block_end(number));
+    let stretch = |number: usize| {
+        let block = &index.blocks()[number];
+        let (from, to) = (block.position, index.block_end(number));
+        Stretch { from, to, offsets: (block.offset, block.end_offset), is_staged: block.is_staged }
+    };
     let numbers: Vec<usize> = if filter.is_any_topic() {
         (0..index.blocks().len()).collect()
     } else {
         let found = index.blocks_with(disk, file, |name| filter.topic_matches(name))?;
         found.into_iter().map(|number| number as usize).collect()
     };
-    let mut merged: Vec<(u64, u64)> = Vec::new();
-    for (from, to) in numbers.into_iter().filter(has_offsets).map(stretch) {
+    let mut merged: Vec<Stretch> = Vec::new();
+    for next in numbers.into_iter().filter(has_offsets).map(stretch) {
         match merged.last_mut() {
-            Some(last) if last.1 == from => last.1 = to,
-            _ => merged.push((from, to)),
+            Some(last) if last.joins(&next) => {
+                last.to = next.to;
+                last.offsets.1 = next.offsets.1;
+            }
+            _ => merged.push(next),
         }
     }
     Some(merged)

@@ -64,6 +64,7 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     name_changes: Vec<NameChange>,
     steps: u64,
+    bytes_read: u64,
     stopped: bool,
     faults: DiskFaults,
     rng: Rng,
@@ -92,6 +93,7 @@ impl SimDisk {
             durable_names: BTreeMap::new(),
             name_changes: Vec::new(),
             steps: 0,
+            bytes_read: 0,
             stopped: false,
             faults: DiskFaults::default(),
             rng: Rng::with_seed(seed),
@@ -122,6 +124,11 @@ impl SimDisk {
     /// Steps since the faults were set.
     pub fn steps(&self) -> u64 {
         self.lock().steps
+    }
+
+    /// Bytes that were read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.lock().bytes_read
     }
 
     /// Whether it stopped.
@@ -235,10 +242,11 @@ impl Disk for SimDisk {
     }
 
     fn read(&self, file: &SimFile, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        let state = self.step()?;
+        let mut state = self.step()?;
         let bytes = state.files[file.0].current.get(position as usize..).unwrap_or_default();
         let count = bytes.len().min(into.len());
         into[..count].copy_from_slice(&bytes[..count]);
+        state.bytes_read += count as u64;
         Ok(count)
     }
 

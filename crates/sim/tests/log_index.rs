@@ -1,0 +1,80 @@
+//! What an index spares a reader: it opens and reads only what has its topics.
+
+use std::sync::Arc;
+
+use shoal_log::{Cursor, Identity, Log, Meta, Options, Query, RowsWriter, build_index};
+use shoal_sim::SimDisk;
+use shoal_wire::{BodyKind, Destination, Outgoing, Topic, TopicPattern};
+
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+fn log(disk: &Arc<SimDisk>) -> Log<SimDisk> {
+    let options = Options { segment_bytes: SEGMENT_BYTES, ..Options::default() };
+    Log::open(disk.clone(), options, Identity { store: 7, incarnation: [7; 16] }, 1).unwrap().0
+}
+
+fn rows(topic: &str, count: usize) -> RowsWriter {
+    let mut rows = RowsWriter::default();
+    let mut record = Vec::new();
+    let destination = Destination::topic(Topic::new(topic).unwrap());
+    Outgoing::new(destination, BodyKind::Bytes, &[1; 1000]).encode_into(&mut record).unwrap();
+    for _ in 0..count {
+        rows.push(&Meta::default(), &record);
+    }
+    rows
+}
+
+/// How many messages a query finds, and how many bytes it reads.
+fn read(disk: &Arc<SimDisk>, log: &Log<SimDisk>, topic: &str) -> (usize, u64) {
+    let patterns = vec![TopicPattern::new(topic).unwrap()];
+    let query = Query { start: 0, end: u64::MAX, patterns, selector: None };
+    let before = disk.bytes_read();
+    let mut cursor = Cursor::new(disk.clone(), &log.snapshot(), &query).unwrap();
+    let mut found = 0;
+    while cursor.next().unwrap().is_some() {
+        found += 1;
+    }
+    (found, disk.bytes_read() - before)
+}
+
+fn index_all(disk: &Arc<SimDisk>, log: &Log<SimDisk>) {
+    let snapshot = log.snapshot();
+    for segment in snapshot.segments.iter().filter(|segment| segment.sealed) {
+        build_index(disk, snapshot.store, segment).unwrap();
+    }
+}
+
+#[test]
+fn a_rare_topic_among_recorded_messages_is_found_without_reading_the_others() {
+    let disk = Arc::new(SimDisk::new(1));
+    let mut log = log(&disk);
+    for number in 0..200 {
+        log.append(number, &rows(if number == 77 { "rare" } else { "often" }, 100)).unwrap();
+        log.flush().unwrap();
+    }
+    let whole = read(&disk, &log, "rare");
+    index_all(&disk, &log);
+    let indexed = read(&disk, &log, "rare");
+    assert_eq!((whole.0, indexed.0), (100, 100));
+    assert_eq!(read(&disk, &log, "often").0, 199 * 100);
+    assert!(indexed.1 * 5 < whole.1, "{} bytes instead of {}", indexed.1, whole.1);
+}
+
+#[test]
+fn a_rare_topic_in_a_large_commit_is_found_without_reading_the_others() {
+    let disk = Arc::new(SimDisk::new(1));
+    let mut log = log(&disk);
+    for number in 0..200 {
+        log.stage(number, "s", &rows(if number % 100 == 77 { "rare" } else { "often" }, 100)).unwrap();
+    }
+    log.commit(200, Some("q"), 1, &["s"]).unwrap();
+    log.append(201, &rows("rare", 3)).unwrap();
+    log.seal(202).unwrap();
+    log.flush().unwrap();
+    let whole = read(&disk, &log, "rare");
+    index_all(&disk, &log);
+    let indexed = read(&disk, &log, "rare");
+    assert_eq!((whole.0, indexed.0), (203, 203));
+    assert_eq!(read(&disk, &log, "often").0, 198 * 100);
+    assert!(indexed.1 * 5 < whole.1, "{} bytes instead of {}", indexed.1, whole.1);
+}
