@@ -71,12 +71,16 @@ impl Waiter {
 
 impl Wake for Waiter {
     fn wake(&self) {
-        self.woken.fetch_add(1, Ordering::SeqCst);
+        self.wake_waiting();
         if self.has_bells.load(Ordering::SeqCst)
             && !(self.raised.swap(true, Ordering::SeqCst) && self.rings_once)
         {
             self.bells.ring();
         }
+    }
+
+    fn wake_waiting(&self) {
+        self.woken.fetch_add(1, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             // Whoever looked before that is waiting once this is free.
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));

@@ -105,8 +105,10 @@ pub(super) struct State {
     outlets: Vec<Option<Outlet>>,
     closed: bool,
     failure: Option<Arc<str>>,
-    /// Somebody was refused since a buffer was taken.
+    /// Somebody found no room since a buffer was taken, and waits.
     refused: bool,
+    /// Somebody was sent away for want of room since then, and may come back.
+    sent_away: bool,
 }
 
 /// Chains, by the number of their lane, and the buffers of all links.
@@ -131,6 +133,7 @@ impl Chains {
                 closed: false,
                 failure: None,
                 refused: false,
+                sent_away: false,
             })
         };
         Chains {
@@ -210,7 +213,7 @@ impl Chains {
         let state = &mut *state;
         let outlet = state.outlets.get_mut(link).and_then(Option::as_mut).ok_or(SendError::NoLane)?;
         if !outlet.has_room(length, self.lane_bytes_max) {
-            state.refused = true;
+            state.sent_away = true;
             return Err(SendError::Full);
         }
         outlet.append(length, parts);
@@ -227,10 +230,12 @@ impl Chains {
         emptied.clear();
         std::mem::swap(&mut outlet.bytes, emptied);
         state.unread = 0;
-        let refused = std::mem::take(&mut state.refused);
+        let (refused, sent_away) = (std::mem::take(&mut state.refused), std::mem::take(&mut state.sent_away));
         drop(state);
-        if refused {
+        if sent_away {
             self.wake.wake();
+        } else if refused {
+            self.wake.wake_waiting();
         }
         true
     }
@@ -435,6 +440,11 @@ impl Publishing<'_> {
             return None;
         }
         Some(outlet.bytes.len())
+    }
+
+    /// Its publisher is sent away for want of room, and is to hear of it.
+    pub fn send_away(&mut self) {
+        self.state.sent_away = true;
     }
 
     /// The message is not given to a link that wants it, because there is no room.

@@ -91,6 +91,8 @@ pub struct Hub {
     wake: Arc<dyn Wake>,
     next_link: AtomicUsize,
     remote_links: AtomicUsize,
+    /// A publisher was sent away because a queue was full.
+    sent_away: AtomicBool,
     closed: AtomicBool,
     failure: Mutex<Option<Arc<str>>>,
 }
@@ -118,6 +120,7 @@ impl Hub {
             wake,
             next_link: AtomicUsize::new(0),
             remote_links: AtomicUsize::new(0),
+            sent_away: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             failure: Mutex::default(),
         })
@@ -250,7 +253,11 @@ impl Hub {
 
     /// A queue that held its senders back has room again.
     pub fn resume(&self) {
-        self.wake.wake();
+        if self.sent_away.swap(false, Ordering::SeqCst) {
+            self.wake.wake();
+        } else {
+            self.wake.wake_waiting();
+        }
         self.ring_all(Ring::Turn);
     }
 

@@ -10,6 +10,7 @@
 //! feed each other would wait for ever.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shoal_norm::Time;
@@ -117,6 +118,11 @@ impl Hub {
     pub fn publish(&self, clock: &impl Clock, plan: &Plan, publication: &mut Publication<'_>) -> Attempt {
         let (mut asked, mut rings) = (Plan::default(), Rings::default());
         let attempt = self.offer(clock, plan, &mut asked, publication, &mut rings);
+        if attempt == Attempt::Refused(Refusal::Send(SendError::Full)) {
+            // It may come back when there is room, here or in a buffer.
+            self.chains.publish(publication.lane).send_away();
+            self.sent_away.store(true, Ordering::SeqCst);
+        }
         let links = if plan.asks { &asked.links } else { &plan.links };
         for (index, waiting) in rings.first.into_iter().chain(rings.more) {
             links[index].bell.ring(Ring::Data(publication.lane, waiting));

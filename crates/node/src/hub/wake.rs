@@ -5,6 +5,11 @@
 pub trait Wake: Send + Sync {
     /// Look again.
     fn wake(&self);
+
+    /// There is room for somebody who waits. That happens all the time, and is no news to anybody else.
+    fn wake_waiting(&self) {
+        self.wake();
+    }
 }
 
 /// For those who look by themselves, as a simulation does.

@@ -270,6 +270,9 @@ impl Driver {
     /// The next run of datagrams to send.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
         self.application.supply(&mut self.session);
+        for lane in &mut self.lanes {
+            lane.flush(now, &mut self.session);
+        }
         self.session.poll_transmit(now)
     }
 

@@ -60,9 +60,6 @@ impl Lane {
                 self.at = 0;
                 self.bytes.clear();
                 if !chains.take(number, link, &mut self.bytes) && self.waiting() == 0 {
-                    if std::mem::take(&mut self.unflushed) {
-                        let _ = session.flush(now, self.object);
-                    }
                     return;
                 }
             }
@@ -73,6 +70,21 @@ impl Lane {
                 return;
             }
         }
+    }
+
+    /// Sends what is written without waiting for its segment to fill, unless segments before it have yet to be sent: while
+    /// they wait, more may come and fill it.
+    #[inline]
+    pub fn flush(&mut self, now: Time, session: &mut Session) {
+        if self.unflushed && self.waiting() == 0 && session.segments_waiting(self.object) == 0 {
+            self.unflushed = false;
+            let _ = session.flush(now, self.object);
+        }
+    }
+
+    /// Whether something was written that waits for its segment to fill.
+    pub fn is_unflushed(&self) -> bool {
+        self.unflushed
     }
 
     /// Writes frames to the stream. False if it took no more.
