@@ -86,6 +86,7 @@ class Recording:
                     continue
                 try:
                     if not recorder.run(TURN_S):
+                        self._ended()
                         return
                     if self._full is not None and self._room.is_set():
                         self.resume()
@@ -102,11 +103,16 @@ class Recording:
         except StoreError as error:
             self._failed(error)
 
+    def _ended(self) -> None:
+        """A subscription is over: because the store closes, or because its connection failed."""
+        if not self._stopping.is_set():
+            self._failed(StoreError("the store's connection ended, and nothing more is recorded"))
+
     def stop(self) -> None:
         """End the subscriptions, and record what has arrived."""
+        self._stopping.set()
         for subscription in self._subscriptions:
             subscription.close()
-        self._stopping.set()
         self._room.set()
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():

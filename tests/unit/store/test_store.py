@@ -242,3 +242,10 @@ def test_a_restored_store_can_be_told_so(open_store: Callable[..., Store], tmp_p
         renew(tmp_path / "data")
     with pytest.raises(StoreError, match="has no log"):
         renew(tmp_path / "nothing")
+
+
+def test_a_store_whose_connection_ends_stops_and_says_so(open_store: Callable[..., Store]) -> None:
+    store = open_store("t")
+    store._bus.close(0.0)
+    with pytest.raises(StoreError, match="connection ended, and nothing more is recorded"):
+        store.wait(20.0)
