@@ -183,6 +183,12 @@ impl Whole {
         self.subscriptions.clear();
         self.outgoing.clear();
         self.flushes.clear();
+        // What nobody took of the life before is gone with it.
+        self.published.clear();
+        self.read.clear();
+        self.events.clear();
+        self.flushed.clear();
+        self.peaks = Peaks::default();
         Ok(())
     }
 

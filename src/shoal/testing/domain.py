@@ -83,6 +83,7 @@ class Domain:
         self._draw = random.Random(seed)
         self._core = _core.DomainSimulation(seed)
         self._link = Link()
+        self._lossless = True
         self._trace: list[Datagram] = []
         if trace:
             self._core.record_trace()
@@ -115,6 +116,7 @@ class Domain:
         """Set what happens to datagrams, everywhere or from `source` to `target` only."""
         if source is None and target is None:
             self._link = link
+        self._lossless &= link.is_lossless
         source_name = None if source is None else source.name
         target_name = None if target is None else target.name
         self._core.set_link(source_name, target_name, **asdict(link))
@@ -219,7 +221,7 @@ class Domain:
     def history(self) -> DomainHistory:
         """Everything that happened so far, for the checkers."""
         lives = [life for node in self.nodes.values() for life in node.lives()]
-        return DomainHistory(seed=self.seed, repeat=self.repeat, lives=lives)
+        return DomainHistory(seed=self.seed, repeat=self.repeat, lives=lives, lossless=self._lossless)
 
 
 class Subscription:
@@ -430,15 +432,16 @@ class Node:
         life = self.life
         if life.end == "crashed":
             return
-        for at_s, waited_s, topic, priority, key, wanted_by, body in self.core.take_published(self.name):
-            life.published.append(
-                Published(at_s, waited_s, topic, priority, MessageKey(*key), tuple(wanted_by), body)
-            )
         for at_s, number, topic, key, timestamp_us, body in self.core.take_read(self.name):
             reading = Reading(at_s, topic, MessageKey(*key), timestamp_us, body)
             life.subscriptions[number].readings.append(reading)
         life.happenings.extend(Happening(*event) for event in self.core.take_events(self.name))
         life.flushes.extend(Flush(*flush) for flush in self.core.take_flushed(self.name))
+        # Last, so that nothing is known to be read that is not known to be published.
+        for at_s, waited_s, topic, priority, key, wanted_by, body in self.core.take_published(self.name):
+            life.published.append(
+                Published(at_s, waited_s, topic, priority, MessageKey(*key), tuple(wanted_by), body)
+            )
 
     def lives(self) -> Iterator[Life]:
         """All its lives, the present one last."""

@@ -5,6 +5,7 @@ A checker returns nothing, or raises `DomainCheckError` with the seed and how to
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -139,10 +140,24 @@ def flushes_hold(history: DomainHistory) -> None:
                 message for message in life.published if message.key.number and message.at_s < flush.began_s
             ]
             for reader in by_node.values():
-                if reader is life or reader.node in flush.silent or not _there(reader, flush.ended_s):
+                counts = reader is not life and reader.node in _members(life, flush.began_s)
+                if not counts or reader.node in flush.silent or not _there(reader, flush.ended_s):
                     continue
                 for record in reader.subscriptions.values():
                     _check_flush(history, life, reader, record, before, flush.ended_s)
+
+
+def _members(life: Life, at_s: float) -> set[int]:
+    """Ids of the members that a node knew."""
+    members = set()
+    for happening in life.happenings:
+        if happening.at_s >= at_s:
+            break
+        if happening.kind == "joined":
+            members.add(happening.node)
+        elif happening.kind == "gone":
+            members.discard(happening.node)
+    return members
 
 
 def _there(life: Life, at_s: float) -> bool:
@@ -167,7 +182,7 @@ def _check_flush(
         return
     lost = _Lost(reader.losses)
     for message in before:
-        wanted = reader.node in message.wanted_by and record.wants(message) and message.at_s >= record.began_s
+        wanted = reader.node in message.wanted_by and record.wants(message) and message.at_s > record.began_s
         if wanted and message.key not in read and message.key not in lost:
             what = f"{life} flushed by {ended_s:.6f} s, and {reader} had not read {message.key}"
             raise DomainCheckError(history, "flushes_hold", what)
@@ -192,8 +207,8 @@ class _Lost:
 def accounted(history: DomainHistory) -> None:
     """A subscriber that was there read every message of its topics, or was told that it lost it.
 
-    It was there from the first message on that its publisher knew it wanted, or that it read. To be asked
-    when all faults are over and nodes had the time to tell each other.
+    It was there from the first message on that it read, or that its publisher knew it wanted when both had
+    met. To be asked when all faults are over and nodes had the time to tell each other.
     """
     for reader, record in _subscriptions(history):
         if not record.keeps_all:
@@ -207,7 +222,7 @@ def accounted(history: DomainHistory) -> None:
                 continue
             for chain, messages in _by_chain(life).items():
                 numbers = read[life.publisher, chain]
-                missing = _unaccounted(life, reader, record, messages, numbers, lost)
+                missing = _unaccounted(history, life, reader, record, messages, numbers, lost)
                 if missing:
                     keys = (
                         f"{missing[0].key} to {missing[-1].key}" if len(missing) > 1 else f"{missing[0].key}"
@@ -228,6 +243,7 @@ def _by_chain(life: Life) -> dict[int, list[Published]]:
 
 
 def _unaccounted(
+    history: DomainHistory,
     life: Life,
     reader: Life,
     record: SubscriptionRecord,
@@ -235,27 +251,42 @@ def _unaccounted(
     read: set[int],
     lost: _Lost,
 ) -> list[Published]:
-    wanted = [message for message in messages if message.at_s >= record.began_s and record.wants(message)]
-    local = life is reader
-    there = [local or reader.node in message.wanted_by or message.key.number in read for message in wanted]
+    # What happened at the same moment may have happened before.
+    wanted = [message for message in messages if message.at_s > record.began_s and record.wants(message)]
+    met_s = reader.began_s if life is reader else _met(reader, life)
+    there = [
+        message.key.number in read
+        or (message.at_s > met_s and (life is reader or reader.node in message.wanted_by))
+        for message in wanted
+    ]
     if not any(there):
         return []
     wanted = wanted[there.index(True) :]
-    if not _must_have_all(life, reader, record):
+    if not _must_have_all(history, life, reader, record):
         # Of what was said last, nobody knows whether it got there.
         last = max(read, default=0)
         wanted = [message for message in wanted if message.key.number <= last]
     return [message for message in wanted if message.key.number not in read and message.key not in lost]
 
 
-def _must_have_all(life: Life, reader: Life, record: SubscriptionRecord) -> bool:
+def _met(reader: Life, life: Life) -> float:
+    """When a node first heard of another one."""
+    joined = [happening for happening in reader.happenings if happening.kind == "joined"]
+    met = (happening.at_s for happening in joined if happening.node == life.node)
+    return next(met, math.inf)
+
+
+def _must_have_all(history: DomainHistory, life: Life, reader: Life, record: SubscriptionRecord) -> bool:
     if record.ended_s is not None or reader.end != "running":
         return False
     if life.end == "running":
         return True
+    # A goodbye says what the last numbers are. Nobody repairs it: all its copies may be lost.
     farewell = [happening for happening in reader.happenings if happening.node == life.node]
-    return life.end == "left" and any(
-        happening.kind == "gone" and not happening.details["failed"] for happening in farewell
+    return (
+        history.lossless
+        and life.end == "left"
+        and any(happening.kind == "gone" and not happening.details["failed"] for happening in farewell)
     )
 
 

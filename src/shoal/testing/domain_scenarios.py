@@ -286,6 +286,29 @@ def a_restarted_node(domain: Domain) -> None:
 
 
 @domain_scenario
+def a_publisher_that_leaves(domain: Domain) -> None:
+    """What a publisher said last is lost, and it leaves: its goodbye tells readers what they lost."""
+    publisher, reader, other = domain.add_nodes(3)
+    prices = reader.subscribe("prices/>")
+    other.subscribe("prices/>")
+    meet(domain)
+    publish_for(domain, publisher, "prices/ACME", 0.3)
+    domain.cut([publisher], [reader], both_ways=False)
+    publish_for(domain, publisher, "prices/ACME", 0.2)
+    domain.heal()
+    publisher.leave()
+    domain.run_for(5.0)
+    history = domain.history()
+    check_domain(history)
+    read = {reading.key.number for reading in prices.readings}
+    lost = {number for loss in reader.life.losses for number in range(loss.first, loss.last + 1)}
+    given = {message.key.number for message in publisher.life.published}
+    if read | lost != given or read & lost or not lost:
+        what = f"of {len(given)} messages {len(read)} were read and {len(lost)} told as lost"
+        raise DomainCheckError(history, "goodbye", what)
+
+
+@domain_scenario
 def a_narrow_cable(domain: Domain) -> None:
     """One member's cable takes a tenth of what is published: the others are served all the same."""
     publisher, slow, *fast = domain.add_nodes(5, lane_bytes_max=64 << 10, window_bytes=64 << 10)

@@ -1,6 +1,7 @@
 """Each checker of whole nodes accepts a good history and refuses one that breaks its promise."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,8 @@ def good_history() -> DomainHistory:
             for message in publisher.published
         ]
         life.subscriptions[1] = record
+    for one, other in ((publisher, reader), (reader, publisher)):
+        one.happenings.append(Happening(0.2, "joined", other.node, {}))
     publisher.flushes.append(Flush(1, 8.0, 8.2, ()))
     return DomainHistory(seed=7, repeat="the command", lives=[publisher, reader])
 
@@ -56,7 +59,7 @@ def readings(history: DomainHistory) -> list[Reading]:
 
 
 def lose(history: DomainHistory, first: int, last: int) -> None:
-    details = {"publisher": PUBLISHER, "chain": 2, "first": first, "last": last}
+    details = {"publisher": PUBLISHER, "lane": 2, "first": first, "last": last}
     history.lives[1].happenings.append(Happening(9.0, "lost", 11, details))
 
 
@@ -179,10 +182,10 @@ def test_what_was_told_as_lost_is_accounted_for_and_nothing_beside_it():
 
 
 def test_a_loss_of_another_publisher_or_chain_does_not_count():
-    for wrong in ({"publisher": 1}, {"chain": 3}):
+    for wrong in ({"publisher": 1}, {"lane": 3}):
         history = good_history()
         miss_one(history)
-        details = {"publisher": PUBLISHER, "chain": 2, "first": 1, "last": 9, **wrong}
+        details = {"publisher": PUBLISHER, "lane": 2, "first": 1, "last": 9, **wrong}
         history.lives[1].happenings.append(Happening(9.0, "lost", 11, details))
         with pytest.raises(DomainCheckError):
             accounted(history)
@@ -206,6 +209,7 @@ def test_who_said_goodbye_is_accounted_for_to_the_end():
     history.lives[1].happenings.append(Happening(8.6, "gone", 11, {"failed": False}))
     with pytest.raises(DomainCheckError):
         accounted(history)
+    accounted(replace(history, lossless=False))
 
 
 def test_before_its_publisher_knew_it_a_subscriber_may_miss_messages():
@@ -214,6 +218,16 @@ def test_before_its_publisher_knew_it_a_subscriber_may_miss_messages():
     published[0] = published[0]._replace(wanted_by=())
     del readings(history)[0]
     accounted(history)
+
+
+def test_before_it_had_heard_of_its_publisher_a_subscriber_may_miss_messages():
+    history = good_history()
+    history.lives[1].happenings[0] = Happening(2.5, "joined", 11, {})
+    del readings(history)[0]
+    accounted(history)
+    del readings(history)[1]
+    with pytest.raises(DomainCheckError):
+        accounted(history)
 
 
 def test_memory_beyond_a_bound_is_named():
