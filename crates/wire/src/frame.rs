@@ -67,6 +67,16 @@ pub fn frame_bytes(bytes: &[u8]) -> usize {
     }
 }
 
+/// The content of the first frame, and how many bytes the frame takes; `None` if it is cut.
+pub fn first(bytes: &[u8], bytes_max: usize) -> Result<Option<(&[u8], usize)>, FrameError> {
+    let Some((length, header)) = read_length(bytes)? else { return Ok(None) };
+    if length > bytes_max {
+        return Err(FrameError::TooLong(length, bytes_max));
+    }
+    let end = header + length;
+    Ok(bytes.get(header..end).map(|content| (content, end)))
+}
+
 /// Memory that one large frame took is not kept for the next.
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
@@ -259,6 +269,23 @@ mod tests {
             wanted.remove(2);
             assert_eq!(kept, wanted, "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn the_first_frame_is_there_or_cut_or_refused() {
+        let stream = stream_of(&contents());
+        let mut rest = &stream[..];
+        for content in contents() {
+            let (found, length) = first(rest, 1 << 20).unwrap().unwrap();
+            assert_eq!(found, content);
+            for cut in 0..length.min(5) {
+                assert_eq!(first(&rest[..cut], 1 << 20), Ok(None));
+            }
+            rest = &rest[length..];
+        }
+        assert_eq!(first(rest, 1 << 20), Ok(None));
+        assert_eq!(first(&[11], 10), Err(FrameError::TooLong(11, 10)));
+        assert_eq!(first(&[0xff; 4], 10), Err(FrameError::BadLength));
     }
 
     #[test]

@@ -89,6 +89,8 @@ struct Outlet {
     next: u64,
     /// What the last mark said.
     marked: Option<(u64, u64)>,
+    /// Messages came after the last mark.
+    unmarked: bool,
     /// Its link sends nothing of it for now, because its receivers take no more.
     blocked: bool,
     /// Some of what it was not given was wanted, and dropped for want of room.
@@ -172,6 +174,7 @@ impl Chains {
                 appended: 0,
                 next,
                 marked: None,
+                unmarked: false,
                 blocked: false,
                 dropped: false,
             });
@@ -223,9 +226,14 @@ impl Chains {
     /// Takes what waits for a link in exchange for `emptied`. False if nothing waits.
     pub fn take(&self, chain: usize, link: LinkId, emptied: &mut Vec<u8>) -> bool {
         let mut state = self.lock(chain);
+        let stamp = state.stamp;
         let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) else { return false };
         if outlet.bytes.is_empty() {
             return false;
+        }
+        // Who missed the mark before them numbers the messages by the one behind them.
+        if let Some((_, version)) = outlet.marked.filter(|_| outlet.unmarked) {
+            outlet.mark(chain as u32, outlet.next, stamp, version);
         }
         emptied.clear();
         std::mem::swap(&mut outlet.bytes, emptied);
@@ -366,6 +374,7 @@ impl Outlet {
             earlier_us,
         };
         mark.write(&mut record);
+        self.unmarked = false;
         self.append(record.len(), &[&record]);
     }
 }
@@ -433,6 +442,7 @@ impl Publishing<'_> {
             outlet.mark(self.chain as u32, number, stamp, version);
         }
         outlet.next = number + 1;
+        outlet.unmarked = true;
         outlet.append(length, parts);
         if outlet.blocked {
             // Who waits for a slow receiver has the time to read the clock.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use shoal_norm::NodeId;
 
+use crate::attributes::Origin;
+
 /// How a member left.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Departure {
@@ -28,6 +30,26 @@ pub struct Lost {
     pub last: u64,
     /// Segments of a NORM stream that were lost with them.
     pub segments: u64,
+}
+
+impl Lost {
+    /// One message.
+    pub(super) fn of(origin: &Origin, number: u64) -> Lost {
+        let Origin { node, publisher, chain, .. } = *origin;
+        Lost { node, publisher, chain, first: number, last: number, segments: 0 }
+    }
+
+    /// Takes in what follows it immediately. False if something else does.
+    pub(super) fn extend(&mut self, next: &Lost) -> bool {
+        let follows = self.first > 0
+            && (self.node, self.publisher, self.chain) == (next.node, next.publisher, next.chain)
+            && self.last.checked_add(1) == Some(next.first);
+        if follows {
+            self.last = next.last;
+            self.segments += next.segments;
+        }
+        follows
+    }
 }
 
 /// What happened.

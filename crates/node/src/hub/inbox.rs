@@ -18,6 +18,7 @@ use shoal_wire::{DecodeError, Mark, MessageView, RecordKind, Skip, SkipReason};
 use super::consumer::{Batch, Entry, Source};
 use super::routes::Routes;
 use super::skips::Skips;
+use super::unnumbered::Unnumbered;
 use crate::attributes::Origin;
 use crate::clock_offset::ClockOffset;
 use crate::switch::SubscriptionId;
@@ -78,6 +79,8 @@ struct Notes {
     number: u64,
     /// After a gap: the number that was expected before it.
     expected: u64,
+    /// Messages below this number were here already.
+    floor: u64,
     /// The version of its interest that its sender had announced.
     version: u64,
     /// Its sender's clock, once a mark showed it.
@@ -113,6 +116,8 @@ impl Notes {
         if awaited > 0 && number > awaited {
             told(Told::Lost(awaited, number - 1));
         }
+        // A source that is joined anew may begin where it was before.
+        self.floor = self.floor.max(awaited);
         (self.number, self.expected) = (number, 0);
     }
 
@@ -122,7 +127,7 @@ impl Notes {
             // Whoever passes on chains of others says whose each is.
             if (self.source.publisher, self.source.chain) != (publisher, mark.chain) {
                 (self.source.publisher, self.source.chain) = (publisher, mark.chain);
-                (self.number, self.expected) = (0, 0);
+                (self.number, self.expected, self.floor) = (0, 0, 0);
             }
         }
         self.reach(mark.number, told);
@@ -170,14 +175,22 @@ impl Notes {
 struct Stream {
     reader: FrameReader,
     notes: Notes,
+    /// What came before the number is known.
+    unnumbered: Unnumbered,
     /// Queues it filled.
     filled: Vec<SubscriptionId>,
 }
 
 impl Stream {
+    /// Bytes of messages that cannot be handed over yet.
+    fn carried(&self) -> usize {
+        self.reader.carried() + self.unnumbered.len()
+    }
+
     /// What comes next starts with a new message, of which nothing is known.
     fn lose_place(&mut self) {
         self.reader.reset();
+        self.unnumbered.clear();
         self.notes.expected = self.notes.awaited();
         (self.notes.timestamp_us, self.notes.number) = (0, 0);
     }
@@ -235,6 +248,9 @@ impl Staged {
         at: usize,
     ) -> Result<bool, DecodeError> {
         let origin = notes.next_origin();
+        if origin.number < notes.floor {
+            return Ok(false);
+        }
         let view = MessageView::parse(record)?;
         let age = match notes.age_and_ttl(&view, now) {
             Some((age, ttl)) if age >= ttl => return Ok(false),
@@ -286,10 +302,12 @@ impl Inbox {
                 timestamp_us: 0,
                 number: 0,
                 expected: 0,
+                floor: 0,
                 version: 0,
                 clock: None,
                 skips: Skips::default(),
             },
+            unnumbered: Unnumbered::default(),
             filled: Vec::new(),
         };
         match self.streams.iter().position(Option::is_none) {
@@ -346,12 +364,34 @@ impl Inbox {
             self.hand_over(now, routes);
             self.current = Some(id);
         }
-        let Inbox { staged, streams, assembly, .. } = self;
+        let Inbox { staged, streams, assembly, message_bytes_max, .. } = self;
         let Some(Some(stream)) = streams.get_mut(id) else { return Fed::Broken };
-        let carried = stream.reader.carried();
+        let carried = stream.carried();
         if chunk.fresh {
             stream.lose_place();
         }
+        let mut numbered = None;
+        if stream.notes.number == 0 {
+            let found = stream.unnumbered.add(chunk.bytes, *message_bytes_max);
+            match found {
+                Ok(Some(found)) => {
+                    let bytes = stream.unnumbered.take();
+                    stream.notes.timestamp_us = found.timestamp_us;
+                    if found.number > 0 {
+                        stream.notes.reach(found.number, &mut told);
+                    }
+                    numbered = Some(bytes);
+                }
+                Ok(None) if assembly.change(carried, stream.carried()) => return Fed::All,
+                refused => {
+                    let why = refused.err().unwrap_or_else(|| assembly.refusal());
+                    stream.lose_place();
+                    unreadable(why);
+                    return Fed::Broken;
+                }
+            }
+        }
+        let bytes = numbered.as_deref().unwrap_or(chunk.bytes);
         let Stream { reader, notes, .. } = stream;
         let mut each = |record: &[u8], at: usize| {
             let kept = match RecordKind::of(record) {
@@ -372,7 +412,7 @@ impl Inbox {
                 false
             })
         };
-        let read = reader.read(chunk.bytes, &mut each).map_err(|error| error.to_string());
+        let read = reader.read(bytes, &mut each).map_err(|error| error.to_string());
         let part = if read.is_ok() { reader.carried() } else { 0 };
         let fits = assembly.change(carried, part);
         if let Err(why) = read.and_then(|()| fits.then_some(()).ok_or_else(|| assembly.refusal())) {
@@ -451,7 +491,7 @@ impl Inbox {
     pub fn close(&mut self, now: Time, id: SourceId, routes: &Routes) {
         self.hand_over(now, routes);
         if let Some(stream) = self.streams.get_mut(id).and_then(Option::take) {
-            self.assembly.change(stream.reader.carried(), 0);
+            self.assembly.change(stream.carried(), 0);
         }
         self.current = self.current.filter(|&current| current != id);
     }
@@ -461,7 +501,7 @@ impl Inbox {
     pub fn rest(&mut self, now: Time, id: SourceId, routes: &Routes) -> bool {
         self.hand_over(now, routes);
         let Some(Some(stream)) = self.streams.get_mut(id) else { return false };
-        let carried = stream.reader.carried();
+        let carried = stream.carried();
         let cut = Assembly::cost(carried) > 0;
         if cut {
             self.assembly.change(carried, 0);

@@ -18,6 +18,7 @@ mod port;
 mod publish;
 mod routes;
 mod skips;
+mod unnumbered;
 mod wake;
 
 use std::collections::{HashMap, VecDeque};
@@ -345,6 +346,11 @@ impl Hub {
 
     fn tell(&self, event: HubEvent) {
         let mut events = lock(&self.events);
+        if let (HubEvent::Lost(lost), Some(HubEvent::Lost(before))) = (&event, events.back_mut())
+            && before.extend(lost)
+        {
+            return;
+        }
         if events.len() >= EVENTS_MAX {
             events.pop_front();
         }

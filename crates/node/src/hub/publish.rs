@@ -19,6 +19,7 @@ use shoal_wire::MessageView;
 use super::Hub;
 use super::chain::{Clock, SendError};
 use super::consumer::Consumer;
+use super::event::{HubEvent, Lost};
 use super::link::Ring;
 use super::routes::Plan;
 use crate::attributes::Origin;
@@ -214,7 +215,11 @@ impl Hub {
                 consumer.put_record(&parts, &mut shared, &origin, arrived, publication.expires);
             }
         }
-        Attempt::Done(publishing.finish())
+        let number = publishing.finish();
+        if !publication.without.is_empty() {
+            self.tell(HubEvent::Lost(Lost::of(&origin, number)));
+        }
+        Attempt::Done(number)
     }
 }
 

@@ -141,7 +141,11 @@ impl NormBus {
                     // Who is met while we are new was there before us, and may have everything we said.
                     segment: if is_new { session.oldest_segment(lane) } else { session.segments_sent(lane) },
                     chain: lane.into(),
-                    number: if is_new { 0 } else { last[usize::from(lane)] + 1 },
+                    number: match is_new {
+                        true if session.oldest_segment(lane) == 0 => 1,
+                        true => 0,
+                        false => last[usize::from(lane)] + 1,
+                    },
                     missed_from: missed
                         .as_ref()
                         .and_then(|first| first.get(usize::from(lane)))

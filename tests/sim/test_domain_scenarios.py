@@ -1,0 +1,39 @@
+"""Every named situation of whole nodes, with a few seeds. A failure prints its seed and how to repeat it."""
+
+import pytest
+
+import shoal.testing.domain_chaos
+import shoal.testing.domain_scenarios  # noqa: F401  they register their scenarios
+from shoal.testing.domain_scenarios import DomainScenario
+from shoal.testing.scenarios import SCENARIOS
+
+MANY_SEEDS = {"domain_chaos": range(150)}
+
+CASES = [
+    pytest.param(name, seed, id=f"{name}-{seed}")
+    for name, made in SCENARIOS.items()
+    if isinstance(made, DomainScenario)
+    for seed in MANY_SEEDS.get(name, range(4))
+]
+
+
+@pytest.mark.parametrize(("name", "seed"), CASES)
+def test_scenario(name, seed):
+    print(f"repeat with: {SCENARIOS[name].repeat_command(seed)}")
+    SCENARIOS[name](seed)
+
+
+def test_a_failing_seed_fails_again_in_the_same_way_byte_for_byte(monkeypatch):
+    """Losses are not told: the run of a paused host fails, and the same each time."""
+    monkeypatch.setattr("shoal.testing.domain_history.Life.losses", [])
+    scenario = SCENARIOS["a_paused_host"]
+    runs = [scenario.prepare(3, trace=True) for _ in range(2)]
+    failures = []
+    for run in runs:
+        with pytest.raises(AssertionError, match="accounted") as raised:
+            scenario.play(run)
+        failures.append(str(raised.value))
+    assert failures[0] == failures[1]
+    assert "--scenario a_paused_host --seed 3" in failures[0]
+    assert runs[0].trace == runs[1].trace
+    assert runs[0].digest == runs[1].digest
