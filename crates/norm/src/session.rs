@@ -134,6 +134,11 @@ impl Session {
         self.remotes.get(node, instance).map(|remote| remote.last_heard)
     }
 
+    /// Whether a node said goodbye, and nothing else was heard of it since: in a moment it is gone.
+    pub fn is_departing(&self, node: NodeId) -> bool {
+        self.remotes.iter().any(|remote| remote.node == node && remote.departed.is_some())
+    }
+
     /// Whether `write` would take something now.
     pub fn has_room(&self, object: ObjectId) -> bool {
         self.sender.stream(object).is_some_and(|stream| stream.has_room())

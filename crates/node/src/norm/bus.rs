@@ -367,7 +367,10 @@ impl Application for NormBus {
                 let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
                 self.records.push_back((stream, content.clone()));
             }
-            Event::AckerSilent { node, .. } => self.port.tell(HubEvent::Slow(*node)),
+            // Who is about to be gone acknowledges nothing, and is not slow.
+            Event::AckerSilent { node, .. } if !session.is_departing(*node) => {
+                self.port.tell(HubEvent::Slow(*node));
+            }
             Event::WatermarkDone(watermark) => {
                 self.port.answer_flush(usize::from(watermark.object), &watermark.silent);
             }
