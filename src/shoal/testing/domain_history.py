@@ -125,7 +125,9 @@ class Life:
         """What it was told it has lost."""
         told = [happening.details for happening in self.happenings if happening.kind == "lost"]
         return [
-            Loss(_int(fields["publisher"]), _int(fields["chain"]), _int(fields["first"]), _int(fields["last"]))
+            Loss(
+                _int(fields["publisher"]), _int(fields["chain"]), _int(fields["first"]), _int(fields["last"])
+            )
             for fields in told
         ]
 
