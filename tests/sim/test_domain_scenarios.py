@@ -7,7 +7,7 @@ import shoal.testing.domain_scenarios  # noqa: F401  they register their scenari
 from shoal.testing.domain_scenarios import DomainScenario
 from shoal.testing.scenarios import SCENARIOS
 
-#: Known to fail, and listed in docs/design/simulation.md: `partition_and_healing`, and chaos seeds such as 19, 65 and 109.
+#: What is known to fail is listed in docs/design/simulation.md.
 MANY_SEEDS = {"domain_chaos": range(19), "partition_and_healing": range(0)}
 
 CASES = [
