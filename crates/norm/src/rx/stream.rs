@@ -214,13 +214,17 @@ impl RxStream {
         let losses = segment.saturating_sub(known).min(self.window.end() - known);
         stats.losses_detected += losses;
         self.fresh_losses |= losses > 0;
+        if self.parity.is_some() {
+            // Also what cannot be kept says how far the sender is, and so what is lost.
+            self.note_block(segment / self.symbols);
+        }
         match inserted {
             Insert::New => {
                 self.beyond = None;
                 stats.segments_received += 1;
                 stats.payload_bytes_received += data.len() as u64;
                 if self.parity.is_some() {
-                    self.after_source(segment / self.symbols, memory_left, stats);
+                    self.try_recover(segment / self.symbols, memory_left, stats);
                 }
                 Ok(true)
             }
@@ -255,12 +259,11 @@ impl RxStream {
     }
 
     /// A segment of a block came: earlier blocks are complete by now, or have lost something.
-    fn after_source(&mut self, block: u64, memory_left: &mut usize, stats: &mut Stats) {
+    fn note_block(&mut self, block: u64) {
         if block > self.newest_block {
             self.newest_block = block;
             self.window.check_before(block.saturating_sub(self.parity_lag) * self.symbols);
         }
-        self.try_recover(block, memory_left, stats);
     }
 
     fn receive_parity(
@@ -392,6 +395,10 @@ impl RxStream {
     }
 
     fn give_up_before(&mut self, before: u64) {
+        // What refuses nothing that is missing here is meant for others.
+        if before <= self.window.complete() {
+            return;
+        }
         let first = self.window.first();
         let mut before = before;
         if self.refused_at == Some(first)
