@@ -59,7 +59,7 @@ def readings(history: DomainHistory) -> list[Reading]:
 
 
 def lose(history: DomainHistory, first: int, last: int) -> None:
-    details = {"publisher": PUBLISHER, "lane": 2, "first": first, "last": last}
+    details = {"publisher": PUBLISHER, "chain": 2, "first": first, "last": last}
     history.lives[1].happenings.append(Happening(9.0, "lost", 11, details))
 
 
@@ -182,10 +182,10 @@ def test_what_was_told_as_lost_is_accounted_for_and_nothing_beside_it():
 
 
 def test_a_loss_of_another_publisher_or_chain_does_not_count():
-    for wrong in ({"publisher": 1}, {"lane": 3}):
+    for wrong in ({"publisher": 1}, {"chain": 3}):
         history = good_history()
         miss_one(history)
-        details = {"publisher": PUBLISHER, "lane": 2, "first": 1, "last": 9, **wrong}
+        details = {"publisher": PUBLISHER, "chain": 2, "first": 1, "last": 9, **wrong}
         history.lives[1].happenings.append(Happening(9.0, "lost", 11, details))
         with pytest.raises(DomainCheckError):
             accounted(history)
