@@ -6,7 +6,7 @@ import sys
 
 
 def test_everything_recorded_is_read_back_and_measured() -> None:
-    options = ["--rows", "100000", "--messages", "2000", "--rounds", "1", "--json", "-"]
+    options = ["--rows", "100000", "--messages", "100000", "--rounds", "1", "--json", "-"]
     command = [sys.executable, "-m", "shoal.cli", "bench", "history", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
