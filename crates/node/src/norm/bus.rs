@@ -372,7 +372,9 @@ impl Application for NormBus {
                 self.port.tell(HubEvent::Slow(*node));
             }
             Event::WatermarkDone(watermark) => {
-                self.port.answer_flush(usize::from(watermark.object), &watermark.silent);
+                let mut silent = watermark.silent.clone();
+                silent.retain(|&node| !session.is_departing(node));
+                self.port.answer_flush(usize::from(watermark.object), &silent);
             }
             _ => {}
         }
