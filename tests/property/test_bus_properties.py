@@ -17,7 +17,7 @@ from shoal.errors import InvalidTopicError
 _numbers = itertools.count(1)
 
 level = st.text(
-    st.characters(exclude_characters="/*>=,", exclude_categories=("Cc", "Cs")), min_size=1, max_size=5
+    st.characters(exclude_characters="/*>=,+#", exclude_categories=("Cc", "Cs")), min_size=1, max_size=5
 )
 topic_levels = st.lists(level, min_size=1, max_size=6)
 pattern_levels = st.lists(st.sampled_from("ab*"), min_size=1, max_size=4)
