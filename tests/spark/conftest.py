@@ -51,3 +51,10 @@ def prices(count, topic="prices", start=0):
             ),
         }
     )
+
+
+def pytest_collection_modifyitems(items):
+    """JVMs start slowly on a busy machine: a hanging test is told after five minutes, not two."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
