@@ -18,7 +18,7 @@ setup:
 build: setup
 	@scripts/build
 
-demo: build  ## see it work: a simulated network, then real processes on loopback multicast
+demo: build  ## see it work: a simulated network, real processes on loopback multicast, a store and Spark
 	@$(BIN)/shoal demo
 
 test: build  ## run every test tier

@@ -35,6 +35,7 @@ def test_all_parts_are_shown_and_verified_and_it_ends_by_itself(demo: "subproces
     assert "nothing lost, nothing twice, order kept (seed 7)" in shown
     assert "Gbit/s, every byte compared" in shown
     assert "3 programs: nothing lost, order kept" in " ".join(shown.split())
+    assert "every message counted once" in " ".join(shown.split())
 
 
 def test_ctrl_c_leaves_no_process_behind(demo: "subprocess.Popen[str]") -> None:

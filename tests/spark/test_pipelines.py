@@ -57,7 +57,8 @@ def test_an_audit_finds_what_is_doubled_or_out_of_order(spark, store, client, mo
     ]
     broken = spark.createDataFrame(rows, "offset BIGINT, publisher STRING, chain INT, number BIGINT")
     gap = spark.createDataFrame(
-        [(3, "p", 1, 6, 7)], "after_offset BIGINT, publisher STRING, chain INT, first BIGINT, last BIGINT"
+        [(3, "p", 1, 6, 7, 2)],
+        "after_offset BIGINT, publisher STRING, chain INT, first BIGINT, last BIGINT, count BIGINT",
     )
     monkeypatch.setattr(audit.common, "read", lambda _, options: gap if "gaps" in options else broken)
     found = audit.audit(spark)

@@ -1,6 +1,7 @@
 """Writing to a real store with a real Spark: what becomes of rows, and that each becomes one message."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import prices
@@ -8,6 +9,7 @@ from pyspark.errors import PySparkException
 from test_source import follow, wait_until
 
 import shoal
+import shoal.spark
 from shoal.spark.explain import sentence
 
 
@@ -31,6 +33,16 @@ def test_columns_become_messages_and_subscribers_get_them(spark, store, client):
     assert last.correlation_id == "c2"
     stored = client.read("out/>")
     assert stored["body_kind"].to_pylist() == ["text"] * 3
+
+
+def test_a_session_that_another_thread_made_can_write_here(spark, store, client):
+    def save_here():
+        shoal.spark.session(spark=spark)
+        save(spark.range(3).selectExpr("CAST(id AS STRING) AS body"), store, topic="t")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(save_here).result(60)
+    assert client.read("t").num_rows == 3
 
 
 def test_rows_without_a_body_become_mappings(spark, store, client):

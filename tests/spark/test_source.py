@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 from conftest import prices
 from pyspark.errors import PySparkException
@@ -61,23 +62,42 @@ CONDITIONS = {
     "region LIKE 'E%' AND size NOT IN (0, 10)": 18,
     "size > 150 OR region = 'EU'": 65,
     "topic IN ('prices/0', 'other') AND priority = 4": 67,
+    # Properties of other types than declared, and none at all, are null.
+    "region = '7'": 0,
+    "NOT region <=> 'EU'": 182,
+    "NOT region LIKE 'E%'": 180,
+    "stored >= TIMESTAMP '2026-01-01' AND stored < TIMESTAMP '2200-01-01' AND size < 5": 5,
+    "stored < TIMESTAMP '2026-01-01'": 0,
+    "timestamp > TIMESTAMP '2026-01-01' AND size < 5": 5,
 }
+
+
+def odd():
+    """Two messages whose properties are not as others'."""
+    seven = pa.array([{"region": 7}], pa.struct([("region", pa.int64())]))
+    yield pa.table({"topic": ["prices/odd"], "body": ["x"], "properties": seven})
+    yield pa.table({"topic": ["prices/odd"], "body": ["x"]})
 
 
 def test_every_query_on_a_frame_gets_its_own_rows(spark, store, client):
     client.write(prices(200))
+    for rows in odd():
+        client.write(rows)
     frame = read(spark, store, propertySchema="region STRING, size INT").load()
     assert {each: frame.where(each).count() for each in CONDITIONS} == CONDITIONS
     assert frame.where("size < 5").join(frame.where("size >= 195"), "region").count() == 20
-    assert frame.count() == 200
+    assert frame.count() == 202
 
 
 def test_the_store_checks_filters_where_the_user_asks_for_it(spark, store, client):
     client.write(prices(200))
+    for rows in odd():
+        client.write(rows)
     pushing = read(spark, store, propertySchema="region STRING, size INT", pushFilters="true")
     assert {each: pushing.load().where(each).count() for each in CONDITIONS} == CONDITIONS
     assert scanned(pushing.load().where("region = 'EU'")) == 20
-    assert pushing.load().count() == 200
+    assert scanned(pushing.load().where("stored < TIMESTAMP '2026-01-01'")) == 0
+    assert pushing.load().count() == 202
 
 
 def scanned(frame):

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from shoal.bench.norm import NormOptions, transfer
 from shoal.bench.workers import Worker
-from shoal.cli import demo_bus
+from shoal.cli import demo_bus, demo_spark
 from shoal.errors import ExperimentError
 
 #: About a second at full speed, and still within the patience at a twentieth of it.
@@ -22,7 +22,7 @@ PATIENCE_S = 15.0
 def demo(
     seed: Annotated[int | None, typer.Option(help="Repeat the simulated part with this seed.")] = None,
 ) -> None:
-    """See it work: a lossy simulated network, real processes on loopback multicast."""
+    """See it work: a lossy simulated network, real processes on loopback multicast, a store and Spark."""
     console = Console()
     try:
         console.print("[bold]1. A simulated network that loses every fifth datagram[/bold]")
@@ -33,9 +33,11 @@ def demo(
         real = _run_transfer(console)
         console.print("\n[bold]3. One publisher and three subscribers, from Python[/bold]")
         messages = demo_bus.run(console)
+        console.print("\n[bold]4. A store records, Spark queries, and the result is published[/bold]")
+        queried = demo_spark.run(console)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    if not (simulated and real and messages):
+    if not (simulated and real and messages and queried):
         raise typer.Exit(1)
 
 

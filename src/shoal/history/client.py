@@ -95,9 +95,10 @@ class History:
         Args:
             topics: one pattern or several, of which one must match; none means everything.
             query: `selector`; `columns` (names, in this order); `properties` (property name to type, each a
-                column of its own: string, int64, float64, bool); `start` (an offset, "earliest" or "latest");
-                `end` (the offset after the last); `from_time` and `to_time` (when stored: microseconds since
-                1970, or datetimes); `limit` (rows); `incarnation` (of the store that the offsets are from).
+                column of its own: string, text, int64, float64, bool); `start` (an offset, "earliest" or
+                "latest"); `end` (the offset after the last); `from_time` and `to_time` (when stored:
+                microseconds since 1970, or datetimes); `limit` (rows); `incarnation` (of the store that the
+                offsets are from).
         """
         reader = self._reader(_query(topics, **query))
         with _understood():

@@ -41,6 +41,7 @@ DEFAULT_COLUMNS = tuple(name for name in COLUMN_TYPES if name != "body_detail")
 #: The types that a property's own column may have.
 PROPERTY_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
+    "text": pa.string(),
     "int64": pa.int64(),
     "float64": pa.float64(),
     "bool": pa.bool_(),

@@ -59,13 +59,15 @@ def session(
         remote: the address of a Spark Connect server (`sc://host:15002`), instead of `master`.
         conf: Spark settings, which go before those chosen here.
         quiet: Spark's JVM writes errors only; what ends a query is raised in Python in any case.
-        spark: a session that exists already: only what can still be set is set in it.
+        spark: a session that exists already: only what can still be set is set in it. A thread that writes
+            with a session which another thread made calls this first.
     """
     if spark is not None:
         if master or remote or conf:
             raise ConfigError("a session that exists already takes neither master, remote nor conf")
         for key, value in _AT_ANY_TIME.items():
             spark.conf.set(key, value)
+        _enter(spark)
         return spark
     if master and remote:
         raise ConfigError("master and remote exclude each other: a Connect server has its own master")
@@ -85,7 +87,37 @@ def session(
     made = builder.getOrCreate()
     if quiet and not remote:
         made.sparkContext.setLogLevel("ERROR")
+    _enter(made)
     return made
+
+
+def _enter(spark: "SparkSession") -> None:
+    """Make the format usable by the calling thread.
+
+    A sink's format is looked up in the session of the calling thread, and Spark gives one only to the thread
+    that made the session.
+    """
+    register(spark)
+    if hasattr(spark, "_jsparkSession"):  # one of Spark Connect has none: its server looks formats up
+        assert spark._jvm is not None
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def register(spark: "SparkSession") -> None:
+    """Make the format known to a session.
+
+    Spark looks for formats by itself, in a process of its own; where that process fails, or takes longer to
+    start than Spark waits for it, Spark goes on without them and says so in its log only.
+    """
+    from pyspark.errors import AnalysisException
+
+    from shoal.spark.source import ShoalSource
+
+    try:
+        spark.dataSource.register(ShoalSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def default_settings(master: str, *, quiet: bool = False) -> dict[str, str]:

@@ -9,7 +9,7 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 import shoal
+from shoal.history.schema import PROPERTY_TYPES
 from shoal.spark.options import ReadOptions
 from shoal.spark.rows import ROW_SCHEMA, RowPlan, plan_rows
 
@@ -55,7 +56,7 @@ class LiveReader(SimpleDataSourceStreamReader):
         self._received = max(self._received, int(start["received"]))
         messages = self._arrived()
         self._received += len(messages)
-        rows = [self._plan.to_rows(to_batch(messages))] if messages else []
+        rows = [self._plan.to_rows(to_batch(messages, self._plan.properties))] if messages else []
         return iter(rows), {"received": self._received}
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802
@@ -63,6 +64,12 @@ class LiveReader(SimpleDataSourceStreamReader):
         count = int(end["received"]) - int(start["received"])
         log.warning("mode=live: %d messages of a micro-batch that was not finished are lost", count)
         return iter(())
+
+    def close(self) -> None:
+        """Leave the domain. Spark ends the process instead."""
+        bus, self._bus = self._bus, None
+        if bus is not None:
+            bus.close()
 
     def _join(self) -> None:
         if self._bus is not None:
@@ -95,10 +102,16 @@ class LiveReader(SimpleDataSourceStreamReader):
         return messages
 
 
-def to_batch(messages: list[shoal.Message]) -> pa.RecordBatch:
-    """Messages as a store would send them, as far as that is known without one."""
+def to_batch(messages: list[shoal.Message], properties: Mapping[str, str]) -> pa.RecordBatch:
+    """Messages as a store would send them, as far as that is known without one; properties as columns too."""
     layout = to_arrow_schema(ROW_SCHEMA, timezone="UTC")
-    rows = [_row(message) for message in messages]
+    for name, kind in properties.items():
+        layout = layout.append(pa.field(name, PROPERTY_TYPES[kind]))
+    rows = [
+        _row(message)
+        | {name: _typed(message.properties.get(name), kind) for name, kind in properties.items()}
+        for message in messages
+    ]
     return pa.RecordBatch.from_pylist(rows, schema=layout)
 
 
@@ -156,6 +169,17 @@ def _body(body: Any) -> tuple[str, bytes | None]:
 def _text(value: Any) -> str | None:
     """A property as a store shows it in a map of texts."""
     return json.dumps(value) if isinstance(value, bool) else None if value is None else str(value)
+
+
+def _typed(value: Any, kind: str) -> Any:
+    """A property as a store shows it in a column of its own: null if it has another type."""
+    if isinstance(value, bool) or value is None:
+        return value if kind == "bool" else None
+    if kind == "text":
+        return value if isinstance(value, str) else None
+    if kind == "int64":
+        return value if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else None
+    return float(value) if kind == "float64" and isinstance(value, int | float) else None
 
 
 def _encoded(value: Any) -> str:

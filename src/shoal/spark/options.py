@@ -150,9 +150,17 @@ WRITE_NAMES = (*_STORE_NAMES, "topic", "deliveryGuarantee", "writeId", "writeNum
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Check what was given to `read` or `readStream`."""
     options = _Options(given, READ_NAMES, "reads")
+    gaps = options.flag("gaps", False)
+    if gaps:
+        options.refuse(
+            "with gaps=true",
+            "subscribe subscribePattern selector columns includeHeaders propertySchema bodySchema "
+            "pushFilters maxOffsetsPerTrigger maxBytesPerTrigger minOffsetsPerTrigger maxTriggerDelay "
+            "minPartitions maxRecordsPerPartition subscription",
+        )
     topics = options.get("subscribe", _topics)
     regex = options.get("subscribePattern", _regex)
-    if (topics is None) == (regex is None):
+    if not gaps and (topics is None) == (regex is None):
         raise ConfigError(
             "give exactly one of the options subscribe (topics such as prices/ACME, prices/*, prices/>, with "
             "commas between them) and subscribePattern (a regular expression)"
@@ -180,7 +188,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         live=live,
         bus=options.get("bus", _text),
         push_filters=options.flag("pushFilters", False),
-        gaps=options.flag("gaps", False),
+        gaps=gaps,
     )
     if live:
         options.refuse(
@@ -191,10 +199,6 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         )
     else:
         options.refuse("without mode=live", "bus")
-    if made.gaps:
-        options.refuse(
-            "with gaps=true", "pushFilters selector columns includeHeaders propertySchema bodySchema"
-        )
     if made.min_rows and made.max_rows and made.min_rows > made.max_rows:
         raise ConfigError(
             f"option minOffsetsPerTrigger ({made.min_rows}) must not exceed maxOffsetsPerTrigger "
@@ -211,8 +215,6 @@ def for_stream(options: ReadOptions) -> ReadOptions:
             "when all "
             "that is there was read, use trigger(availableNow=True)"
         )
-    if options.gaps:
-        raise ConfigError("option gaps is for spark.read: a stream reads messages")
     if options.push_filters:
         raise ConfigError(
             "option pushFilters is for spark.read: Spark offers no filters of streams; give option selector"

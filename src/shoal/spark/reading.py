@@ -81,7 +81,7 @@ class Reading:
                 )
             )
 
-        begin, ranges = self.asked(store, plan, start)
+        begin, ranges = asked(self.options, store, plan, start)
         return [Range(query, begin.incarnation, first, last, store.address) for first, last, _about in ranges]
 
     def rows(self, part: Range) -> Iterator[pa.RecordBatch]:
@@ -93,48 +93,49 @@ class Reading:
                     begin = Position(begin.incarnation, batch.column("offset")[-1].as_py() + 1)
                     yield self.plan.to_rows(batch)
             except HistoryError as error:
-                begin = self.after_loss(store, begin, error)
+                begin = after_loss(self.options, store, begin, error)
                 if begin.incarnation == part.incarnation:
                     for batch in store.batches(part.query, begin.offset, part.end, begin.incarnation):
                         yield self.plan.to_rows(batch)
 
-    def asked(
-        self, store: Store, ask: Callable[[Position], Answer], start: Position
-    ) -> tuple[Position, Answer]:
-        """The answer, and where it begins: later than `start` if history was lost and the user goes on."""
-        try:
-            return start, ask(start)
-        except HistoryError as error:
-            begin = self.after_loss(store, start, error)
-            return begin, ask(begin)
 
-    def after_loss(self, store: Store, start: Position, error: HistoryError) -> Position:
-        """Where to go on after the store refused a range; `DataLossError` unless the user goes on."""
-        if error.code not in ("TRIMMED", "INCARNATION"):
-            raise error
-        info = store.info()
-        if error.code == "TRIMMED":
-            floor = int(error.detail.get("floor", info["floor"]))
-            what = (
-                f"the store at {store.address} no longer has offsets {start.offset} to {floor - 1}: "
-                f"retention "
-                "dropped them before they were read"
-            )
-        else:
-            floor = int(info["floor"])
-            what = (
-                f"the query was at offset {start.offset} of incarnation {start.incarnation}, and the store "
-                f"at "
-                f"{store.address} is incarnation {info['incarnation']}: it was restored or replaced"
-            )
-        if self.options.fail_on_data_loss:
-            raise DataLossError(
-                f"{what}. To go on with what is there, set option failOnDataLoss=false; to have retention "
-                f"wait "
-                "for the query next time, give option subscription"
-            ) from error
-        log.warning("%s; going on with what is there (failOnDataLoss=false)", what)
-        return Position(info["incarnation"], floor)
+def asked(
+    options: ReadOptions, store: Store, ask: Callable[[Position], Answer], start: Position
+) -> tuple[Position, Answer]:
+    """The answer, and where it begins: later than `start` if history was lost and the user goes on."""
+    try:
+        return start, ask(start)
+    except HistoryError as error:
+        begin = after_loss(options, store, start, error)
+        return begin, ask(begin)
+
+
+def after_loss(options: ReadOptions, store: Store, start: Position, error: HistoryError) -> Position:
+    """Where to go on after the store refused a range; `DataLossError` unless the user goes on."""
+    if error.code not in ("TRIMMED", "INCARNATION"):
+        raise error
+    info = store.info()
+    if error.code == "TRIMMED":
+        floor = int(error.detail.get("floor", info["floor"]))
+        lost = int(error.detail.get("lost_before", floor))
+        what = (
+            f"the store at {store.address} no longer has what matches from offset {start.offset} to "
+            f"{lost - 1}: retention dropped it before it was read"
+        )
+        remedy = "; to have retention wait for the query next time, give option subscription"
+    else:
+        floor = int(info["floor"])
+        what = (
+            f"the query was at offset {start.offset} of incarnation {start.incarnation}, and the store at "
+            f"{store.address} is incarnation {info['incarnation']}: it is another store, or was restored"
+        )
+        remedy = "; to begin anew, take another checkpointLocation"
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{what}. To go on with what is there, set option failOnDataLoss=false{remedy}"
+        ) from error
+    log.warning("%s; going on with what is there (failOnDataLoss=false)", what)
+    return Position(info["incarnation"], floor)
 
 
 def offset_of(store: Store, info: dict[str, Any], boundary: Boundary) -> int:
@@ -142,8 +143,7 @@ def offset_of(store: Store, info: dict[str, Any], boundary: Boundary) -> int:
     if boundary.incarnation is not None and boundary.incarnation != info["incarnation"]:
         raise ConfigError(
             f"an option names an offset of incarnation {boundary.incarnation}, but the store at "
-            f"{store.address} "
-            f"is {info['incarnation']}"
+            f"{store.address} is {info['incarnation']}"
         )
     if boundary.time_us is not None:
         time_us = boundary.time_us

@@ -62,13 +62,15 @@ GAP_SCHEMA = StructType(
         StructField("chain", IntegerType()),
         StructField("first", LongType()),
         StructField("last", LongType()),
+        StructField("count", LongType()),
         StructField("stored", TimestampType()),
     ]
 )
 
 #: Types of properties, as Spark and as the store call them. A store knows one width of each.
 _PROPERTY_TYPES: dict[type[DataType], str] = {
-    StringType: "string",
+    # Texts only, as the selectors see it into which filters on the column are turned.
+    StringType: "text",
     BooleanType: "bool",
     ShortType: "int64",
     IntegerType: "int64",

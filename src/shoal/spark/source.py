@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from shoal.spark import options
+from shoal.spark.gaps import GapStreamReader
 from shoal.spark.live import LiveReader
 from shoal.spark.reader import batch_reader
 from shoal.spark.rows import full_schema
@@ -42,7 +43,7 @@ class ShoalSource(DataSource):
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader with mode=live"}
             )
-        return ShoalStreamReader(chosen, schema)
+        return GapStreamReader(chosen, schema) if chosen.gaps else ShoalStreamReader(chosen, schema)
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
         """Follow the network itself."""

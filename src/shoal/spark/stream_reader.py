@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from shoal.errors import DataLossError
 from shoal.spark.offsets import Boundary, Position
 from shoal.spark.options import ReadOptions
-from shoal.spark.reading import Range, Reading, offset_of
+from shoal.spark.reading import Range, Reading, asked, offset_of
 from shoal.spark.store import Query, Store
 
 #: How long a question for news waits at the store before Spark asks again.
@@ -98,7 +98,9 @@ class ShoalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not query.topics:
             return self._reached(begin)
         limited = not isinstance(limit, ReadAllAvailable)
-        begin, answer = self._reading.asked(self._store, lambda at: self._news(query, at, limited), begin)
+        begin, answer = asked(
+            self._reading.options, self._store, lambda at: self._news(query, at, limited), begin
+        )
         if limited and self._waits_for_more(answer["rows"]):
             return start
         return self._reached(Position(begin.incarnation, max(begin.offset, answer["end"])))
@@ -111,8 +113,11 @@ class ShoalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         query = self._reading.query(self._store)
         if not query.topics:
             return begin.to_dict() | {"rowsBehind": 0, "high": begin.offset}
-        begin, behind = self._reading.asked(
-            self._store, lambda at: self._latest(query, at, max_rows=LAG_ROWS_MAX), begin
+        begin, behind = asked(
+            self._reading.options,
+            self._store,
+            lambda at: self._latest(query, at, max_rows=LAG_ROWS_MAX),
+            begin,
         )
         reached = Position(begin.incarnation, max(begin.offset, behind["end"]))
         return reached.to_dict() | {"rowsBehind": behind["rows"], "high": behind["high"]}
@@ -157,15 +162,15 @@ class ShoalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         answer = self._latest(query, start, **limits)
         if answer["rows"]:
             return answer
-        asked = self._asked(query, start)
-        answer = self._store.call(lambda client: client.wait(timeout_s=WAIT_S, **asked))
+        question = self._question(query, start)
+        answer = self._store.call(lambda client: client.wait(timeout_s=WAIT_S, **question))
         return self._latest(query, start, **limits) if answer["rows"] and limits else answer
 
     def _latest(self, query: Query, start: Position, **more: Any) -> dict[str, Any]:
-        asked = self._asked(query, start) | more
-        return self._store.call(lambda client: client.latest(**asked))
+        question = self._question(query, start) | more
+        return self._store.call(lambda client: client.latest(**question))
 
-    def _asked(self, query: Query, start: Position) -> dict[str, Any]:
+    def _question(self, query: Query, start: Position) -> dict[str, Any]:
         return {
             "topics": list(query.topics),
             "selector": query.selector,

@@ -77,6 +77,8 @@ class Stored:
         value = self.properties.get(name)
         if kind == "string":
             return text_of(value)
+        if kind == "text":
+            return value if isinstance(value, str) else None
         if kind == "bool":
             return value if isinstance(value, bool) else None
         if isinstance(value, bool):

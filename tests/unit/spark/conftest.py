@@ -17,6 +17,16 @@ class FakeHistory:
         self.failures = 0
         self.held = {}
         self.calls = []
+        self.gaps_stored = []
+
+    def lose(self, offset, number):
+        """A message that would have been before an offset is missing."""
+        gap = {"after_offset": offset - 1, "publisher": "p", "chain": 1, "count": 1, "stored_us": 0}
+        self.gaps_stored.append(gap | {"first": number, "last": number})
+
+    def gaps(self, *, start, end, incarnation):
+        self._matching({"start": start, "end": end, "incarnation": incarnation, "topics": []})
+        return [gap for gap in self.gaps_stored if start <= gap["after_offset"] + 1 <= end]
 
     def store(self, *names):
         self.topics_stored += names
@@ -48,8 +58,10 @@ class FakeHistory:
         high = len(self.topics_stored)
         return {"end": found[-1] + 1 if found else query["start"], "rows": len(found), "high": high}
 
-    def wait(self, *, timeout_s, **query):
-        return self.latest(**query)
+    def wait(self, *, timeout_s, start, **query):
+        if start == "latest":
+            return None
+        return self.latest(start=start, **query)
 
     def plan(self, *, partitions, rows_max, **query):
         found = self._matching(query)

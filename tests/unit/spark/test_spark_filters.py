@@ -1,3 +1,5 @@
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -27,6 +29,7 @@ PROPERTIES = {
     "and": LongType(),
 }
 NAN = float("nan")
+TIME = datetime(2026, 1, 1, 0, 0, 0, 123456, UTC)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +49,10 @@ NAN = float("nan")
         (StringContains(("region",), "U"), "region LIKE '%U%' ESCAPE '!'"),
         (EqualTo(("priority",), 7), "JMSPriority = 7L"),
         (EqualTo(("type",), "quote"), "JMSType = 'quote'"),
+        # A selector knows milliseconds: it may select a little more.
+        (EqualTo(("timestamp",), TIME), "JMSTimestamp = 1767225600123L"),
+        (GreaterThan(("timestamp",), TIME), "JMSTimestamp >= 1767225600123L"),
+        (LessThan(("timestamp",), TIME), "JMSTimestamp <= 1767225600123L"),
     ],
 )
 def test_filters_on_properties_and_headers_become_selectors(given, selector):
@@ -68,6 +75,13 @@ def test_filters_on_properties_and_headers_become_selectors(given, selector):
         EqualTo(("size",), 1 << 70),
         EqualTo(("body",), b"x"),
         In(("region",), (None,)),
+        Not(EqualNullSafe(("region",), "EU")),  # holds for null, and no NOT of a selector does
+        EqualTo(("px",), float(1 << 53)),  # large numbers are rounded when they become DOUBLE
+        GreaterThan(("px",), 1 << 53),
+        Not(EqualTo(("timestamp",), TIME)),  # more than the filter keeps would become less
+        Not(GreaterThan(("stored",), TIME)),
+        GreaterThan(("stored",), TIME.replace(tzinfo=None)),
+        GreaterThan(("stored",), TIME.replace(year=1969)),
     ],
 )
 def test_what_the_store_cannot_check_exactly_enough_is_left_to_spark(given):
@@ -81,6 +95,22 @@ def test_filters_on_offsets_become_a_range():
     assert (pushed.first, pushed.end) == (10, 16)
     pushed = push([EqualNullSafe(("offset",), 5)], {})
     assert (pushed.first, pushed.end) == (5, 6)
+
+
+def test_filters_on_the_time_of_storing_become_a_range():
+    time_us = 1767225600123456
+    for given, expected in (
+        (EqualTo(("stored",), TIME), (time_us, time_us + 1)),
+        (GreaterThan(("stored",), TIME), (time_us + 1, None)),
+        (GreaterThanOrEqual(("stored",), TIME), (time_us, None)),
+        (LessThan(("stored",), TIME), (None, time_us)),
+        (LessThanOrEqual(("stored",), TIME), (None, time_us + 1)),
+    ):
+        pushed = push([given], {})
+        assert (pushed.from_us, pushed.to_us) == expected
+        assert pushed.selectors == ()
+    both = push([GreaterThan(("stored",), TIME), GreaterThan(("stored",), TIME - timedelta(seconds=1))], {})
+    assert both.from_us == time_us + 1
 
 
 def test_filters_on_topics_are_intersected():

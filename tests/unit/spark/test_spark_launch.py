@@ -1,9 +1,12 @@
 import sys
 
 import pytest
+from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 
 from shoal.errors import ConfigError
 from shoal.spark import home, launch
+from shoal.spark.source import ShoalSource
 
 
 def test_a_local_master_gets_what_low_latency_needs():
@@ -51,13 +54,60 @@ def test_the_fast_home_holds_packages_where_spark_has_archives(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == [made.name]
 
 
-def test_discovery_offers_the_format_and_survives_what_is_missing(monkeypatch):
+def test_discovery_offers_the_format(monkeypatch):
     monkeypatch.delitem(sys.modules, "pyspark_shoal", raising=False)
     import pyspark_shoal
 
     assert pyspark_shoal.DefaultSource.name() == "shoal"
-    monkeypatch.delitem(sys.modules, "pyspark_shoal")
-    monkeypatch.setitem(sys.modules, "shoal.spark.source", None)
-    import pyspark_shoal as without
+    assert pyspark_shoal.DefaultSource is ShoalSource
 
-    assert not hasattr(without, "DefaultSource")
+
+def test_a_format_that_cannot_be_imported_says_why_to_whoever_uses_it(monkeypatch):
+    monkeypatch.delitem(sys.modules, "pyspark_shoal", raising=False)
+    monkeypatch.setitem(sys.modules, "shoal.spark.source", None)
+    import pyspark_shoal
+
+    # As Spark does it: looked up in one process, used in another.
+    made = cloudpickle.loads(cloudpickle.dumps(pyspark_shoal.DefaultSource))({})
+    assert made.name() == "shoal"
+    for use in (
+        made.schema,
+        lambda: made.reader(None),
+        lambda: made.streamReader(None),
+        lambda: made.writer(None, False),
+        lambda: made.streamWriter(None, False),
+    ):
+        with pytest.raises(
+            ImportError, match=r"cannot import shoal\.spark \(ModuleNotFoundError: .*pip install"
+        ):
+            use()
+
+
+class Sources:
+    """What `spark.dataSource` does."""
+
+    def __init__(self, condition=None):
+        self.registered = []
+        self._condition = condition
+
+    def register(self, source):
+        if self._condition is not None:
+            raise AnalysisException(self._condition, errorClass=self._condition)
+        self.registered.append(source)
+
+
+class Session:
+    def __init__(self, sources):
+        self.dataSource = sources
+
+
+def test_a_format_that_spark_did_not_find_is_registered():
+    sources = Sources()
+    launch.register(Session(sources))
+    assert sources.registered == [ShoalSource]
+
+
+def test_one_that_it_found_is_left_as_it_is():
+    launch.register(Session(Sources("DATA_SOURCE_ALREADY_EXISTS")))
+    with pytest.raises(AnalysisException):
+        launch.register(Session(Sources("SOMETHING_ELSE")))

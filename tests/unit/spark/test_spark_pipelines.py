@@ -7,7 +7,7 @@ import pytest
 
 from shoal.errors import ConfigError
 from shoal.spark.explain import sentence
-from shoal.spark.pipelines import archive
+from shoal.spark.pipelines import archive, common, stats
 from shoal.spark.pipelines.replay import Pace
 from shoal.spark.pipelines.stats import WindowStats, plot
 from shoal.spark.progress import describe, rows_behind
@@ -178,3 +178,40 @@ def test_what_went_wrong_is_found_in_a_trace():
     assert sentence(ValueError("Traceback\nKeyError: 'x'\n\nJVM stuff")) == "KeyError: 'x'"
     assert sentence(ValueError("first\nsecond")) == "first"
     assert sentence(ValueError()) == "ValueError"
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(minutes=1)
+
+
+def counted(start, topic, publisher, *chains):
+    return stats.WindowStats(start, topic, publisher, 10, 100, 1.0, 10.0, None, None, None, 0), chains
+
+
+def test_losses_are_told_for_each_publisher_and_topic():
+    rows = [counted(NOON, "a", "p", 1, 2), counted(NOON, "b", "p", 2), counted(NOON, "a", "q", 1)]
+    gaps = [
+        stats.Gap(NOON, "p", 1, 3),  # only a came on this chain
+        stats.Gap(NOON, "p", 2, 5),  # a and b did
+        stats.Gap(NOON, "p", 3, 7),  # nothing did
+        stats.Gap(NOON, "q", 1, 1),
+        stats.Gap(LATER, "q", 1, 2),  # nothing came in that window
+    ]
+    found = stats.with_losses(rows, gaps)
+    assert [(each.start, each.topic, each.publisher, each.messages, each.lost) for each in found] == [
+        (NOON, "?", "p", 0, 12),
+        (NOON, "a", "p", 10, 3),
+        (NOON, "a", "q", 10, 1),
+        (NOON, "b", "p", 10, 0),
+        (LATER, "?", "q", 0, 2),
+    ]
+    assert sum(each.lost for each in found) == sum(gap.lost for gap in gaps)
+
+
+def test_gaps_are_read_of_the_same_range_as_messages_or_of_another():
+    options = common.source_options(
+        "a", "grpc://s:1", "x = 1", {"startingoffsets": "5", "minPartitions": "2"}
+    )
+    assert common.gap_options(options) == {"store": "grpc://s:1", "startingoffsets": "5", "gaps": "true"}
+    since = {"startingTimestamp": "7"}
+    assert common.gap_options(options, since) == {"store": "grpc://s:1", "gaps": "true"} | since

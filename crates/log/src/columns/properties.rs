@@ -48,6 +48,7 @@ pub(super) struct PropertyColumn {
 #[derive(Debug)]
 enum Values {
     String(Texts),
+    Text(Texts),
     Int64(Int64s),
     Float64(Float64s),
     Bool(Bits),
@@ -57,6 +58,7 @@ impl PropertyColumn {
     pub(super) fn new(name: &str, kind: PropertyType) -> Self {
         let values = match kind {
             PropertyType::String => Values::String(Texts::default()),
+            PropertyType::Text => Values::Text(Texts::default()),
             PropertyType::Int64 => Values::Int64(Int64s::default()),
             PropertyType::Float64 => Values::Float64(Float64s::default()),
             PropertyType::Bool => Values::Bool(Bits::default()),
@@ -71,6 +73,13 @@ impl PropertyColumn {
         match &mut self.values {
             Values::String(texts) => {
                 texts.push_with(|data| push_scalar(data, value));
+                return texts.last_bytes();
+            }
+            Values::Text(texts) => {
+                texts.push(match value {
+                    Scalar::Str(text) => Some(text.as_bytes()),
+                    _ => None,
+                });
                 return texts.last_bytes();
             }
             Values::Int64(numbers) => numbers.push(match value {
@@ -96,7 +105,7 @@ impl PropertyColumn {
 
     pub(super) fn finish(self) -> ColumnBuffers {
         match self.values {
-            Values::String(column) => column.finish(),
+            Values::String(column) | Values::Text(column) => column.finish(),
             Values::Int64(column) => column.finish(),
             Values::Float64(column) => column.finish(),
             Values::Bool(column) => column.finish(),

@@ -35,6 +35,8 @@ pub enum Column {
 pub enum PropertyType {
     /// The text of any value.
     String,
+    /// Texts, as selectors know them.
+    Text,
     /// Whole numbers of 64 bits.
     Int64,
     /// Any number.
@@ -89,6 +91,7 @@ impl PropertyType {
     pub fn named(name: &str) -> Result<Self, UnknownColumn> {
         Ok(match name {
             "string" => Self::String,
+            "text" => Self::Text,
             "int64" => Self::Int64,
             "float64" => Self::Float64,
             "bool" => Self::Bool,

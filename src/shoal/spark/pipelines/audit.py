@@ -52,7 +52,7 @@ class Audit:
     Attributes:
         messages: how many messages were read.
         unnumbered: how many of them have no number, and so tell nothing.
-        lost: how many messages the store knows it missed; those of gaps of unknown length count as one.
+        lost: how many messages the store knows it missed, about.
         chains: what was found about each chain.
         gaps: the store's records of what it missed.
     """
@@ -115,20 +115,15 @@ def audit(
     )
     gaps = tuple(
         row.asDict()
-        for row in common.read(spark, chosen | {"gaps": "true"}).orderBy("after_offset").collect()
+        for row in common.read(spark, common.gap_options(chosen)).orderBy("after_offset").collect()
     )
     return Audit(
         messages=sum(row["messages"] for row in found),
         unnumbered=sum(row["messages"] - row["numbered"] for row in found),
-        lost=sum(_count(gap) for gap in gaps),
+        lost=sum(gap["count"] for gap in gaps),
         chains=tuple(_findings(row) for row in found if row["numbered"]),
         gaps=gaps,
     )
-
-
-def _count(gap: dict[str, Any]) -> int:
-    first, last = gap.get("first"), gap.get("last")
-    return 1 if first is None or last is None else int(last - first + 1)
 
 
 def _findings(row: Any) -> ChainFindings:

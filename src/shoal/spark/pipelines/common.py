@@ -16,6 +16,24 @@ def source_options(
     return {name: value for name, value in given.items() if value is not None} | dict(more or {})
 
 
+_BOUNDS = ("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp")
+
+
+def gap_options(options: Mapping[str, str], bounds: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Options for reading gap records where `options` read messages: of the same range, or of `bounds`."""
+    shared = (
+        "store",
+        "token",
+        "domain",
+        "storeTimeout",
+        "failOnDataLoss",
+        *(_BOUNDS if bounds is None else ()),
+    )
+    kept = {name.lower() for name in shared}
+    same = {name: value for name, value in options.items() if name.lower() in kept}
+    return same | dict(bounds or {}) | {"gaps": "true"}
+
+
 def sink_options(topic: str, store: str | None) -> dict[str, str]:
     """Options of the format `shoal` for writing."""
     return {"topic": topic} | ({"store": store} if store is not None else {})

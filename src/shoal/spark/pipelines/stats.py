@@ -3,12 +3,14 @@
 Times are those at which the store stored messages, which never go back: so a window is complete as soon as
 something later was stored. The delay is the time from publishing to storing; it is as exact as the two clocks
 agree. Percentiles come from a histogram whose steps are 4 %: 16 for each doubling. What is lost is what the
-store's gap records say.
+store's gap records say. They name publisher and chain; the topic of a message that never came is known only
+if all that came from the publisher on that chain in the window had one topic. Otherwise its row has the topic
+`?`.
 """
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
 STEPS = 16
 #: A report of more rows is refused: take a longer window, or fewer topics.
 ROWS_MAX = 200_000
+#: Stands for the topic of what is lost, where it is not known.
+UNKNOWN_TOPIC = "?"
 
-_COLUMNS = "topic,publisher,timestamp,stored,body"
+_COLUMNS = "topic,publisher,chain,timestamp,stored,body"
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class WindowStats:
 
     Attributes:
         start: when the window begins.
-        topic: the topic.
+        topic: the topic; `?` for messages that are lost and may have been on any.
         publisher: who published.
         messages: how many messages were stored.
         bytes: how many bytes their bodies have.
@@ -44,7 +48,7 @@ class WindowStats:
         delay_p50_ms: half of the messages were stored within this time.
         delay_p99_ms: 99 % of them were.
         delay_max_ms: all of them were.
-        lost: how many messages of this publisher the store missed meanwhile, on whatever topic.
+        lost: how many messages of this publisher and topic the store missed meanwhile.
     """
 
     start: datetime
@@ -78,7 +82,8 @@ def stats(
     window_s = parse_duration_s("window", window)
     chosen = common.source_options(topics, store, selector, options)
     rows = common.read(spark, chosen | {"columns": _COLUMNS})
-    found = _collected(spark, histogram(rows, window_s), window_s, chosen)
+    gaps = _gaps(spark, window_s, common.gap_options(chosen))
+    found = with_losses(_collected(histogram(rows, window_s), window_s), gaps)
     if to_topic is not None and found:
         _publish(spark, found, common.sink_options(to_topic, store))
     return found
@@ -106,9 +111,13 @@ def follow_stats(
     counted = histogram(rows.withWatermark("stored", "0 seconds"), window_s)
 
     def report(batch: "DataFrame", number: int) -> None:
-        found = _collected(spark, batch, window_s, chosen)
-        if not found:
+        counted = _collected(batch, window_s)
+        if not counted:
             return
+        windows = {each.start for each, _ in counted}
+        since = {"startingTimestamp": str(int(min(windows).timestamp() * 1000))}
+        gaps = _gaps(spark, window_s, common.gap_options(chosen, since))
+        found = with_losses(counted, [gap for gap in gaps if gap.start in windows])
         if to_topic is not None:
             again = {"writeId": f"stats-{_query_id(Path(checkpoint))}", "writeNumber": str(number)}
             _publish(spark, found, common.sink_options(to_topic, store) | again)
@@ -126,7 +135,7 @@ def histogram(rows: "DataFrame", window_s: float) -> "DataFrame":
     step = f.floor(f.log2(f.greatest(delay_us, f.lit(1))) * STEPS)
     span = f.window("stored", f"{round(window_s * 1000)} milliseconds")
     return (
-        rows.groupBy(span.alias("span"), "topic", "publisher", step.alias("step"))
+        rows.groupBy(span.alias("span"), "topic", "publisher", "chain", step.alias("step"))
         .agg(
             f.count("*").alias("messages"),
             f.sum(f.coalesce(f.octet_length("body"), f.lit(0))).alias("bytes"),
@@ -136,6 +145,7 @@ def histogram(rows: "DataFrame", window_s: float) -> "DataFrame":
             f.col("span.start").alias("start"),
             "topic",
             "publisher",
+            "chain",
             "step",
             "messages",
             "bytes",
@@ -169,6 +179,7 @@ def summarise(counted: "DataFrame") -> "DataFrame":
         percentile(0.5).alias("delay_p50_ms"),
         percentile(0.99).alias("delay_p99_ms"),
         (f.max("slowest_us") / 1000).alias("delay_max_ms"),
+        f.collect_set("chain").alias("chains"),
     )
 
 
@@ -196,43 +207,77 @@ def plot(found: Iterable[WindowStats], path: str | Path) -> None:
     figure.savefig(path)
 
 
-def _collected(
-    spark: "SparkSession", counted: "DataFrame", window_s: float, chosen: dict[str, str]
+@dataclass(frozen=True)
+class Gap:
+    """What a store missed of one chain of a publisher, in one window."""
+
+    start: datetime
+    publisher: str
+    chain: int
+    lost: int
+
+
+def with_losses(
+    counted: Iterable[tuple[WindowStats, Iterable[int | None]]], gaps: Iterable[Gap]
 ) -> list[WindowStats]:
-    rows = summarise(counted).orderBy("start", "topic", "publisher").limit(ROWS_MAX + 1).collect()
+    """Add what is lost to the rows, each of which comes with the chains of its messages.
+
+    What may have been on any topic gets a row of its own.
+    """
+    rows: dict[tuple[datetime, str, str], WindowStats] = {}
+    topics: dict[tuple[datetime, str, int | None], set[str]] = {}
+    for each, chains in counted:
+        rows[each.start, each.topic, each.publisher] = each
+        for chain in chains:
+            topics.setdefault((each.start, each.publisher, chain), set()).add(each.topic)
+    for gap in gaps:
+        known = topics.get((gap.start, gap.publisher, gap.chain), set())
+        topic = next(iter(known)) if len(known) == 1 else UNKNOWN_TOPIC
+        key = gap.start, topic, gap.publisher
+        row = rows.get(key) or WindowStats(
+            gap.start, topic, gap.publisher, 0, 0, 0.0, 0.0, None, None, None, 0
+        )
+        rows[key] = replace(row, lost=row.lost + gap.lost)
+    return [rows[key] for key in sorted(rows)]
+
+
+def _collected(counted: "DataFrame", window_s: float) -> list[tuple[WindowStats, list[int | None]]]:
+    """The rows without losses, each with the chains of its messages."""
+    rows = summarise(counted).limit(ROWS_MAX + 1).collect()
     if len(rows) > ROWS_MAX:
         raise ConfigError(f"more than {ROWS_MAX:,} rows of statistics: take a longer window, or fewer topics")
-    lost = _lost(spark, window_s, chosen) if rows else {}
     return [
-        WindowStats(
-            start=row["start"],
-            topic=row["topic"],
-            publisher=row["publisher"],
-            messages=row["messages"],
-            bytes=row["bytes"],
-            messages_per_s=row["messages"] / window_s,
-            bytes_per_s=row["bytes"] / window_s,
-            delay_p50_ms=row["delay_p50_ms"],
-            delay_p99_ms=row["delay_p99_ms"],
-            delay_max_ms=row["delay_max_ms"],
-            lost=lost.get((row["start"], row["publisher"]), 0),
+        (
+            WindowStats(
+                start=row["start"],
+                topic=row["topic"],
+                publisher=row["publisher"],
+                messages=row["messages"],
+                bytes=row["bytes"],
+                messages_per_s=row["messages"] / window_s,
+                bytes_per_s=row["bytes"] / window_s,
+                delay_p50_ms=row["delay_p50_ms"],
+                delay_p99_ms=row["delay_p99_ms"],
+                delay_max_ms=row["delay_max_ms"],
+                lost=0,
+            ),
+            row["chains"],
         )
         for row in rows
     ]
 
 
-def _lost(spark: "SparkSession", window_s: float, chosen: dict[str, str]) -> dict[tuple[datetime, str], int]:
-    """Messages that the store missed, by window and publisher."""
+def _gaps(spark: "SparkSession", window_s: float, options: dict[str, str]) -> list[Gap]:
+    """What the store missed, by window, publisher and chain."""
     from pyspark.sql import functions as f
 
-    source = {
-        name: value for name, value in chosen.items() if name in ("subscribe", "store", "token", "domain")
-    }
-    gaps = common.read(spark, source | {"gaps": "true"})
     span = f.window("stored", f"{round(window_s * 1000)} milliseconds")
-    count = f.coalesce(f.col("last") - f.col("first") + 1, f.lit(1))
-    found = gaps.groupBy(span.alias("span"), "publisher").agg(f.sum(count).alias("lost")).collect()
-    return {(row["span"]["start"], row["publisher"]): row["lost"] for row in found}
+    gaps = common.read(spark, options)
+    found = gaps.groupBy(span.alias("span"), "publisher", "chain").agg(f.sum("count").alias("lost"))
+    return [
+        Gap(row["span"]["start"], row["publisher"], row["chain"], row["lost"])
+        for row in found.limit(ROWS_MAX).collect()
+    ]
 
 
 def _publish(spark: "SparkSession", found: list[WindowStats], options: dict[str, str]) -> None:
