@@ -24,6 +24,13 @@ def spark():
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def any_store(tmp_path_factory):
+    """One for tests that do not care what is in it."""
+    with StoreProcess(tmp_path_factory.mktemp("any") / "store") as started:
+        yield started
+
+
 @pytest.fixture
 def store(tmp_path):
     with StoreProcess(tmp_path / "store") as started:
@@ -34,6 +41,11 @@ def store(tmp_path):
 def client(store):
     with history.connect(store.address) as connected:
         yield connected
+
+
+def finish(query, seconds=240):
+    """Wait for the end of a query; one that fails, or takes too long, fails the test here and not later."""
+    assert query.awaitTermination(seconds), f"the query did not end within {seconds} s: {query.status}"
 
 
 def prices(count, topic="prices", start=0):

@@ -10,6 +10,7 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pyarrow as pa
+from conftest import finish
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"
 
@@ -18,7 +19,7 @@ def test_the_notebook_runs_from_top_to_bottom(monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     notebook = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
-    nbclient.NotebookClient(notebook, timeout=100, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3").execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert any("image/png" in output.get("data", {}) for output in shown), "the chart is shown"
 
@@ -39,6 +40,6 @@ def test_orders_are_joined_with_the_quotes_of_the_second_before(spark, store, cl
     write("quotes/B", symbol="B", bid=3.0)
     write("orders/A", symbol="A", size=10)
     query = join.start(spark, store.address, str(tmp_path / "checkpoint"), once=True)
-    query.awaitTermination(60)
+    finish(query)
     found = [json.loads(body) for body in client.read("fills")["body"].to_pylist()]
     assert [(each["symbol"], each["size"], each["bid"]) for each in found] == [("A", 10, 2.0)]

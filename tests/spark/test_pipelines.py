@@ -1,22 +1,20 @@
 """The pipelines over a real store, as functions and as commands."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from conftest import prices
+from conftest import finish, prices
+from typer.testing import CliRunner
 
 import shoal
+from shoal.cli.app import app
 from shoal.spark.pipelines import archive, audit, iceberg, replay, stats
 
 
 def command(*words, status=0):
-    """What `shoal pipeline` prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "shoal.cli", "pipeline", *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == status, done.stderr
+    """What `shoal pipeline` prints, in the session of the tests."""
+    done = CliRunner().invoke(app, ["pipeline", *words])
+    assert done.exit_code == status, done.output
     return done
 
 
@@ -25,8 +23,7 @@ def test_an_archive_holds_each_message_once_and_goes_on_where_it_stopped(spark, 
 
     def archived(**options):
         query = archive.archive(spark, "prices/>", directory, store=store.address, options=options)
-        query.awaitTermination(60)
-        assert query.exception() is None
+        finish(query)
         return sorted(row["offset"] for row in archive.load(spark, directory).select("offset").collect())
 
     client.write(prices(300))
@@ -81,7 +78,7 @@ def test_statistics_tell_rate_size_and_delay(spark, store, client):
 
 def test_delays_are_told_by_percentiles(spark):
     rows = spark.range(1, 1001).selectExpr(
-        "'t' AS topic", "'p' AS publisher", "timestamp_micros(0) AS stored",
+        "'t' AS topic", "'p' AS publisher", "CAST(id % 2 AS INT) AS chain", "timestamp_micros(0) AS stored",
         "timestamp_micros(-id * 1000) AS timestamp", "CAST('xx' AS BINARY) AS body",
     )  # fmt: skip
     (row,) = stats.summarise(stats.histogram(rows, 10.0)).collect()
@@ -90,6 +87,7 @@ def test_delays_are_told_by_percentiles(spark):
     assert row["delay_p50_ms"] == pytest.approx(500, rel=0.045)
     assert row["delay_p99_ms"] == pytest.approx(990, rel=0.045)
     assert row["delay_max_ms"] == 1000
+    assert sorted(row["chains"]) == [0, 1]
 
 
 def test_followed_statistics_show_each_window_when_it_is_complete(spark, store, client, tmp_path):
@@ -125,7 +123,7 @@ def test_followed_statistics_show_each_window_when_it_is_complete(spark, store, 
 
 def test_a_replay_publishes_an_archive_again_in_order(spark, store, client, tmp_path):
     client.write(prices(200))
-    archive.archive(spark, "prices/>", tmp_path, store=store.address).awaitTermination(60)
+    finish(archive.archive(spark, "prices/>", tmp_path, store=store.address))
     with shoal.connect("inproc://replay") as bus, bus.subscribe("again/>") as subscription:
         done = replay.replay(
             spark,
@@ -143,10 +141,12 @@ def test_a_replay_publishes_an_archive_again_in_order(spark, store, client, tmp_
     assert received[-1].properties == {"region": "US", "size": 199}
 
 
-def test_commands_audit_and_say_what_is_wrong(store, client):
+def test_commands_audit_and_say_what_is_wrong(spark, store, client):
     client.write(prices(10))
-    done = command("audit", "--store", str(store.directory), "--json", "-", "--master", "local[1]")
+    done = command("audit", "--store", str(store.directory), "--json", "-")
     assert json.loads(done.stdout)["messages"] == 10
     wrong = command("stats", "--store", store.address, "--window", "long", status=1)
     assert "option window must be a time such as 250ms" in wrong.stderr
+    wrong = command("stats", "--store", store.address, "--option", "colour=red", status=1)
+    assert "format shoal has no option colour when it reads" in wrong.stderr
     assert "Traceback" not in wrong.stderr

@@ -4,7 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import prices
+from conftest import finish, prices
 from pyspark.errors import PySparkException
 from test_source import follow, wait_until
 
@@ -89,14 +89,14 @@ def test_a_stream_from_store_to_store_copies_each_message_once(spark, store, cli
             .start()
         )
 
-    copy().awaitTermination(60)
+    finish(copy())
     bodies = client.read("copy/>")["body"].to_pylist()
     assert bodies == client.read("prices/>")["body"].to_pylist()
     # The last micro-batch as after a crash between the store's commit and Spark's own.
     commits = tmp_path / "checkpoint" / "commits"
     for name in ("3", ".3.crc"):
         (commits / name).unlink()
-    copy().awaitTermination(60)
+    finish(copy())
     assert client.read("copy/>").num_rows == 500
     assert client.status() is not None
 
@@ -121,15 +121,15 @@ def test_at_least_once_publishes_without_a_common_commit(spark, store, client):
         ("'x' AS body", {"topic": "t", "acks": "all"}, "format shoal has no option acks when it writes"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(spark, store, select, options, said):
+def test_what_is_wrong_is_said_in_one_sentence(spark, any_store, select, options, said):
     with pytest.raises(PySparkException) as raised:
-        save(spark.sql(f"SELECT {select}"), store, **options)
+        save(spark.sql(f"SELECT {select}"), any_store, **options)
     assert said in sentence(raised.value)
 
 
-def test_messages_cannot_be_overwritten(spark, store):
+def test_messages_cannot_be_overwritten(spark, any_store):
     with pytest.raises(PySparkException) as raised:
-        spark.sql("SELECT 'x' AS body").write.format("shoal").option("store", store.address).option(
+        spark.sql("SELECT 'x' AS body").write.format("shoal").option("store", any_store.address).option(
             "topic", "t"
         ).mode("overwrite").save()
     assert 'use mode("append")' in sentence(raised.value)

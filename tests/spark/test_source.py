@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from conftest import prices
+from conftest import finish, prices
 from pyspark.errors import PySparkException
 from pyspark.testing import assertDataFrameEqual
 
@@ -32,7 +32,7 @@ def collect(frame, tmp_path, **trigger):
         .trigger(**(trigger or {"availableNow": True}))
         .start()
     )
-    query.awaitTermination(60)
+    finish(query)
     return rows, [json.loads(each.json) for each in query.recentProgress]
 
 
@@ -197,15 +197,15 @@ def wait_until(reached, seconds=60):
         ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is for spark.readStream"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(spark, store, options, said):
+def test_what_is_wrong_is_said_in_one_sentence(spark, any_store, options, said):
     with pytest.raises(PySparkException) as raised:
-        read(spark, store, **options).load().count()
+        read(spark, any_store, **options).load().count()
     assert said in sentence(raised.value)
 
 
-def test_a_schema_that_does_not_fit_is_said_in_one_sentence(spark, store):
+def test_a_schema_that_does_not_fit_is_said_in_one_sentence(spark, any_store):
     with pytest.raises(PySparkException) as raised:
-        read(spark, store).schema("colour STRING").load().count()
+        read(spark, any_store).schema("colour STRING").load().count()
     assert sentence(raised.value).startswith(
         "the schema names the column colour: it is none of the row schema"
     )

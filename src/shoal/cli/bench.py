@@ -196,7 +196,6 @@ def fec(rounds: Rounds = 5, json: Json = None) -> None:
 @app.command("spark")
 def spark(
     rows: Annotated[int, typer.Option(help="Rows that each contestant reads.")] = 2_000_000,
-    sink_rows: Annotated[int, typer.Option(help="Rows that are written in each round.")] = 1_000_000,
     rate: Annotated[int, typer.Option(help="Rows per second while latency is measured.")] = 20_000,
     seconds: Annotated[float, typer.Option(help="How long latency is measured.")] = 20.0,
     rounds: Rounds = 5,
@@ -208,9 +207,7 @@ def spark(
     from shoal.bench import spark as spark_experiment
 
     with _options_checked():
-        options = spark_experiment.SparkOptions(
-            rows=rows, sink_rows=sink_rows, rounds=rounds, rate=rate, seconds=seconds
-        )
+        options = spark_experiment.SparkOptions(rows=rows, rounds=rounds, rate=rate, seconds=seconds)
     result = _followed(rounds, lambda follow: spark_experiment.run(options, follow))
     report.show(f"Spark, {rows:,} rows", result, json)
 
