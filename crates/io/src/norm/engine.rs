@@ -227,7 +227,7 @@ impl Engine {
         }
         for _ in 0..SENDS_A_TURN {
             if !self.transmit() {
-                return false;
+                return self.driver.settle() && !hold_writes;
             }
             // What came meanwhile goes along if it fills a run; otherwise it may gather until the next turn.
             if !hold_writes && self.chains.waiting(self.link) >= RUN_BYTES {

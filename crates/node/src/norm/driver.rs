@@ -229,14 +229,33 @@ impl Driver {
         for index in 0..self.lanes.len() {
             // What it could not take waits for receivers, and publishers need not ring for more.
             let blocked = index >= open || self.lanes[index].waiting() > 0;
-            if std::mem::replace(&mut self.blocked[index], blocked) != blocked {
-                self.chains.set_blocked(index, self.link, blocked);
-                if !blocked {
-                    // What came while nobody rang.
-                    self.lanes[index].write(now, &mut self.session, &self.chains, self.link, index);
-                }
+            if self.set_blocked(index, blocked) && !blocked {
+                // What came while nobody rang.
+                self.lanes[index].write(now, &mut self.session, &self.chains, self.link, index);
             }
         }
+    }
+
+    /// Nothing more can be sent now. Lanes whose segments have to wait need not be rung for: what is published meanwhile
+    /// gathers, and goes along with them. True if a lane waits no more, so that something may have gathered for it.
+    pub fn settle(&mut self) -> bool {
+        let mut goes_on = false;
+        for index in 0..self.lanes.len() {
+            let waits = self.session.segments_waiting(self.lanes[index].object) > 0;
+            let blocked =
+                waits || self.application.holds_writes() && index > 0 || self.lanes[index].waiting() > 0;
+            goes_on |= self.set_blocked(index, blocked) && !blocked;
+        }
+        goes_on
+    }
+
+    /// Publishers need not ring for a lane, or need to. True if that is new.
+    fn set_blocked(&mut self, index: usize, blocked: bool) -> bool {
+        let changes = std::mem::replace(&mut self.blocked[index], blocked) != blocked;
+        if changes {
+            self.chains.set_blocked(index, self.link, blocked);
+        }
+        changes
     }
 
     /// Lets the application say its last word. Once that was transmitted, [`Session::leave`] may follow.

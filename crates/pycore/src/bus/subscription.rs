@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyStopIteration;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -31,6 +30,20 @@ const TURN_CHECK: Duration = Duration::from_millis(1);
 /// A list is no longer than this, and its messages' records together not much.
 const LIST_MAX: usize = 256;
 const LIST_BYTES: usize = 64 << 10;
+
+/// Why reading goes no further. That it is over is no Python error before somebody is told so: on the way out of the
+/// interpreter there may be nobody left to look into one.
+enum End {
+    /// The subscription is closed, and everything that arrived was read.
+    Over,
+    Failed(PyErr),
+}
+
+impl From<PyErr> for End {
+    fn from(error: PyErr) -> End {
+        End::Failed(error)
+    }
+}
 
 /// What was taken from the consumer and is no Python object yet.
 #[derive(Default)]
@@ -194,10 +207,10 @@ impl Subscription {
     }
 
     /// Takes more from the consumer. False if there is nothing; an error once it is closed.
-    fn refill(&self, reading: &mut Reading) -> PyResult<bool> {
+    fn refill(&self, reading: &mut Reading) -> Result<bool, End> {
         let Some(taken) = self.reader.take() else {
             let failure = self.reader.consumer().failure();
-            return Err(failure.map_or_else(|| PyStopIteration::new_err(()), |why| errors::link_failed(&why)));
+            return Err(failure.map_or(End::Over, |why| End::Failed(errors::link_failed(&why))));
         };
         if taken.made_room {
             self.inner.bus.hub().resume();
@@ -207,7 +220,7 @@ impl Subscription {
     }
 
     /// The iterator over the messages to be read next that are here already.
-    fn iterator_here<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyIterator>>> {
+    fn iterator_here<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyIterator>>, End> {
         let mut reading = self.lock(py)?;
         loop {
             if let Some(iterator) = self.iterator(py)? {
@@ -233,7 +246,7 @@ impl Subscription {
         &self,
         py: Python<'py>,
         deadline: Option<Instant>,
-    ) -> PyResult<Option<Bound<'py, PyIterator>>> {
+    ) -> Result<Option<Bound<'py, PyIterator>>, End> {
         loop {
             if let Some(iterator) = self.iterator_here(py)? {
                 return Ok(Some(iterator));
@@ -252,11 +265,11 @@ impl Subscription {
         &self,
         py: Python<'py>,
         deadline: Option<Instant>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    ) -> Result<Option<Bound<'py, PyAny>>, End> {
         while let Some(mut iterator) = self.iterator_before(py, deadline)? {
             // Another reader may have had the last one.
             if let Some(message) = iterator.next() {
-                return message.map(Some);
+                return Ok(Some(message?));
             }
         }
         Ok(None)
@@ -286,16 +299,16 @@ impl Lists {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyIterator>>> {
         let subscription = self.0.get();
-        ended(py, subscription.iterator_before(py, None))
-            .map(|next| next.filter(|_| !subscription.is_stopped()))
+        ended(subscription.iterator_before(py, None)).map(|next| next.filter(|_| !subscription.is_stopped()))
     }
 }
 
 /// A subscription that is closed and empty has no next.
-fn ended<T>(py: Python<'_>, next: PyResult<Option<T>>) -> PyResult<Option<T>> {
+fn ended<T>(next: Result<Option<T>, End>) -> PyResult<Option<T>> {
     match next {
-        Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(None),
-        other => other,
+        Ok(next) => Ok(next),
+        Err(End::Over) => Ok(None),
+        Err(End::Failed(error)) => Err(error),
     }
 }
 
@@ -333,15 +346,16 @@ impl Subscription {
         if self.is_stopped() {
             return Ok(None);
         }
-        ended(py, self.next_before(py, None)).map(|next| next.filter(|_| !self.is_stopped()))
+        ended(self.next_before(py, None)).map(|next| next.filter(|_| !self.is_stopped()))
     }
 
     /// The next message, or `None` if none came in time.
     #[pyo3(signature = (timeout_s = None))]
     fn receive<'py>(&self, py: Python<'py>, timeout_s: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self.next_before(py, deadline(timeout_s)?) {
-            Err(error) if error.is_instance_of::<PyStopIteration>(py) => Err(errors::subscription_closed()),
-            other => other,
+            Ok(next) => Ok(next),
+            Err(End::Over) => Err(errors::subscription_closed()),
+            Err(End::Failed(error)) => Err(error),
         }
     }
 
@@ -364,7 +378,7 @@ impl Subscription {
                 }
                 continue;
             }
-            match ended(py, self.refill(&mut reading).map(Some))? {
+            match ended(self.refill(&mut reading).map(Some))? {
                 Some(true) => {}
                 Some(false) => break,
                 None => return Ok((!messages.is_empty()).then_some(messages)),
