@@ -740,5 +740,19 @@ _NumberColumn = tuple[Any, Any, int]
 def match_topics(patterns: Sequence[str], topics: Sequence[str]) -> list[str]:
     """Those of the topics that match one of the patterns."""
 
-def publish_rows(log: Log, node: Node, start: int, end: int, rows_max: int, timeout_s: float) -> int:
-    """Publish rows of a log as they are, in order; the offset after the last one that is out."""
+def verify_log(path: str | Path, holder: str) -> dict[str, Any]:
+    """Read every frame of a log that nobody has open; what there is, and what is damaged."""
+
+def publish_rows(
+    log: Log,
+    node: Node,
+    start: int,
+    end: int,
+    rows_max: int,
+    redelivered_before: int,
+    timeout_s: float,
+) -> tuple[int, str | None]:
+    """Publish rows of a log, in order, under the identity that history gives them.
+
+    Returns the offset after the last one that is out, and why the next one can never be, if it cannot.
+    """

@@ -4,12 +4,11 @@ import itertools
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,53 +17,42 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from store_program import StoreProgram
+from typer.testing import CliRunner
 
 import shoal
+from shoal.cli.app import app
 from shoal.config import resolve as resolve_connection
 from shoal.errors import HistoryError, StoreUnavailableError
 from shoal.history import connect
 from shoal.store import Store
 from shoal.store.config import resolve
 
-ROOT = Path(__file__).parents[2]
-FENCE = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-StartStore = Callable[..., StoreProgram]
+
+@pytest.fixture(scope="module")
+def domain() -> str:
+    """A domain of this module's own."""
+    return f"history-{os.getpid()}"
 
 
-@pytest.fixture
-def domain(request: pytest.FixtureRequest) -> str:
-    """A domain of the test's own."""
-    return f"{request.node.name}-{os.getpid()}"
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, domain: str) -> Iterator[StoreProgram]:
+    """A store for all tests, of which each has topics of its own."""
+    store = StoreProgram(tmp_path_factory.mktemp("store") / "data", domain)
+    yield store
+    store.stop()
 
 
-@pytest.fixture
-def start_store(tmp_path: Path, domain: str) -> Iterator[StartStore]:
-    running: list[StoreProgram] = []
-
-    def start(*options: str, token: str | None = None) -> StoreProgram:
-        running.append(StoreProgram(tmp_path / "data", domain, *options, token=token))
-        return running[-1]
-
-    yield start
-    for store in running:
-        store.stop()
-
-
-@pytest.fixture
-def store(start_store: StartStore) -> StoreProgram:
-    return start_store()
-
-
-@pytest.fixture
-def bus(domain: str) -> Iterator[shoal.Bus]:
+@pytest.fixture(scope="module")
+def bus(domain: str, store: StoreProgram) -> Iterator[shoal.Bus]:
     with shoal.connect(domain=domain, interface="lo") as bus:
+        assert bus.wait_for_subscribers("prices/1", 1, 20)
         yield bus
 
 
-def publish(bus: shoal.Bus, first: int, count: int) -> None:
+def publish(bus: shoal.Bus, first: int, count: int, topic: str = "prices") -> None:
     for number in range(first, first + count):
         properties = {"region": "EU" if number % 10 == 0 else "US", "number": number}
-        bus.publish(f"prices/{number % 7}", {"bid": number}, properties=properties)
+        bus.publish(f"{topic}/{number % 7}", {"bid": number}, properties=properties)
 
 
 def numbers(table: pa.Table) -> list[int]:
@@ -74,18 +62,18 @@ def numbers(table: pa.Table) -> list[int]:
 def test_what_was_published_is_read_back_by_offset_by_time_and_in_parallel(
     store: StoreProgram, bus: shoal.Bus
 ) -> None:
-    assert bus.wait_for_subscribers("prices/1", 1, 20)
+    history = store.history
+    began = history.info()["end"]
     publish(bus, 0, 5000)
-    store.wait_for_end(5000)
+    store.wait_for_end(began + 5000)
     between = datetime.now(UTC)
     publish(bus, 5000, 5000)
-    store.wait_for_end(10_000)
-    history = store.history
+    store.wait_for_end(began + 10_000)
     whole = history.read("prices/*")
     assert numbers(whole) == list(range(10_000))
-    assert numbers(history.read(start=100, end=200)) == list(range(100, 200))
-    assert numbers(history.read(to_time=between)) == list(range(5000))
-    assert numbers(history.read(from_time=between)) == list(range(5000, 10_000))
+    assert numbers(history.read(start=began + 100, end=began + 200)) == list(range(100, 200))
+    assert numbers(history.read("prices/*", to_time=between)) == list(range(5000))
+    assert numbers(history.read("prices/*", from_time=between)) == list(range(5000, 10_000))
     assert numbers(history.read("prices/3", selector="region = 'EU'")) == [
         number for number in range(10_000) if number % 7 == 3 and number % 10 == 0
     ]
@@ -100,22 +88,28 @@ def test_what_was_published_is_read_back_by_offset_by_time_and_in_parallel(
     assert row["timestamp"] <= row["stored"] <= datetime.now(UTC)
 
 
-def test_a_follower_gets_what_comes_without_asking(store: StoreProgram, bus: shoal.Bus) -> None:
-    assert bus.wait_for_subscribers("prices/1", 1, 20)
-    seen: list[int] = []
+def test_a_follower_gets_what_comes_without_asking_and_ends_where_it_is_told(
+    store: StoreProgram, bus: shoal.Bus
+) -> None:
+    began = store.history.info()["end"]
+    seen: dict[str, list[int]] = {"limit": [], "end": []}
+    queries: dict[str, dict[str, int]] = {"limit": {"limit": 300}, "end": {"end": began + 250}}
 
-    def follow() -> None:
+    def follow(name: str) -> None:
         with connect(store.endpoint) as history:
-            for batch in history.follow("prices/*", start=0, limit=300):
-                seen.extend(numbers(pa.Table.from_batches([batch])))
+            for batch in history.follow("followed/*", start=began, **queries[name]):
+                seen[name].extend(numbers(pa.Table.from_batches([batch])))
 
-    following = threading.Thread(target=follow)
-    following.start()
+    following = [threading.Thread(target=follow, args=(name,)) for name in queries]
+    for thread in following:
+        thread.start()
     for first in (0, 100, 200):
-        publish(bus, first, 100)
-        store.wait_for_end(first + 100)
-    following.join(30)
-    assert seen == list(range(300))
+        publish(bus, first, 100, "followed")
+        store.wait_for_end(began + first + 100)
+    for thread in following:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert seen == {"limit": list(range(300)), "end": list(range(250))}
 
 
 def test_rows_written_in_are_published_in_order(store: StoreProgram, bus: shoal.Bus) -> None:
@@ -132,22 +126,27 @@ def test_rows_written_in_are_published_in_order(store: StoreProgram, bus: shoal.
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_a_commit_is_all_or_nothing_whenever_the_store_is_killed(start_store: StartStore, seed: int) -> None:
+def test_a_commit_is_all_or_nothing_whenever_the_store_is_killed(
+    tmp_path: Path, domain: str, seed: int
+) -> None:
     chance = random.Random(seed)
-    store = start_store()
+    store = StoreProgram(tmp_path / "data", f"{domain}-killed")
     committed = 0
-    for _ in range(3):
-        killing = threading.Timer(chance.uniform(0.0, 0.3), store.crash)
-        killing.start()
-        committed = write_until_it_fails(store, committed + 1)
-        killing.join()
-        store.start()
-        # What a client does that does not know whether its last commit arrived.
-        committed += 1
-        write(store, committed)
-        found = store.history.read("t", columns=["body"]).column("body").to_pylist()
-        expected = [f"{number}/{row}".encode() for number in range(1, committed + 1) for row in range(50)]
-        assert found == expected, f"seed {seed}"
+    try:
+        for _ in range(3):
+            killing = threading.Timer(chance.uniform(0.0, 0.3), store.crash)
+            killing.start()
+            committed = write_until_it_fails(store, committed + 1)
+            killing.join()
+            store.start()
+            # What a client does that does not know whether its last commit arrived.
+            committed += 1
+            write(store, committed)
+            found = store.history.read("t", columns=["body"]).column("body").to_pylist()
+            expected = [f"{number}/{row}".encode() for number in range(1, committed + 1) for row in range(50)]
+            assert found == expected, f"seed {seed}"
+    finally:
+        store.crash()
 
 
 def write(store: StoreProgram, number: int) -> None:
@@ -178,71 +177,47 @@ def test_a_staging_that_nobody_commits_expires(tmp_path: Path) -> None:
         assert refused.value.code == "NO-STAGING"
 
 
-def test_a_reader_with_another_token_learns_nothing(start_store: StartStore) -> None:
-    store = start_store("--token", "secret", token="secret")
-    assert store.history.info()["end"] == 0
-    with connect(store.endpoint, token="guess") as history, pytest.raises(HistoryError) as refused:
-        history.read()
+def test_a_reader_with_another_token_learns_nothing(tmp_path: Path) -> None:
+    config = resolve(tmp_path / "data", flight="127.0.0.1:0", token="secret")
+    with Store(config, resolve_connection("inproc://", {})) as store:
+        assert store.endpoint is not None
+        with connect(store.endpoint, token="secret") as history:
+            assert history.info()["end"] == 0
+        with connect(store.endpoint, token="guess") as history, pytest.raises(HistoryError) as refused:
+            history.read()
     assert refused.value.code == "DENIED"
 
 
 def test_the_command_looks_counts_and_exports(store: StoreProgram, bus: shoal.Bus, tmp_path: Path) -> None:
-    assert bus.wait_for_subscribers("prices/1", 1, 20)
-    publish(bus, 0, 100)
-    store.wait_for_end(100)
-    path = tmp_path / "prices.parquet"
-
-    def run(*options: str) -> str:
-        command = [
-            sys.executable,
-            "-m",
-            "shoal.cli",
-            "history",
-            "prices/*",
-            "--store",
-            str(store.path),
-            *options,
-        ]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-
-    assert run("--count") == "100\n"
-    assert "prices/0" in run("--limit", "1")
-    run("--export", str(path))
-    assert numbers(pq.read_table(path)) == list(range(100))
-
-
-def test_what_the_page_on_reading_history_shows_works(store: StoreProgram, bus: shoal.Bus) -> None:
-    assert bus.wait_for_subscribers("prices/1", 1, 20)
-    publish(bus, 0, 100)
-    store.wait_for_end(100)
-    examples = FENCE.findall((ROOT / "docs/how-to/read-history.md").read_text())
-    assert len(examples) >= 7
-    for number, example in enumerate(examples):
-        if ".follow(" in example:
-            examples[number] = example.replace(
-                '.follow("prices/>")', '.follow("prices/>", start=0, limit=100)'
-            )
-        elif "prices =" in example and "duckdb" not in example:
-            examples[number] += "\nassert len(prices) in (10, 100)\n"
-    # The last one writes two orders, once however often it runs.
-    program = "\n".join(f"exec({example!r}, {{}})" for example in [*examples, examples[-1]])
+    began = store.history.info()["end"]
+    publish(bus, 0, 100, "shown")
+    store.wait_for_end(began + 100)
+    path = tmp_path / "shown.parquet"
+    command = ["history", "shown/*", "--store", str(store.path)]
     ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=store.path.parent, timeout=90, capture_output=True, text=True
+        [sys.executable, "-m", "shoal.cli", *command, "--export", str(path)], capture_output=True, timeout=60
     )
     assert ran.returncode == 0, ran.stderr
-    assert store.history.read("orders/*").num_rows == 2
+    assert numbers(pq.read_table(path)) == list(range(100))
+
+    def run(*options: str) -> str:
+        answer = CliRunner().invoke(app, [*command, *options])
+        assert answer.exit_code == 0, answer.output
+        return answer.stdout
+
+    assert run("--count") == "100\n"
+    assert "shown/0" in run("--limit", "1")
+    assert len(run("--follow", "--from", str(began), "--to", str(began + 100)).splitlines()) == 100
 
 
-def test_two_hundred_readers_at_once(store: StoreProgram, bus: shoal.Bus) -> None:
-    assert bus.wait_for_subscribers("prices/1", 1, 20)
-    publish(bus, 0, 2000)
-    store.wait_for_end(2000)
+def test_a_hundred_readers_at_once(store: StoreProgram, bus: shoal.Bus) -> None:
+    began = store.history.info()["end"]
+    publish(bus, 0, 2000, "crowded")
+    store.wait_for_end(began + 2000)
 
     def read(_: int) -> int:
         with connect(store.endpoint) as history:
-            return int(history.read(columns=["offset"]).num_rows)
+            return int(history.read("crowded/*", columns=["offset"]).num_rows)
 
-    began = time.monotonic()
-    with ThreadPoolExecutor(200) as pool:
-        assert list(pool.map(read, range(200))) == [2000] * 200
-    assert time.monotonic() - began < 60
+    with ThreadPoolExecutor(100) as pool:
+        assert list(pool.map(read, range(100))) == [2000] * 100

@@ -21,6 +21,7 @@ use crate::row::Row;
 use crate::rows::{Found, Meta, RowsPlace};
 use crate::segment::Segment;
 use crate::state::StagedFrame;
+use crate::tail::Tail;
 
 /// Which messages to read.
 #[derive(Clone, Debug)]
@@ -51,6 +52,8 @@ pub struct Snapshot {
     pub floor: u64,
     /// Oldest first, as far as they are durable.
     pub segments: Vec<Segment>,
+    /// Which topics the last of them has, as far as somebody asked.
+    pub tail: Arc<Tail>,
 }
 
 impl Snapshot {
@@ -71,6 +74,7 @@ pub struct Cursor<D: Disk> {
     store: u64,
     floor: u64,
     segments: std::vec::IntoIter<Segment>,
+    tail: Arc<Tail>,
     filter: Filter,
     end: u64,
     position: u64,
@@ -83,6 +87,8 @@ pub struct Cursor<D: Disk> {
 struct Source<D: Disk> {
     frames: Frames<D>,
     plan: Plan,
+    /// The offset and the position after the last.
+    ends: (u64, u64),
 }
 
 /// The frame whose rows are being read, and what a commit has besides it.
@@ -114,6 +120,7 @@ impl<D: Disk> Cursor<D> {
             store: snapshot.store,
             floor: snapshot.floor,
             segments: segments.into_iter(),
+            tail: snapshot.tail.clone(),
             filter: Filter::new(query.patterns.clone(), query.selector.clone()),
             end,
             position: query.start,
@@ -212,7 +219,10 @@ impl<D: Disk> Cursor<D> {
                 self.source = None;
                 continue;
             };
-            let header = read(&mut source.frames, position)?;
+            let header = match read(&mut source.frames, position) {
+                Ok(header) => header,
+                Err(error) => return Err(error.up_to(self.position, source.ends)),
+            };
             source.plan.passed(&header);
             match header.kind {
                 Kind::Messages => {
@@ -251,8 +261,9 @@ impl<D: Disk> Cursor<D> {
             }
             Err(error) => return Err(error),
         };
-        let plan = Plan::make(&self.disk, &mut frames, segment, &self.filter, self.position, self.end)?;
-        self.source = Some(Source { frames, plan });
+        let range = (self.position, self.end);
+        let plan = Plan::make(&self.disk, &mut frames, segment, &self.tail, &self.filter, range)?;
+        self.source = Some(Source { frames, plan, ends: (segment.end_offset, segment.end_position) });
         Ok(())
     }
 

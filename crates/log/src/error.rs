@@ -18,7 +18,8 @@ pub enum LogError {
     /// Bytes that were durable are not what was written.
     #[error(
         "{file} is damaged from byte {from} to byte {to} ({why}); it holds offsets {first} to {end}. \
-         Nothing was changed: keep the file, restore it from a copy, or move the directory away"
+         Nothing was changed: keep the file, restore it from a copy, or move the directory away. \
+         `shoal store verify` says what else is damaged"
     )]
     Corrupt {
         /// The file's name.
@@ -73,6 +74,21 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// Damage that was met on the way to an offset, and that costs at the most what follows up to an offset and a position.
+    pub(crate) fn up_to(self, offset: u64, (end_offset, end_position): (u64, u64)) -> LogError {
+        match self {
+            LogError::Corrupt { file, from, why, .. } => LogError::Corrupt {
+                file,
+                from,
+                to: end_position.max(from),
+                first: offset,
+                end: end_offset.max(offset),
+                why,
+            },
+            other => other,
+        }
+    }
+
     /// An error of the disk, with what was tried.
     pub fn io(what: impl Into<String>, error: io::Error) -> LogError {
         LogError::Io { what: what.into(), error }

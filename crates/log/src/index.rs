@@ -81,6 +81,13 @@ pub struct Block {
     pub is_staged: bool,
 }
 
+/// Where a block ends: the next that begins further on is there, or the end.
+pub(crate) fn block_end(blocks: &[Block], number: usize, end_position: u64) -> u64 {
+    let position = blocks[number].position;
+    let next = blocks.partition_point(|block| block.position <= position);
+    blocks.get(next).map_or(end_position, |next| next.position)
+}
+
 /// Which file an index belongs to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexKey {
@@ -126,9 +133,12 @@ impl Index {
 
     /// Where a block ends.
     pub fn block_end(&self, number: usize) -> u64 {
-        let position = self.blocks[number].position;
-        let next = self.blocks.partition_point(|block| block.position <= position);
-        self.blocks.get(next).map_or(self.end_position, |next| next.position)
+        block_end(&self.blocks, number, self.end_position)
+    }
+
+    /// Where the last one does.
+    pub(crate) fn end_position(&self) -> u64 {
+        self.end_position
     }
 
     /// Reads the index of a segment; none if it is missing or is not that of this file.

@@ -20,12 +20,13 @@ use crate::segment::{Segment, index_name};
 pub const INDEX_BLOCK_BYTES: u64 = 64 << 10;
 
 /// What is learned while reading a segment, frame by frame.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Indexer {
     topics: HashMap<Box<[u8]>, Entry, FixedState>,
     blocks: Vec<Block>,
 }
 
+#[derive(Debug)]
 struct Entry {
     first: u64,
     last: u64,
@@ -89,26 +90,25 @@ impl Indexer {
         Ok(())
     }
 
-    /// Reads a whole segment, and checks every frame of it.
-    pub fn read<D: Disk>(
+    /// Reads the frames of a stretch, and checks every one of them. Returns where the last of them ends.
+    pub fn extend<D: Disk>(
+        &mut self,
         disk: &Arc<D>,
         store: u64,
         frames: &mut Frames<D>,
-        end_position: u64,
-    ) -> Result<Indexer, LogError> {
-        let mut indexer = Indexer::default();
+        (mut position, end): (u64, u64),
+    ) -> Result<u64, LogError> {
         let mut staged: Option<(u32, Frames<D>)> = None;
-        let mut position = 0;
-        while position < end_position {
+        while position < end {
             let header = read(frames, position)?;
             if header.kind != Kind::Commit {
-                indexer.begin_frame(&header);
+                self.begin_frame(&header);
             }
             let bad = || meaningless(frames.name(), header.offset);
             match header.kind {
                 Kind::Messages => {
                     let place = RowsPlace::new(frames.payload(), 0, header.offset).ok_or_else(bad)?;
-                    indexer.add_rows(frames.payload(), place).map_err(|()| bad())?;
+                    self.add_rows(frames.payload(), place).map_err(|()| bad())?;
                 }
                 Kind::Commit => {
                     let commit = Commit::read(frames.payload()).ok_or_else(bad)?;
@@ -118,11 +118,11 @@ impl Indexer {
                             staged = Some((frame.segment, Frames::open(disk, store, frame.segment)?));
                         }
                         let Some((_, source)) = &mut staged else { continue };
-                        indexer.begin_block(&header, offset, true);
+                        self.begin_block(&header, offset, true);
                         read(source, frame.position)?;
                         let start = rows_start(source.payload()).ok_or_else(bad)?;
                         let place = RowsPlace::new(source.payload(), start, offset).ok_or_else(bad)?;
-                        indexer.add_rows(source.payload(), place).map_err(|()| bad())?;
+                        self.add_rows(source.payload(), place).map_err(|()| bad())?;
                         offset += u64::from(frame.rows);
                     }
                 }
@@ -130,7 +130,34 @@ impl Indexer {
             }
             position = header.end();
         }
-        Ok(indexer)
+        Ok(position)
+    }
+
+    /// The blocks so far.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// How many topics there are so far.
+    pub fn topics_count(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// The topics so far, in any order.
+    pub fn entries(&self) -> impl Iterator<Item = TopicEntry> {
+        self.topics.iter().map(|(name, entry)| {
+            let &Entry { first, last, count, bytes, .. } = entry;
+            TopicEntry { name: name.clone(), first, last, count, bytes }
+        })
+    }
+
+    /// The numbers of the blocks that have one of the topics asked for, in order.
+    pub fn blocks_with(&self, mut wanted: impl FnMut(&[u8]) -> bool) -> Vec<u32> {
+        let named = self.topics.iter().filter(|(name, _)| wanted(name));
+        let mut found: Vec<u32> = named.flat_map(|(_, entry)| entry.blocks.iter().copied()).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// The topics, sorted by name, and their blocks.
@@ -149,7 +176,9 @@ impl Indexer {
 pub fn build_index<D: Disk>(disk: &Arc<D>, store: u64, segment: &Segment) -> Result<(), LogError> {
     let mut frames = Frames::open(disk, store, segment.number)?;
     let key = IndexKey::of(&mut frames, segment, store)?;
-    let (topics, blocks) = Indexer::read(disk, store, &mut frames, segment.end_position)?.topics();
+    let mut indexer = Indexer::default();
+    indexer.extend(disk, store, &mut frames, (0, segment.end_position))?;
+    let (topics, blocks) = indexer.topics();
     let bytes = index::write(&key, &topics, &blocks);
     let name = index_name(segment.number);
     let unfinished = format!("{name}.new");

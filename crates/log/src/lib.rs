@@ -36,6 +36,8 @@ mod rows;
 mod segment;
 mod spares;
 mod state;
+mod tail;
+mod verify;
 
 pub use cursor::{Cursor, GapRow, Query, Snapshot};
 pub use disk::Disk;
@@ -55,3 +57,5 @@ pub use rows::{Meta, RowsWriter};
 pub use segment::{Incarnation, LOG_VERSION, Segment, SegmentInfo};
 pub use spares::SPARES_KEPT;
 pub use state::{Change, Committed, NAME_BYTES_MAX, StagedFrame, Staging, State};
+pub use tail::{TAIL_TOPICS_MAX, Tail};
+pub use verify::{Damage, SegmentReport, Verification, verify};

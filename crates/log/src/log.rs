@@ -19,6 +19,7 @@ use crate::rows::RowsWriter;
 use crate::segment::{INFO_BYTES, Incarnation, Segment, SegmentInfo};
 use crate::spares::Spares;
 use crate::state::{Change, StagedFrame, State, check_name};
+use crate::tail::Tail;
 
 /// How a log is kept.
 #[derive(Copy, Clone, Debug)]
@@ -82,6 +83,7 @@ pub struct Log<D: Disk> {
     pending_bytes: usize,
     flushing: bool,
     failed: Option<String>,
+    tail: Arc<Tail>,
 }
 
 impl<D: Disk> Log<D> {
@@ -103,6 +105,7 @@ impl<D: Disk> Log<D> {
             pending_bytes: 0,
             flushing: false,
             failed: None,
+            tail: Arc::default(),
         }
     }
 
@@ -168,7 +171,12 @@ impl<D: Disk> Log<D> {
 
     /// What a cursor reads: everything that is durable now.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { store: self.store, floor: self.state.floor(), segments: self.segments() }
+        Snapshot {
+            store: self.store,
+            floor: self.state.floor(),
+            segments: self.segments(),
+            tail: self.tail.clone(),
+        }
     }
 
     /// The segments, as far as they are durable, oldest first.

@@ -7,8 +7,9 @@ use crate::error::LogError;
 use crate::filter::Filter;
 use crate::frame::Header;
 use crate::frames::{AHEAD_BYTES, Frames, NEAR_BYTES};
-use crate::index::{Index, IndexKey};
+use crate::index::{Block, Index, IndexKey, block_end};
 use crate::segment::{Segment, SegmentInfo};
+use crate::tail::Tail;
 
 /// An index and its file, if there is one.
 pub(crate) type Loaded<D> = Option<(Index, Arc<<D as Disk>::File>)>;
@@ -47,18 +48,28 @@ impl Plan {
         disk: &Arc<D>,
         frames: &mut Frames<D>,
         segment: &Segment,
+        tail: &Tail,
         filter: &Filter,
-        start: u64,
-        end: u64,
+        (start, end): (u64, u64),
     ) -> Result<Plan, LogError> {
         let segment = as_it_is(frames, segment)?;
-        let indexed = if segment.sealed { load(disk, frames, &segment)? } else { None };
-        let stretches = indexed
-            .and_then(|(index, file)| stretches(&**disk, &index, &file, filter, start, end))
-            .unwrap_or_else(|| {
+        let wanted = |name: &[u8]| filter.topic_matches(name);
+        let found = if segment.sealed {
+            let indexed = load(disk, frames, &segment)?;
+            indexed.and_then(|(index, file)| blocks_of(&**disk, &index, &file, filter))
+        } else if filter.is_any_topic() {
+            None
+        } else {
+            let found = tail.blocks_with(disk, frames, &segment, wanted)?;
+            found.map(|(blocks, numbers)| (blocks, numbers, segment.end_position))
+        };
+        let stretches = match found {
+            Some((blocks, numbers, until)) => stretches(&blocks, &numbers, until, start, end),
+            None => {
                 let (to, offsets) = (segment.end_position, (0, u64::MAX));
                 vec![Stretch { from: 0, to, offsets, is_staged: false }]
-            });
+            }
+        };
         let longest = stretches.iter().map(|one| (one.to - one.from) as usize).max().unwrap_or(0);
         frames.set_ahead(longest.clamp(NEAR_BYTES, AHEAD_BYTES));
         Ok(Plan { stretches: stretches.into_iter(), next: 0, end: 0, offsets: (0, 0) })
@@ -104,31 +115,33 @@ pub(crate) fn load<D: Disk>(
     Ok(Index::load(disk, &key))
 }
 
-fn stretches<D: Disk>(
+/// The blocks of a sealed segment, the numbers of those that are wanted, and where the last ends.
+fn blocks_of<D: Disk>(
     disk: &D,
     index: &Index,
     file: &D::File,
     filter: &Filter,
-    start: u64,
-    end: u64,
-) -> Option<Vec<Stretch>> {
+) -> Option<(Vec<Block>, Vec<u32>, u64)> {
+    let numbers = if filter.is_any_topic() {
+        (0..index.blocks().len() as u32).collect()
+    } else {
+        index.blocks_with(disk, file, |name| filter.topic_matches(name))?
+    };
+    Some((index.blocks().to_vec(), numbers, index.end_position()))
+}
+
+fn stretches(blocks: &[Block], numbers: &[u32], until: u64, start: u64, end: u64) -> Vec<Stretch> {
     let has_offsets = |number: &usize| {
-        let block = &index.blocks()[*number];
+        let block = &blocks[*number];
         block.messages > 0 && block.offset < end && start < block.end_offset
     };
     let stretch = |number: usize| {
-        let block = &index.blocks()[number];
-        let (from, to) = (block.position, index.block_end(number));
+        let block = &blocks[number];
+        let (from, to) = (block.position, block_end(blocks, number, until));
         Stretch { from, to, offsets: (block.offset, block.end_offset), is_staged: block.is_staged }
     };
-    let numbers: Vec<usize> = if filter.is_any_topic() {
-        (0..index.blocks().len()).collect()
-    } else {
-        let found = index.blocks_with(disk, file, |name| filter.topic_matches(name))?;
-        found.into_iter().map(|number| number as usize).collect()
-    };
     let mut merged: Vec<Stretch> = Vec::new();
-    for next in numbers.into_iter().filter(has_offsets).map(stretch) {
+    for next in numbers.iter().map(|&number| number as usize).filter(has_offsets).map(stretch) {
         match merged.last_mut() {
             Some(last) if last.joins(&next) => {
                 last.to = next.to;
@@ -137,5 +150,5 @@ fn stretches<D: Disk>(
             _ => merged.push(next),
         }
     }
-    Some(merged)
+    merged
 }

@@ -210,10 +210,14 @@ pub fn topics<D: Disk>(
     for segment in snapshot.between(start, end) {
         if start <= segment.first_offset && segment.end_offset <= end {
             let mut frames = Frames::open(disk, snapshot.store, segment.number)?;
-            if let Some((index, _)) = load_index(disk, &mut frames, segment)? {
+            let known = match load_index(disk, &mut frames, segment)? {
+                Some((index, _)) => Some(index.topics().cloned().collect()),
+                None if segment.sealed => None,
+                None => snapshot.tail.topics(disk, &mut frames, segment)?,
+            };
+            if let Some(known) = known {
                 let filter = Filter::new(query.patterns.clone(), None);
-                let wanted = |topic: &&TopicEntry| filter.topic_matches(&topic.name);
-                index.topics().filter(wanted).cloned().for_each(&mut add);
+                known.into_iter().filter(|topic| filter.topic_matches(&topic.name)).for_each(&mut add);
                 continue;
             }
         }

@@ -314,7 +314,7 @@ fn cut_tail<D: Disk>(
 }
 
 /// Where in a window, which lies at a place of the file, headers of frames of that place could be.
-fn candidates(window: &[u8], store: u64, segment: u32, at: u64) -> Vec<u64> {
+pub(crate) fn candidates(window: &[u8], store: u64, segment: u32, at: u64) -> Vec<u64> {
     let fits = |start: &usize| {
         let position = at + *start as u64;
         let place = Place { store, segment, position };

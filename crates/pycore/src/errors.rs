@@ -58,6 +58,11 @@ pub fn is_full(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<python::FullError>(py)
 }
 
+/// Whether an error says that a message is longer than any may be.
+pub fn is_too_long(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<python::MessageTooLongError>(py)
+}
+
 /// A text is no topic.
 pub fn topic(error: TopicError) -> PyErr {
     python::InvalidTopicError::new_err(error.to_string())

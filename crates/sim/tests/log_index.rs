@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shoal_log::{Cursor, Identity, Log, Meta, Options, Query, RowsWriter, build_index};
+use shoal_log::{Cursor, Identity, Log, Meta, Options, Query, RowsWriter, build_index, topics};
 use shoal_sim::SimDisk;
 use shoal_wire::{BodyKind, Destination, Outgoing, Topic, TopicPattern};
 
@@ -77,4 +77,39 @@ fn a_rare_topic_in_a_large_commit_is_found_without_reading_the_others() {
     assert_eq!((whole.0, indexed.0), (203, 203));
     assert_eq!(read(&disk, &log, "often").0, 198 * 100);
     assert!(indexed.1 * 5 < whole.1, "{} bytes instead of {}", indexed.1, whole.1);
+}
+
+#[test]
+fn a_rare_topic_in_the_segment_that_takes_messages_is_looked_for_once() {
+    let disk = Arc::new(SimDisk::new(1));
+    let options = Options { segment_bytes: 64 << 20, ..Options::default() };
+    let identity = Identity { store: 7, incarnation: [7; 16] };
+    let mut log = Log::open(disk.clone(), options, identity, 1).unwrap().0;
+    for number in 0..100 {
+        log.append(number, &rows(if number == 77 { "rare" } else { "often" }, 100)).unwrap();
+    }
+    log.flush().unwrap();
+    let before = log.snapshot();
+    let first = read(&disk, &log, "rare");
+    let again = read(&disk, &log, "rare");
+    assert_eq!((first.0, again.0), (100, 100));
+    assert!(again.1 * 5 < first.1, "{} bytes instead of {}", again.1, first.1);
+    // What comes later is looked at when it is asked for, and readers that began earlier do not see it.
+    log.append(101, &rows("rare", 7)).unwrap();
+    log.stage(102, "s", &rows("rare", 5)).unwrap();
+    log.commit(103, Some("q"), 1, &["s"]).unwrap();
+    log.flush().unwrap();
+    assert_eq!(read(&disk, &log, "rare").0, 112);
+    assert_eq!(read(&disk, &log, "often").0, 99 * 100);
+    let patterns = vec![TopicPattern::new("rare").unwrap()];
+    let query = Query { start: 0, end: u64::MAX, patterns, selector: None };
+    let mut cursor = Cursor::new(disk.clone(), &before, &query).unwrap();
+    let mut found = 0;
+    while cursor.next().unwrap().is_some() {
+        found += 1;
+    }
+    assert_eq!(found, 100);
+    let counted = topics(&disk, &log.snapshot(), &Query::range(0, u64::MAX)).unwrap();
+    let counts: Vec<_> = counted.iter().map(|topic| (&*topic.name, topic.count)).collect();
+    assert_eq!(counts, [(&b"often"[..], 9900), (&b"rare"[..], 112)]);
 }

@@ -28,6 +28,8 @@ Examples:
   shoal store --config store.toml
 
   shoal store status --data ./data
+
+  shoal store verify --data ./data
 """
 
 Data = Annotated[Path | None, typer.Option(help="The store's directory, made if it is missing.")]
@@ -107,8 +109,8 @@ def _run(store_config: Any, connection: Any) -> None:
     with Store(store_config, connection) as running:
         what = ", ".join(rule.pattern for rule in store_config.record) or "nothing"
         where = f", history at {running.endpoint}" if running.endpoint else ""
-        typer.echo(f"shoal store: recording {what} into {store_config.path}{where}", err=True)
         try:
+            typer.echo(f"shoal store: recording {what} into {store_config.path}{where}", err=True)
             while not ended.is_set():
                 running.wait(0.2)
         except KeyboardInterrupt:
@@ -140,6 +142,41 @@ def renew(data: Annotated[Path, typer.Option(help="The store's directory.")]) ->
     with plain_endings("store renew"):
         former, incarnation = renew_store(data)
         typer.echo(f"{data} was {former}, and is {incarnation} now: readers are told, and begin anew")
+
+
+@app.command()
+def verify(
+    data: Annotated[Path, typer.Option(help="The store's directory.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Read every frame of a store that is closed, and say what is damaged and what can be read."""
+    from shoal.store.verifying import verify as verify_store
+
+    with plain_endings("store verify"):
+        found = verify_store(data)
+        for line in [json_module.dumps(found)] if json else _verdict(found):
+            typer.echo(line)
+        if not found["whole"]:
+            raise typer.Exit(1)
+
+
+def _verdict(found: dict[str, Any]) -> list[str]:
+    lines = [
+        f"store        {found['path']}, incarnation {found['incarnation']}",
+        f"offsets      {found['first']} to {found['end']}, {found['messages']} messages can be read",
+        f"segments     {len(found['segments'])}, {_size(found['bytes'])}",
+    ]
+    if found["torn_bytes"]:
+        torn = found["torn_bytes"]
+        lines.append(f"torn tail    {torn} bytes that nobody was promised: the next start removes them")
+    lines += [f"missing      {number:010}.log" for number in found["missing"]]
+    for damage in found["damages"]:
+        first, end = damage["first"], damage["end"]
+        lost = f"offsets {first} to {end}" if end > first else "no message"
+        where = f"{damage['file']}, bytes {damage['from']} to {damage['to']}"
+        lines.append(f"damaged      {where}: {damage['why']}; {lost}")
+    lines.append("whole" if found["whole"] else "not whole: restore what is named from a copy")
+    return lines
 
 
 def _lines(status: dict[str, Any]) -> list[str]:

@@ -113,7 +113,10 @@ class History:
             return stream.to_reader()
 
     def follow(self, topics: str | Sequence[str] = (), **query: Any) -> Iterator[pa.RecordBatch]:
-        """Rows as `batches` gives them, then those that come, without end. From the latest on by default."""
+        """Rows as `batches` gives them, then those that come. From the latest on by default.
+
+        It ends where `limit`, `end` or `to_time` says, and otherwise never.
+        """
         asked = _query(topics, **{"start": "latest", **query})
         info = self.info()
         incarnation = asked.incarnation or info["incarnation"]
@@ -122,6 +125,8 @@ class History:
         while left is None or left > 0:
             here = _changed(asked, start=start, incarnation=incarnation, limit=None, from_time_us=None)
             found = self._act("wait", query=here.to_json(), timeout_s=WAIT_S_MAX)
+            if found["over"]:
+                return
             if not found["rows"]:
                 continue
             for batch in self._batches(_changed(here, end=found["end"], limit=left)):

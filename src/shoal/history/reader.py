@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ WAIT_S_MAX = 300.0
 WAIT_ROWS_MAX = 131_072
 #: How often a waiting call looks whether its client has gone, or the server is closing.
 _GONE_CHECK_S = 0.5
+#: A message is durable so long after it was stored at the most, if the disk is well.
+_UNSYNCED_US_MAX = 2_000_000
 #: Ranges of a plan, at most.
 PARTITIONS_MAX = 4096
 #: Rows or bytes without a limit.
@@ -162,23 +164,33 @@ class Reader:
         give_back = self._waits.take()
         try:
             start, end = self.range_of(query)
-            looked_from = start
+            looked_from, over = start, False
             while True:
                 self._check_open()
                 answer = self._latest(query, looked_from, end, WAIT_ROWS_MAX, UNLIMITED)
                 left = deadline - monotonic()
-                if answer["rows"] or left <= 0 or gone():
+                if answer["rows"] or over or left <= 0 or gone():
                     answer["from"] = start
                     answer["end"] = answer["end"] if answer["rows"] else start
+                    answer["over"] = over and not answer["rows"]
                     return answer
                 looked_from = end
-                log.wait_for(end, min(left, _GONE_CHECK_S))
+                over = self._is_over(query)
+                if not over:
+                    log.wait_for(end, min(left, _GONE_CHECK_S))
                 _, end = self.range_of(query)
-                if query.end is not None and looked_from >= query.end:
-                    # Nothing that comes later is in the range.
-                    deadline = monotonic()
         finally:
             give_back()
+
+    def _is_over(self, query: Query) -> bool:
+        """Whether nothing that comes later is in the range."""
+        log = self._store.log
+        if query.end is not None and log.durable_end >= query.end:
+            return True
+        until_us = query.to_time_us
+        return until_us is not None and (
+            log.offset_at(until_us, "stored") < log.durable_end or time() * 1e6 > until_us + _UNSYNCED_US_MAX
+        )
 
     def plan(self, query: Query, partitions: int, rows_max: int | None) -> dict[str, Any]:
         """Ranges that are the whole together and can be read in parallel, each with its rows, about."""

@@ -2,14 +2,15 @@
 
 import logging
 import os
+import sqlite3
 import time
 from typing import Any
 
 from shoal._core import Log, match_topics
-from shoal.errors import StoreFullError
+from shoal.errors import StoreCorruptError, StoreFullError
 from shoal.store.config import StoreConfig
 from shoal.store.holds import holds_of
-from shoal.store.projection import Projection
+from shoal.store.projection import Projection, Topic
 from shoal.store.retention import SegmentFacts, plan
 
 log = logging.getLogger("shoal.store")
@@ -55,7 +56,11 @@ class Keeper:
         """Do everything that is due."""
         now_us = int((time.time() if now_s is None else now_s) * 1e6)
         self.build_indexes()
-        self.project()
+        try:
+            self.project()
+        except sqlite3.Error as error:
+            # What is not projected is kept longer at the worst; retention may be what makes room again.
+            log.warning("the projection is behind: %s", error)
         self._expire_stagings(now_us)
         self._seal(now_us)
         self.retain(now_us)
@@ -67,6 +72,8 @@ class Keeper:
                 pass
         except StoreFullError:
             log.warning("there is no room for an index: reading by topic is slower until there is")
+        except StoreCorruptError as error:
+            log.error("%s", error)
 
     def project(self, removed: tuple[int, ...] = (), changed: tuple[int, ...] = ()) -> None:
         """Bring the projection up to date."""
@@ -84,11 +91,18 @@ class Keeper:
             incarnation=self._log.incarnation,
             store_id=self._log.store_id,
             position=position,
-            added=((sealed[number], self._log.segment_topics(number)) for number in missing),
+            added=((sealed[number], self._topics_in(number)) for number in missing),
             removed=sorted(known - sealed.keys()),
             holds=holds_of(self._log),
             commits=self._log.scopes(),
         )
+
+    def _topics_in(self, segment: int) -> list[Topic]:
+        """The topics of a segment; of one that is damaged none are known."""
+        try:
+            return self._log.segment_topics(segment)
+        except StoreCorruptError:
+            return []
 
     def rule_of(self, topic: str) -> int | None:
         """The first rule whose pattern a topic matches."""
@@ -103,17 +117,23 @@ class Keeper:
     def facts(self) -> list[SegmentFacts]:
         """The sealed segments."""
         known, self._facts = self._facts, {}
+        facts, projected = [], set(self.projection.segments())
         for segment in self._log.segments()[:-1]:
             if segment["sealed"]:
                 key = segment["number"], segment["bytes"]
-                self._facts[key] = known.get(key) or self._facts_of(segment)
-        return list(self._facts.values())
+                facts.append(known.get(key) or self._facts_of(segment))
+                if segment["number"] in projected:
+                    self._facts[key] = facts[-1]
+        return facts
 
     def _facts_of(self, segment: dict[str, Any]) -> SegmentFacts:
         rules: dict[int | None, int] = {}
         for topic, size in self.projection.topics_of(segment["number"]).items():
             rule = self.rule_of(topic)
             rules[rule] = rules.get(rule, 0) + size
+        if not rules and segment["end"] > segment["first"] and not segment["compacted"]:
+            # It is damaged, or not projected yet: what is in it belongs to no rule, and stays.
+            rules[None] = segment["bytes"]
         return SegmentFacts(
             number=segment["number"],
             first=segment["first"],

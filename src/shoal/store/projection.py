@@ -5,10 +5,13 @@ that is missing, damaged or ahead of the log is made anew from the log alone.
 """
 
 import contextlib
+import logging
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+log = logging.getLogger("shoal.store")
 
 #: The version of the schema below; another one is made anew.
 SCHEMA_VERSION = 1
@@ -63,7 +66,7 @@ class Projection:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            database = self._connect()
+            database = self._connect(self._path)
             found = database.execute("SELECT value FROM facts WHERE key = 'schema'").fetchone()
             if found == (SCHEMA_VERSION,) and database.execute("PRAGMA quick_check").fetchone() == ("ok",):
                 return database
@@ -74,14 +77,21 @@ class Projection:
         self.rebuilt = True
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-        database = self._connect()
+        try:
+            return self._make(self._path)
+        except sqlite3.OperationalError as error:
+            log.warning("%s cannot be written, so the next start takes longer: %s", self._path, error)
+            return self._make(":memory:")
+
+    def _make(self, path: Path | str) -> sqlite3.Connection:
+        database = self._connect(path)
         database.executescript(SCHEMA)
         with database:
             database.execute("INSERT INTO facts VALUES ('schema', ?)", (SCHEMA_VERSION,))
         return database
 
-    def _connect(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self._path, check_same_thread=False)
+    def _connect(self, path: Path | str) -> sqlite3.Connection:
+        database = sqlite3.connect(path, check_same_thread=False)
         database.execute("PRAGMA journal_mode = WAL")
         # The log is the truth: what a crash takes from here is projected again.
         database.execute("PRAGMA synchronous = OFF")

@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable
 
 from shoal._core import Log, publish_rows
+from shoal.bus.inside import node_of
 from shoal.bus.sync import Bus
 from shoal.errors import ClosedError, ShoalError, StoreError
 
 log = logging.getLogger("shoal.store")
 
-#: Rows that are published before the log notes how far it is.
-ROWS_MAX = 10_000
+#: Rows that are published before it is durable how far that got: a crash lets so many be published twice.
+ROWS_MAX = 1000
 #: How long to wait for members that take no more, before looking whether to end.
 TURN_S = 0.5
 
@@ -23,6 +24,8 @@ class Publishing:
         self._log = log_
         self._bus = bus
         self._failed = failed
+        #: Below, rows may have been published before a crash.
+        self._redelivered_before = next((first + ROWS_MAX for first, _ in log_.unpublished()), 0)
         self._stopping = threading.Event()
         self._wanted = threading.Event()
         self._wanted.set()
@@ -50,12 +53,18 @@ class Publishing:
             self._failed(error)
 
     def _publish(self, first: int, end: int) -> None:
-        at = first
+        at, node = first, node_of(self._bus)
         while at < end and not self._stopping.is_set():
-            reached = publish_rows(self._log, self._bus._connection.node, at, end, ROWS_MAX, TURN_S)
+            reached, refused = publish_rows(
+                self._log, node, at, end, ROWS_MAX, self._redelivered_before, TURN_S
+            )
+            if refused is not None:
+                log.error("the row at offset %d is not published, only kept: %s", reached, refused)
+                reached += 1
             if reached > at:
                 at = reached
                 self._log.set_published(at)
+                self._log.sync()
 
     def stop(self) -> None:
         """End the thread; what is not published is published by the next start."""

@@ -5,8 +5,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from shoal._core import Log, Recorder
-from shoal.bus.sync import Bus
-from shoal.errors import StoreError, StoreFullError
+from shoal.bus.inside import core_of
+from shoal.bus.sync import Bus, Subscription
+from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreFullError, StoreRefusedError
 
 log = logging.getLogger("shoal.store")
 
@@ -14,6 +15,8 @@ log = logging.getLogger("shoal.store")
 TURN_S = 0.5
 #: How long to wait before a full disk is tried again.
 FULL_RETRY_S = 0.2
+#: Errors after which a log takes nothing more.
+_ENDS = (StoreFailedError, StoreCorruptError, StoreRefusedError)
 
 
 class Recording:
@@ -34,7 +37,7 @@ class Recording:
         self._room = threading.Event()
         self._room.set()
         self._full: str | None = None
-        self._subscriptions = []
+        self._subscriptions: list[Subscription] = []
         self._recorders: list[Recorder] = []
         self._threads: list[threading.Thread] = []
         # What the store itself publishes is in the log already.
@@ -42,7 +45,7 @@ class Recording:
             subscription = bus.subscribe(pattern, no_local=True, queue_bytes_max=queue_bytes_max)
             self._subscriptions.append(subscription)
             # What an earlier pattern matches too is recorded by that one.
-            recorder = Recorder(log_, subscription._subscription, unless=list(patterns[:at]))
+            recorder = Recorder(log_, core_of(subscription), unless=list(patterns[:at]))
             self._recorders.append(recorder)
             thread = threading.Thread(
                 target=self._run, args=(recorder,), name=f"shoal-record-{pattern}", daemon=True
@@ -73,11 +76,14 @@ class Recording:
         self._room.clear()
 
     def resume(self) -> None:
-        """Go on."""
-        if self._full is not None:
-            log.warning("there is room again: recording goes on")
-            self._full = None
-        self._room.set()
+        """Go on after a `pause`."""
+        if not self._room.is_set():
+            self._goes_on()
+            self._room.set()
+
+    def _goes_on(self) -> None:
+        log.warning("there is room again: recording goes on")
+        self._full = None
 
     def _run(self, recorder: Recorder) -> None:
         try:
@@ -89,8 +95,11 @@ class Recording:
                         self._ended()
                         return
                     if self._full is not None and self._room.is_set():
-                        self.resume()
-                except StoreFullError as error:
+                        self._goes_on()
+                except _ENDS:
+                    raise
+                except StoreError as error:
+                    # No room, or no descriptor for the next segment: nothing is lost by waiting.
                     if self._full is None:
                         log.error("%s", error)
                         self._full = str(error)

@@ -5,6 +5,7 @@ anybody, and recording runs without the application's interpreter lock.
 """
 
 import atexit
+import collections
 import dataclasses
 import importlib
 import json
@@ -12,6 +13,7 @@ import logging
 import os
 import secrets
 import socket
+import sqlite3
 import threading
 import time
 import weakref
@@ -22,7 +24,7 @@ from shoal._core import Log
 from shoal.bus.events import MessagesLost
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
-from shoal.errors import ConfigError, StoreError, StoreFullError
+from shoal.errors import ConfigError, StoreError, StoreFailedError
 from shoal.store import holds
 from shoal.store.config import StoreConfig
 from shoal.store.keeping import Keeper
@@ -38,6 +40,8 @@ log = logging.getLogger("shoal.store")
 KEEP_EVERY_S = 1.0
 #: How often it lists its topics, for which it reads the last segment.
 TOPICS_EVERY_S = 10.0
+#: Losses that may wait for room in the log; beyond, the oldest are forgotten.
+LOSSES_MAX = 10_000
 
 _open: "weakref.WeakSet[Store]" = weakref.WeakSet()
 
@@ -62,6 +66,12 @@ class Store:
         self._server: Any = None
         self._began_s = time.time()
         self._warned = False
+        #: What it could not do in its last turn.
+        self._trouble: str | None = None
+        #: Losses that are to be noted in the log.
+        self._losses: collections.deque[tuple[int, int, int | None, int | None, int]] = collections.deque(
+            maxlen=LOSSES_MAX
+        )
         self.log = _open_log(config)
         try:
             self._keeper = Keeper(self.log, config, Projection(config.path / "state.sqlite"))
@@ -202,21 +212,28 @@ class Store:
     # What it does by itself.
 
     def _keep(self) -> None:
-        try:
-            while not self._closing.wait(KEEP_EVERY_S):
-                self._note_losses()
-                with self._lock:
-                    try:
-                        self._keeper.turn()
-                    except StoreFullError as error:
-                        log.warning("the store could not look after itself: %s", error)
-                    self._look_at_disk()
-                self._rate.take(time.monotonic(), *self._recording.recorded)
-                write_status(self.config.path, self.status(TOPICS_EVERY_S))
-        except StoreError as error:
-            self._fail(error)
-        except OSError as error:
-            self._fail(StoreError(f"the store cannot write to its directory: {error}"))
+        while not self._closing.wait(KEEP_EVERY_S):
+            try:
+                self._turn()
+            except StoreFailedError as error:
+                self._fail(error)
+                return
+            except (StoreError, sqlite3.Error, OSError) as error:
+                # The log has what was recorded. Files beside it wait for room, or for a descriptor.
+                if str(error) != self._trouble:
+                    log.warning("the store could not look after itself, and tries again: %s", error)
+                self._trouble = str(error)
+            else:
+                self._trouble = None
+
+    def _turn(self) -> None:
+        """What is due every second. Whatever fails, what comes first is what makes room again."""
+        self._look_at_disk()
+        self._note_losses()
+        with self._lock:
+            self._keeper.turn()
+        self._rate.take(time.monotonic(), *self._recording.recorded)
+        write_status(self.config.path, self.status(TOPICS_EVERY_S))
 
     def _note_losses(self) -> None:
         for event in self._bus.events(timeout_s=0.0):
@@ -224,7 +241,10 @@ class Store:
                 known = event.first > 0 and event.last > 0
                 count = event.last - event.first + 1 if known else event.segments
                 first, last = event.first or None, event.last or None
-                self.log.gap(event.publisher or event.node, event.chain, first, last, count)
+                self._losses.append((event.publisher or event.node, event.chain, first, last, count))
+        while self._losses:
+            self.log.gap(*self._losses[0])
+            self._losses.popleft()
 
     def _look_at_disk(self) -> None:
         config = self.config

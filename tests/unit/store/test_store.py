@@ -1,7 +1,10 @@
 """The store role, in one process."""
 
+import errno
 import itertools
 import logging
+import os
+import resource
 import sqlite3
 import threading
 import time
@@ -14,8 +17,9 @@ import pytest
 import shoal
 from shoal._core import encode_record
 from shoal.config import ConnectionConfig
-from shoal.errors import StoreError, StoreFailedError, StoreLockedError
+from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreLockedError
 from shoal.store import Store, resolve
+from shoal.store.recording import Recording
 from shoal.store.role import renew
 from shoal.store.status import read_status
 
@@ -180,17 +184,116 @@ def test_a_rule_of_its_own_removes_a_topic_and_leaves_the_others_at_their_offset
 def test_a_store_without_room_refuses_says_so_and_goes_on(
     open_store: Callable[..., Store], domain: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = open_store("t")
-    store._recording.pause("there is no room")
-    assert store.status()["state"] == "full: there is no room"
+    store = open_store()
+    failures: list[BaseException] = []
+    recording = Recording(store.log, store._bus, ["t"], queue_bytes_max=1 << 20, failed=failures.append)
+    recording.pause("there is no room")
+    assert recording.refused == "there is no room"
+    recording.start()
     with shoal.connect(f"inproc://{domain}") as bus:
-        time.sleep(0.6)  # the turn that a recorder may be in
         bus.publish("t", 1)
         store.log.wait_for(0, 0.3)
         assert store.log.durable_end == 0
-        store._recording.resume()
+        recording.resume()
         assert len(recorded(store, 1)) == 1
+    recording.stop()
     assert "recording goes on" in caplog.text
+    assert failures == []
+
+
+def test_a_store_that_cannot_write_its_files_beside_the_log_goes_on_and_tries_again(
+    open_store: Callable[..., Store],
+    domain: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = open_store("t", keep="1d")
+
+    def fails(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._keeper.projection, "update", fails)
+        patch.setattr("shoal.store.role.write_status", full)
+        with shoal.connect(f"inproc://{domain}") as bus:
+            for _ in range(2000):
+                bus.publish("t", b"x" * 100)
+        recorded(store, 2000)
+        until = time.monotonic() + 20
+        while "tries again: [Errno 28]" not in caplog.text and time.monotonic() < until:
+            store.wait(0.05)
+        assert "the projection is behind: database or disk is full" in caplog.text
+        assert "tries again: [Errno 28]" in caplog.text
+        assert store.failure is None
+        # Nothing is removed because it is not known what it is; what is old by the store's own rule goes.
+        keep(store)
+        assert store.floor == 0
+        with pytest.raises(sqlite3.OperationalError):
+            keep(store, time.time() + 2 * 86_400)
+        assert store.floor > 0
+    keep(store)
+    assert store._keeper.projection.segments()
+
+
+def test_a_store_without_descriptors_waits_for_one_and_loses_nothing(
+    open_store: Callable[..., Store], domain: str
+) -> None:
+    store = open_store("t")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with shoal.connect(f"inproc://{domain}") as bus:
+        bus.publish("t", 0)
+        recorded(store, 1)
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
+        try:
+            # More than a segment, and the next one needs a descriptor.
+            for _ in range(2000):
+                bus.publish("t", b"x" * 100)
+            until = time.monotonic() + 20
+            while store._recording.refused is None and time.monotonic() < until:
+                store.wait(0.02)
+            assert "Too many open files" in (store._recording.refused or "")
+            assert store.failure is None
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert len(recorded(store, 2001)) == 2001
+        while store.status()["state"] != "recording" and time.monotonic() < until:
+            store.wait(0.02)
+        assert store.status()["state"] == "recording"
+
+
+def test_a_damaged_old_segment_does_not_stop_the_store(
+    open_store: Callable[..., Store], domain: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store("t", keep="1d")
+    with shoal.connect(f"inproc://{domain}") as bus:
+        for _ in range(2000):
+            bus.publish("t", b"x" * 100)
+        recorded(store, 2000)
+        store.close()
+        data = tmp_path / "data"
+        for file in [*data.glob("*.idx"), *data.glob("state.sqlite*")]:
+            file.unlink()
+        with (data / "0000000002.log").open("r+b") as segment:
+            segment.seek(20_000)
+            segment.write(b"damage")
+        store = open_store("t", keep="1d")
+        keep(store)
+        assert "0000000002.log is damaged" in caplog.text
+        bus.publish("t", b"still")
+        store.log.wait_for(2000, 20.0)
+        assert store.log.durable_end == 2001
+        # What lies before and behind can be read, and retention leaves it all alone.
+        segments = store.log.segments()
+        assert store.floor == 0
+        assert len(store.log.rows(0, segments[1]["first"], rows_max=10_000)) == segments[1]["first"]
+        assert store.log.rows(segments[2]["first"], 2001, rows_max=10_000)[-1][0] == 2000
+        with pytest.raises(StoreCorruptError, match=f"offsets [0-9]+ to {segments[1]['end']}"):
+            store.log.rows(0, 2001, rows_max=10_000)
 
 
 def test_a_nearly_full_disk_is_warned_of_once_and_then_refused(

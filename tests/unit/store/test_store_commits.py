@@ -12,6 +12,7 @@ import shoal
 from shoal.config import ConnectionConfig
 from shoal.errors import StoreRefusedError
 from shoal.store import Store, resolve
+from shoal.store.publishing import ROWS_MAX
 
 _names = itertools.count()
 
@@ -87,6 +88,52 @@ def test_what_a_crash_left_unpublished_is_published_by_the_next_start(
         assert receive(subscription, 700) == bodies(300, 700)
         assert store.commit("q", 1, ["a"]) == (0, 1000, True)
         assert subscription.receive(0.5) is None
+
+
+def test_a_row_is_published_as_history_has_it_and_says_whether_it_may_come_twice(
+    tmp_path: Path, domain: str, bus: shoal.Bus
+) -> None:
+    store = open_store(tmp_path, domain)
+    stage(store.log, "a", "s/a", bodies(0, ROWS_MAX + 100))
+    store._publishing.stop()
+    store.log.commit("q", 1, ["a"])
+    store.close()
+    subscription = bus.subscribe("s/>")
+    other = Store(resolve(tmp_path / "other", ">"), ConnectionConfig(scheme="inproc", domain=domain))
+    with other, open_store(tmp_path, domain) as store:
+        # The store before may have been killed in the midst of them.
+        first = [message for _ in range(ROWS_MAX) if (message := subscription.receive(20.0))]
+        assert len(first) == ROWS_MAX
+        assert all(message.redelivered for message in first)
+        stage(store.log, "b", "s/b", bodies(0, 10))
+        store.commit("q", 2, ["b"])
+        later = [message for _ in range(110) if (message := subscription.receive(20.0))]
+        assert len(later) == 110
+        assert not any(message.redelivered for message in later)
+        received = first + later
+        rows = store.log.rows(0, 1 << 60, rows_max=10_000)
+        assert [message.message_id for message in received] == [
+            f"ID:{row[2]:016x}-{row[3]}-{row[4]}" for row in rows
+        ]
+        assert [message.timestamp for message in received] == [row[5] / 1e6 for row in rows]
+        # Whoever records them elsewhere has the same identity and time.
+        other.log.wait_for(len(rows) - 1, 20.0)
+        recorded = other.log.rows(0, 1 << 60, rows_max=10_000)
+        assert [row[2:6] for row in recorded] == [row[2:6] for row in rows]
+
+
+def test_a_row_that_nobody_can_be_sent_is_kept_and_the_rest_is_published(
+    tmp_path: Path, domain: str, bus: shoal.Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    subscription = bus.subscribe("s/>")
+    connection = ConnectionConfig(scheme="inproc", domain=domain, message_bytes_max=1000)
+    with Store(resolve(tmp_path / "data"), connection) as store:
+        stage(store.log, "a", "s/a", [b"one", b"x" * 2000, b"three"])
+        store.commit("q", 1, ["a"])
+        assert receive(subscription, 2) == [b"one", b"three"]
+        assert "the row at offset 1 is not published, only kept" in caplog.text
+        assert store.failure is None
+        assert len(store.log.rows(0, 10)) == 3
 
 
 def test_stagings_expire_and_a_commit_of_one_is_refused(tmp_path: Path, domain: str) -> None:

@@ -2,6 +2,7 @@
 
 mod publisher;
 mod recorder;
+mod verify;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use crate::staging::StagedRows;
 
 pub use publisher::publish_rows;
 pub use recorder::Recorder;
+pub use verify::verify_log;
 
 /// Patterns as they are parsed.
 pub fn patterns(texts: &[String]) -> PyResult<Vec<TopicPattern>> {
@@ -48,6 +50,10 @@ pub fn query(
 ) -> PyResult<Query> {
     let selector = selector.map(|selector| selector.get().inner().clone());
     Ok(Query { start, end, patterns: patterns(topics)?, selector })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn opening(error: OpenError, path: &std::path::Path) -> PyErr {
@@ -136,8 +142,7 @@ impl Log {
 
     #[getter]
     fn incarnation(&self) -> PyResult<String> {
-        let bytes = self.here()?.look(shoal_log::Log::incarnation);
-        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hex(&self.here()?.look(shoal_log::Log::incarnation)))
     }
 
     #[getter]

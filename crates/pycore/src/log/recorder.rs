@@ -60,7 +60,7 @@ impl Taking {
     fn push_batch(&mut self, batch: &Batch, shared: &Shared) -> Result<(), LogError> {
         let mut result = Ok(());
         for entry in &batch.entries {
-            self.push(&Meta::from(&batch.origin(entry)), batch.record(entry));
+            self.push(&Meta::of(&batch.origin(entry), batch.record(entry)), batch.record(entry));
             if self.rows.bytes().len() >= shared.frame_bytes() && result.is_ok() {
                 result = self.append(shared);
             }

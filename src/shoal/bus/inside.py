@@ -1,0 +1,18 @@
+"""The door for roles that run beside a connection: what they need beneath its public face.
+
+A role moves whole batches between the bus and its own kernel, in Rust, so it needs the extension's objects.
+Applications never do.
+"""
+
+from shoal import _core
+from shoal.bus.sync import Bus, Subscription
+
+
+def node_of(bus: Bus) -> _core.Node:
+    """The node of a connection."""
+    return bus._connection.node
+
+
+def core_of(subscription: Subscription) -> _core.Subscription:
+    """The subscription as the extension has it. Whoever takes from it is its only reader."""
+    return subscription._subscription
