@@ -6,7 +6,18 @@ import sys
 
 
 def test_everything_recorded_is_read_back_and_measured() -> None:
-    options = ["--rows", "100000", "--messages", "100000", "--rounds", "1", "--json", "-"]
+    options = [
+        "--rows",
+        "100000",
+        "--messages",
+        "100000",
+        "--rounds",
+        "1",
+        "--stored",
+        "100000",
+        "--json",
+        "-",
+    ]
     command = [sys.executable, "-m", "shoal.cli", "bench", "history", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
@@ -19,3 +30,4 @@ def test_everything_recorded_is_read_back_and_measured() -> None:
     assert result["disk"]["write_mb_s"] > 0
     assert result["selector"]["selected"] == 10_000
     assert result["recovery"]["gigabytes"] > 0
+    assert result["memory"]["messages"] == 100_000

@@ -13,6 +13,9 @@ use crate::segment::Segment;
 /// A segment with more topics has no index before it is sealed, and is read whole.
 pub const TAIL_TOPICS_MAX: usize = 1 << 16;
 
+/// The blocks of a segment, and the numbers of those that are wanted.
+pub(crate) type Wanted = (Vec<Block>, Vec<u32>);
+
 /// What is known of the last segment. Readers share it.
 #[derive(Debug, Default)]
 pub struct Tail {
@@ -29,14 +32,14 @@ struct Known {
 }
 
 impl Tail {
-    /// The blocks of a segment that have topics asked for, and whether they do, as far as the segment was durable.
+    /// The blocks of a segment as far as it was durable, and which of them have topics asked for.
     pub(crate) fn blocks_with<D: Disk>(
         &self,
         disk: &Arc<D>,
         frames: &mut Frames<D>,
         segment: &Segment,
         wanted: impl FnMut(&[u8]) -> bool,
-    ) -> Result<Option<(Vec<Block>, Vec<u32>)>, LogError> {
+    ) -> Result<Option<Wanted>, LogError> {
         self.ask(disk, frames, segment, |known| {
             let inside = |block: &&Block| block.position < segment.end_position;
             let blocks: Vec<_> = known.indexer.blocks().iter().take_while(inside).copied().collect();

@@ -27,6 +27,8 @@ from shoal.history import History
 
 SIDES, PUBLISHER = "shoal.bench.history_sides", "shoal.bench.pubsub_sides"
 ROW_BYTES = 100
+#: Short ones, so that a hundred million fit on most disks.
+LARGE_ROW_BYTES = 16
 COLUMNS = ["offset", "topic", "timestamp", "body"]
 TOPICS, RARE_TOPIC, RARE_ROWS = 10_000, "rare/topic", 20
 ROWS_MIN = 100_000
@@ -42,6 +44,8 @@ class HistoryOptions:
     #: Messages that are recorded in each round, at 64 bytes; of 1 KB a quarter of it.
     messages: int = 2_000_000
     rounds: int = 5
+    #: Messages of the store whose memory and recovery are measured.
+    stored: int = 10_000_000
     #: Where the store is, on the disk to be measured; none is the directory for temporary files.
     directory: str | None = None
 
@@ -50,6 +54,7 @@ class HistoryOptions:
             (self.rows >= ROWS_MIN, "rows", f"at least {ROWS_MIN}"),
             (self.messages >= 1000, "messages", "at least 1000"),
             (self.rounds >= 1, "rounds", "at least 1"),
+            (self.stored >= ROWS_MIN, "stored", f"at least {ROWS_MIN}"),
         ]
         for fine, name, wanted in checks:
             if not fine:
@@ -114,6 +119,7 @@ def run(options: HistoryOptions, follow: Follow = lambda *_: None) -> dict[str, 
             result: dict[str, Any] = {"disk": _disk(path, follow)}
             result |= _recording(options, path, follow)
             result |= _reading(options, path / "reading", follow)
+            result |= _large(options, path / "large", follow)
         except ShoalError as error:
             raise ExperimentError(str(error)) from error
     return result | {"rounds": options.rounds, "cores": os.cpu_count(), "load_1min": os.getloadavg()[0]}
@@ -214,41 +220,78 @@ def _reading(options: HistoryOptions, path: Path, follow: Follow) -> dict[str, A
     store = StoreProcess(path, place)
     try:
         _fill(store, place, options.rows)
-        figures = _read_rounds(options, store, follow)
+        return _read_rounds(options, store, follow)
+    finally:
+        store.history.close()
+        store.kill()
+        _remove(path)
+
+
+def _large(options: HistoryOptions, path: Path, follow: Follow) -> dict[str, Any]:
+    """What a store with many messages takes in memory, after it was read in every way, and to open again."""
+    path.mkdir()
+    place, count = Place(port=free_port()), options.stored
+    follow(0, "a large store", "")
+    with Worker(SIDES, "fill", path=str(path), **_rows_order(count, LARGE_ROW_BYTES)) as filling:
+        filling.result(PATIENCE_S * 10)
+    store = StoreProcess(path, place)
+    try:
+        _read_in_every_way(store, count, path)
         anonymous_mb, most_mb = store.memory_mb()
-        figures["memory"] = {
-            "rss_anonymous_mb": anonymous_mb,
-            "rss_most_mb": most_mb,
-            "messages": options.rows,
-        }
     finally:
         store.history.close()
         store.kill()
     follow(0, "recovery", "")
+    began_s = time.perf_counter()
     with store_at(path, place) as store:
-        if store.history.info()["end"] != options.rows:
+        ready_s = time.perf_counter() - began_s
+        if store.history.info()["end"] != count:
             raise ExperimentError("after a restart the store does not have what it had")
         status = store.history.status()
+    _remove(path)
     gigabytes, seconds = status["disk_bytes"]["log"] / 1e9, status["recovery"]["seconds"]
-    figures["recovery"] = {
-        "seconds": seconds,
-        "gigabytes": gigabytes,
-        "seconds_per_gigabyte": seconds / gigabytes,
-        "gigabytes_read": status["recovery"]["bytes_read"] / 1e9,
+    return {
+        "memory": {"rss_anonymous_mb": anonymous_mb, "rss_most_mb": most_mb, "messages": count},
+        "recovery": {
+            "seconds": seconds,
+            "gigabytes": gigabytes,
+            "seconds_per_gigabyte": seconds / gigabytes,
+            "gigabytes_read": status["recovery"]["bytes_read"] / 1e9,
+            "ready_s": ready_s,
+        },
     }
-    return figures
 
 
-def _fill(store: StoreProcess, place: Place, rows: int) -> None:
-    order: dict[str, Any] = {
-        "place": asdict(place),
+def _read_in_every_way(store: StoreProcess, count: int, path: Path) -> None:
+    """Once the store has made its indexes: every row, one rare topic, a selector, topics, a plan."""
+    history = store.history
+    deadline = time.monotonic() + PATIENCE_S * 4
+    while len(list(path.glob("*.idx"))) < history.status()["segments"] - 1:
+        if time.monotonic() > deadline:
+            raise ExperimentError("the store does not make its indexes")
+        time.sleep(0.5)
+    rows = sum(batch.num_rows for batch in history.batches(columns=COLUMNS))
+    rare = history.read(RARE_TOPIC).num_rows
+    if rows != count or rare < RARE_ROWS:
+        raise ExperimentError(f"{rows} of {count} rows, and {rare} of {RARE_ROWS} rare ones were read")
+    history.read(selector="JMSPriority = 9", columns=["offset"])
+    topics, ranges = history.topics(), history.plan(partitions=64)
+    if len(topics) != TOPICS + 1 or ranges[-1][1] != count:
+        raise ExperimentError(f"{len(topics)} topics are listed, and ranges up to {ranges[-1][1]}")
+
+
+def _rows_order(rows: int, row_bytes: int = ROW_BYTES) -> dict[str, Any]:
+    return {
         "rows": rows,
-        "row_bytes": ROW_BYTES,
+        "row_bytes": row_bytes,
         "topics": TOPICS,
         "rare_topic": RARE_TOPIC,
         "rare_rows": RARE_ROWS,
     }
-    with Worker(SIDES, "publish", **order) as publisher:
+
+
+def _fill(store: StoreProcess, place: Place, rows: int) -> None:
+    with Worker(SIDES, "publish", place=asdict(place), **_rows_order(rows)) as publisher:
         _wait_for_end(store.history, rows)
         publisher.tell()
         publisher.result()

@@ -1,10 +1,13 @@
 """Who fills a store and who reads its history, each for a process of its own (see `workers`)."""
 
+import os
+import secrets
 from collections.abc import Mapping
-from time import perf_counter
+from time import perf_counter, time_ns
 from typing import Any
 
 import shoal.history
+from shoal._core import Log, encode_record
 from shoal.bench import shoal_loop
 from shoal.bench.contestant import PATIENCE_S, Place
 from shoal.bench.cpu import CpuClock
@@ -29,6 +32,30 @@ def store(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
         report(1)
         wait_told(STORE_S_MAX)
     return {}
+
+
+def fill(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
+    """Write a log directly, in batches, as recorders do."""
+    topics, body = options["topics"], bytes(range(options["row_bytes"]))
+    log = Log(options["path"], store_id=secrets.randbits(63) + 1, incarnation=os.urandom(16))
+    now_us = time_ns() // 1000
+    records: list[tuple[int | None, int, bytes]] = [
+        (number + 1, now_us, encode_record(f"t/{number}", body)) for number in range(topics)
+    ]
+    rare = [(1, now_us, encode_record(options["rare_topic"], body))]
+    began_s = perf_counter()
+    left, batches = options["rows"] - options["rare_rows"], 0
+    every = max(1, left // topics // options["rare_rows"])
+    while left:
+        log.append(1, 1, records[: min(left, topics)])
+        left -= min(left, topics)
+        batches += 1
+        if batches % every == 0 and batches // every <= options["rare_rows"]:
+            log.append(1, 1, rare)
+    while log.end < options["rows"]:
+        log.append(1, 1, rare)
+    log.close()
+    return {"seconds": perf_counter() - began_s}
 
 
 def publish(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
@@ -86,6 +113,7 @@ def select_in_pandas(options: dict[str, Any], _report: Report) -> Mapping[str, A
 
 ROLES: dict[str, Role] = {
     "store": store,
+    "fill": fill,
     "publish": publish,
     "read": read,
     "select_in_store": select_in_store,

@@ -218,6 +218,9 @@ def history(
     messages: Annotated[
         int, typer.Option(help="Messages of 64 bytes that each round records; of 1 KB a quarter of it.")
     ] = 2_000_000,
+    stored: Annotated[
+        int, typer.Option(help="Messages of the store whose memory and recovery are measured.")
+    ] = 10_000_000,
     directory: Annotated[
         str | None, typer.Option(help="Where the store is made, on the disk to be measured.")
     ] = None,
@@ -230,7 +233,7 @@ def history(
         from shoal.bench import history as history_experiment
 
         options = history_experiment.HistoryOptions(
-            rows=rows, messages=messages, rounds=rounds, directory=directory
+            rows=rows, messages=messages, rounds=rounds, stored=stored, directory=directory
         )
     result = _followed(rounds, lambda follow: history_experiment.run(options, follow))
     report.show("a store and its history", result, json)
