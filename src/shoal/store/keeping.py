@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from shoal._core import Log, match_topics
-from shoal.errors import StoreCorruptError, StoreFullError
+from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreFullError
 from shoal.store.config import StoreConfig
 from shoal.store.holds import holds_of
 from shoal.store.projection import Projection, Topic
@@ -33,6 +33,8 @@ class Keeper:
         self._rule_of_topic: dict[str, int | None] = {}
         #: Facts of sealed segments, by number and bytes: a segment that is written anew has fewer.
         self._facts: dict[tuple[int, int], SegmentFacts] = {}
+        #: Trouble that was logged and lasts.
+        self._said: set[str] = set()
         self._topics: list[dict[str, Any]] = []
         self._topics_at = (0.0, -1)
         self._reconcile()
@@ -58,9 +60,10 @@ class Keeper:
         self.build_indexes()
         try:
             self.project()
+            self._said.clear()
         except sqlite3.Error as error:
             # What is not projected is kept longer at the worst; retention may be what makes room again.
-            log.warning("the projection is behind: %s", error)
+            self._say("the projection is behind", error)
         self._expire_stagings(now_us)
         self._seal(now_us)
         self.retain(now_us)
@@ -70,10 +73,18 @@ class Keeper:
         try:
             while self._log.build_next_index():
                 pass
-        except StoreFullError:
-            log.warning("there is no room for an index: reading by topic is slower until there is")
+        except StoreFailedError:
+            raise
         except StoreCorruptError as error:
             log.error("%s", error)
+        except StoreError as error:
+            self._say("no index could be made, and reading by topic is slower until there is one", error)
+
+    def _say(self, what: str, error: Exception) -> None:
+        """Log trouble that may last, once."""
+        if what not in self._said:
+            log.warning("%s: %s", what, error)
+            self._said.add(what)
 
     def project(self, removed: tuple[int, ...] = (), changed: tuple[int, ...] = ()) -> None:
         """Bring the projection up to date."""

@@ -255,7 +255,8 @@ impl Shared {
             build_index(&self.disk, snapshot.store, segment)
         };
         let mut inner = self.lock();
-        if inner.indexed_below == below {
+        let is_through = matches!(result, Ok(()) | Err(LogError::Corrupt { .. }));
+        if is_through && inner.indexed_below == below {
             inner.indexed_below = segment.number + 1;
         }
         result.map(|()| true)
