@@ -167,6 +167,40 @@ def test_a_killed_member_stalls_nobody_and_is_declared_dead(start: StartPeers) -
     publisher.ask("flush", timeout_s=5)
 
 
+def accounted_for(peer: Peer, total: int) -> tuple[int, int]:
+    """Wait until a peer read or lost `total` messages; how many it read, and how many it lost."""
+    deadline = time.monotonic() + 20
+    while True:
+        read = peer.ask("received", pattern="t/>")["received"]["0"]["count"]
+        ranges = {(lost["first"], lost["last"]) for lost in events(peer, "MessagesLost")}
+        lost = sum(last - first + 1 for first, last in ranges)
+        if read + lost >= total or time.monotonic() > deadline:
+            return read, lost
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside one that stays"])
+def test_a_subscriber_that_was_taken_for_dead_is_told_every_number_it_missed(
+    start: StartPeers, others: int
+) -> None:
+    # So long that the publisher is no longer new by then, and sends only what somebody wants.
+    publisher, frozen, *awake = start(2 + others, heartbeat_s=0.5, missed_heartbeats_max=4)
+    meet([publisher], [frozen, *awake])
+    publisher.ask("publish", topic="t/x", count=100, sizes=[100])
+    whole(frozen.ask("wait_received", pattern="t/>", source=0, count=100), 0, 100)
+    frozen.freeze()
+    publisher.ask("wait_event", event="MemberLeft", node=frozen.node, timeout_s=20)
+    publisher.ask("publish", topic="t/x", count=40_000, sizes=[1000], start=100)
+    frozen.thaw()
+    # Nothing more is published: who returns learns by its welcome where the publisher is.
+    read, lost = accounted_for(frozen, 40_100)
+    assert read + lost == 40_100
+    assert lost > 0
+    assert read == 100 or others
+    for peer in awake:
+        whole(peer.ask("wait_received", pattern="t/>", source=0, count=40_100), 0, 40_100)
+
+
 def test_a_reader_that_sleeps_for_long_still_hears_who_is_there(start: StartPeers) -> None:
     publisher, sleeper = start(2, heartbeat_s=0.2, missed_heartbeats_max=6)
     sleeper.ask("subscribe", pattern="t/>", read=False, queue_bytes_max=1 << 16)

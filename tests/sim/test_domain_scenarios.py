@@ -7,14 +7,15 @@ import shoal.testing.domain_scenarios  # noqa: F401  they register their scenari
 from shoal.testing.domain_scenarios import DomainScenario
 from shoal.testing.scenarios import SCENARIOS
 
-#: What is known to fail is listed in docs/design/simulation.md.
-MANY_SEEDS = {"domain_chaos": range(19), "partition_and_healing": range(0)}
+#: Beside the first ones, those that failed once: members that returned were not told what they missed (19 to
+#: 117), or had never heard their welcome (1855).
+SEEDS = {"domain_chaos": (*range(20), 65, 109, 117, 1855, 2357, 2481, 2554)}
 
 CASES = [
     pytest.param(name, seed, id=f"{name}-{seed}")
     for name, made in SCENARIOS.items()
     if isinstance(made, DomainScenario)
-    for seed in MANY_SEEDS.get(name, range(4))
+    for seed in SEEDS.get(name, range(4))
 ]
 
 

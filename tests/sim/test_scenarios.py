@@ -9,7 +9,8 @@ from shoal.testing.scenarios import SCENARIOS, Scenario
 
 SEEDS = range(5)
 ONE_SEED = {"thousand_receivers", "thousand_receivers_with_parity", "one_hour"}
-MANY_SEEDS = {"chaos": range(100)}
+#: Late joins to streams with parity failed with the last two.
+MANY_SEEDS = {"chaos": (*range(100), 130, 143)}
 
 CASES = [
     pytest.param(name, seed, id=f"{name}-{seed}")

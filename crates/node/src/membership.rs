@@ -16,6 +16,7 @@
 //! | a version that was not announced | it may want anything; announce that we lack it              |
 //! | … and what we have, once more    | believe that: there is no such version                      |
 //! | heartbeat of an unknown node     | announce that we lack it                                    |
+//! | control records of a member lost | its welcome for us may be among them: announce that we lack it |
 //! | something of a member is lacking | announce that again, ever more rarely                       |
 //! | goodbye, or silence too long     | member left; count on it no longer                          |
 //! | anything of another domain       | nothing                                                     |
@@ -49,7 +50,7 @@ const REPEAT_LAST: Duration = Duration::from_secs(10);
 const PARTS_PATIENCE: Duration = Duration::from_secs(1);
 /// What is kept of what one node wants.
 const INTEREST_BYTES_MAX: usize = 64 << 20;
-/// Members that failed and may return, at the most; of others that return it is not known what they missed.
+/// Members that are gone and may return, at the most; of others that return it is not known what they missed.
 const FORGOTTEN_MAX: usize = 1024;
 
 /// What a membership can be told.
@@ -112,9 +113,8 @@ pub struct Membership {
     version: u64,
     announced: u64,
     members: BTreeMap<NodeId, Member>,
-    /// Members that failed, by who they are, the oldest first, and the first number of each chain for which they were
-    /// not counted on.
-    forgotten: VecDeque<(u64, Vec<u64>)>,
+    /// Members that are gone, the oldest first.
+    forgotten: VecDeque<Forgotten>,
     /// Heard, but never announced.
     strangers: BTreeSet<u64>,
     announce_at: Time,
@@ -130,6 +130,16 @@ pub struct Membership {
     beats: bool,
     events: VecDeque<MemberEvent>,
     ackers_changed: bool,
+}
+
+/// A member that is gone, and may return.
+#[derive(Debug)]
+struct Forgotten {
+    publisher: u64,
+    /// What it was told, and may not have heard.
+    welcome: Vec<Position>,
+    /// The first number of each chain for which it was not counted on.
+    first: Vec<u64>,
 }
 
 /// What is to be announced.
@@ -207,10 +217,10 @@ impl Membership {
         self.repeats = false;
     }
 
-    /// Says from which number of each chain on members that just failed are not counted on.
+    /// Says from which number of each chain on members that just went are not counted on.
     pub fn note_forgotten(&mut self, first: impl Fn() -> Vec<u64>) {
-        for (_, numbers) in self.forgotten.iter_mut().filter(|(_, numbers)| numbers.is_empty()) {
-            *numbers = first();
+        for forgotten in self.forgotten.iter_mut().filter(|forgotten| forgotten.first.is_empty()) {
+            forgotten.first = first();
         }
     }
 
@@ -229,10 +239,19 @@ impl Membership {
         became_unknown
     }
 
-    /// A sender said goodbye, or its state was dropped.
-    pub fn on_sender_gone(&mut self, node: NodeId, instance: u16) {
+    /// A sender said goodbye, or is not listened to any more.
+    pub fn on_sender_gone(&mut self, node: NodeId, instance: u16, departure: Departure) {
         if self.members.get(&node).is_some_and(|member| member.instance == instance) {
-            self.forget(node, Departure::Left);
+            self.forget(node, departure);
+        }
+    }
+
+    /// Something that a node told everybody is lost: its welcome for us may have been among it.
+    pub fn on_control_lost(&mut self, now: Time, node: NodeId, instance: u16) {
+        if let Some(member) = self.members.get_mut(&node).filter(|member| member.instance == instance) {
+            member.welcomed_us = false;
+            self.repeat = REPEAT_FIRST;
+            self.announce_soon(now);
         }
     }
 
@@ -283,9 +302,11 @@ impl Membership {
                 return;
             }
             let bounds = InterestBounds { bytes_max: INTEREST_BYTES_MAX };
-            let before = self.forgotten.iter().position(|(known, _)| *known == publisher);
-            let missed = before.and_then(|at| self.forgotten.remove(at)).map(|(_, first)| first);
-            let welcome = positions(missed);
+            let before = self.forgotten.iter().position(|forgotten| forgotten.publisher == publisher);
+            let welcome = match before.and_then(|at| self.forgotten.remove(at)) {
+                Some(before) => member::welcome_again(before.welcome, &positions(Some(before.first))),
+                None => positions(None),
+            };
             self.members.insert(node, Member::new(now, instance, announce, bounds, welcome));
             self.ackers_changed = true;
             self.events.push_back(MemberEvent::Joined(node));
@@ -361,15 +382,14 @@ impl Membership {
     }
 
     fn forget(&mut self, node: NodeId, departure: Departure) {
-        let Some(member) = self.members.remove(&node) else { return };
-        if departure == Departure::Failed {
-            if self.forgotten.len() == FORGOTTEN_MAX {
-                self.forgotten.pop_front();
-            }
-            self.forgotten.push_back((member.publisher, Vec::new()));
+        let Some(Member { instance, publisher, welcome, .. }) = self.members.remove(&node) else { return };
+        if self.forgotten.len() == FORGOTTEN_MAX {
+            self.forgotten.pop_front();
         }
+        // Though it said goodbye: anybody can say that for it.
+        self.forgotten.push_back(Forgotten { publisher, welcome, first: Vec::new() });
         self.ackers_changed = true;
-        self.events.push_back(MemberEvent::Gone(node, member.instance, departure));
+        self.events.push_back(MemberEvent::Gone(node, instance, departure));
     }
 
     /// Announces, beats and buries as time goes on. `last_heard` tells when anything was heard of a node last:

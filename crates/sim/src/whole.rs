@@ -271,7 +271,7 @@ impl Whole {
         let moment = self.moment(now);
         while let Some(waiting) = self.outgoing.front_mut() {
             let since = *waiting.since.get_or_insert(now);
-            let wanted_by = self.node.hub().interested(waiting.topic.as_bytes());
+            let wanted_by = self.node.hub().wanting(&waiting.head);
             let patience = Patience { when_full: waiting.when_full, patience: self.patience, deadline: None };
             let mut publication = Publication {
                 lane: waiting.lane,

@@ -143,6 +143,11 @@ def flushes_hold(history: DomainHistory) -> None:
                 counts = reader is not life and reader.node in _members(life, flush.began_s)
                 if not counts or reader.node in flush.silent or not _there(reader, flush.ended_s):
                     continue
+                # A queue that nobody reads holds back all that comes to its node.
+                if not all(
+                    record.always_read or not record.keeps_all for record in reader.subscriptions.values()
+                ):
+                    continue
                 for record in reader.subscriptions.values():
                     _check_flush(history, life, reader, record, before, flush.ended_s)
 
@@ -173,9 +178,7 @@ def _check_flush(
     before: list[Published],
     ended_s: float,
 ) -> None:
-    if not (record.always_read and record.keeps_all) or (
-        record.ended_s is not None and record.ended_s <= ended_s
-    ):
+    if not record.keeps_all or (record.ended_s is not None and record.ended_s <= ended_s):
         return
     read = {reading.key for reading in record.readings if reading.at_s <= ended_s}
     if not any(key.publisher == life.publisher for key in read):
@@ -207,8 +210,8 @@ class _Lost:
 def accounted(history: DomainHistory) -> None:
     """A subscriber that was there read every message of its topics, or was told that it lost it.
 
-    It was there from the first message on that it read, or that its publisher knew it wanted when both had
-    met. To be asked when all faults are over and nodes had the time to tell each other.
+    It was there from the first message on that it read, or that its publisher knew it wanted, if both met. To
+    be asked when all faults are over and nodes had the time to tell each other.
     """
     for reader, record in _subscriptions(history):
         if not record.keeps_all:
@@ -253,7 +256,7 @@ def _unaccounted(
 ) -> list[Published]:
     # What happened at the same moment may have happened before.
     wanted = [message for message in messages if message.at_s > record.began_s and record.wants(message)]
-    met_s = reader.began_s if life is reader else _met(reader, life)
+    met_s = reader.began_s if life is reader else _counts_from(life, reader)
     there = [
         message.key.number in read
         or (message.at_s > met_s and (life is reader or reader.node in message.wanted_by))
@@ -269,10 +272,21 @@ def _unaccounted(
     return [message for message in wanted if message.key.number not in read and message.key not in lost]
 
 
-def _met(reader: Life, life: Life) -> float:
-    """When a node first heard of another one."""
-    joined = [happening for happening in reader.happenings if happening.kind == "joined"]
-    met = (happening.at_s for happening in joined if happening.node == life.node)
+def _counts_from(life: Life, reader: Life) -> float:
+    """From when on a publisher counts on a reader, if the reader ever heard of it.
+
+    A node that started over may have the id of the one before, and its publisher may not know yet.
+    """
+    return _met(life, reader) if _met(reader, life) < math.inf else math.inf
+
+
+def _met(one: Life, other: Life) -> float:
+    """When a node first heard of another one, as it is since it started."""
+    met = (
+        happening.at_s
+        for happening in one.happenings
+        if happening.kind == "joined" and happening.node == other.node and happening.at_s >= other.began_s
+    )
     return next(met, math.inf)
 
 

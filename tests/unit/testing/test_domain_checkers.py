@@ -220,14 +220,45 @@ def test_before_its_publisher_knew_it_a_subscriber_may_miss_messages():
     accounted(history)
 
 
-def test_before_it_had_heard_of_its_publisher_a_subscriber_may_miss_messages():
+def test_before_its_publisher_had_heard_of_it_a_subscriber_may_miss_messages():
     history = good_history()
-    history.lives[1].happenings[0] = Happening(2.5, "joined", 11, {})
+    history.lives[0].happenings[0] = Happening(2.5, "joined", 22, {})
     del readings(history)[0]
     accounted(history)
     del readings(history)[1]
     with pytest.raises(DomainCheckError):
         accounted(history)
+
+
+def test_a_subscriber_that_heard_of_its_publisher_late_misses_nothing_all_the_same():
+    history = good_history()
+    history.lives[1].happenings[0] = Happening(7.5, "joined", 11, {})
+    del readings(history)[0]
+    with pytest.raises(DomainCheckError):
+        accounted(history)
+
+
+def test_a_node_that_started_over_under_its_old_id_is_another_one():
+    history = good_history()
+    history.lives[1].began_s = 2.5
+    history.lives[0].happenings.append(Happening(3.5, "joined", 22, {}))
+    history.lives[1].happenings[0] = Happening(2.6, "joined", 11, {})
+    del readings(history)[:2]
+    accounted(history)
+    del readings(history)[0]
+    with pytest.raises(DomainCheckError):
+        accounted(history)
+
+
+def test_a_flush_does_not_wait_until_a_queue_is_read_that_holds_back_its_node():
+    history = good_history()
+    del readings(history)[3]
+    with pytest.raises(DomainCheckError):
+        flushes_hold(history)
+    history.lives[1].subscriptions[2] = SubscriptionRecord(
+        number=2, pattern="news", began_s=0.5, always_read=False
+    )
+    flushes_hold(history)
 
 
 def test_memory_beyond_a_bound_is_named():

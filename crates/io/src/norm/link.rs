@@ -616,8 +616,11 @@ fn run(shared: &Shared) -> Result<(), String> {
             continue;
         }
         if waits {
-            deadline = deadline.min(gather_until);
             shared.state.store(state::GATHERING, Ordering::SeqCst);
+        }
+        if waits || (gathering && waiting > 0) {
+            // Also what its stream had no room for: it may have room now, and nobody else says so.
+            deadline = deadline.min(gather_until);
         }
         let wait = deadline.since(now);
         if let Err(error) = shared.sockets.wait(Some(wait), next.want_write) {

@@ -286,16 +286,23 @@ impl Chains {
         self.lock(chain).last
     }
 
-    /// Tells those behind a link of the numbers that were not sent since the last message that was.
-    pub fn tell_skips(&self, link: LinkId) {
+    /// Tells those behind a link how far each chain is, of which anything was published: the numbers that were not sent
+    /// since the last message that was, and the one that comes next.
+    pub fn tell_position(&self, link: LinkId) {
+        let version = self.version.load(Ordering::Acquire);
         for chain in 0..self.chains.len() {
             let mut state = self.lock(chain);
-            let next = state.last + 1;
-            if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut)
-                && outlet.next != next
-            {
+            let (next, stamp) = (state.last + 1, state.stamp);
+            let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) else { continue };
+            // What waits may end with just that.
+            let is_told = outlet.next == next && !outlet.unmarked && !outlet.bytes.is_empty();
+            if next == 1 || is_told {
+                continue;
+            }
+            if outlet.next != next {
                 outlet.skip(next);
             }
+            outlet.mark(chain as u32, next, stamp, version);
         }
     }
 
@@ -346,16 +353,14 @@ impl Outlet {
         self.appended += (self.bytes.len() - before) as u64;
     }
 
-    /// Says that the numbers before this one do not come. Before the first mark nobody expects them.
+    /// Says that the numbers before this one do not come. Whoever was welcomed expects them, though nothing was sent yet.
     #[cold]
     fn skip(&mut self, number: u64) {
         let reason =
             if std::mem::take(&mut self.dropped) { SkipReason::Dropped } else { SkipReason::Unwanted };
-        if self.marked.is_some() {
-            let mut record = Vec::with_capacity(24);
-            Skip { reason, number: self.next, count: number - self.next }.write(&mut record);
-            self.append(record.len(), &[&record]);
-        }
+        let mut record = Vec::with_capacity(24);
+        Skip { reason, number: self.next, count: number - self.next }.write(&mut record);
+        self.append(record.len(), &[&record]);
         self.next = number;
     }
 
@@ -560,20 +565,22 @@ mod tests {
         assert_eq!(publish(&chains, &clock, "#c", &[1, 0]), 3);
         assert_eq!(publish(&chains, &clock, "#d", &[1, 0]), 4);
         assert_eq!(taken(&chains, 0), ["mark 1", "#a", "Unwanted 2+1", "#c", "#d", "mark 5"]);
-        assert_eq!(taken(&chains, 1), ["mark 3", "#c", "#d", "mark 5"]);
+        assert_eq!(taken(&chains, 1), ["Unwanted 1+2", "mark 3", "#c", "#d", "mark 5"]);
         assert_eq!(chains.last_numbers(), [0, 4]);
     }
 
     #[test]
-    fn what_was_not_sent_is_told_when_somebody_returns_and_at_the_end() {
+    fn how_far_a_chain_is_is_told_when_somebody_returns_and_at_the_end() {
         let chains = chains(1000);
         let clock = At(0);
         publish(&chains, &clock, "#a", &[0]);
         publish(&chains, &clock, "#b", &[]);
         assert_eq!(taken(&chains, 0), ["mark 1", "#a", "mark 2"]);
-        chains.tell_skips(0);
-        chains.tell_skips(0);
-        assert_eq!(taken(&chains, 0), ["Unwanted 2+1"]);
+        chains.tell_position(0);
+        chains.tell_position(0);
+        assert_eq!(taken(&chains, 0), ["Unwanted 2+1", "mark 3"]);
+        chains.tell_position(0);
+        assert_eq!(taken(&chains, 0), ["mark 3"], "somebody else returned");
         let mut publishing = chains.publish(1);
         publishing.drop_for(0);
         publishing.finish();

@@ -148,9 +148,7 @@ impl Notes {
         let last = skip.next() - 1;
         match skip.reason {
             SkipReason::Unwanted => {
-                if let Some((first, last)) = self.skips.add(skip.number, last) {
-                    told(Told::Lost(first, last));
-                }
+                self.skips.add(skip.number, last, |(first, last)| told(Told::Lost(first, last)));
             }
             SkipReason::Expired => {}
             SkipReason::Dropped | SkipReason::Lost | SkipReason::Other(_) => {
@@ -475,7 +473,10 @@ impl Inbox {
             SourceNews::Begins(number) if notes.awaited() == 0 => notes.expected = number,
             SourceNews::Begins(_) => {}
             SourceNews::NotCounted(first, end) => {
-                notes.skips.not_counted(first, end).for_each(|(first, last)| told(Told::Lost(first, last)));
+                if notes.awaited() == 0 {
+                    notes.expected = first;
+                }
+                notes.skips.not_counted(first, end, |(first, last)| told(Told::Lost(first, last)));
             }
             SourceNews::Ends(last) => notes.reach(last.saturating_add(1), &mut told),
         }

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shoal_norm::NodeId;
+use shoal_wire::MessageView;
 
 pub use self::chain::{Chains, Clock, LinkId, SendError, Stamp};
 pub use self::consumer::{Batch, Consumer, Entry, Overflow, Source, Taken};
@@ -41,6 +42,7 @@ pub use self::wake::{Asleep, Wake};
 use self::flush::Flushes;
 use self::link::Link;
 use self::routes::Routes;
+use crate::attributes::Origin;
 use crate::interest::OwnInterest;
 use crate::switch::{Interest, SubscriptionId};
 
@@ -167,6 +169,12 @@ impl Hub {
     /// Members that subscribe to a topic.
     pub fn interested(&self, topic: &[u8]) -> Vec<NodeId> {
         self.routes().interested(topic)
+    }
+
+    /// Members that want a message of ours with this head, as far as known.
+    pub fn wanting(&self, head: &[u8]) -> Vec<NodeId> {
+        let origin = Origin { publisher: self.publisher, node: self.node, ..Origin::default() };
+        MessageView::parse(head).map_or_else(|_| Vec::new(), |view| self.routes().wanting(&view, &origin))
     }
 
     /// Everybody who subscribes to a topic, ourselves included.

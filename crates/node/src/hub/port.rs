@@ -132,9 +132,9 @@ impl Port {
         self.hub.chains.last_numbers()
     }
 
-    /// Has those behind the link told of the numbers that were not sent since the last message that was.
-    pub fn tell_skips(&self) {
-        self.hub.chains.tell_skips(self.link);
+    /// Has those behind the link told how far each chain is.
+    pub fn tell_position(&self) {
+        self.hub.chains.tell_position(self.link);
     }
 
     // --- what we want ---

@@ -99,6 +99,20 @@ impl Routes {
         nodes.into_iter().collect()
     }
 
+    /// The members that want a message.
+    pub fn wanting(&mut self, view: &MessageView<'_>, origin: &Origin) -> Vec<NodeId> {
+        let Routes { switch, targets, .. } = self;
+        let wanted = switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]);
+        let nodes: BTreeSet<NodeId> = wanted
+            .iter()
+            .filter_map(|target| match targets.get(&target.id) {
+                Some(Target::Member { node, .. }) => Some(*node),
+                _ => None,
+            })
+            .collect();
+        nodes.into_iter().collect()
+    }
+
     /// Whether somebody here subscribes to a topic, whatever he filters.
     pub fn is_wanted_here(&mut self, topic: &[u8]) -> bool {
         self.switch.subscribed(topic).first().is_some_and(switch::Target::is_here)

@@ -5,38 +5,46 @@
 
 use std::collections::VecDeque;
 
-/// Runs of skipped numbers that are remembered; beyond it the oldest two become one, with all between them.
+/// Runs of skipped numbers, and of numbers for which we were not counted on, that are remembered; beyond it the oldest two
+/// become one, with all between them.
 const RUNS_MAX: usize = 256;
+const ABSENCES_MAX: usize = 16;
 
 /// Skipped numbers, first and last of each run, and for which numbers we were not counted on.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
     runs: VecDeque<(u64, u64)>,
-    not_counted: Option<(u64, u64)>,
+    absences: VecDeque<(u64, u64)>,
 }
 
 impl Skips {
-    /// Numbers were skipped. Returns those of them that may have been for us.
-    pub fn add(&mut self, first: u64, last: u64) -> Option<(u64, u64)> {
+    /// Numbers were skipped. Calls `lost` with those of them that may have been for us.
+    pub fn add(&mut self, first: u64, last: u64, lost: impl FnMut((u64, u64))) {
         match self.runs.back_mut() {
             Some((_, end)) if end.checked_add(1) == Some(first) => *end = last,
-            _ => self.runs.push_back((first, last)),
+            _ => push(&mut self.runs, (first, last), RUNS_MAX),
         }
-        if self.runs.len() > RUNS_MAX
-            && let (Some((oldest, _)), Some(next)) = (self.runs.pop_front(), self.runs.front_mut())
-        {
-            next.0 = oldest;
-        }
-        let (from, until) = self.not_counted?;
-        common((first, last), (from, until))
+        self.absences.iter().filter_map(|&absence| common((first, last), absence)).for_each(lost);
     }
 
-    /// From `first` up to `end`, which is not among them, we were not counted on. Returns what is known to be skipped of
-    /// that.
-    pub fn not_counted(&mut self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
-        let range = (end > first).then(|| (first, end - 1)).filter(|range| self.not_counted != Some(*range));
-        self.not_counted = range.or(self.not_counted);
-        self.runs.iter().filter_map(move |&run| common(run, range?))
+    /// From `first` up to `end`, which is not among them, we were not counted on. Calls `lost` with what is known to be
+    /// skipped of that.
+    pub fn not_counted(&mut self, first: u64, end: u64, lost: impl FnMut((u64, u64))) {
+        let absence = (first, end.saturating_sub(1));
+        if end > first && !self.absences.contains(&absence) {
+            push(&mut self.absences, absence, ABSENCES_MAX);
+            self.runs.iter().filter_map(|&run| common(run, absence)).for_each(lost);
+        }
+    }
+}
+
+/// Remembers a range.
+fn push(ranges: &mut VecDeque<(u64, u64)>, range: (u64, u64), most: usize) {
+    ranges.push_back(range);
+    if ranges.len() > most
+        && let (Some((oldest, _)), Some(next)) = (ranges.pop_front(), ranges.front_mut())
+    {
+        next.0 = oldest;
     }
 }
 
@@ -50,28 +58,46 @@ mod tests {
     use super::*;
 
     fn told(skips: &mut Skips, first: u64, end: u64) -> Vec<(u64, u64)> {
-        skips.not_counted(first, end).collect()
+        let mut lost = Vec::new();
+        skips.not_counted(first, end, |range| lost.push(range));
+        lost
+    }
+
+    fn add(skips: &mut Skips, first: u64, last: u64) -> Vec<(u64, u64)> {
+        let mut lost = Vec::new();
+        skips.add(first, last, |range| lost.push(range));
+        lost
     }
 
     #[test]
     fn what_was_skipped_while_we_were_not_counted_on_is_told_before_and_after_the_welcome() {
         let mut skips = Skips::default();
-        assert_eq!(skips.add(5, 9), None);
-        assert_eq!(skips.add(20, 29), None);
+        assert_eq!(add(&mut skips, 5, 9), []);
+        assert_eq!(add(&mut skips, 20, 29), []);
         assert_eq!(told(&mut skips, 8, 40), [(8, 9), (20, 29)]);
-        assert_eq!(skips.add(30, 50), Some((30, 39)));
-        assert_eq!(skips.add(60, 70), None);
+        assert_eq!(add(&mut skips, 30, 50), [(30, 39)]);
+        assert_eq!(add(&mut skips, 60, 70), []);
         assert_eq!(told(&mut skips, 8, 40), [], "the welcome was repeated");
         assert_eq!(told(&mut skips, 65, 66), [(65, 65)]);
+    }
+
+    #[test]
+    fn whoever_was_away_twice_is_told_of_both_times() {
+        let mut skips = Skips::default();
+        told(&mut skips, 5, 10);
+        told(&mut skips, 20, 30);
+        assert_eq!(add(&mut skips, 1, 24), [(5, 9), (20, 24)]);
     }
 
     #[test]
     fn runs_are_bounded_and_tell_rather_too_much_than_too_little() {
         let mut skips = Skips::default();
         for number in 0..10 * RUNS_MAX as u64 {
-            skips.add(number * 10, number * 10 + 1);
+            add(&mut skips, number * 10, number * 10 + 1);
+            told(&mut skips, (1 << 40) + number * 10, (1 << 40) + number * 10 + 2);
         }
-        assert_eq!(skips.runs.len(), RUNS_MAX);
+        assert_eq!((skips.runs.len(), skips.absences.len()), (RUNS_MAX, ABSENCES_MAX));
         assert_eq!(told(&mut skips, 0, u64::MAX)[0].0, 0);
+        assert_eq!(add(&mut skips, 1 << 40, 1 << 40), [(1 << 40, 1 << 40), (1 << 40, 1 << 40)]);
     }
 }

@@ -8,6 +8,23 @@ use shoal_wire::{Announce, Position, Welcome};
 use super::{Change, REPEAT_FIRST};
 use crate::interest::{AnnouncedInterest, Applied, InterestBounds};
 
+/// A member that was here several times is told all its welcomes, at most so many: it may not have heard them.
+const WELCOMES_MAX: usize = 4;
+
+/// What to tell a member that is welcomed once more, after what it was told before. Beyond the bound two times it was not
+/// counted on become one, with all between them; where it began stays.
+pub(super) fn welcome_again(mut before: Vec<Position>, again: &[Position]) -> Vec<Position> {
+    let lanes = again.len();
+    before.extend_from_slice(again);
+    if before.len() > WELCOMES_MAX * lanes {
+        let second: Vec<Position> = before.drain(lanes..2 * lanes).collect();
+        for (position, dropped) in before[lanes..2 * lanes].iter_mut().zip(second) {
+            position.missed_from = position.missed_from.min(dropped.missed_from);
+        }
+    }
+    before
+}
+
 /// What an announcement of a member did.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
@@ -38,7 +55,7 @@ pub(super) struct Member {
     pub heard_at: Time,
     pub heartbeat: Duration,
     /// What we told it, and when last.
-    welcome: Vec<Position>,
+    pub welcome: Vec<Position>,
     pub welcomed_at: Time,
     /// It welcomed us.
     pub welcomed_us: bool,
@@ -131,5 +148,27 @@ impl Member {
     #[cfg(test)]
     pub fn patterns(&self) -> Vec<&str> {
         self.interest.entries().map(|(_, entry)| entry.pattern.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(missed_from: u64, number: u64) -> Position {
+        Position { stream: 1, segment: number, chain: 1, number, missed_from }
+    }
+
+    #[test]
+    fn a_member_that_returns_again_and_again_is_told_where_it_began_and_every_time_it_was_away() {
+        let mut welcome = vec![position(0, 5)];
+        for away in 1..=3 {
+            welcome = welcome_again(welcome, &[position(10 * away, 10 * away + 5)]);
+        }
+        let told: Vec<_> = welcome.iter().map(|told| (told.missed_from, told.number)).collect();
+        assert_eq!(told, [(0, 5), (10, 15), (20, 25), (30, 35)]);
+        welcome = welcome_again(welcome, &[position(40, 45)]);
+        let told: Vec<_> = welcome.iter().map(|told| (told.missed_from, told.number)).collect();
+        assert_eq!(told, [(0, 5), (10, 25), (30, 35), (40, 45)], "rather too much than too little");
     }
 }

@@ -198,7 +198,7 @@ fn a_node_that_starts_again_is_another_one() {
     let [gone, joined, MemberEvent::Subscriptions(2, change)] = &told[..] else { panic!("{told:?}") };
     assert_eq!([gone, joined], [&MemberEvent::Gone(2, 1, Departure::Failed), &MemberEvent::Joined(2)]);
     assert_eq!(patterns(&change.added), ["x"]);
-    nodes[0].on_sender_gone(2, 1);
+    nodes[0].on_sender_gone(2, 1, Departure::Left);
     assert_eq!(events(&mut nodes[0]), [], "the goodbye of the old instance does not bury the new one");
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use shoal_norm::{Chunk, Event, Join, NodeId, ObjectId, Session, StreamId, Time};
+use shoal_norm::{Chunk, CloseReason, Event, Join, NodeId, ObjectId, Session, StreamId, Time};
 use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
 use shoal_wire::{Position, frame};
 
@@ -24,6 +24,9 @@ const GOODBYES: u32 = 1;
 const GREETING: Duration = Duration::from_millis(100);
 /// A new node sends whatever is published for so long, because somebody may be about to ask for it.
 const DISCOVERY: Duration = Duration::from_secs(2);
+
+/// Chains of which it is remembered where we left off, at the most; of others nobody knows what was missed.
+const LEFT_OFF_MAX: usize = 4096;
 
 /// How new we are.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +49,9 @@ pub struct NormBus {
     welcomed: HashSet<StreamId>,
     /// Who publishes on each node's run that welcomed us.
     publishers: HashMap<(NodeId, u16), u64>,
+    /// Chains whose source is gone, the oldest first, and the number that should have come next: whoever publishes them may
+    /// return.
+    left_off: VecDeque<((u64, u32), u64)>,
     /// The last numbers of those who are about to leave.
     goodbyes: HashMap<(NodeId, u16), Vec<(u32, u64)>>,
     losses: Losses,
@@ -77,6 +83,7 @@ impl NormBus {
             last: None,
             welcomed: HashSet::new(),
             publishers: HashMap::new(),
+            left_off: VecDeque::new(),
             goodbyes: HashMap::new(),
             losses: Losses::default(),
             control: Frames::new(CONTROL_RECORD_BYTES_MAX),
@@ -119,6 +126,12 @@ impl NormBus {
         if let Some(&(_, last)) = last {
             self.note(now, stream, source, SourceNews::Ends(last));
         }
+        if let Some((known, next)) = self.port.source(source).filter(|&(_, next)| next > 0) {
+            if self.left_off.len() == LEFT_OFF_MAX {
+                self.left_off.pop_front();
+            }
+            self.left_off.push_back(((known.publisher, known.chain), next));
+        }
         self.sources.remove(&stream);
         self.port.close_source(now, source);
         self.last = None;
@@ -141,7 +154,7 @@ impl NormBus {
                     // Who is met while we are new was there before us, and may have everything we said.
                     segment: if is_new { session.oldest_segment(lane) } else { session.segments_sent(lane) },
                     chain: lane.into(),
-                    number: match is_new {
+                    number: match is_new && missed.is_none() {
                         true if session.oldest_segment(lane) == 0 => 1,
                         true => 0,
                         false => last[usize::from(lane)] + 1,
@@ -152,7 +165,8 @@ impl NormBus {
                         .map_or(0, |&n| n),
                 };
                 if missed.is_some() {
-                    port.tell_skips();
+                    // Without it whoever returns might never hear of what it missed.
+                    port.tell_position();
                 }
                 lanes.iter().map(position).collect()
             };
@@ -168,8 +182,7 @@ impl NormBus {
         &mut self,
         now: Time,
         session: &mut Session,
-        node: NodeId,
-        instance: u16,
+        (node, instance, publisher): (NodeId, u16, u64),
         positions: &[Position],
     ) {
         for position in positions {
@@ -182,6 +195,12 @@ impl NormBus {
                 session.join(now, stream, Join::At(position.segment));
             }
             let source = self.source(stream);
+            let chain = (publisher, position.chain);
+            if let Some(at) = self.left_off.iter().position(|(known, _)| *known == chain)
+                && let Some((_, next)) = self.left_off.remove(at)
+            {
+                self.note(now, stream, source, SourceNews::Begins(next));
+            }
             let news = match position.missed_from {
                 0 => SourceNews::Begins(position.number),
                 first => SourceNews::NotCounted(first, position.number),
@@ -201,7 +220,7 @@ impl NormBus {
             match event {
                 MemberEvent::Welcomed { node, instance, publisher, positions } => {
                     self.publishers.insert((node, instance), publisher);
-                    self.on_welcome(now, session, node, instance, &positions);
+                    self.on_welcome(now, session, (node, instance, publisher), &positions);
                 }
                 MemberEvent::InterestUnknown(_) => {}
                 MemberEvent::Joined(node) => self.port.join(node),
@@ -343,10 +362,12 @@ impl Application for NormBus {
         match event {
             Event::StreamClosed { stream, .. } => self.close_source(now, *stream),
             Event::SenderHeard { .. } => self.heard = true,
-            Event::SenderGone { node, instance, .. } => {
+            Event::SenderGone { node, instance, reason } => {
                 // What it said before it went would make it a member again.
                 self.records.retain(|(stream, _)| (stream.node, stream.instance) != (*node, *instance));
-                self.membership.on_sender_gone(*node, *instance);
+                let said = *reason == CloseReason::Ended;
+                let departure = if said { Departure::Left } else { Departure::Failed };
+                self.membership.on_sender_gone(*node, *instance, departure);
                 self.welcomed.retain(|stream| (stream.node, stream.instance) != (*node, *instance));
                 self.end_sources(now, *node, *instance);
                 self.deadline = Time::ZERO;
@@ -354,9 +375,11 @@ impl Application for NormBus {
             Event::StreamHeard { stream } if stream.object == CONTROL => {
                 session.join(now, *stream, Join::Here)
             }
-            Event::Gap { stream, segments, .. } if stream.object != CONTROL => {
-                self.losses.add(now, *stream, *segments);
+            Event::Gap { stream, .. } if stream.object == CONTROL => {
+                self.membership.on_control_lost(now, stream.node, stream.instance);
+                self.deadline = Time::ZERO;
             }
+            Event::Gap { stream, segments, .. } => self.losses.add(now, *stream, *segments),
             Event::CommandReceived { node, instance, content } => {
                 // Its end follows at once, and is told before records are looked at.
                 if self.publishers.contains_key(&(*node, *instance))
