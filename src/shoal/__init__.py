@@ -19,7 +19,8 @@ if TYPE_CHECKING:
         SubscriptionsChanged,
         Unreadable,
     )
-    from shoal.bus.sync import Bus, Subscription, connect
+    from shoal.bus.subscription import Subscription
+    from shoal.bus.sync import Bus, connect
     from shoal.errors import (
         ClosedError,
         ConfigError,
@@ -61,7 +62,8 @@ _HOMES = {
         "SubscriptionsChanged",
         "Unreadable",
     ),
-    "bus.sync": ("Bus", "Subscription", "connect"),
+    "bus.subscription": ("Subscription",),
+    "bus.sync": ("Bus", "connect"),
     "errors": (
         "ClosedError",
         "ConfigError",

@@ -70,7 +70,7 @@ class NoReplyError(ShoalError, TimeoutError):
 
 
 class NoRespondersError(NoReplyError):
-    """Nobody subscribes to the topic of a request, so nobody will answer."""
+    """Nobody will answer a request: nobody subscribes to its topic, or everybody who was asked has left."""
 
 
 class RemoteError(ShoalError):

@@ -360,6 +360,35 @@ def test_opening_and_closing_leaves_nothing_behind(any_url: str) -> None:
     runs_well(CYCLES, any_url, "200", timeout_s=150)
 
 
+def test_a_closed_connection_keeps_no_descriptor_though_somebody_keeps_it(any_url: str) -> None:
+    runs_well(
+        """
+import asyncio, os, sys, shoal
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+before, kept = descriptors(), []
+for _ in range(3):
+    with shoal.connect(sys.argv[1]) as bus:
+        kept += [bus, bus.subscribe("a"), bus.subscribe("b", print, thread="shared"), bus.stats]
+    assert kept[-1]() == bus.stats()
+assert descriptors() == before, (descriptors(), before)
+
+async def main():
+    # The loop has descriptors of its own.
+    before = descriptors()
+    for _ in range(3):
+        async with shoal.aio.connect(sys.argv[1]) as bus:
+            kept.extend([bus, bus.subscribe("a"), bus.subscribe("b", print)])
+    assert descriptors() == before, (descriptors(), before)
+
+asyncio.run(main())
+""",
+        any_url,
+    )
+
+
 # --- without descriptors ---
 
 DESCRIPTORS = """

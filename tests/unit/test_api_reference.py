@@ -73,7 +73,8 @@ def test_a_public_thing_and_its_members_have_docstrings(thing: Any) -> None:
     if not inspect.isclass(thing):
         return
     fields = getattr(thing, "__dataclass_fields__", {}) | getattr(thing, "__annotations__", {})
-    for name, member in vars(thing).items():
+    own = [each for each in thing.__mro__ if each.__module__.startswith("shoal.")]
+    for name, member in [item for each in own for item in vars(each).items()]:
         if name.startswith("_") or name in fields or not (callable(member) or hasattr(member, "__get__")):
             continue
         assert inspect.getdoc(getattr(thing, name)) or inspect.getdoc(member), f"{thing.__name__}.{name}"

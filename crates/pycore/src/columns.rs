@@ -170,7 +170,7 @@ pub fn encode_record<'py>(
     if let Some(properties) = properties {
         properties::write(properties, &mut writer)?;
     }
-    let named = |name| Topic::new(name).map(Destination::topic).map_err(errors::topic);
+    let named = |name| errors::checked_topic(name).map(Destination::topic);
     let message = Outgoing {
         priority: Priority::new(priority).map_err(body::encode_error)?,
         redelivered,

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use shoal_io::norm::{LinkError, SendError};
 use shoal_log::LogError;
 use shoal_node::hub::Refusal;
-use shoal_wire::TopicError;
+use shoal_wire::{Topic, TopicError, TopicPattern};
 
 use crate::bus::exit::is_abandoned;
 
@@ -63,9 +63,24 @@ pub fn is_too_long(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<python::MessageTooLongError>(py)
 }
 
-/// A text is no topic.
-pub fn topic(error: TopicError) -> PyErr {
-    python::InvalidTopicError::new_err(error.to_string())
+/// The most of a text that an error shows.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// A text is no topic, or no pattern.
+fn no_name(kind: &str, text: &str, error: &TopicError) -> PyErr {
+    let cut = text.char_indices().nth(SHOWN_CHARS_MAX).map(|(at, _)| at);
+    let (shown, more) = cut.map_or((text, ""), |at| (&text[..at], "…"));
+    python::InvalidTopicError::new_err(format!("{shown:?}{more} is no {kind}: {error}"))
+}
+
+/// A text as a topic.
+pub fn checked_topic(text: &str) -> PyResult<Topic<'_>> {
+    Topic::new(text).map_err(|error| no_name("topic", text, &error))
+}
+
+/// A text as a pattern of topics.
+pub fn checked_pattern(text: &str) -> PyResult<TopicPattern> {
+    TopicPattern::new(text).map_err(|error| no_name("pattern", text, &error))
 }
 
 /// A received message cannot be read.

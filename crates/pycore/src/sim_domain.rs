@@ -276,7 +276,7 @@ impl DomainSimulation {
     ) -> PyResult<()> {
         let interest = Interest {
             selector: selector.map(|selector| selector.get().inner().clone()),
-            ..Interest::topics(TopicPattern::new(pattern).map_err(errors::topic)?)
+            ..Interest::topics(errors::checked_pattern(pattern)?)
         };
         let queue = (queue_bytes_max, overflow_of(queue_full)?);
         self.act(name, |whole, now| whole.subscribe(now, number, interest, queue, no_local))
@@ -298,7 +298,7 @@ impl DomainSimulation {
         priority: i64,
         when_full: &str,
     ) -> PyResult<()> {
-        let topic = Topic::new(topic).map_err(errors::topic)?;
+        let topic = errors::checked_topic(topic)?;
         let (priority, when_full) = (priority_of(priority)?, when_full_of(when_full)?);
         let publish = |whole: &mut Whole, _| {
             bodies.iter().try_for_each(|body| whole.publish(topic, priority, body.as_bytes(), when_full))

@@ -2,6 +2,8 @@
 
 use unicode_general_category::{GeneralCategory as Category, get_general_category};
 
+use crate::lexer::keyword;
+
 /// The message header fields that a selector may refer to.
 pub const HEADER_NAMES: [&str; 6] =
     ["JMSCorrelationID", "JMSDeliveryMode", "JMSMessageID", "JMSPriority", "JMSTimestamp", "JMSType"];
@@ -50,4 +52,9 @@ pub(crate) fn reserved_problem(name: &str) -> Option<String> {
 pub(crate) fn is_valid(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(is_start) && chars.all(is_part) && reserved_problem(name).is_none()
+}
+
+/// Whether a message may have a property of this name: one that a selector can ask for.
+pub fn is_property_name(name: &str) -> bool {
+    is_valid(name) && keyword(name).is_none() && !HEADER_NAMES.contains(&name)
 }

@@ -29,7 +29,7 @@ pub use ast::ComparisonOp;
 pub use correlation::{CORRELATION_ID_BYTES_MAX, CORRELATION_ITEMS_MAX, CorrelationFilter};
 pub use correlation_index::CorrelationIndex;
 pub use error::{DecodeError, SelectorError};
-pub use identifier::HEADER_NAMES;
+pub use identifier::{HEADER_NAMES, is_property_name};
 pub use index::{Counters, FilterId, Matches, SelectorIndex, SubscriberId, Verdicts};
 pub use like::Pattern;
 pub use number::{ArithmeticOp, Number};

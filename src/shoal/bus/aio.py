@@ -8,41 +8,37 @@ import asyncio
 import contextlib
 import functools
 import inspect
-import logging
 import time
 import warnings
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
+from shoal.bus.aio_subscription import Subscription
 from shoal.bus.arguments import check_callback, check_count, check_seconds, properties_of
 from shoal.bus.connection import Connection, closed_error, warn_undelivered
 from shoal.bus.doorbell import Doorbell
 from shoal.bus.events import Event
+from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
 from shoal.bus.replies import (
-    ERROR,
-    KIND,
     MORE,
     Outcome,
     Waiting,
     answer_of,
-    error_body,
+    error_reply,
     kind_of,
     no_reply,
+    reply_properties,
     reply_to,
 )
 from shoal.bus.waiting import close_at_exit
 from shoal.config import ConnectionConfig, ConnectOptions, QueueFull, resolve, split_roles
 from shoal.errors import FullError
 from shoal.selector import CorrelationFilter, Selector
-
-log = logging.getLogger("shoal.bus")
 
 Callback = Callable[[Message], Awaitable[object] | object]
 
@@ -62,129 +58,7 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     return bus
 
 
-class Subscription:
-    """Messages that match a pattern: `async for`, or `await receive()`. For the tasks of one event loop.
-
-    Made by `Bus.subscribe`. An iteration ends when the subscription is closed, or its connection, and
-    everything that had arrived was read. One that nobody refers to any more ends by itself.
-    """
-
-    def __init__(self, subscription: _core.Subscription, doorbell: Doorbell) -> None:
-        self._subscription = subscription
-        self._doorbell = doorbell
-        self._here: deque[Message] = deque()
-        source, self._arrived = doorbell.watch(subscription)
-        self._finalizer = weakref.finalize(self, doorbell.forget, source)
-        self._finalizer.atexit = False
-
-    @property
-    def pattern(self) -> str:
-        """What it subscribes to."""
-        return self._subscription.pattern
-
-    @property
-    def pending(self) -> int:
-        """Messages that have arrived and were not read yet."""
-        return len(self._here) + self._subscription.pending
-
-    @property
-    def dropped(self) -> int:
-        """Messages that were dropped because the reader fell behind."""
-        return self._subscription.dropped
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more will arrive; what has arrived can still be received."""
-        return self._subscription.closed
-
-    async def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, waited for if need be.
-
-        Args:
-            timeout_s: how long to wait; `None` waits for ever.
-
-        Returns:
-            The message, or `None` if none came in time.
-
-        Raises:
-            ClosedError: the subscription is closed, and everything that had arrived was received.
-        """
-        check_seconds("timeout_s", timeout_s, none="no end")
-        try:
-            async with asyncio.timeout(timeout_s):
-                message = await self._next()
-        except TimeoutError:
-            return None
-        if message is None:
-            raise closed_error("the subscription is closed, and everything that arrived was received")
-        return message
-
-    def receive_nowait(self, count_max: int = 1000) -> list[Message]:
-        """Messages that are here already, at most `count_max`; an empty list if there are none.
-
-        Raises:
-            ClosedError: the subscription is closed, and everything that had arrived was received.
-        """
-        check_count("count_max", count_max)
-        while len(self._here) < count_max and (batch := self._refill()):
-            self._here.extend(batch)
-        if not self._here and self._refill() is None:
-            raise closed_error("the subscription is closed, and everything that arrived was received")
-        return [self._here.popleft() for _ in range(min(count_max, len(self._here)))]
-
-    def _refill(self) -> list[Message] | None:
-        """What has arrived; `None` if nothing has and nothing will."""
-        batch = self._subscription.receive_nowait()
-        if batch is None:
-            self._finalizer()
-        return batch
-
-    async def _next(self) -> Message | None:
-        """The next message; `None` once closed and empty. A message is taken only when it is returned."""
-        while not self._here:
-            self._arrived.clear()
-            batch = self._refill()
-            if batch is None:
-                return None
-            self._here.extend(batch)
-            if not batch:
-                await self._arrived.wait()
-        return self._here.popleft()
-
-    def _stop(self) -> None:
-        """End an iteration, whatever has arrived."""
-        self._subscription.stop()
-        self._here.clear()
-        self._arrived.set()
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        message = await self._next()
-        if message is None:
-            raise StopAsyncIteration
-        return message
-
-    def close(self) -> None:
-        """End the subscription; what has arrived can still be received. Closing again does nothing."""
-        self._subscription.close()
-        self._arrived.set()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        state = " closed" if self.closed else ""
-        return f"<shoal.aio.Subscription {self.pattern!r} {self.pending} pending{state}>"
-
-
-class Bus:
+class Bus(Handle):
     """A connection for one event loop: publishes, subscribes, asks and answers.
 
     Made by `connect`. Use it in an `async with` statement: leaving the block waits until every member has
@@ -196,7 +70,7 @@ class Bus:
     """
 
     def __init__(self, config: ConnectionConfig) -> None:
-        self._connection = Connection(config)
+        super().__init__(config)
         close_at_exit(self._connection)
         self._at_loop: Doorbell | None = None
         self._listeners: dict[asyncio.Task[None], Subscription] = {}
@@ -213,63 +87,6 @@ class Bus:
             self._at_loop = Doorbell(connection.node.attach_bell, connection.on_change)
         self._at_loop.check_loop()
         return self._at_loop
-
-    @property
-    def config(self) -> ConnectionConfig:
-        """How it was configured."""
-        return self._connection.config
-
-    @property
-    def store(self) -> Any:
-        """The store of this process, a `shoal.store.Store`; `None` if it was not asked for."""
-        return self._connection.store
-
-    @property
-    def node(self) -> int:
-        """Our node id."""
-        return self._connection.id
-
-    @property
-    def publisher(self) -> int:
-        """Who publishes here: a number drawn when the connection was made, which every message carries."""
-        return self._connection.node.publisher
-
-    def message_id(self, number: int, priority: int = 4, *, topic: str = "") -> str | None:
-        """The identity of a message that `publish` returned the number of, as its readers see it.
-
-        Args:
-            number: what `publish` returned.
-            priority: the message's.
-            topic: the message's; it matters only if it starts with `_`.
-        """
-        return self._connection.node.message_id(number, priority, topic=topic)
-
-    @property
-    def members(self) -> list[int]:
-        """The node ids of everybody else in the domain."""
-        return self._connection.node.members
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._connection.closed
-
-    @property
-    def rate_bytes_per_s(self) -> float | None:
-        """Bytes per second that may be sent now; `None` is without limit, or without a network."""
-        return self._connection.node.rate_bytes_per_s
-
-    def reload_keys(self) -> None:
-        """Read the key file again, and go on with the keys in it: the first encrypts, all of them decrypt."""
-        self._connection.reload_keys()
-
-    def stats(self) -> dict[str, int]:
-        """What the link did so far: datagrams, bytes, repairs. Empty without a network."""
-        return self._connection.node.stats()
-
-    def link(self) -> dict[str, Any]:
-        """The interface and the address in use, the receive buffer granted and the last error of a socket."""
-        return self._connection.link()
 
     async def publish(
         self,
@@ -346,8 +163,8 @@ class Bus:
         )
         subscription = Subscription(core, doorbell)
         if callback is not None:
-            failed = functools.partial(_reply_error, weakref.ref(self))
-            listener = asyncio.create_task(_listen(subscription, callback, failed), name=f"shoal-{pattern}")
+            listening = _listen(subscription, callback, weakref.ref(self))
+            listener = asyncio.create_task(listening, name=f"shoal-{pattern}")
             self._listeners[listener] = subscription
             listener.add_done_callback(functools.partial(_listened, self._listeners))
         return subscription
@@ -428,7 +245,7 @@ class Bus:
                 correlation_id=number,
                 reply_to=connection.replies.topic,
             )
-            connection.replies.check(connection.node)
+            connection.replies.check_one(connection.node, number)
             yield
         finally:
             connection.replies.end(number)
@@ -449,14 +266,10 @@ class Bus:
         await self.publish(
             reply_to(request),
             body,
-            properties={**(properties_of(properties) or {}), **({KIND: MORE} if more else {})} or None,
+            properties=reply_properties(properties_of(properties), more),
             correlation_id=request.correlation_id,
             priority=request.priority,
         )
-
-    def subscribers(self, topic: str) -> list[int]:
-        """The node ids of those who subscribe to a topic, as far as known; our own among them if we do."""
-        return self._connection.node.subscribers(topic)
 
     async def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = 30.0) -> bool:
         """Wait until so many nodes subscribe to a topic; false if the time was over first."""
@@ -519,7 +332,7 @@ class Bus:
             if undelivered:
                 connection.say_undelivered(undelivered)
             connection.drain()
-            connection.events.warnings.close()
+            connection.say_held()
             doorbell.close()
             if connection.store is not None:
                 await asyncio.shield(asyncio.to_thread(connection.close_role))
@@ -550,9 +363,7 @@ class Bus:
         return self._connection.describe("shoal.aio.Bus")
 
 
-async def _listen(
-    subscription: Subscription, callback: Callback, failed: Callable[[Message, Exception], Awaitable[None]]
-) -> None:
+async def _listen(subscription: Subscription, callback: Callback, target: "weakref.ref[Bus]") -> None:
     """Await the callback with every message. No method: the loop has it, and it would keep the connection."""
     async for message in subscription:
         try:
@@ -560,24 +371,17 @@ async def _listen(
             if inspect.isawaitable(result):
                 await result
         except Exception as error:
-            log.error("a callback failed on %s", message.topic, exc_info=error)
-            await failed(message, error)
+            await _failed(target(), callback, message, error)
 
 
-async def _reply_error(target: "weakref.ref[Bus]", message: Message, error: Exception) -> None:
-    """Tell whoever asked that the callback failed."""
-    bus = target()
-    if bus is None or message.reply_to is None:
+async def _failed(bus: "Bus | None", callback: Callback, message: Message, error: Exception) -> None:
+    """A callback raised: log it, and tell whoever asked."""
+    if bus is None:
         return
-    with contextlib.suppress(Exception):
-        await bus.publish(
-            message.reply_to,
-            error_body(error),
-            properties={KIND: ERROR},
-            correlation_id=message.correlation_id,
-            priority=message.priority,
-            timeout_s=STALL_S,
-        )
+    bus._connection.say_failed(callback, message, error)
+    if message.reply_to is not None:
+        with contextlib.suppress(Exception):
+            await bus.publish(message.reply_to, timeout_s=STALL_S, **error_reply(message, error))
 
 
 def _listened(listeners: dict[asyncio.Task[None], Subscription], listener: asyncio.Task[None]) -> None:

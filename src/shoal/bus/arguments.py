@@ -99,4 +99,4 @@ def correlation_of(correlation: str | CorrelationFilter | None) -> CorrelationFi
 
 def name_of(callback: Callable[..., object]) -> str:
     """What to call a callback in a message."""
-    return getattr(callback, "__qualname__", repr(callback))
+    return getattr(callback, "__qualname__", type(callback).__name__)

@@ -8,11 +8,21 @@ import logging
 import os
 import secrets
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from shoal import _core
-from shoal.bus.arguments import check_choice, check_pattern, check_queue, correlation_of, selector_of
+from shoal._core import Message
+from shoal.bus.arguments import (
+    check_choice,
+    check_pattern,
+    check_queue,
+    correlation_of,
+    name_of,
+    selector_of,
+)
 from shoal.bus.events import EventLog
+from shoal.bus.log_limit import LogLimit
 from shoal.bus.replies import Replies
 from shoal.config import ConnectionConfig, QueueFull
 from shoal.config.keys import keys_of
@@ -20,6 +30,9 @@ from shoal.errors import ClosedError, ConfigError, UndeliveredWarning
 from shoal.selector import CorrelationFilter, Selector
 
 log = logging.getLogger("shoal.bus")
+
+#: Failures of one callback that are logged in `log_limit.LOG_EVERY_S`.
+_FAILURES_LOGGED_MAX = 10
 
 os.register_at_fork(after_in_child=_core.mark_forked)
 
@@ -33,6 +46,8 @@ class Connection:
         #: Closing has begun.
         self.closed = False
         self.events = EventLog()
+        #: Callbacks that fail are logged, each with its traceback, now and then.
+        self.failures = LogLimit(_FAILURES_LOGGED_MAX)
         self.replies = Replies(f"_reply/{self.id:08x}")
         self.node = _core.Node(self.id, **_options(config))
         #: The store beside it, if it was asked for: a `shoal.store.Store`.
@@ -137,6 +152,18 @@ class Connection:
         except RuntimeError:
             return f"<{kind} {what} of another process>"
         return f"<{kind} {what} {count} member{'' if count == 1 else 's'}>"
+
+    def say_failed(self, callback: Callable[..., object], message: Message, error: BaseException) -> None:
+        """Log that a callback raised, unless it does so all the time."""
+        more = self.failures.admit(name_of(callback))
+        if more is not None:
+            log.error("a callback failed on %s%s", message.topic, more, exc_info=error)
+
+    def say_held(self) -> None:
+        """Log how much was not logged."""
+        self.events.warnings.close()
+        for name, held in self.failures.take_held().items():
+            log.error("%s failed %d times more, which were not logged one by one", name, held)
 
     def say_undelivered(self, undelivered: object) -> None:
         """Log that members lack messages of a connection that is closed."""

@@ -1,14 +1,11 @@
 """Threads that call back: one for each subscription with a callback, or one that several share."""
 
-import logging
 import select
 import threading
 from collections.abc import Callable
 
 from shoal import _core
 from shoal._core import Message
-
-log = logging.getLogger("shoal.bus")
 
 Callback = Callable[[Message], object]
 #: Called with the message whose callback raised, and what it raised.
@@ -19,13 +16,12 @@ _TURN_MAX = 100
 
 
 def call(callback: Callback, message: Message, failed: Failed) -> bool:
-    """Call back with one message; what it raises is logged. False when this thread is to end."""
+    """Call back with one message, or `failed` with what it raises. False when this thread is to end."""
     try:
         callback(message)
     except BaseException as error:
         if _core.is_abandoned():
             return False
-        log.error("a callback failed on %s", message.topic, exc_info=error)
         failed(message, error)
     return True
 

@@ -26,7 +26,8 @@ class Doorbell:
         """Watch a bell; `attach` gives it to what rings it, `on_change` is called when that did."""
         self.loop = asyncio.get_running_loop()
         self._on_change = on_change
-        self._bell = _core.Bell()
+        #: `None` once it is closed.
+        self._bell: _core.Bell | None = _core.Bell()
         self._changed: set[asyncio.Future[None]] = set()
         self._arrived: dict[int, asyncio.Event] = {}
         self._next = 1
@@ -44,7 +45,8 @@ class Doorbell:
         """An event that is set when a subscription has something to receive, and the number to `forget`."""
         source, self._next = self._next, self._next + 1
         arrived = self._arrived[source] = asyncio.Event()
-        subscription.attach_bell(self._bell, source)
+        if self._bell is not None:
+            subscription.attach_bell(self._bell, source)
         return source, arrived
 
     def forget(self, source: int) -> None:
@@ -53,7 +55,7 @@ class Doorbell:
 
     def answer(self) -> None:
         """Wake whoever waits for what happened."""
-        for source in self._bell.take():
+        for source in () if self._bell is None else self._bell.take():
             if source == 0:
                 self._on_change()
                 for waiting in self._changed:
@@ -90,6 +92,7 @@ class Doorbell:
     def close(self) -> None:
         """Give the descriptor back."""
         self._finalizer()
+        self._bell = None
         for waiting in self._changed:
             _wake(waiting)
         for arrived in self._arrived.values():

@@ -1,7 +1,7 @@
 """What a connection tells its owner: who came, who went, and what was lost.
 
 Whatever means that messages are lost, or may be, is also logged: a warning of the logger `shoal.bus`, at most
-one line per kind of event in `LOG_EVERY_S`.
+one line per kind of event in `log_limit.LOG_EVERY_S`.
 """
 
 import logging
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from shoal.bus.log_limit import LogLimit
+
 log = logging.getLogger("shoal.bus")
 
 #: Events kept for an owner that does not take them; the oldest give way.
 EVENTS_MAX = 10_000
-#: Warnings of one kind are this far apart at the least.
-LOG_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,28 +149,18 @@ class Warnings:
     """Warnings of one connection, each kind now and then."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last: dict[type, float] = {}
-        self._held: dict[type, int] = {}
+        self._limit = LogLimit(clock=clock)
 
     def add(self, event: Event) -> None:
         """Log a warning of an event that deserves one, unless one of its kind was logged a moment ago."""
         text = warning(event)
-        if text is None:
-            return
-        kind, now = type(event), self._clock()
-        if now - self._last.get(kind, -LOG_EVERY_S) < LOG_EVERY_S:
-            self._held[kind] = self._held.get(kind, 0) + 1
-            return
-        self._last[kind] = now
-        held = self._held.pop(kind, 0)
-        log.warning("%s%s", text, f" ({held} more since the last warning)" if held else "")
+        if text is not None and (more := self._limit.admit(type(event).__name__)) is not None:
+            log.warning("%s%s", text, more)
 
     def close(self) -> None:
         """Log how many were held back."""
-        for kind, held in self._held.items():
-            log.warning("%d more of %s were not logged one by one", held, kind.__name__)
-        self._held.clear()
+        for kind, held in self._limit.take_held().items():
+            log.warning("%d more of %s were not logged one by one", held, kind)
 
 
 class EventLog:

@@ -3,8 +3,12 @@
 A request names a reply topic and carries a number as its correlation id. An answer goes to that topic with
 the same number. Its property `_reply` says that it is not the only one (`more`), or that the answerer failed
 (`error`: the body then has the exception's name and text).
+
+When everybody who could answer has left the domain, the connection tells itself so by the same way (`gone`):
+what they answered before is in the queue already, and comes first.
 """
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Mapping
@@ -12,12 +16,13 @@ from typing import Any
 
 from shoal import _core
 from shoal._core import Message
-from shoal.errors import NoReplyError, NoRespondersError, RemoteError, ShoalError
+from shoal.errors import FullError, NoReplyError, NoRespondersError, RemoteError, ShoalError
 
 #: The property that tells what kind of answer it is.
 KIND = "_reply"
 MORE = "more"
 ERROR = "error"
+GONE = "gone"
 
 #: What a waiting request is given: an answer, or why there will be none.
 Outcome = Message | BaseException
@@ -29,8 +34,10 @@ class Waiting:
     def __init__(self, topic: str, put: Callable[[Outcome], None]) -> None:
         self.topic = topic
         self.put = put
-        #: It is known that somebody subscribes to the topic, so silence is the answerer's.
-        self.certain = False
+        #: Who is known to have been asked.
+        self.asked: set[int] = set()
+        #: Nobody will answer, and it was told so.
+        self.over = False
 
 
 class Replies:
@@ -57,20 +64,52 @@ class Replies:
     def arrived(self, message: Message) -> None:
         """An answer came; it goes to whoever waits for it."""
         waiting = self._waiting.get(str(message.correlation_id))
-        if waiting is not None:
-            waiting.certain = True
+        if waiting is None:
+            return
+        if kind_of(message) == GONE:
+            waiting.put(NoRespondersError(f"everybody who was asked on {waiting.topic!r} has left"))
+        else:
+            waiting.asked.add(message.sender)
             waiting.put(message)
 
     def check(self, node: _core.Node) -> None:
-        """End requests of which it turns out that nobody subscribes to their topic."""
-        for waiting in list(self._waiting.values()):
-            if waiting.certain:
-                continue
-            if node.subscribers(waiting.topic):
-                waiting.certain = True
-            elif not node.may_want(waiting.topic):
-                waiting.certain = True
-                waiting.put(NoRespondersError(f"nobody subscribes to {waiting.topic!r}"))
+        """Something changed: end requests of which it turns out that nobody will answer."""
+        # Not the dictionary itself, which other threads change.
+        with self._lock:
+            waiting_now = list(self._waiting.items())
+        topics: dict[str, list[tuple[str, Waiting]]] = {}
+        for number, waiting in waiting_now:
+            if not waiting.over:
+                topics.setdefault(waiting.topic, []).append((number, waiting))
+        for topic, requests in topics.items():
+            self._check_topic(node, topic, requests)
+
+    def check_one(self, node: _core.Node, number: str) -> None:
+        """The same for a request that was just published."""
+        waiting = self._waiting.get(number)
+        if waiting is not None:
+            self._check_topic(node, waiting.topic, [(number, waiting)])
+
+    def _check_topic(self, node: _core.Node, topic: str, requests: list[tuple[str, Waiting]]) -> None:
+        subscribers = node.subscribers(topic)
+        for _, waiting in requests:
+            waiting.asked.update(subscribers)
+        if subscribers or node.may_want(topic):
+            return
+        here = {node.node, *node.members}
+        for number, waiting in requests:
+            if not waiting.asked:
+                waiting.over = True
+                waiting.put(NoRespondersError(f"nobody subscribes to {topic!r}"))
+            elif waiting.asked.isdisjoint(here):
+                # Whoever stays may still answer, though it subscribes no more.
+                self._say_gone(node, number, waiting)
+
+    def _say_gone(self, node: _core.Node, number: str, waiting: Waiting) -> None:
+        # If there is no room, the queue has answers, and the next change is soon.
+        with contextlib.suppress(FullError):
+            said = node.publish(self.topic, properties={KIND: GONE}, correlation_id=number, timeout_s=0.0)
+            waiting.over = said != 0
 
     def fail(self, error: Callable[[], BaseException]) -> None:
         """End every request."""
@@ -93,9 +132,19 @@ def kind_of(message: Message) -> Any:
     return message.properties.get(KIND)
 
 
-def error_body(error: BaseException) -> dict[str, str]:
-    """The body of an answer that says what went wrong."""
-    return {"error": type(error).__name__, "message": str(error)}
+def reply_properties(properties: dict[str, Any] | None, more: bool) -> dict[str, Any] | None:
+    """The properties of an answer, with what kind it is."""
+    return {**(properties or {}), **({KIND: MORE} if more else {})} or None
+
+
+def error_reply(request: Message, error: BaseException) -> dict[str, Any]:
+    """The answer that says what went wrong, as arguments of `publish`."""
+    return {
+        "body": {"error": type(error).__name__, "message": str(error)},
+        "properties": {KIND: ERROR},
+        "correlation_id": request.correlation_id,
+        "priority": request.priority,
+    }
 
 
 def no_reply(topic: str, timeout_s: float, answers: int = 0) -> ShoalError:

@@ -1,9 +1,9 @@
 """The friendly API for threads: `connect`, `Bus` and `Subscription`."""
 
 import contextlib
+import functools
 import inspect
 import queue
-import select
 import threading
 import time
 import warnings
@@ -19,20 +19,22 @@ from shoal.bus.arguments import check_callback, check_count, check_seconds, prop
 from shoal.bus.connection import Connection, closed_error, warn_undelivered
 from shoal.bus.dispatch import Callback, OwnThread, SharedThread
 from shoal.bus.events import Event
+from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
 from shoal.bus.replies import (
-    ERROR,
-    KIND,
     MORE,
     Outcome,
     Waiting,
     answer_of,
-    error_body,
+    error_reply,
     kind_of,
     no_reply,
+    reply_properties,
     reply_to,
 )
+from shoal.bus.subscription import Subscription
 from shoal.bus.waiting import close_at_exit, run
+from shoal.bus.watch import Watch
 from shoal.config import ConnectionConfig, ConnectOptions, QueueFull, resolve, split_roles
 from shoal.errors import LinkError
 from shoal.selector import CorrelationFilter, Selector
@@ -63,88 +65,7 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     return bus
 
 
-class Subscription:
-    """Messages that match a pattern: iterate over it, or call `receive`. May be shared between threads.
-
-    Made by `Bus.subscribe`. An iteration ends when the subscription is closed, or its connection, and
-    everything that had arrived was read. One that nobody refers to any more ends by itself.
-    """
-
-    __slots__ = ("__weakref__", "_subscription")
-
-    def __init__(self, subscription: _core.Subscription) -> None:
-        self._subscription = subscription
-
-    @property
-    def pattern(self) -> str:
-        """What it subscribes to."""
-        return self._subscription.pattern
-
-    @property
-    def pending(self) -> int:
-        """Messages that have arrived and were not read yet."""
-        return self._subscription.pending
-
-    @property
-    def dropped(self) -> int:
-        """Messages that were dropped because the reader fell behind."""
-        return self._subscription.dropped
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more will arrive; what has arrived can still be received."""
-        return self._subscription.closed
-
-    def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, waited for if need be.
-
-        Args:
-            timeout_s: how long to wait; `None` waits for ever.
-
-        Returns:
-            The message, or `None` if none came in time.
-
-        Raises:
-            ClosedError: the subscription is closed, and everything that had arrived was received.
-        """
-        return self._subscription.receive(timeout_s)
-
-    def receive_nowait(self, count_max: int = 1000) -> list[Message]:
-        """Messages that are here already, at most `count_max`; an empty list if there are none.
-
-        Raises:
-            ClosedError: the subscription is closed, and everything that had arrived was received.
-        """
-        messages = self._subscription.receive_nowait(count_max)
-        if messages is None:
-            raise closed_error("the subscription is closed, and everything that arrived was received")
-        return messages
-
-    def close(self) -> None:
-        """End the subscription; what has arrived can still be received. Closing again does nothing."""
-        self._subscription.close()
-
-    def __iter__(self) -> Iterator[Message]:
-        # The extension's own iterator: it comes back to Python once per batch, not once per message.
-        return iter(self._subscription)
-
-    def __next__(self) -> Message:
-        return next(self._subscription)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        state = " closed" if self.closed else ""
-        return f"<Subscription {self.pattern!r} {self.pending} pending{state}>"
-
-
-class Bus:
+class Bus(Handle):
     """A connection: publishes, subscribes, asks and answers. May be shared between threads.
 
     Made by `connect`. Use it in a `with` statement: leaving the block waits until every member has
@@ -156,7 +77,7 @@ class Bus:
     """
 
     def __init__(self, config: ConnectionConfig) -> None:
-        self._connection = Connection(config)
+        super().__init__(config)
         close_at_exit(self._connection)
         self._lock = threading.RLock()
         self._threads: list[OwnThread | SharedThread] = []
@@ -165,7 +86,7 @@ class Bus:
         # A message costs no Python call of ours: this is the extension's own method.
         self.__dict__["publish"] = self._connection.node.publish
         try:
-            self._watch = None if config.scheme == "inproc" else _Watch(self._connection)
+            self._watch: Watch | None = Watch(self._connection)
         except OSError as error:
             # Whoever cannot have the connection must not leave a member behind.
             self._connection.closed = True
@@ -174,63 +95,6 @@ class Bus:
         self._finalizer = weakref.finalize(self, _abandon, self._threads, self._watch, repr(self))
         # Whoever is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
-
-    @property
-    def config(self) -> ConnectionConfig:
-        """How it was configured."""
-        return self._connection.config
-
-    @property
-    def store(self) -> Any:
-        """The store of this process, a `shoal.store.Store`; `None` if it was not asked for."""
-        return self._connection.store
-
-    @property
-    def node(self) -> int:
-        """Our node id."""
-        return self._connection.id
-
-    @property
-    def publisher(self) -> int:
-        """Who publishes here: a number drawn when the connection was made, which every message carries."""
-        return self._connection.node.publisher
-
-    def message_id(self, number: int, priority: int = 4, *, topic: str = "") -> str | None:
-        """The identity of a message that `publish` returned the number of, as its readers see it.
-
-        Args:
-            number: what `publish` returned.
-            priority: the message's.
-            topic: the message's; it matters only if it starts with `_`.
-        """
-        return self._connection.node.message_id(number, priority, topic=topic)
-
-    @property
-    def members(self) -> list[int]:
-        """The node ids of everybody else in the domain."""
-        return self._connection.node.members
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._connection.closed
-
-    @property
-    def rate_bytes_per_s(self) -> float | None:
-        """Bytes per second that may be sent now; `None` is without limit, or without a network."""
-        return self._connection.node.rate_bytes_per_s
-
-    def reload_keys(self) -> None:
-        """Read the key file again, and go on with the keys in it: the first encrypts, all of them decrypt."""
-        self._connection.reload_keys()
-
-    def stats(self) -> dict[str, int]:
-        """What the link did so far: datagrams, bytes, repairs. Empty without a network."""
-        return self._connection.node.stats()
-
-    def link(self) -> dict[str, Any]:
-        """The interface and the address in use, the receive buffer granted and the last error of a socket."""
-        return self._connection.link()
 
     def publish(
         self,
@@ -263,9 +127,6 @@ class Bus:
             persistent: marks the message as one that stores must keep.
             delivery_delay_s: marks it as one that stores keep back for so long; subscribers get it at once.
             timestamp: when it was published, as `time.time()` says it, if that is not now.
-            persistent: stores must keep it.
-            delivery_delay_s: it is to be kept back for so long.
-            timestamp: when it was published, if not now: seconds since 1970.
             timeout_s: how long to wait while members take no more, where `when_full` is `block`; `None` is
                 for ever.
 
@@ -311,8 +172,8 @@ class Bus:
         Args:
             pattern: a topic; `*` stands for one level, `>` for all that follow.
             callback: a function that is called with every message, on a thread of the subscription's own.
-                What it raises is logged, and the next message follows; the sender of a request is told
-                (`RemoteError`).
+                What it raises is logged, ten times in ten seconds at the most, and the next message
+                follows; the sender of a request is told (`RemoteError`).
             selector: a condition on properties and headers as in JMS, `"region = 'EU' AND JMSPriority > 4"`.
             correlation: a condition on correlation ids, `"[#7;#13]"`.
             no_local: leave out what this connection publishes itself.
@@ -344,11 +205,7 @@ class Bus:
         return Subscription(core)
 
     def _call_back(self, core: _core.Subscription, callback: Callback, thread: str | None) -> None:
-        connection = weakref.ref(self._connection)
-
-        def failed(message: Message, error: BaseException) -> None:
-            _reply_error(connection(), message, error)
-
+        failed = functools.partial(_failed, weakref.ref(self._connection), callback)
         with self._lock:
             self._connection.check_open()
             self._threads[:] = [other for other in self._threads if other.thread.is_alive()]
@@ -373,7 +230,7 @@ class Bus:
         """Publish a question and return the first answer.
 
         Raises:
-            NoRespondersError: nobody subscribes to the topic.
+            NoRespondersError: nobody subscribes to the topic, or everybody who was asked has left.
             NoReplyError: nobody answered within `timeout_s`.
             RemoteError: the answerer's callback failed.
             ClosedError: the connection is closed, or was meanwhile.
@@ -402,7 +259,7 @@ class Bus:
             responders: end after the last answer of so many; `None` is as many as subscribe to the topic now.
 
         Raises:
-            NoRespondersError: nobody subscribes to the topic.
+            NoRespondersError: nobody subscribes to the topic, or everybody who was asked has left.
             NoReplyError: no answer came for `timeout_s`, though not everybody had given the last one.
             RemoteError: the callback of one that was asked failed.
             ClosedError: the connection is closed, or was meanwhile.
@@ -457,7 +314,7 @@ class Bus:
                 correlation_id=number,
                 reply_to=connection.replies.topic,
             )
-            connection.replies.check(connection.node)
+            connection.replies.check_one(connection.node, number)
             yield
         finally:
             connection.replies.end(number)
@@ -478,14 +335,10 @@ class Bus:
         self.publish(
             reply_to(request),
             body,
-            properties={**(properties_of(properties) or {}), **({KIND: MORE} if more else {})} or None,
+            properties=reply_properties(properties_of(properties), more),
             correlation_id=request.correlation_id,
             priority=request.priority,
         )
-
-    def subscribers(self, topic: str) -> list[int]:
-        """The node ids of those who subscribe to a topic, as far as known; our own among them if we do."""
-        return self._connection.node.subscribers(topic)
 
     def wait_for_subscribers(self, topic: str, count: int = 1, timeout_s: float | None = 30.0) -> bool:
         """Wait until so many nodes subscribe to a topic; this one counts if it does.
@@ -589,9 +442,14 @@ class Bus:
             if undelivered:
                 connection.say_undelivered(undelivered)
             connection.drain()
-            connection.events.warnings.close()
+            connection.say_held()
             if self._watch is not None:
                 self._watch.stop()
+                self._watch = None
+            with self._lock:
+                # Their descriptors go with them.
+                self._threads.clear()
+                self._shared.clear()
             connection.close_role()
         return undelivered
 
@@ -609,40 +467,6 @@ class Bus:
         return self._connection.describe("Bus")
 
 
-class _Watch:
-    """A thread that takes note of a connection's events though nobody asks, so that losses are logged."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._bell = _core.Bell()
-        connection.node.attach_bell(self._bell)
-        self._stopped = False
-        target = weakref.ref(connection)
-        self._thread = threading.Thread(
-            target=self._run, args=(target, self._bell), name="shoal-events", daemon=True
-        )
-        self._thread.start()
-
-    def _run(self, target: "weakref.ref[Connection]", bell: _core.Bell) -> None:
-        poll = select.poll()
-        poll.register(bell.fileno(), select.POLLIN)
-        while not self._stopped:
-            poll.poll()
-            bell.take()
-            connection = target()
-            if connection is None or _core.is_abandoned():
-                return
-            if not connection.closed:
-                connection.on_change()
-            del connection
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopped = True
-        self._bell.ring(0)
-        if self._thread is not threading.current_thread():
-            self._thread.join(5)
-
-
 def _next_outcome(
     outcomes: "queue.SimpleQueue[Outcome]", topic: str, timeout_s: float, answers: int
 ) -> Outcome:
@@ -652,22 +476,20 @@ def _next_outcome(
         raise no_reply(topic, timeout_s, answers) from None
 
 
-def _reply_error(connection: Connection | None, message: Message, error: BaseException) -> None:
-    """Tell whoever asked that the callback failed."""
-    if connection is None or message.reply_to is None:
+def _failed(
+    target: "weakref.ref[Connection]", callback: Callback, message: Message, error: BaseException
+) -> None:
+    """A callback raised: log it, and tell whoever asked."""
+    connection = target()
+    if connection is None:
         return
-    with contextlib.suppress(Exception):
-        connection.node.publish(
-            message.reply_to,
-            error_body(error),
-            properties={KIND: ERROR},
-            correlation_id=message.correlation_id,
-            priority=message.priority,
-            timeout_s=STALL_S,
-        )
+    connection.say_failed(callback, message, error)
+    if message.reply_to is not None:
+        with contextlib.suppress(Exception):
+            connection.node.publish(message.reply_to, timeout_s=STALL_S, **error_reply(message, error))
 
 
-def _abandon(threads: list[OwnThread | SharedThread], watch: _Watch | None, name: str) -> None:
+def _abandon(threads: list[OwnThread | SharedThread], watch: Watch | None, name: str) -> None:
     """Nobody has the connection any more: end its callbacks, whose threads would keep it open."""
     called = [thread for thread in threads if thread.thread.is_alive()]
     for thread in called:

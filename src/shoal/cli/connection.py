@@ -1,14 +1,19 @@
 """What `pub`, `sub`, `request`, `reply` and `members` share: how to connect, and how to end."""
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 import shoal
-from shoal.errors import ShoalError
+from shoal.errors import ConfigError, InvalidSelectorError, InvalidTopicError, ShoalError
 
+#: What was asked for failed.
+FAILED = 1
+#: What was asked for makes no sense.
+WRONG_COMMAND = 2
 #: What shells report for a program that Ctrl-C ended.
 INTERRUPTED = 130
 
@@ -32,14 +37,44 @@ def connect(url: str | None, domain: str | None, interface: str | None) -> shoal
 
 @contextlib.contextmanager
 def plain_endings(command: str) -> Iterator[None]:
-    """Say in one line what went wrong, and end quietly after Ctrl-C."""
+    """Say in one line what goes wrong, and end quietly after Ctrl-C."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine(command))
+    log = logging.getLogger("shoal")
+    log.addHandler(handler)
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         # Whoever read the output has seen enough.
-        raise typer.Exit(1) from None
+        raise typer.Exit(FAILED) from None
+    except InvalidSelectorError as error:
+        # A caret has to stand where it points.
+        typer.echo(f"shoal {command}: the selector is wrong {error}", err=True)
+        raise typer.Exit(WRONG_COMMAND) from None
     except (ShoalError, ValueError, TypeError, OSError) as error:
-        typer.echo(f"shoal {command}: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(1) from None
+        typer.echo(f"shoal {command}: {_one_line(error)}", err=True)
+        typed = isinstance(error, ConfigError | InvalidTopicError) or not isinstance(
+            error, ShoalError | OSError
+        )
+        raise typer.Exit(WRONG_COMMAND if typed else FAILED) from None
+    finally:
+        log.removeHandler(handler)
+
+
+class _OneLine(logging.Formatter):
+    """What the library logs, as one line: a command has no use for a traceback."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__()
+        self._command = command
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info and record.exc_info[1]
+        why = f": {_one_line(error)}" if error else ""
+        return f"shoal {self._command}: {_one_line(record.getMessage())}{why}"
+
+
+def _one_line(what: object) -> str:
+    return " ".join(str(what).split())

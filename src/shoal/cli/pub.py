@@ -11,6 +11,7 @@ import typer
 import shoal
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
 from shoal.cli.message_text import body_from_text, property_from_text
+from shoal.errors import ShoalError
 
 EPILOG = """
 Examples:
@@ -82,5 +83,8 @@ def _repeated(text: str | None, as_json: bool, count: int) -> Iterator[Any]:
 
 
 def _lines(as_json: bool) -> Iterator[Any]:
-    for line in sys.stdin:
-        yield body_from_text(line.rstrip("\n"), as_json)
+    for number, line in enumerate(sys.stdin, 1):
+        try:
+            yield body_from_text(line.rstrip("\n"), as_json)
+        except ValueError as error:
+            raise ShoalError(f"line {number} of standard input: {error}") from None

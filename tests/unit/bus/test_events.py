@@ -1,11 +1,14 @@
 """Events, and the warnings that are logged of them."""
 
 import logging
+import re
+import time
 
 import pytest
 
 import shoal
-from shoal.bus.events import LOG_EVERY_S, Warnings
+from shoal.bus.events import Warnings
+from shoal.bus.log_limit import LOG_EVERY_S
 
 
 def test_a_domain_inside_the_process_has_the_same_events(domain: str, bus: shoal.Bus) -> None:
@@ -56,5 +59,24 @@ def test_warnings_of_one_kind_are_far_apart_and_none_goes_uncounted(caplog: pyte
     assert "cache_bytes" in lines[0]
     assert "member 2748 takes nothing any more" in lines[1]
     assert "(7 datagrams of chain 2)" in lines[2]
-    assert lines[2].endswith("(4 more since the last warning)")
+    assert lines[2].endswith("(4 more since the last one)")
     assert lines[3] == "1 more of MessagesLost were not logged one by one"
+
+
+def test_a_callback_that_fails_all_the_time_is_logged_now_and_then(
+    domain: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with shoal.connect(domain) as bus:
+
+        def fill_own_queue(message: shoal.Message) -> None:
+            bus.publish("a", bytes(1000))
+            bus.publish("a", bytes(1000))
+
+        bus.subscribe("a", fill_own_queue, queue_bytes_max=10_000)
+        bus.publish("a", b"")
+        limit = time.monotonic() + 20
+        while len(caplog.records) < 10 and time.monotonic() < limit:
+            time.sleep(0.01)
+    failures = [record for record in caplog.records if "a callback failed on a" in record.getMessage()]
+    assert len(failures) == 10
+    assert re.search(r"fill_own_queue failed \d+ times more", caplog.records[-1].getMessage())

@@ -1,5 +1,6 @@
 """Questions and answers: one, many, none, and the ones that fail."""
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -97,3 +98,85 @@ def test_properties_of_an_answer_arrive_beside_what_kind_it_is(bus: shoal.Bus, o
     other.subscribe("parts", answer)
     parts: list[Any] = [reply.properties["part"] for reply in bus.request_many("parts")]
     assert parts == [1, 2]
+
+
+def test_a_request_ends_when_the_last_of_those_it_asked_leaves(domain: str, bus: shoal.Bus) -> None:
+    asked = threading.Barrier(3)
+    others = [shoal.connect(domain) for _ in range(2)]
+    for each in others:
+        each.subscribe("deaf", lambda _: asked.wait(10))
+
+    def leave() -> None:
+        asked.wait(10)
+        for each in others:
+            each.close()
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    began = time.monotonic()
+    with pytest.raises(NoRespondersError, match="everybody who was asked on 'deaf' has left"):
+        bus.request("deaf", timeout_s=60)
+    assert time.monotonic() - began < 20
+    leaving.join(10)
+
+
+def test_the_same_with_asyncio(domain: str) -> None:
+    async def main() -> None:
+        asked = asyncio.Event()
+        async with shoal.aio.connect(domain) as bus, shoal.aio.connect(domain) as other:
+            other.subscribe("deaf", lambda _: asked.set())
+            asking = asyncio.ensure_future(bus.request("deaf", timeout_s=60))
+            await asked.wait()
+            await other.close()
+            with pytest.raises(NoRespondersError, match="has left"):
+                await asking
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_whoever_stays_may_answer_though_it_subscribes_no_more(bus: shoal.Bus, other: shoal.Bus) -> None:
+    def serve_one() -> None:
+        with other.subscribe("once") as questions:
+            ready.set()
+            question = questions.receive(10)
+        assert question is not None
+        # The requester knows that nobody subscribes any more.
+        while bus.subscribers("once"):
+            time.sleep(0.001)
+        other.reply(question, "late")
+
+    ready = threading.Event()
+    serving = threading.Thread(target=serve_one)
+    serving.start()
+    assert ready.wait(10)
+    assert bus.request("once", timeout_s=10).body == "late"
+    serving.join(10)
+
+
+def test_the_answer_of_one_that_leaves_at_once_is_not_overtaken(domain: str, bus: shoal.Bus) -> None:
+    for number in range(50):
+        other = shoal.connect(domain)
+
+        def answer(question: shoal.Message, other: shoal.Bus = other, number: int = number) -> None:
+            other.reply(question, number)
+            other.close(0)
+
+        other.subscribe("short", answer)
+        assert bus.request("short", timeout_s=10).body == number
+
+
+def test_thousands_of_requests_at_once_cost_each_the_same(domain: str) -> None:
+    async def main(count: int) -> float:
+        async with shoal.aio.connect(domain) as bus, shoal.aio.connect(domain) as other:
+
+            async def answer(question: shoal.Message) -> None:
+                await other.reply(question, question.body)
+
+            other.subscribe("echo", answer)
+            began = time.process_time()
+            answers = await asyncio.gather(*(bus.request("echo", n, timeout_s=60) for n in range(count)))
+            assert [each.body for each in answers] == list(range(count))
+            return (time.process_time() - began) / count
+
+    few, many = asyncio.run(main(500)), asyncio.run(main(5000))
+    assert many < few * 5

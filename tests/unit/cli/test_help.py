@@ -33,7 +33,7 @@ def test_help_is_there_at_once() -> None:
         subprocess.run([*SHOAL, "--help"], capture_output=True, timeout=60, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    # 0.06 s on a quiet machine; other programs on the same cores make it seem longer.
+    # Processor time, which other programs on the same cores change least.
     assert min(times) < 0.2
 
 

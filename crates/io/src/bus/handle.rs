@@ -60,8 +60,17 @@ pub struct Bus {
     hub: Arc<Hub>,
     clock: Clock,
     waiter: Arc<Waiter>,
-    norm: Option<NormLink>,
+    norm: Mutex<Norm>,
     seat: Mutex<Option<Seat>>,
+}
+
+/// The NORM link of a bus, if it has one.
+#[derive(Default)]
+struct Norm {
+    /// Until it is closed, which gives back its sockets and what it keeps for repair.
+    link: Option<Arc<NormLink>>,
+    /// What it did, once it is closed.
+    stats: Option<Stats>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -100,7 +109,7 @@ impl Bus {
         let place = (hub.chains().clone(), port.link());
         let application = NormBus::new(port, membership);
         let norm = NormLink::open_on(link, clock, place, twin, Box::new(application))?;
-        Ok(Bus { hub, clock, waiter, norm: Some(norm), seat: Mutex::default() })
+        Ok(Bus { hub, clock, waiter, norm: Mutex::new(Norm { link: Some(Arc::new(norm)), stats: None }), seat: Mutex::default() })
     }
 
     /// Joins a domain of this process.
@@ -118,7 +127,7 @@ impl Bus {
         let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
         let hub = Hub::new(&config, waiter.clone());
         let seat = meeting.join(&hub, move || clock.now());
-        Bus { hub, clock, waiter, norm: None, seat: Mutex::new(Some(seat)) }
+        Bus { hub, clock, waiter, norm: Mutex::default(), seat: Mutex::new(Some(seat)) }
     }
 
     /// What decides.
@@ -133,14 +142,14 @@ impl Bus {
         &self.clock
     }
 
-    /// The NORM link, if there is one.
-    pub fn norm(&self) -> Option<&NormLink> {
-        self.norm.as_ref()
+    /// The NORM link, if there is one and it is not closed.
+    pub fn norm(&self) -> Option<Arc<NormLink>> {
+        lock(&self.norm).link.clone()
     }
 
     /// What the NORM link did so far.
     pub fn stats(&self) -> Option<Stats> {
-        self.norm.as_ref().map(NormLink::stats)
+        self.norm().map(|link| link.stats()).or_else(|| lock(&self.norm).stats.clone())
     }
 
     /// How often whoever waits was woken: to be asked before looking, for [`Bus::wait`].
@@ -193,7 +202,7 @@ impl Bus {
     /// Bytes that were not sent yet, and the members that have not acknowledged everything that was, each with about how
     /// many bytes it lacks.
     pub fn backlog(&self) -> (u64, Vec<(NodeId, u64)>) {
-        let Some(norm) = &self.norm else {
+        let Some(norm) = self.norm() else {
             return (lock(&self.seat).as_ref().map_or(0, Seat::unsent), Vec::new());
         };
         let (mut waiting, mut lacking) = (0, BTreeMap::new());
@@ -209,14 +218,14 @@ impl Bus {
 
     /// Says goodbye, without waiting for anything; [`Bus::close`] then has little to wait for.
     pub fn leave(&self) {
-        if let Some(norm) = &self.norm {
+        if let Some(norm) = self.norm() {
             norm.begin_close(Duration::ZERO);
         }
     }
 
     /// Whether the goodbye was said.
     pub fn has_left(&self) -> bool {
-        self.norm.as_ref().is_none_or(NormLink::has_left)
+        self.norm().is_none_or(|norm| norm.has_left())
     }
 
     /// Leaves the domain, after waiting up to `linger` until everybody has everything. True if everybody has.
@@ -227,11 +236,13 @@ impl Bus {
         let acknowledged = !linger.is_zero()
             && matches!(self.begin_flush().wait(deadline), FlushState::Done(silent) if silent.is_empty());
         let left = deadline.saturating_duration_since(Instant::now());
-        let drained = self.norm.as_ref().is_none_or(|norm| norm.close(left));
+        let norm = self.norm();
+        let drained = norm.as_ref().is_none_or(|norm| norm.close(left));
         lock(&self.seat).take();
         self.hub.close();
-        if let Some(norm) = &self.norm {
+        if let Some(norm) = norm {
             norm.drop_application();
+            *lock(&self.norm) = Norm { link: None, stats: Some(norm.stats()) };
         }
         if linger.is_zero() { drained } else { acknowledged }
     }

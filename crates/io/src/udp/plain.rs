@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::receive::{Entry, SLOT_BYTES};
 
 /// The two ends of what wakes a waiting thread.
-pub(super) fn wake_channel() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn wake_channel() -> io::Result<(OwnedFd, Option<OwnedFd>)> {
     let (reader, writer) = UnixStream::pair()?;
     reader.set_nonblocking(true)?;
     writer.set_nonblocking(true)?;
-    Ok((reader.into(), writer.into()))
+    Ok((reader.into(), Some(writer.into())))
 }
 
 /// No offload: the caller sends one datagram after the other.

@@ -150,13 +150,13 @@ pub(super) mod linux {
     }
 
     /// The two ends of what wakes a thread that waits in [`poll`](super::poll): both are one eventfd.
-    pub(in crate::udp) fn wake_channel() -> io::Result<(OwnedFd, OwnedFd)> {
+    pub(in crate::udp) fn wake_channel() -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         // SAFETY: a plain call; the descriptor it returns belongs to nobody else.
         let event = unsafe {
             let fd = check(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC))?;
             OwnedFd::from_raw_fd(fd)
         };
-        Ok((event.try_clone()?, event))
+        Ok((event, None))
     }
 
     /// Sends `bytes` as datagrams of `segment_bytes` (the last may be shorter), cut by the kernel or the device.

@@ -17,7 +17,8 @@ pub struct Waker(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     reader: File,
-    writer: File,
+    /// None where the same descriptor does for both.
+    writer: Option<File>,
     pending: AtomicBool,
 }
 
@@ -26,7 +27,7 @@ impl Waker {
         let (reader, writer) = wake_channel()?;
         Ok(Self(Arc::new(Shared {
             reader: reader.into(),
-            writer: writer.into(),
+            writer: writer.map(File::from),
             pending: AtomicBool::new(false),
         })))
     }
@@ -35,7 +36,8 @@ impl Waker {
     pub fn wake(&self) {
         if !self.0.pending.swap(true, Ordering::AcqRel) {
             // Writing fails only when the channel is full, and then the waiting thread wakes anyway.
-            let _ = (&self.0.writer).write(&1u64.to_ne_bytes());
+            let mut writer = self.0.writer.as_ref().unwrap_or(&self.0.reader);
+            let _ = writer.write(&1u64.to_ne_bytes());
         }
     }
 

@@ -101,7 +101,7 @@ fn encode_other<'a>(body: &Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
     match buffer(body) {
         Ok(bytes) => Ok(Encoded { kind: BodyKind::Bytes, bytes: Bytes::Owned(bytes), detail: Vec::new() }),
         Err(_) => Err(PyTypeError::new_err(format!(
-            "a body cannot be a {}: it can be bytes, str, a number, bool, None, a list, a mapping, \
+            "a body cannot be of type {}: it can be bytes, str, a number, bool, None, a list, a mapping, \
              a numpy array, Arrow data, or of a type that shoal.codecs knows",
             body.get_type().name()?
         ))),

@@ -166,7 +166,7 @@ impl Message {
         let encoded = body::encode(body.unwrap_or(&none))?;
         let mut scratch = Scratch::default();
         write_properties(&extras, &mut scratch)?;
-        let name = Topic::new(topic.to_str()?).map_err(errors::topic)?;
+        let name = errors::checked_topic(topic.to_str()?)?;
         write_head(name, priority_of(priority)?, &encoded, &extras, &mut scratch)?;
         let Scratch { head: mut record, .. } = scratch;
         record.extend_from_slice(encoded.bytes.as_slice());

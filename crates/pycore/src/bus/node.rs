@@ -255,7 +255,7 @@ impl Node {
         when_full: &str,
     ) -> PyResult<Subscription> {
         let inner = self.open()?;
-        let parsed = TopicPattern::new(pattern).map_err(errors::topic)?;
+        let parsed = errors::checked_pattern(pattern)?;
         let overflow = overflow(when_full)?;
         let interest = Interest {
             selector: selector.map(|selector| selector.get().inner().clone()),
@@ -270,14 +270,14 @@ impl Node {
     fn subscribers(&self, py: Python<'_>, topic: &str) -> PyResult<Vec<NodeId>> {
         let inner = self.open()?;
         inner.check_link()?;
-        Topic::new(topic).map_err(errors::topic)?;
+        errors::checked_topic(topic)?;
         Ok(detached(py, || inner.bus.hub().subscribers(topic.as_bytes())))
     }
 
     /// Whether somebody subscribes to a topic, or may without having said so yet.
     fn may_want(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
         let inner = self.open()?;
-        Topic::new(topic).map_err(errors::topic)?;
+        errors::checked_topic(topic)?;
         Ok(detached(py, || !inner.bus.hub().plan(topic.as_bytes()).is_empty()))
     }
 

@@ -3,6 +3,7 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use shoal_selector::is_property_name;
 use shoal_wire::PropertiesWriter;
 
 use super::body::{dict_of, encode_error, with_scalar};
@@ -17,6 +18,12 @@ pub fn write(properties: &Bound<'_, PyAny>, writer: &mut PropertiesWriter) -> Py
             .cast::<PyString>()
             .map_err(|_| PyTypeError::new_err(format!("a property's name must be str, not {name:?}")))?;
         let name = name.to_str()?;
+        if !is_property_name(name) {
+            return Err(PyValueError::new_err(format!(
+                "the property {name:?}: no selector could ask for it; a name has letters, digits, _ and $, does not \
+                 start with a digit or with JMS, and is no word of selectors such as IN or NOT"
+            )));
+        }
         with_scalar(&value, |scalar| writer.push(name, scalar).map_err(encode_error)).map_err(|error| {
             let py = mapping.py();
             let explained = format!("the property {name:?}: {}", error.value(py));

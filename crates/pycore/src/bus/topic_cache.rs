@@ -63,7 +63,7 @@ impl TopicCache {
         if let Some(&index) = self.by_name.get(name) {
             return Ok(index);
         }
-        let topic = Topic::new(name).map_err(crate::errors::topic)?;
+        let topic = crate::errors::checked_topic(name)?;
         if self.known.len() >= TOPICS_MAX {
             *self = TopicCache::default();
         }

@@ -30,7 +30,7 @@ pub use verify::verify_log;
 
 /// Patterns as they are parsed.
 pub fn patterns(texts: &[String]) -> PyResult<Vec<TopicPattern>> {
-    texts.iter().map(|text| TopicPattern::new(text).map_err(errors::topic)).collect()
+    texts.iter().map(|text| errors::checked_pattern(text)).collect()
 }
 
 /// Those of the topics that match one of the patterns.

@@ -1,0 +1,77 @@
+"""What both kinds of connection, threaded and asyncio, show without waiting."""
+
+from typing import Any
+
+from shoal.bus.connection import Connection
+from shoal.config import ConnectionConfig
+
+
+class Handle:
+    """A connection as its owner holds it: what it is, who is there, what it did."""
+
+    def __init__(self, config: ConnectionConfig) -> None:
+        self._connection = Connection(config)
+
+    @property
+    def config(self) -> ConnectionConfig:
+        """How it was configured."""
+        return self._connection.config
+
+    @property
+    def store(self) -> Any:
+        """The store of this process, a `shoal.store.Store`; `None` if it was not asked for."""
+        return self._connection.store
+
+    @property
+    def node(self) -> int:
+        """Our node id."""
+        return self._connection.id
+
+    @property
+    def publisher(self) -> int:
+        """Who publishes here: a number drawn when the connection was made, which every message carries."""
+        return self._connection.node.publisher
+
+    def message_id(self, number: int, priority: int = 4, *, topic: str = "") -> str | None:
+        """The identity of a message that `publish` returned the number of, as its readers see it.
+
+        Args:
+            number: what `publish` returned.
+            priority: the message's.
+            topic: the message's; it matters only if it starts with `_`.
+        """
+        return self._connection.node.message_id(number, priority, topic=topic)
+
+    @property
+    def members(self) -> list[int]:
+        """The node ids of everybody else in the domain."""
+        return self._connection.node.members
+
+    def subscribers(self, topic: str) -> list[int]:
+        """The node ids of those who subscribe to a topic, as far as known; our own among them if we do."""
+        return self._connection.node.subscribers(topic)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._connection.closed
+
+    @property
+    def rate_bytes_per_s(self) -> float | None:
+        """Bytes per second that may be sent now; `None` is without limit, without a network, or closed."""
+        return self._connection.node.rate_bytes_per_s
+
+    def reload_keys(self) -> None:
+        """Read the key file again, and go on with the keys in it: the first encrypts, all of them decrypt."""
+        self._connection.reload_keys()
+
+    def stats(self) -> dict[str, int]:
+        """What the link did so far: datagrams, bytes, repairs. Empty without a network."""
+        return self._connection.node.stats()
+
+    def link(self) -> dict[str, Any]:
+        """The interface and the address in use, the receive buffer granted and the last error of a socket.
+
+        Empty without a network, and once it is closed.
+        """
+        return self._connection.link()

@@ -1,0 +1,104 @@
+"""Subscriptions as programs read them: those of threads, and what those of asyncio have in common."""
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from shoal import _core
+from shoal._core import Message
+from shoal.bus.connection import closed_error
+
+
+class Queue:
+    """Messages of one subscription that wait for their reader."""
+
+    __slots__ = ("_subscription",)
+
+    def __init__(self, subscription: _core.Subscription) -> None:
+        self._subscription = subscription
+
+    @property
+    def pattern(self) -> str:
+        """What it subscribes to."""
+        return self._subscription.pattern
+
+    @property
+    def pending(self) -> int:
+        """Messages that have arrived and were not read yet."""
+        return self._subscription.pending
+
+    @property
+    def dropped(self) -> int:
+        """Messages that were dropped because the reader fell behind."""
+        return self._subscription.dropped
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will arrive; what has arrived can still be received."""
+        return self._subscription.closed
+
+    def _describe(self, kind: str) -> str:
+        state = " closed" if self.closed else ""
+        return f"<{kind} {self.pattern!r} {self.pending} pending{state}>"
+
+
+def everything_received() -> BaseException:
+    """What a subscription raises that is closed and empty."""
+    return closed_error("the subscription is closed, and everything that arrived was received")
+
+
+class Subscription(Queue):
+    """Messages that match a pattern: iterate over it, or call `receive`. May be shared between threads.
+
+    Made by `Bus.subscribe`. An iteration ends when the subscription is closed, or its connection, and
+    everything that had arrived was read. One that nobody refers to any more ends by itself.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message, waited for if need be.
+
+        Args:
+            timeout_s: how long to wait; `None` waits for ever.
+
+        Returns:
+            The message, or `None` if none came in time.
+
+        Raises:
+            ClosedError: the subscription is closed, and everything that had arrived was received.
+        """
+        return self._subscription.receive(timeout_s)
+
+    def receive_nowait(self, count_max: int = 1000) -> list[Message]:
+        """Messages that are here already, at most `count_max`; an empty list if there are none.
+
+        Raises:
+            ClosedError: the subscription is closed, and everything that had arrived was received.
+        """
+        messages = self._subscription.receive_nowait(count_max)
+        if messages is None:
+            raise everything_received()
+        return messages
+
+    def close(self) -> None:
+        """End the subscription; what has arrived can still be received. Closing again does nothing."""
+        self._subscription.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        # The extension's own iterator: it comes back to Python once per batch, not once per message.
+        return iter(self._subscription)
+
+    def __next__(self) -> Message:
+        return next(self._subscription)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return self._describe("Subscription")
