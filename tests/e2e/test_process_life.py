@@ -191,6 +191,8 @@ def in_child():
             assert "fork" in str(error), error
         else:
             raise AssertionError("a connection of the parent worked in the child")
+    for thing in (bus, subscription):
+        assert "of another process" in repr(thing), repr(thing)
     subscription.close()
     bus.close()
     with shoal.connect(url) as anew:
@@ -275,7 +277,8 @@ del bus
     "with a subscription nobody keeps": "bus.subscribe('a'); bus.publish('a', b'x')",
     "with a request": """
 import threading
-threading.Thread(target=lambda: bus.request('nobody'), daemon=True).start()
+keep = bus.subscribe('deaf')
+threading.Thread(target=lambda: bus.request('deaf'), daemon=True).start()
 """,
     "by an exception": "sys.excepthook = lambda *error: None; 1 / 0",
     "after publishing": "for _ in range(1000): bus.publish('a', bytes(1000))",

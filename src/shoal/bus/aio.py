@@ -27,7 +27,6 @@ from shoal.bus.operations import STALL_S, Undelivered
 from shoal.bus.replies import (
     MORE,
     Outcome,
-    Waiting,
     answer_of,
     error_reply,
     kind_of,
@@ -122,6 +121,7 @@ class Bus(Handle):
         )
         check_seconds("timeout_s", timeout_s, none="no end")
         doorbell, began = self._doorbell, None
+        await doorbell.take_turn()
         while True:
             try:
                 return publish() if began is None else publish(waited_s=time.monotonic() - began)
@@ -235,7 +235,7 @@ class Bus(Handle):
             self._answers = self.subscribe(
                 connection.replies.topic, functools.partial(_arrived, weakref.ref(connection))
             )
-        number = connection.replies.begin(Waiting(topic, outcomes.put_nowait))
+        number = connection.replies.begin(connection.node, topic, outcomes.put_nowait)
         try:
             await self.publish(
                 topic,

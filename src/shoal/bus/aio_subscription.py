@@ -78,6 +78,7 @@ class Subscription(Queue):
 
     async def _next(self) -> Message | None:
         """The next message; `None` once closed and empty. A message is taken only when it is returned."""
+        await self._doorbell.take_turn()
         while not self._here:
             self._arrived.clear()
             batch = self._refill()

@@ -55,28 +55,39 @@ def _run_own(subscription: _core.Subscription, callback: Callback, failed: Faile
 
 
 class SharedThread:
-    """One thread for the callbacks of several subscriptions, which take turns."""
+    """One thread for the callbacks of several subscriptions, which take turns; it ends with the last."""
 
     def __init__(self, name: str) -> None:
-        self._bell = _core.Bell()
+        #: `None` once the thread has ended.
+        self._bell: _core.Bell | None = _core.Bell()
         self._lock = threading.Lock()
         self._served: dict[int, tuple[_core.Subscription, Callback, Failed]] = {}
         self._next = 1
         self._stopped = False
-        self.thread = threading.Thread(target=self._run, name=f"shoal-{name}", daemon=True)
-        self.thread.start()
+        self._ended = False
+        self.thread = threading.Thread(
+            target=self._run, args=(self._bell,), name=f"shoal-{name}", daemon=True
+        )
 
-    def add(self, subscription: _core.Subscription, callback: Callback, failed: Failed) -> None:
-        """Serve one more subscription."""
+    def add(self, subscription: _core.Subscription, callback: Callback, failed: Failed) -> bool:
+        """Serve one more subscription; false if the thread has ended."""
         with self._lock:
+            bell = self._bell
+            if self._ended or bell is None:
+                return False
             source, self._next = self._next, self._next + 1
             self._served[source] = (subscription, callback, failed)
-        subscription.attach_bell(self._bell, source)
+        subscription.attach_bell(bell, source)
+        if source == 1:
+            self.thread.start()
+        return True
 
     def stop(self) -> None:
         """Call back no more; what is under way goes on."""
         self._stopped = True
-        self._bell.ring(0)
+        bell = self._bell
+        if bell is not None:
+            bell.ring(0)
 
     def close(self) -> None:
         """End the subscriptions, and the thread."""
@@ -84,17 +95,19 @@ class SharedThread:
             subscription.close()
         self.stop()
 
-    def _run(self) -> None:
+    def _run(self, bell: _core.Bell) -> None:
         poll = select.poll()
-        poll.register(self._bell.fileno(), select.POLLIN)
+        poll.register(bell.fileno(), select.POLLIN)
         ready: set[int] = set()
-        while not self._stopped:
+        while not (self._stopped or self._ended):
             if not ready:
                 poll.poll()
-            ready.update(self._bell.take())
+            ready.update(bell.take())
             for source in sorted(ready):
                 if self._stopped or not self._serve(source, ready):
-                    return
+                    break
+        # Its descriptor goes with the last reference.
+        self._bell = None
 
     def _serve(self, source: int, ready: set[int]) -> bool:
         """Hand over some messages of one subscription; false when this thread is to end."""
@@ -107,7 +120,12 @@ class SharedThread:
         if not messages:
             ready.discard(source)
             if messages is None:
-                del self._served[source]
-            return True
+                with self._lock:
+                    del self._served[source]
+                    self._ended = not self._served
+            return not self._ended
         subscription.mark_callback_thread()
-        return all(self._stopped or call(callback, message, failed) for message in messages)
+        for message in messages:
+            if not self._stopped and not call(callback, message, failed):
+                self._stopped = True
+        return not self._stopped

@@ -15,6 +15,9 @@ from shoal.bus.operations import Operation
 
 T = TypeVar("T")
 
+#: Calls in a row that may end without having waited; then the other tasks of the loop have their turn.
+CALLS_MAX = 256
+
 
 class Doorbell:
     """The bell of one connection in one event loop. Lives as long as the connection or one of its
@@ -31,6 +34,7 @@ class Doorbell:
         self._changed: set[asyncio.Future[None]] = set()
         self._arrived: dict[int, asyncio.Event] = {}
         self._next = 1
+        self._calls = 0
         attach(self._bell)
         self.loop.add_reader(self._bell.fileno(), _rang, weakref.ref(self))
         self._finalizer = weakref.finalize(self, _unwatch, self.loop, self._bell)
@@ -63,6 +67,13 @@ class Doorbell:
                         waiting.set_result(None)
             elif arrived := self._arrived.get(source):
                 arrived.set()
+
+    async def take_turn(self) -> None:
+        """Let other tasks run now and then, for a call that may not have to wait."""
+        self._calls += 1
+        if self._calls >= CALLS_MAX:
+            self._calls = 0
+            await asyncio.sleep(0)
 
     async def wait(self, until: float | None) -> None:
         """Wait until the connection changes, at the latest until a time of `time.monotonic`."""

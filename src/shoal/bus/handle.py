@@ -1,6 +1,6 @@
 """What both kinds of connection, threaded and asyncio, show without waiting."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 from shoal.bus.connection import Connection
 from shoal.config import ConnectionConfig
@@ -11,6 +11,9 @@ class Handle:
 
     def __init__(self, config: ConnectionConfig) -> None:
         self._connection = Connection(config)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a connection cannot be pickled: connect in the process that uses it")
 
     @property
     def config(self) -> ConnectionConfig:

@@ -4,8 +4,9 @@ A request names a reply topic and carries a number as its correlation id. An ans
 the same number. Its property `_reply` says that it is not the only one (`more`), or that the answerer failed
 (`error`: the body then has the exception's name and text).
 
-When everybody who could answer has left the domain, the connection tells itself so by the same way (`gone`):
-what they answered before is in the queue already, and comes first.
+When nobody will answer, because nobody subscribes or everybody who was asked has left, the connection tells
+itself so by the same way (`nobody`, with the reason as its body): what they answered before is in the queue
+already, and comes first.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from shoal.errors import FullError, NoReplyError, NoRespondersError, RemoteError
 KIND = "_reply"
 MORE = "more"
 ERROR = "error"
-GONE = "gone"
+NOBODY = "nobody"
 
 #: What a waiting request is given: an answer, or why there will be none.
 Outcome = Message | BaseException
@@ -31,11 +32,11 @@ Outcome = Message | BaseException
 class Waiting:
     """One request. `put` is called from whatever thread an answer arrives on."""
 
-    def __init__(self, topic: str, put: Callable[[Outcome], None]) -> None:
+    def __init__(self, topic: str, put: Callable[[Outcome], None], asked: set[int]) -> None:
         self.topic = topic
         self.put = put
         #: Who is known to have been asked.
-        self.asked: set[int] = set()
+        self.asked = asked
         #: Nobody will answer, and it was told so.
         self.over = False
 
@@ -49,8 +50,10 @@ class Replies:
         self._waiting: dict[str, Waiting] = {}
         self._lock = threading.Lock()
 
-    def begin(self, waiting: Waiting) -> str:
-        """A request is about to be published; returns its number."""
+    def begin(self, node: _core.Node, topic: str, put: Callable[[Outcome], None]) -> str:
+        """A request is about to be published, whose outcomes go to `put`; returns its number."""
+        # Before it is published: whoever gets it may be gone when that returns.
+        waiting = Waiting(topic, put, set(node.subscribers(topic)))
         with self._lock:
             number = str(next(self._numbers))
             self._waiting[number] = waiting
@@ -66,8 +69,8 @@ class Replies:
         waiting = self._waiting.get(str(message.correlation_id))
         if waiting is None:
             return
-        if kind_of(message) == GONE:
-            waiting.put(NoRespondersError(f"everybody who was asked on {waiting.topic!r} has left"))
+        if kind_of(message) == NOBODY:
+            waiting.put(NoRespondersError(str(message.body)))
         else:
             waiting.asked.add(message.sender)
             waiting.put(message)
@@ -99,16 +102,16 @@ class Replies:
         here = {node.node, *node.members}
         for number, waiting in requests:
             if not waiting.asked:
-                waiting.over = True
-                waiting.put(NoRespondersError(f"nobody subscribes to {topic!r}"))
+                self._end(node, number, waiting, f"nobody subscribes to {topic!r}")
             elif waiting.asked.isdisjoint(here):
                 # Whoever stays may still answer, though it subscribes no more.
-                self._say_gone(node, number, waiting)
+                self._end(node, number, waiting, f"everybody who was asked on {topic!r} has left")
 
-    def _say_gone(self, node: _core.Node, number: str, waiting: Waiting) -> None:
+    def _end(self, node: _core.Node, number: str, waiting: Waiting, why: str) -> None:
         # If there is no room, the queue has answers, and the next change is soon.
         with contextlib.suppress(FullError):
-            said = node.publish(self.topic, properties={KIND: GONE}, correlation_id=number, timeout_s=0.0)
+            properties = {KIND: NOBODY}
+            said = node.publish(self.topic, why, properties=properties, correlation_id=number, timeout_s=0.0)
             waiting.over = said != 0
 
     def fail(self, error: Callable[[], BaseException]) -> None:

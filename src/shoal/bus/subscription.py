@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from shoal import _core
 from shoal._core import Message
@@ -38,8 +38,14 @@ class Queue:
         return self._subscription.closed
 
     def _describe(self, kind: str) -> str:
-        state = " closed" if self.closed else ""
-        return f"<{kind} {self.pattern!r} {self.pending} pending{state}>"
+        try:
+            state = f"{self.pending} pending" + (" closed" if self.closed else "")
+        except RuntimeError:
+            state = "of another process"
+        return f"<{kind} {self.pattern!r} {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a subscription cannot be pickled: subscribe in the process that reads")
 
 
 def everything_received() -> BaseException:

@@ -24,7 +24,6 @@ from shoal.bus.operations import STALL_S, Undelivered
 from shoal.bus.replies import (
     MORE,
     Outcome,
-    Waiting,
     answer_of,
     error_reply,
     kind_of,
@@ -209,14 +208,15 @@ class Bus(Handle):
         with self._lock:
             self._connection.check_open()
             self._threads[:] = [other for other in self._threads if other.thread.is_alive()]
+            self._shared = {name: other for name, other in self._shared.items() if other.thread.is_alive()}
             if thread is None:
                 self._threads.append(OwnThread(core, callback, failed))
                 return
             shared = self._shared.get(thread)
-            if shared is None:
+            if shared is None or not shared.add(core, callback, failed):
                 shared = self._shared[thread] = SharedThread(thread)
+                shared.add(core, callback, failed)
                 self._threads.append(shared)
-        shared.add(core, callback, failed)
 
     def request(
         self,
@@ -303,8 +303,7 @@ class Bus(Handle):
             connection.check_open()
             if self._answers is None:
                 self._answers = self.subscribe(connection.replies.topic, connection.replies.arrived)
-        waiting = Waiting(topic, outcomes.put)
-        number = connection.replies.begin(waiting)
+        number = connection.replies.begin(connection.node, topic, outcomes.put)
         try:
             self.publish(
                 topic,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.bus.doorbell import CALLS_MAX
 from shoal.errors import ClosedError, FullError, NoRespondersError, RemoteError
 
 Make = Callable[[shoal.aio.Bus], Awaitable[Any]]
@@ -266,3 +267,26 @@ def test_a_plain_function_may_be_a_callback(domain: str) -> None:
             await asyncio.wait_for(called.wait(), 10)
 
     asyncio.run(main())
+
+
+def test_publishing_and_reading_without_a_pause_leave_other_tasks_their_turn(domain: str) -> None:
+    async def main() -> None:
+        async with shoal.aio.connect(domain) as bus, bus.subscribe("a", queue_full="drop_new") as messages:
+            others = 0
+
+            async def other() -> None:
+                nonlocal others
+                while True:
+                    others += 1
+                    await asyncio.sleep(0)
+
+            running = asyncio.ensure_future(other())
+            for number in range(2000):
+                await bus.publish("a", number)
+            assert others >= 2000 // CALLS_MAX
+            others = 0
+            assert [(await messages.receive()).body for _ in range(2000)] == list(range(2000))  # type: ignore[union-attr]
+            assert others >= 2000 // CALLS_MAX
+            running.cancel()
+
+    asyncio.run(asyncio.wait_for(main(), 60))

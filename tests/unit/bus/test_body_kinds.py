@@ -186,6 +186,14 @@ def test_an_array_of_anything_but_numbers_is_refused_with_its_type(bus: shoal.Bu
         bus.publish("body", sent)
 
 
+@pytest.mark.parametrize("unit", ["D", "ns"])
+def test_a_single_time_of_numpy_is_refused_because_it_would_lose_its_unit(bus: shoal.Bus, unit: Any) -> None:
+    for time in (numpy.datetime64(5, unit), numpy.timedelta64(5, unit)):
+        for body in (time, [time], {"at": time}):
+            with pytest.raises(TypeError, match=type(time).__name__):
+                bus.publish("body", body)
+
+
 def test_a_masked_array_is_refused_because_its_mask_would_be_lost(bus: shoal.Bus) -> None:
     with pytest.raises(TypeError, match="mask"):
         bus.publish("body", numpy.ma.masked_array([1, 2], mask=[True, False]))

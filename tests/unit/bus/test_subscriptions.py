@@ -4,6 +4,7 @@ import gc
 import logging
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -202,6 +203,31 @@ def test_a_shared_thread_ends_with_its_connection_and_calls_nobody_any_more(doma
     assert count < 1000
     assert "shoal-feed" not in {thread.name for thread in threading.enumerate()}
     assert len(calls) == count
+
+
+def test_a_shared_thread_ends_with_its_last_subscription_and_another_takes_its_name(
+    bus: shoal.Bus,
+) -> None:
+    def names() -> set[str]:
+        return {thread.name for thread in threading.enumerate()}
+
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        called = threading.Event()
+        one = bus.subscribe("a", lambda _, called=called: called.set(), thread="feed")
+        two = bus.subscribe("b", print, thread="feed")
+        one.close()
+        three = bus.subscribe("a", lambda _, called=called: called.set(), thread="feed")
+        bus.publish("a")
+        assert called.wait(10)
+        two.close()
+        three.close()
+        limit = time.monotonic() + 10
+        while "shoal-feed" in names() and time.monotonic() < limit:
+            time.sleep(0.001)
+        assert "shoal-feed" not in names()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_run_returns_when_the_connection_is_closed(domain: str) -> None:

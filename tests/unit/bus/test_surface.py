@@ -2,6 +2,7 @@
 
 import datetime
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -167,6 +168,13 @@ def test_every_error_can_be_had_from_the_top() -> None:
         if isinstance(thing, type) and name not in internal:
             assert getattr(shoal, name) is thing
             assert name in shoal.__all__
+
+
+@pytest.mark.parametrize("what", ["connection", "subscription"])
+def test_whoever_pickles_what_belongs_to_a_process_is_told_what_to_do(bus: shoal.Bus, what: str) -> None:
+    thing: object = bus if what == "connection" else bus.subscribe("a")
+    with pytest.raises(TypeError, match=f"a {what} cannot be pickled: .* in the process that"):
+        pickle.dumps(thing)
 
 
 def test_a_coroutine_is_refused_as_a_callback_on_threads(bus: shoal.Bus) -> None:

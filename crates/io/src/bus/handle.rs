@@ -109,7 +109,13 @@ impl Bus {
         let place = (hub.chains().clone(), port.link());
         let application = NormBus::new(port, membership);
         let norm = NormLink::open_on(link, clock, place, twin, Box::new(application))?;
-        Ok(Bus { hub, clock, waiter, norm: Mutex::new(Norm { link: Some(Arc::new(norm)), stats: None }), seat: Mutex::default() })
+        Ok(Bus {
+            hub,
+            clock,
+            waiter,
+            norm: Mutex::new(Norm { link: Some(Arc::new(norm)), stats: None }),
+            seat: Mutex::default(),
+        })
     }
 
     /// Joins a domain of this process.

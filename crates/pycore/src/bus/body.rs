@@ -120,9 +120,12 @@ pub fn dict_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyD
     Ok(Some(dict.cast_into::<PyDict>()?))
 }
 
-/// Whether it is a single value of numpy's, which stands for a plain one.
+/// Whether it is a single value of numpy's, which stands for a plain one. A time is not: as a number it would lose its
+/// unit.
 fn is_array_scalar(value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(value.get_type().module()? == "numpy"
+    let kind = value.get_type();
+    Ok(kind.module()? == "numpy"
+        && !["datetime64", "timedelta64"].iter().any(|name| kind.name().is_ok_and(|kind| kind == *name))
         && value.hasattr("item")?
         && !value.hasattr("__array_finalize__")?)
 }
