@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use shoal_io::store::Directory;
 use shoal_log::columns::{Column, ColumnBuffers, Columns, PropertyType, Selection, UnknownColumn};
 use shoal_log::{Cursor, LogError, Row};
-use shoal_wire::{DecodeError, Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic};
+use shoal_wire::{DecodeError, Destination, HeaderFields, Outgoing, Priority, PropertiesWriter};
 
 use crate::bus::exit::detached;
 use crate::bus::{body, properties};

@@ -11,7 +11,6 @@ use shoal_node::{HubConfig, Interest, MembershipConfig, NodeConfig};
 use shoal_norm::{ConfigError, NodeId, Time};
 use shoal_sim::node::Clock;
 use shoal_sim::{Simulation as Network, Whole};
-use shoal_wire::{Topic, TopicPattern};
 
 use crate::bus::event_to_python;
 use crate::bus::priority_of;

@@ -5,9 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple};
 use shoal_node::Origin;
-use shoal_wire::{
-    BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageId, MessageView, Topic,
-};
+use shoal_wire::{BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageId, MessageView};
 
 use super::outgoing::{
     Extras, Scratch, correlation_bytes, priority_of, timestamp_us, write_head, write_properties,

@@ -13,7 +13,6 @@ use shoal_node::inproc::Domains;
 use shoal_node::norm::Lane;
 use shoal_node::{Interest, Origin};
 use shoal_norm::NodeId;
-use shoal_wire::{Topic, TopicPattern};
 
 use super::events::{EventTuple, event_to_python};
 use super::exit::detached;

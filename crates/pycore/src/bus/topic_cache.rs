@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use shoal_node::Hub;
 use shoal_node::hub::Plan;
-use shoal_wire::{BodyKind, Destination, Outgoing, Priority, Topic, TopicBuf};
+use shoal_wire::{BodyKind, Destination, Outgoing, Priority, TopicBuf};
 
 /// Topics remembered at the most.
 const TOPICS_MAX: usize = 10_000;
