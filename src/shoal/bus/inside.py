@@ -5,7 +5,8 @@ Applications never do.
 """
 
 from shoal import _core
-from shoal.bus.sync import Bus, Subscription
+from shoal.bus.subscription import Subscription
+from shoal.bus.sync import Bus
 
 
 def node_of(bus: Bus) -> _core.Node:

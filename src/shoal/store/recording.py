@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from shoal._core import Log, Recorder
 from shoal.bus.inside import core_of
-from shoal.bus.sync import Bus, Subscription
+from shoal.bus.subscription import Subscription
+from shoal.bus.sync import Bus
 from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreFullError, StoreRefusedError
 
 log = logging.getLogger("shoal.store")
