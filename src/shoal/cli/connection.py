@@ -55,12 +55,16 @@ def plain_endings(command: str) -> Iterator[None]:
         raise typer.Exit(WRONG_COMMAND) from None
     except (ShoalError, ValueError, TypeError, OSError) as error:
         typer.echo(f"shoal {command}: {_one_line(error)}", err=True)
-        typed = isinstance(error, ConfigError | InvalidTopicError) or not isinstance(
-            error, ShoalError | OSError
-        )
-        raise typer.Exit(WRONG_COMMAND if typed else FAILED) from None
+        raise typer.Exit(WRONG_COMMAND if _was_typed(error) else FAILED) from None
     finally:
         log.removeHandler(handler)
+
+
+def _was_typed(error: Exception) -> bool:
+    """Whether the command line was wrong; otherwise something failed, be it that a library is missing."""
+    if isinstance(error, ConfigError | InvalidTopicError):
+        return not isinstance(error.__cause__, ImportError)
+    return not isinstance(error, ShoalError | OSError)
 
 
 class _OneLine(logging.Formatter):
