@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import shoal
-from shoal.errors import ConfigError, InvalidSelectorError, InvalidTopicError, ShoalError
+from shoal.errors import ConfigError, HistoryError, InvalidSelectorError, InvalidTopicError, ShoalError
 
 #: What was asked for failed.
 FAILED = 1
@@ -61,9 +61,11 @@ def plain_endings(command: str) -> Iterator[None]:
 
 
 def _was_typed(error: Exception) -> bool:
-    """Whether the command line was wrong; otherwise something failed, be it that a library is missing."""
+    """Whether the command line was wrong. Otherwise something failed: a library or a file is missing, say."""
     if isinstance(error, ConfigError | InvalidTopicError):
-        return not isinstance(error.__cause__, ImportError)
+        return not isinstance(error.__cause__, ImportError | OSError)
+    if isinstance(error, HistoryError):
+        return error.code == "BAD-QUERY"
     return not isinstance(error, ShoalError | OSError)
 
 

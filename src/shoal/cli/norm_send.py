@@ -9,7 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from shoal.cli.connection import plain_endings
 from shoal.cli.norm_options import DEFAULTS, Group, Interface, Node, Port, node_from_text, optional_node
-from shoal.errors import FlushError, FullError
+from shoal.errors import FlushError, FullError, ShoalError
 from shoal.norm import FileFailed, ObjectSent, Session
 
 EPILOG = """
@@ -71,7 +71,7 @@ def send(
     with plain_endings("norm send"):
         for path in files:
             if path.is_file() and path.stat().st_size == 0:
-                raise ValueError(f"{path} is empty, and NORM has no empty objects: leave it out")
+                raise ShoalError(f"{path} is empty, and NORM has no empty objects: leave it out")
         with Session(**options) as session:
             failed = _send_all(session, files)
             silent = _wait_for_ackers(session, wait) if to else ()

@@ -113,7 +113,7 @@ def test_an_export_is_a_parquet_file_with_every_row(store: MemoryStore, serve: S
 )
 def test_a_mistake_is_said_in_one_line(serve: Serve, arguments: list[str], sentence: str) -> None:
     result = run(serve, *arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert sentence in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
