@@ -43,7 +43,7 @@ def endpoint_of(store: str | Path) -> str:
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(
             f"store is {str(store)!r}, and no store serves its history there: {path} cannot be read ({error})"
-        ) from None
+        ) from error
     return str(endpoint)
 
 
