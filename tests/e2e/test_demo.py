@@ -29,8 +29,9 @@ def group_is_empty(group: int) -> bool:
     return False
 
 
+@pytest.mark.timeout(300)
 def test_all_parts_are_shown_and_verified_and_it_ends_by_itself(demo: "subprocess.Popen[str]") -> None:
-    shown, errors = demo.communicate(timeout=110)
+    shown, errors = demo.communicate(timeout=280)
     assert demo.returncode == 0, shown + errors
     assert "nothing lost, nothing twice, order kept (seed 7)" in shown
     assert "Gbit/s, every byte compared" in shown

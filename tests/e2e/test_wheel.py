@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from programs import loopback_url
 
+pytestmark = pytest.mark.timeout(700)
+
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
@@ -27,7 +29,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.timeout(700)
 def test_it_works_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
     assert re.fullmatch(r"shoal-[\d.]+-cp311-abi3-manylinux_2_\d+_\w+\.whl", wheel.name)

@@ -1,10 +1,8 @@
 //! What a receiver does when the round-trip time that its sender advertises changes.
 
-mod support;
-
 use std::time::Duration;
 
-use support::{SMALL_SEGMENT, START, from, session, small_and_slow};
+use crate::support::{SMALL_SEGMENT, START, from, session, small_and_slow};
 
 /// The datagrams of one object of ten segments, as a sender with this round-trip time sends them.
 fn datagrams(grtt: Duration) -> Vec<Vec<u8>> {

@@ -1,16 +1,14 @@
 //! Datagrams that say they come from somebody else: what they do without a key, and what they do not.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Loss, START, address, carry, from, read_counting, session};
 use shoal_norm::wire::feedback::{self, FeedbackHeader};
 use shoal_norm::wire::repair::RepairWriter;
 use shoal_norm::wire::{FecId, Nack, PayloadId, RepairFlags, RepairItem, SenderHeader, command};
 use shoal_norm::{
     Config, Destination, Event, FeedbackMode, Session, StreamId, StreamOptions, SyncPolicy, Time,
 };
-use support::{Loss, START, address, carry, from, read_counting, session};
 
 const HONEST: u32 = 1;
 const VICTIM: u32 = 2;

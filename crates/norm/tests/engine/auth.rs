@@ -1,15 +1,13 @@
 //! EXT_AUTH in every message, made and checked by an authenticator.
 
-mod support;
-
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Loss, START, drain_events, from, session, step};
 use shoal_norm::{
     AuthLabel, Authenticator, Config, Event, FecId, Reject, Session, StreamOptions, SyncPolicy,
 };
-use support::{Loss, START, drain_events, from, session, step};
 
 const CONTENT_BYTES: usize = 10;
 
@@ -140,7 +138,7 @@ fn every_message_of_sender_and_receiver_carries_what_the_authenticator_made() {
             assert!(Checksum(1).accepts(datagram, Some(content)), "{datagram:?}");
         }
         let kinds: std::collections::BTreeSet<_> =
-            outcome.datagrams.iter().map(|datagram| support::corpus::kind(datagram)).collect();
+            outcome.datagrams.iter().map(|datagram| crate::support::corpus::kind(datagram)).collect();
         for kind in [(1, 0), (2, 0), (3, 1), (3, 2), (3, 4), (4, 0), (5, 1), (5, 2)] {
             assert!(kinds.contains(&kind), "{kind:?} is missing in {fec_id:?}");
         }

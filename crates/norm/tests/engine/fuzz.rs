@@ -1,8 +1,6 @@
 //! Whatever arrives, the worst that happens is that it is counted.
 
-mod support;
-
-use support::fuzzing::Fuzz;
+use crate::support::fuzzing::Fuzz;
 
 #[test]
 fn no_datagram_makes_a_session_panic_or_pass_its_memory_bound() {

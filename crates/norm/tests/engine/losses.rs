@@ -1,9 +1,7 @@
 //! How many segments a receiver says that it missed.
 
-mod support;
-
+use crate::support::{START, from, session, step};
 use shoal_norm::{Config, Session, StreamOptions, SyncPolicy, Time};
-use support::{START, from, session, step};
 
 const SEGMENT_BYTES: usize = 100;
 const SENT: usize = 40;

@@ -1,11 +1,9 @@
 //! An application without room for objects and commands is spared them, and gets the objects later.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Loss, START, carry, session};
 use shoal_norm::{Config, Event, Reject, Session, SyncPolicy, Time};
-use support::{Loss, START, carry, session};
 
 const OBJECTS: usize = 20;
 

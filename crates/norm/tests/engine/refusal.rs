@@ -1,11 +1,9 @@
 //! A sender refuses what it no longer has, and nothing else.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{SMALL_SEGMENT as SEGMENT, START, drain_events, from, session, small_and_slow, step};
 use shoal_norm::{AbortReason, CloseReason, Event, Session, StreamOptions, Time};
-use support::{SMALL_SEGMENT as SEGMENT, START, drain_events, from, session, small_and_slow, step};
 
 const DATA: u8 = 2;
 const SQUELCH: (u8, u8) = (3, 3);
@@ -42,7 +40,7 @@ fn exchange(
                     receiver.handle_datagram(now, from(sender.node()), &datagram);
                 }
             }
-            if support::corpus::kind(&datagram) == SQUELCH {
+            if crate::support::corpus::kind(&datagram) == SQUELCH {
                 refusals.push(datagram);
             }
         }
@@ -73,7 +71,7 @@ fn the_end_of_a_stream_is_repaired_also_for_those_who_need_not_acknowledge_it() 
     let mut losses = 0;
     let (refusals, events) = exchange(&mut sender, &mut receivers, |datagram| {
         // All that is sent before the acker has everything, and the first repair.
-        let lost = support::corpus::kind(datagram).0 == DATA && losses < 6;
+        let lost = crate::support::corpus::kind(datagram).0 == DATA && losses < 6;
         losses += usize::from(lost);
         lost
     });
@@ -102,7 +100,10 @@ fn answer_to_a_request_for_a_silent_stream(write: impl Fn(&mut Session, u16)) ->
             write(&mut sender, stream);
             requests.iter().for_each(|request| sender.handle_datagram(now, from(2), request));
             let later = now + Duration::from_millis(5);
-            return poll(&mut sender, later).iter().map(|datagram| support::corpus::kind(datagram)).collect();
+            return poll(&mut sender, later)
+                .iter()
+                .map(|datagram| crate::support::corpus::kind(datagram))
+                .collect();
         }
         assert!(tick < 10_000, "the receiver never asks");
     }
@@ -132,7 +133,7 @@ fn objects_older_than_a_stream_are_not_given_up_when_another_is_refused() {
     for tick in 0..1_000 {
         sent.extend(poll(&mut sender, step(START, 100 * tick)));
     }
-    sent.retain(|datagram| support::corpus::kind(datagram).0 == DATA);
+    sent.retain(|datagram| crate::support::corpus::kind(datagram).0 == DATA);
     assert_eq!(sent.len(), 3 * OBJECT_BYTES / SEGMENT);
     assert!(sender.cancel_object(objects[1]));
     // Of the first object one segment arrives, of the second none.

@@ -1,12 +1,10 @@
 //! Objects and streams share one row of 65,536 numbers, and a long session goes round it.
 
-mod support;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::support::{Loss, START, carry, read_counting, session};
 use shoal_norm::{Config, Event, Session, StreamId, StreamOptions, SyncPolicy, Time};
-use support::{Loss, START, carry, read_counting, session};
 
 const SENDER: u32 = 1;
 const RECEIVER: u32 = 2;

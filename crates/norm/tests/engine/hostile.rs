@@ -1,9 +1,8 @@
 //! Somebody in the group wishes us ill: bounds hold, and an honest sender's stream goes on meanwhile.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Loss, START, carry, from, read_counting, session};
 use shoal_norm::quantize;
 use shoal_norm::wire::feedback::{self, FeedbackHeader};
 use shoal_norm::wire::object::{Flags, ObjectHeader, SegmentHeader};
@@ -15,7 +14,6 @@ use shoal_norm::wire::{
 use shoal_norm::{
     Config, CongestionControl, Event, Reject, Session, StreamId, StreamOptions, SyncPolicy, Time,
 };
-use support::{Loss, START, carry, from, read_counting, session};
 
 const HONEST: u32 = 1;
 const VICTIM: u32 = 2;

@@ -1,9 +1,7 @@
 //! Receivers that ask by unicast hear what others asked for from the sender, and do not ask for it again.
 
-mod support;
-
+use crate::support::{SMALL_SEGMENT as SEGMENT, START, drain_events, from, session, small_and_slow, step};
 use shoal_norm::{Config, Event, FeedbackMode, NackingMode, RepairPolicy, Session, StreamId, StreamOptions};
-use support::{SMALL_SEGMENT as SEGMENT, START, drain_events, from, session, small_and_slow, step};
 
 const INFO: u8 = 1;
 const DATA: u8 = 2;
@@ -52,7 +50,7 @@ fn run(
     for _ in 0..3_000 {
         while let Some(transmit) = sender.poll_transmit(now) {
             for datagram in transmit.datagrams() {
-                let (kind, flavor) = support::corpus::kind(datagram);
+                let (kind, flavor) = crate::support::corpus::kind(datagram);
                 let object = u16::from_be_bytes([datagram[14], datagram[15]]);
                 let byte = |at: usize| datagram.get(at).copied().unwrap_or_default();
                 let seen = Seen { kind, object, block: byte(18), symbol: byte(19) };

@@ -1,11 +1,9 @@
 //! How much a stream can repair: bytes count, not datagrams.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{START, session};
 use shoal_norm::StreamOptions;
-use support::{START, session};
 
 #[test]
 fn small_messages_sent_one_by_one_can_be_repaired_as_long_as_their_bytes_fit() {
