@@ -608,6 +608,8 @@ class Log:
         """Open stagings: id, rows, bytes, when the last rows came (microseconds since 1970)."""
     def scopes(self) -> list[tuple[str, int, int, int]]:
         """Every scope and its last commit: scope, number, first offset, offset after the last."""
+    def forget(self, scope: str) -> bool:
+        """Remember nothing of a scope any more; whether there was anything."""
     def unpublished(self) -> list[tuple[int, int]]:
         """Runs of committed rows that are still to be published."""
     def set_published(self, offset: int) -> None:

@@ -24,7 +24,8 @@ from shoal import history
 from shoal.bench.store_process import StoreProcess
 from shoal.errors import HistoryError
 
-PATIENCE_S = 120.0
+#: A JVM may need minutes to start on a busy machine.
+PATIENCE_S = 300.0
 
 
 class Job:

@@ -63,6 +63,8 @@ def test_a_batch_that_has_an_id_is_written_once(spark, store, client):
         writeNumber="1",
     )
     assert client.read("t").num_rows == 105
+    save(spark.range(5).selectExpr("CAST(id AS STRING) AS body"), store, topic="t")
+    assert client.forget("mine"), "an id is remembered"
 
 
 def test_a_batch_that_fails_leaves_nothing(spark, store, client):

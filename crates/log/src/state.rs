@@ -14,6 +14,7 @@
 //!   7  published up to: u64 offset
 //!   8  history begins at: u64 offset
 //!   9  a segment is needed by a later one: u32 segment, u32 the later one
+//!  10  no commit is remembered any more: text scope
 //! ```
 //! A text is a u16 length and UTF-8, a blob a u32 length and bytes.
 
@@ -88,6 +89,8 @@ pub enum Change {
     Floor(u64),
     /// The first segment has rows that a commit in the second refers to.
     Needed(u32, u32),
+    /// Nothing is remembered of a scope.
+    Forget(String),
 }
 
 impl Change {
@@ -138,6 +141,10 @@ impl Change {
                 out.extend_from_slice(&segment.to_le_bytes());
                 out.extend_from_slice(&by.to_le_bytes());
             }
+            Change::Forget(scope) => {
+                out.push(10);
+                write_text(out, scope);
+            }
         }
     }
 
@@ -160,6 +167,7 @@ impl Change {
             7 => Change::Published(reader.u64()?),
             8 => Change::Floor(reader.u64()?),
             9 => Change::Needed(reader.u32()?, reader.u32()?),
+            10 => Change::Forget(reader.text()?.to_owned()),
             _ => return None,
         })
     }
@@ -178,7 +186,7 @@ impl Change {
         let (what, text) = match self {
             Change::Put(text, _) | Change::Remove(text) => ("key", text),
             Change::Stage(text, _) | Change::Discard(text) => ("staging id", text),
-            Change::Commit(text, _) => ("scope", text),
+            Change::Commit(text, _) | Change::Forget(text) => ("scope", text),
             Change::Publish(..) | Change::Published(_) | Change::Floor(_) | Change::Needed(..) => {
                 return Ok(());
             }
@@ -274,6 +282,11 @@ impl State {
             Change::Needed(segment, by) => {
                 let needed = self.needed.entry(segment).or_insert(by);
                 *needed = by.max(*needed);
+            }
+            Change::Forget(scope) => {
+                if self.scopes.remove(&scope).is_some() {
+                    self.bytes -= cost(&scope);
+                }
             }
         }
     }
@@ -398,6 +411,9 @@ mod tests {
             Change::Discard("t".into()),
             Change::Commit("q".into(), Committed { number: 1, first: 0, end: 3 }),
             Change::Commit("q".into(), Committed { number: 2, first: 3, end: 9 }),
+            Change::Commit("r".into(), Committed { number: 1, first: 9, end: 9 }),
+            Change::Forget("r".into()),
+            Change::Forget("never".into()),
             Change::Publish(0, 3),
             Change::Publish(3, 9),
             Change::Publish(20, 25),
@@ -420,6 +436,7 @@ mod tests {
         }
         assert_eq!(state.unpublished().collect::<Vec<_>>(), [(4, 9), (20, 25)]);
         assert_eq!(state.needed_by(2), Some(u32::MAX));
+        assert_eq!(state.scopes().map(|(scope, last)| (scope, last.number)).collect::<Vec<_>>(), [("q", 2)]);
         let mut bytes = Vec::new();
         state.checkpoint().iter().for_each(|change| change.write(&mut bytes));
         assert!(bytes.len() <= state.bytes() + 16, "{} {}", bytes.len(), state.bytes());

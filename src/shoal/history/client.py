@@ -240,6 +240,10 @@ class History:
         """
         return self._act("commit", scope=scope, number=number, stagings=list(stagings))
 
+    def forget(self, scope: str) -> bool:
+        """Have the store remember nothing of a scope that commits no more; returns whether it did."""
+        return bool(self._act("forget", scope=scope)["forgotten"])
+
     def discard(self, stagings: Sequence[str]) -> int:
         """Forget stagings; returns how many there were."""
         return int(self._act("discard", stagings=list(stagings))["discarded"])

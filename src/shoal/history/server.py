@@ -115,6 +115,7 @@ class _Actions:
             "release": (self._release, "keep it no longer"),
             "holds": (self._holds, "what is held, and from which offset"),
             "commit": (self._commit, "make stagings visible, at once and only once"),
+            "forget": (self._forget, "remember nothing of a scope any more"),
             "discard": (self._discard, "forget stagings"),
         }
 
@@ -184,6 +185,9 @@ class _Actions:
         if number is None:
             raise faults.bad_query("a commit in a scope needs a number, higher than the last", field="number")
         return self.stagings.commit(scope, number, self._named_stagings(order))
+
+    def _forget(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        return {"forgotten": self._store.log.forget(_named(order, "scope"))}
 
     def _discard(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
         return self.stagings.discard(self._named_stagings(order))

@@ -57,6 +57,9 @@ class Log(Protocol):
     def discard(self, ids: Sequence[str]) -> int:
         """Forget stagings; returns how many there were."""
 
+    def forget(self, scope: str) -> bool:
+        """Remember nothing of a scope any more; returns whether there was anything."""
+
     def stagings(self) -> list[tuple[str, int, int, int]]:
         """Return stagings with rows, bytes, and when the last rows came."""
 

@@ -70,14 +70,18 @@ class _Writing:
                 stagings = []
         return Staged(partition, stagings, rows, query)
 
-    def commit(self, messages: Iterable[WriterCommitMessage | None], scope: str, number: int) -> None:
-        """Make what these tasks staged visible, once for each scope and number."""
+    def commit(
+        self, messages: Iterable[WriterCommitMessage | None], scope: str, number: int, *, last: bool = False
+    ) -> None:
+        """Make what these tasks staged visible, once for each scope and number; `last` ends the scope."""
         stagings = _stagings(messages)
         if stagings:
             with Store(self.options.at) as store:
                 answer = store.call(lambda client: client.commit(scope, number, stagings))
                 if answer["repeated"]:
                     store.call(lambda client: client.discard(stagings))
+                if last:
+                    store.call(lambda client: client.forget(scope))
 
 
 def stage_again(store: Store, prefix: str, messages: pa.Table, topic: str | None) -> str:
@@ -114,8 +118,13 @@ class ShoalWriter(DataSourceArrowWriter):
         return self._writing.stage(iterator, task, "")
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make the rows of all tasks visible."""
-        self._writing.commit(messages, self._scope, self._writing.options.write_number)
+        """Make the rows of all tasks visible.
+
+        A scope is needed though the user gave no id: without one, a store that dies while it answers leaves
+        it open whether it committed.
+        """
+        options = self._writing.options
+        self._writing.commit(messages, self._scope, options.write_number, last=options.write_id is None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Throw away what was staged."""

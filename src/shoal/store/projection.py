@@ -169,7 +169,10 @@ class Projection:
             database.executemany("DELETE FROM holds WHERE name = ?", gone)
             database.executemany("INSERT OR REPLACE INTO holds VALUES (?, ?)", moved)
             last = dict(database.execute("SELECT scope, number FROM commits"))
-            newer = [commit for commit in commits if last.get(commit[0]) != commit[1]]
+            remembered = list(commits)
+            forgotten = last.keys() - {scope for scope, *_ in remembered}
+            database.executemany("DELETE FROM commits WHERE scope = ?", [(scope,) for scope in forgotten])
+            newer = [commit for commit in remembered if last.get(commit[0]) != commit[1]]
             database.executemany("INSERT OR REPLACE INTO commits VALUES (?, ?, ?, ?)", newer)
             facts = {
                 "incarnation": incarnation,

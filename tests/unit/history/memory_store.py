@@ -21,6 +21,7 @@ class MemoryLog:
         self.floor = 0
         self.grown = threading.Condition()
         self.staged: dict[str, tuple[int, int, int]] = {}
+        self.committed: dict[str, tuple[int, int, int]] = {}
         self.holding: dict[str, int] = {}
 
     @property
@@ -82,6 +83,9 @@ class MemoryLog:
     def discard(self, ids: Sequence[str]) -> int:
         return sum(self.staged.pop(id, None) is not None for id in ids)
 
+    def forget(self, scope: str) -> bool:
+        return self.committed.pop(scope, None) is not None
+
     def stagings(self) -> list[tuple[str, int, int, int]]:
         return [(id, *staging) for id, staging in self.staged.items()]
 
@@ -116,7 +120,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.log = MemoryLog()
-        self.committed: dict[str, tuple[int, int, int]] = {}
+        self.committed = self.log.committed
         self.kept: dict[str, int] = {}
 
     def commit(self, scope: str | None, number: int, stagings: Sequence[str]) -> tuple[int, int, bool]:

@@ -188,6 +188,15 @@ def test_writing_is_staging_and_committing(store: MemoryStore, history: History)
     assert history.read().num_rows == 2
 
 
+def test_a_scope_that_is_forgotten_begins_anew(history: History) -> None:
+    rows = pa.table({"body": ["x"]})
+    history.write(rows, topic="a", scope="job", number=5)
+    assert history.forget("job") is True
+    assert history.forget("job") is False
+    assert history.write(rows, topic="a", scope="job", number=1)["repeated"] is False
+    refusal(lambda: history._act("forget"), "BAD-QUERY")
+
+
 def test_frames_of_pandas_and_polars_are_written_as_they_are(history: History) -> None:
     frame = {"topic": ["a", "b"], "body": ["x", "y"], "priority": [1, 9]}
     assert history.write(pa.Table.from_pandas(pd.DataFrame(frame), preserve_index=False))["rows"] == 2

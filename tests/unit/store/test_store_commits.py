@@ -160,3 +160,22 @@ def test_retention_waits_until_commits_are_published(tmp_path: Path, domain: str
         store.log.set_published(200)
         keep(store, later)
         assert store.floor > 0
+
+
+def test_a_scope_that_is_forgotten_stays_so_after_a_crash_and_leaves_the_projection(
+    tmp_path: Path, domain: str
+) -> None:
+    with open_store(tmp_path, domain) as store:
+        for number in range(100):
+            stage(store.log, "s", "a", [b"x"])
+            store.commit(f"once-{number}", 0, ["s"])
+            assert store.log.forget(f"once-{number}")
+        stage(store.log, "s", "a", [b"x"])
+        store.commit("kept", 7, ["s"])
+        assert not store.log.forget("never")
+        keep(store)
+    with open_store(tmp_path, domain) as store:
+        assert [(scope, number) for scope, number, *_ in store.log.scopes()] == [("kept", 7)]
+        keep(store)
+        database = store._keeper.projection._database
+        assert database.execute("SELECT scope FROM commits").fetchall() == [("kept",)]

@@ -289,6 +289,15 @@ impl Log {
         }))
     }
 
+    /// Remembers nothing of a scope any more; whether there was anything.
+    fn forget(&self, py: Python<'_>, scope: String) -> PyResult<bool> {
+        let known = self.here()?.look(|log| log.state().committed(&scope).is_some());
+        if known {
+            self.change(py, vec![Change::Forget(scope)])?;
+        }
+        Ok(known)
+    }
+
     /// Runs of committed rows that are still to be published: (first, end).
     fn unpublished(&self) -> PyResult<Vec<(u64, u64)>> {
         Ok(self.here()?.look(|log| log.state().unpublished().collect()))
