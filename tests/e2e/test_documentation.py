@@ -135,3 +135,17 @@ def test_a_file_goes_from_the_sending_program_to_the_receiving_one(tmp_path: Pat
             assert (name, (tmp_path / path).read_bytes()) == ("report.pdf", b"a report")
         finally:
             receiver.kill()
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs").rglob("*.svg")), ids=lambda path: path.stem)
+def test_no_text_of_a_picture_is_cut_off(picture: Path) -> None:
+    drawing = picture.read_text()
+    width = float(re.search(r'viewBox="0 0 (\d+) ', drawing)[1])  # type: ignore[index]
+    texts = re.findall(r'<text ([^>]*)x="([\d.]+)"([^>]*)>([^<]*)<', drawing)
+    assert texts
+    for before, x, after, words in texts:
+        style = before + after
+        # A letter of the widest font that a reader may have.
+        letter = 6.8 if 'class="s' in style else 8.5
+        share = 0.5 if "middle" in style else 0.0 if 'anchor="end"' in style else 1.0
+        assert float(x) + share * letter * len(words) <= width, words

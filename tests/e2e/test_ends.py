@@ -111,6 +111,26 @@ bus.close(0.5)
         publisher.kill()
 
 
+def test_a_reader_that_stood_still_when_its_publisher_left_says_that_something_may_be_missing(
+    start: StartPeers, url: str
+) -> None:
+    # A socket's buffer so small that the goodbye does not fit into it.
+    (reader,) = start(1, receive_buffer_bytes=1 << 16, heartbeat_s=0.3)
+    reader.ask("subscribe", pattern="a")
+    publisher = Program(["-W", "ignore", "-c", PUBLISH_LATER, f"{url}&heartbeat_s=0.3", "100"])
+    try:
+        publisher.answer()
+        reader.freeze()
+        publisher.tell("go")
+        publisher.finish(40, says=r"lacks about \d+ bytes")
+    finally:
+        publisher.kill()
+    reader.thaw()
+    assert reader.ask("wait_event", event="MemberLeft", timeout_s=60)["failed"] is True
+    assert reader.ask("received", pattern="a")["received"]["0"]["count"] < 100
+    reader.finish(says=r"member \d+ failed: .* what it published last may be missing here")
+
+
 def test_a_reader_names_what_it_lacks_of_a_publisher_that_left(start: StartPeers, url: str) -> None:
     # A queue and windows so small that most of it never reaches the reader.
     small = {"receive_window_bytes": 1 << 16}

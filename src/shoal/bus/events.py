@@ -1,7 +1,7 @@
 """What a connection tells its owner: who came, who went, and what was lost.
 
 Whatever means that messages are lost, or may be, is also logged: a warning of the logger `shoal.bus`, at most
-one line per kind of event in `log_limit.LOG_EVERY_S`.
+one line per kind of event in ten seconds.
 """
 
 import logging
@@ -34,7 +34,8 @@ class MemberLeft:
 
     #: Its node id.
     node: int
-    #: It did not say goodbye: it crashed, or the network is cut.
+    #: No goodbye was heard of it: it crashed, the network is cut, or this program stood still when it left.
+    #: What it published last may be missing here.
     failed: bool
 
 
@@ -134,7 +135,10 @@ def warning(event: Event) -> str | None:
                 "may lose messages: let it read faster, or give it more time (slow_after_s)"
             )
         case MemberLeft(node, True):
-            return f"member {node} failed: nothing was heard of it; it crashed, or the network is cut"
+            return (
+                f"member {node} failed: nothing was heard of it; it crashed, or the network is cut, or this "
+                "program stood still when it left; what it published last may be missing here"
+            )
         case Unreadable(0, why):
             return why
         case Unreadable(node, why):
