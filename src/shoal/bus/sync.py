@@ -170,8 +170,8 @@ class Bus(Handle):
 
         Args:
             pattern: a topic; `*` stands for one level, `>` for all that follow.
-            callback: a function that is called with every message, on a thread of the subscription's own. Closing
-                the subscription does not take back what has arrived: the callback gets that, too.
+            callback: a function that is called with every message, on a thread of the subscription's own.
+                Closing the subscription does not take back what has arrived: the callback gets that, too.
                 What it raises is logged, ten times in ten seconds at the most, and the next message
                 follows; the sender of a request is told (`RemoteError`).
             selector: a condition on properties and headers as in JMS, `"region = 'EU' AND JMSPriority > 4"`.
