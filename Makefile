@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 SEEDS ?= 10000
 CYCLES ?= 200
 
-.PHONY: help setup build demo test check bench sim soak kill-tests spark-tests docs fuzz coverage wheel clean
+.PHONY: help setup build demo test check bench sim soak kill-tests spark-tests figures docs fuzz coverage wheel clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,6 +48,11 @@ spark-tests: build  ## Spark on a standalone cluster, Spark Connect, declarative
 
 fuzz: build  ## ten million random datagrams into the engines
 	cargo run --release -p shoal-norm --example fuzz -- 10000000
+
+figures: build  ## measure throughput again, for the table and the plot of the page on performance
+	$(BIN)/python -m shoal.bench.tables throughput --seconds 1 --json docs/design/figures/throughput.json \
+	  --page docs/design/performance.md
+	$(BIN)/python -m shoal.bench.plots docs/design/figures
 
 docs: build  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -156,6 +156,17 @@ def _row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
+def replace_table(page: str, lines: Sequence[str]) -> str:
+    """The page with a table in the place of the one that has the same head."""
+    rows = page.splitlines()
+    if rows.count(lines[0]) != 1:
+        raise ValueError(f"the page has no table, or several, with the head {lines[0]!r}")
+    first = last = rows.index(lines[0])
+    while last < len(rows) and rows[last].startswith("|"):
+        last += 1
+    return "\n".join([*rows[:first], *lines, *rows[last:], ""])
+
+
 def main() -> None:
     """Run one table's experiments and print it."""
     parser = argparse.ArgumentParser(prog="python -m shoal.bench.tables", description=__doc__)
@@ -163,13 +174,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="about how long each transfer takes")
     parser.add_argument("--json", type=Path, help="write the results as well, for `shoal.bench.plots`")
+    parser.add_argument("--page", type=Path, help="put the table into this page")
     given = parser.parse_args()
     results: list[dict[str, Any]] = []
+    lines: list[str] = []
     for line in TABLES[given.table](given.rounds, given.seconds, results.append):
         print(line, flush=True)
+        lines.append(line)
     if given.json:
         kept = {"table": given.table, "title": TITLES.get(given.table, given.table), "results": results}
         given.json.write_text(json.dumps(kept, indent=1) + "\n")
+    if given.page:
+        given.page.write_text(replace_table(given.page.read_text(), lines))
 
 
 if __name__ == "__main__":

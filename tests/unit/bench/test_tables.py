@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,3 +38,19 @@ def test_the_lan_table_shows_one_and_many(monkeypatch: pytest.MonkeyPatch) -> No
         "| 1 | 90.0 | 0.908 | 0.10% | 2.0 |",
         "| 8 | 90.0 | 0.908 | 0.10% | 2.0 |",
     ]
+
+
+def test_a_table_takes_the_place_of_the_one_with_its_head() -> None:
+    page = "# Page\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n| 3 | 4 |\n\nText | with a bar.\n"
+    lines = ["| a | b |", "| --- | --- |", "| 5 | 6 |"]
+    assert tables.replace_table(page, lines) == (
+        "# Page\n\n| a | b |\n| --- | --- |\n| 5 | 6 |\n\nText | with a bar.\n"
+    )
+    with pytest.raises(ValueError, match="no table, or several"):
+        tables.replace_table(page, ["| other |"])
+
+
+def test_the_page_has_the_table_that_would_be_replaced() -> None:
+    page = (Path(__file__).parents[3] / "docs/design/performance.md").read_text()
+    head = next(iter(tables.throughput_lines(1, 1.0)))
+    assert tables.replace_table(page, [head]).count(head) == 1
