@@ -85,9 +85,10 @@ def test_the_program_that_asks_is_answered_and_told_of_a_failure() -> None:
 
 
 def test_every_page_with_programs_is_run() -> None:
-    # tests/spark runs the programs of how-to/spark.md, where Spark is.
+    # tests/spark runs the programs of the two pages about Spark, where Spark is.
     elsewhere = {
         "docs/tutorial/first-messages.md",
+        "docs/tutorial/spark.md",
         "docs/how-to/send-files.md",
         "docs/how-to/spark.md",
         # test_store_pages runs what these two show, commands too.

@@ -20,7 +20,7 @@ from conftest import prices
 from shoal.spark import home, launch
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"
-PATIENCE_S = 180
+PATIENCE_S = 380
 
 #: Copies prices/> to copy/> as a stream that ends, and says where its tasks ran.
 COPY = """
@@ -90,17 +90,17 @@ def cluster(tmp_path):
     started = []
     try:
         for command in commands:
-            log = (tmp_path / f"cluster-{len(started)}.log").open("wb")
-            started.append(
-                subprocess.Popen(
-                    [program, *command],
-                    env=environ,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    cwd=tmp_path,
+            with (tmp_path / f"cluster-{len(started)}.log").open("wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        [program, *command],
+                        env=environ,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                        cwd=tmp_path,
+                    )
                 )
-            )
         wait_for(lambda: text(tmp_path / "cluster-0.log").count("Registering worker") == 2)
         yield address
     finally:

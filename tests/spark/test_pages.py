@@ -1,5 +1,6 @@
-"""The programs of the page about Spark run as they stand, one after the other."""
+"""The programs of the pages about Spark run as they stand, one after the other."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from test_source import wait_until
 
 import shoal.spark
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "how-to" / "spark.md"
+TUTORIAL = DOCS / "tutorial" / "spark.md"
 FENCE = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -32,3 +35,29 @@ def test_programs_run_as_they_stand(spark, store, client, tmp_path, monkeypatch)
             query.stop()
     known["publish"](spark.sql("SELECT 'x' AS body"), 0)
     assert client.read("out").num_rows == 1
+
+
+def test_the_tutorial_leads_where_it_says(spark, store, client, tmp_path, monkeypatch):
+    monkeypatch.setattr(shoal.spark, "session", lambda *_, **__: spark)
+    programs = [
+        code.replace("grpc://127.0.0.1:7475", store.address)
+        .replace("./checkpoint", str(tmp_path / "checkpoint"))
+        .replace("shoal.connect()", f'shoal.connect(interface="lo", domain="{store.domain}")')
+        for code in FENCE.findall(TUTORIAL.read_text())
+    ]
+    publish, *others = programs
+    known = {}
+    exec(compile(publish, str(TUTORIAL), "exec"), known)
+    wait_until(lambda: client.latest("prices/*")["rows"] == 1000)
+    try:
+        for code in others:
+            exec(compile(code, str(TUTORIAL), "exec"), known)
+        means = client.read("means/>", columns=["topic", "body"]).to_pylist()
+        told = {row["topic"]: json.loads(row["body"]) for row in means}
+        assert told == {"means/prices/ACME": {"mean": 105.0}, "means/prices/OTTO": {"mean": 104.0}}
+        wait_until(lambda: known["query"].lastProgress is not None)
+        exec(compile(publish, str(TUTORIAL), "exec"), known)
+        # Bids of 106 to 109 are high: four of ten.
+        wait_until(lambda: client.latest("high/>")["rows"] == 400)
+    finally:
+        known["query"].stop()

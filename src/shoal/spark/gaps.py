@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from shoal.errors import ConfigError
 from shoal.spark.offsets import Boundary, Position
 from shoal.spark.options import ReadOptions
-from shoal.spark.reading import asked, offset_of
+from shoal.spark.reading import asked, first_offset, offset_of
 from shoal.spark.rows import GAP_SCHEMA
 from shoal.spark.store import Store
 from shoal.spark.stream_reader import WAIT_S
@@ -78,7 +78,7 @@ class GapReader(DataSourceReader):
         options = self._gaps.options
         with Store(options.at) as store:
             info = store.info()
-            start = offset_of(store, info, options.starting or Boundary(named="earliest"))
+            start = first_offset(store, info, options.starting or Boundary(named="earliest"))
             end = offset_of(store, info, options.ending or Boundary(named="latest"))
             # What is missing behind the last message belongs to history as it is now.
             last = end if options.ending is None else end - 1
@@ -113,7 +113,7 @@ class GapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins."""
         info = self._store.info()
-        start = offset_of(self._store, info, self._gaps.options.starting or Boundary(named="latest"))
+        start = first_offset(self._store, info, self._gaps.options.starting or Boundary(named="latest"))
         return Position(info["incarnation"], start).to_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name

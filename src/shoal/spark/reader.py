@@ -11,7 +11,7 @@ from shoal.spark.filters import Pushed, push
 from shoal.spark.gaps import GapReader
 from shoal.spark.offsets import Boundary, Position
 from shoal.spark.options import ReadOptions
-from shoal.spark.reading import Range, Reading, offset_of
+from shoal.spark.reading import Range, Reading, first_offset, offset_of
 from shoal.spark.rows import property_types
 from shoal.spark.store import Store
 
@@ -28,7 +28,7 @@ class ShoalReader(DataSourceReader):
         options = self._reading.options
         with Store(options.at) as store:
             info = store.info()
-            start = offset_of(store, info, options.starting or Boundary(named="earliest"))
+            start = first_offset(store, info, options.starting or Boundary(named="earliest"))
             end = min(info["end"], offset_of(store, info, options.ending or Boundary(named="latest")))
             first, last = self._pushed_range(store)
             begin, end = Position(info["incarnation"], max(start, first)), min(end, last)

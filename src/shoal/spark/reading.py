@@ -138,6 +138,17 @@ def after_loss(options: ReadOptions, store: Store, start: Position, error: Histo
     return Position(info["incarnation"], floor)
 
 
+def first_offset(store: Store, info: dict[str, Any], boundary: Boundary) -> int:
+    """Where reading starts. Refuses what history has not reached: a stream would wait there, unseen."""
+    start = offset_of(store, info, boundary)
+    if start > info["end"]:
+        raise ConfigError(
+            f"option startingOffsets is {start}, and the history of the store at {store.address} ends at "
+            f"{info['end']}: give an offset from {info['floor']} to {info['end']}, earliest or latest"
+        )
+    return start
+
+
 def offset_of(store: Store, info: dict[str, Any], boundary: Boundary) -> int:
     """The offset that an option means."""
     if boundary.incarnation is not None and boundary.incarnation != info["incarnation"]:

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from shoal.errors import DataLossError
 from shoal.spark.offsets import Boundary, Position
 from shoal.spark.options import ReadOptions
-from shoal.spark.reading import Range, Reading, asked, offset_of
+from shoal.spark.reading import Range, Reading, asked, first_offset
 from shoal.spark.store import Query, Store
 
 #: How long a question for news waits at the store before Spark asks again.
@@ -66,7 +66,7 @@ class ShoalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins."""
         info = self._store.info()
-        start = offset_of(self._store, info, self._reading.options.starting or Boundary(named="latest"))
+        start = first_offset(self._store, info, self._reading.options.starting or Boundary(named="latest"))
         begin = Position(info["incarnation"], start)
         self._hold(begin)
         return begin.to_dict()

@@ -36,6 +36,13 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise(fake):
     assert reader(startingTimestamp="1970-01-01T00:00:00.000002").initialOffset() == at(2)
 
 
+def test_a_beginning_that_history_has_not_reached_is_refused(fake):
+    fake.store("a/1", "a/2")
+    assert reader(startingOffsets="2").initialOffset() == at(2)
+    with pytest.raises(ConfigError, match=r"option startingOffsets is 3, and .* ends at 2: .* from 0 to 2"):
+        reader(startingOffsets="3").initialOffset()
+
+
 def test_an_offset_of_another_incarnation_cannot_be_a_beginning(fake):
     with pytest.raises(ConfigError, match="names an offset of incarnation two"):
         reader(startingOffsets='{"incarnation": "two", "offset": 0}').initialOffset()
