@@ -84,6 +84,9 @@ pub struct Log<D: Disk> {
     flushing: bool,
     failed: Option<String>,
     tail: Arc<Tail>,
+    /// Bytes of discarded stagings, by segment, as far as they were discarded since the log was opened: nothing but a
+    /// reason to write a segment anew.
+    pub(crate) dead: BTreeMap<u32, u64>,
 }
 
 impl<D: Disk> Log<D> {
@@ -106,6 +109,7 @@ impl<D: Disk> Log<D> {
             flushing: false,
             failed: None,
             tail: Arc::default(),
+            dead: BTreeMap::new(),
         }
     }
 
@@ -144,6 +148,11 @@ impl<D: Disk> Log<D> {
     /// The state with everything that was appended.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Bytes of discarded stagings in a segment, as far as is known.
+    pub fn dead_bytes(&self, segment: u32) -> u64 {
+        self.dead.get(&segment).copied().unwrap_or(0)
     }
 
     /// Bytes that were appended and are not being written yet.
@@ -282,7 +291,14 @@ impl<D: Disk> Log<D> {
             self.check_state_room(payload.len())?;
         }
         self.add(Kind::Change, &[&payload], Class::State, now_us)?;
-        changes.into_iter().for_each(|change| self.state.apply(change));
+        for change in changes {
+            if let Change::Discard(id) = &change {
+                for frame in self.state.staging(id).into_iter().flat_map(|staging| &staging.frames) {
+                    *self.dead.entry(frame.segment).or_default() += u64::from(frame.bytes);
+                }
+            }
+            self.state.apply(change);
+        }
         Ok(())
     }
 

@@ -11,6 +11,7 @@
 //! behind them, cannot be told from a torn tail, unless [`Log::mark`] put a frame there. A file that is shorter than it
 //! was made is damaged, too.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::commit::Commit;
@@ -66,7 +67,7 @@ impl<D: Disk> Log<D> {
                 segment_name(missing)
             )));
         }
-        let store = store_of(&*disk, last)?;
+        let store = store_of(&*disk, &numbers)?;
         let mut log = Log::empty(disk.clone(), options, store, fresh.incarnation);
         let mut recovery = Recovery::default();
         for &number in &numbers {
@@ -130,17 +131,19 @@ fn create<D: Disk>(
     Ok((log, Recovery { created: true, ..Recovery::default() }))
 }
 
-/// The store whose log it is, as the newest segment says.
-fn store_of<D: Disk>(disk: &D, number: u32) -> Result<u64, LogError> {
-    let name = segment_name(number);
-    let failed = |error| LogError::io(format!("reading {name}"), error);
-    let file = disk.open(&name).map_err(failed)?;
-    let mut start = [0; HEADER_BYTES];
-    let read = disk.read(&file, 0, &mut start).map_err(failed)?;
-    if read < HEADER_BYTES {
-        return Err(damaged(&name, 0, read as u64, 0, 0, BadFrame::Short));
+/// The store whose log it is: what most of the files say, for one of them may be damaged.
+pub(crate) fn store_of<D: Disk>(disk: &D, numbers: &[u32]) -> Result<u64, LogError> {
+    let mut said: BTreeMap<u64, usize> = BTreeMap::new();
+    for &number in numbers {
+        let name = segment_name(number);
+        let failed = |error| LogError::io(format!("reading {name}"), error);
+        let file = disk.open(&name).map_err(failed)?;
+        let mut start = [0; HEADER_BYTES];
+        if disk.read(&file, 0, &mut start).map_err(failed)? == HEADER_BYTES {
+            *said.entry(crate::bytes::u64_at(&start, 8)).or_default() += 1;
+        }
     }
-    Ok(crate::bytes::u64_at(&start, 8))
+    Ok(said.into_iter().max_by_key(|(_, files)| *files).map_or(0, |(store, _)| store))
 }
 
 fn damaged(file: &str, from: u64, to: u64, first: u64, end: u64, bad: BadFrame) -> LogError {

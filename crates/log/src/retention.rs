@@ -35,22 +35,25 @@ impl<D: Disk> Log<D> {
         Ok(self.floor())
     }
 
-    /// Removes segments below the floor that nobody needs, oldest first. The floor must be durable.
-    pub fn remove_segments(&mut self) -> Result<Vec<u32>, LogError> {
-        self.check()?;
-        if !self.is_settled() {
-            return Err(LogError::Refused("the floor is not durable yet: sync first".into()));
-        }
+    /// Segments below the floor that nobody needs, oldest first. They may go once everything that was appended up to now is
+    /// durable: a crash takes back what is not, a floor or the discard of a staging that has its rows there.
+    pub fn removable(&self) -> Vec<u32> {
         let floor = self.floor();
         let last = self.durable().segment;
-        let mut removed = Vec::new();
-        while let Some((&number, segment)) = self.segments.first_key_value() {
-            let needed = self.state.needed_by(number);
-            let is_needed =
-                needed.is_some_and(|by| self.segments.get(&by).is_none_or(|one| one.end_offset > floor));
-            if number >= last || segment.end_offset > floor || !segment.sealed || is_needed {
-                break;
-            }
+        let is_needed = |number: u32| {
+            let by = self.state.needed_by(number);
+            by.is_some_and(|by| self.segments.get(&by).is_none_or(|one| one.end_offset > floor))
+        };
+        let may_go = |&(&number, segment): &(&u32, &Segment)| {
+            number < last && segment.end_offset <= floor && segment.sealed && !is_needed(number)
+        };
+        self.segments.iter().take_while(may_go).map(|(&number, _)| number).collect()
+    }
+
+    /// Removes segments that were [`Log::removable`] before a sync.
+    pub fn remove_segments(&mut self, numbers: &[u32]) -> Result<(), LogError> {
+        self.check()?;
+        for &number in numbers {
             let failed = |error| LogError::io(format!("removing {}", segment_name(number)), error);
             self.disk.remove(&segment_name(number)).map_err(failed)?;
             // There may be none.
@@ -58,12 +61,13 @@ impl<D: Disk> Log<D> {
             self.disk.sync_directory().map_err(failed)?;
             self.segments.remove(&number);
             self.state.forget_segment(number);
-            removed.push(number);
+            self.dead.remove(&number);
         }
-        Ok(removed)
+        Ok(())
     }
 
-    /// Whether a segment can be written anew: it is sealed, and no other refers to it.
+    /// Whether a segment can be written anew: it is sealed, and no other refers to it. As with [`Log::removable`], it may be
+    /// done once everything that was appended up to now is durable.
     pub fn can_compact(&self, number: u32) -> bool {
         let sealed = self.segments.get(&number).is_some_and(|segment| segment.sealed);
         sealed && number < self.durable().segment && self.state.needed_by(number).is_none()
@@ -71,6 +75,7 @@ impl<D: Disk> Log<D> {
 
     /// A segment was written anew.
     pub fn replace_segment(&mut self, segment: Segment) {
+        self.dead.remove(&segment.number);
         if self.segments.contains_key(&segment.number) {
             self.segments.insert(segment.number, segment);
         }
@@ -78,11 +83,12 @@ impl<D: Disk> Log<D> {
 }
 
 /// Writes a sealed segment anew with the messages that `keep` keeps, at their offsets, and puts it in the place of the
-/// old one. None if all of them are kept, and nothing is done.
+/// old one, without what else it has. None if all of them are kept, and nothing is done unless it is to be done `anyway`.
 pub fn compact<D: Disk>(
     disk: &Arc<D>,
     snapshot: &Snapshot,
     number: u32,
+    anyway: bool,
     mut keep: impl FnMut(&Row<'_>) -> bool,
 ) -> Result<Option<Segment>, LogError> {
     let found = snapshot.segments.iter().find(|segment| segment.number == number && segment.sealed);
@@ -91,12 +97,9 @@ pub fn compact<D: Disk>(
     let segment = as_it_is(&mut frames, segment)?;
     let range = Query::range(segment.first_offset, segment.end_offset);
     let mut cursor = Cursor::unbounded(disk.clone(), snapshot, &range)?;
-    let mut loses = false;
-    while let Some(row) = cursor.next()? {
-        if !keep(&row) {
-            loses = true;
-            break;
-        }
+    let mut loses = anyway;
+    while !loses && let Some(row) = cursor.next()? {
+        loses = !keep(&row);
     }
     if !loses {
         return Ok(None);

@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::frame::{BadFrame, HEADER_BYTES, Header, Kind};
 use crate::frames::Frames;
-use crate::recovery::candidates;
+use crate::recovery::{candidates, store_of};
 use crate::rows::count_of;
 use crate::segment::{Incarnation, Name, SegmentInfo, segment_name};
 use crate::state::StagedFrame;
@@ -78,7 +78,7 @@ pub fn verify<D: Disk>(disk: &Arc<D>) -> Result<Verification, LogError> {
     let (Some(&oldest), Some(&newest)) = (numbers.first(), numbers.last()) else {
         return Err(LogError::Refused("there is no log".into()));
     };
-    let store = store_of(disk, &numbers)?;
+    let store = store_of(&**disk, &numbers)?;
     let mut found = Verification { store, ..Verification::default() };
     found.missing = (oldest..=newest).filter(|number| numbers.binary_search(number).is_err()).collect();
     let mut starts = BTreeMap::new();
@@ -123,19 +123,6 @@ fn end_of(starts: &BTreeMap<u32, (Header, SegmentInfo)>, number: u32, newest: u3
     own.or(if number < newest { next } else { None })
 }
 
-/// Whose log it is: what most of the files say, for one of them may be damaged.
-fn store_of<D: Disk>(disk: &Arc<D>, numbers: &[u32]) -> Result<u64, LogError> {
-    let mut said: BTreeMap<u64, usize> = BTreeMap::new();
-    for &number in numbers {
-        let mut frames = Frames::open(disk, 0, number)?;
-        let start = frames.bytes(0, HEADER_BYTES)?;
-        if start.len() >= HEADER_BYTES {
-            *said.entry(crate::bytes::u64_at(start, 8)).or_default() += 1;
-        }
-    }
-    Ok(said.into_iter().max_by_key(|(_, files)| *files).map_or(0, |(store, _)| store))
-}
-
 /// One segment being read.
 struct Walk<'a, D: Disk> {
     disk: &'a Arc<D>,
@@ -166,6 +153,11 @@ impl<D: Disk> Walk<'_, D> {
                         self.damage(position, next.place.position, next.offset, bad);
                         position = next.place.position;
                     }
+                    (None, None) if position == 0 => {
+                        // Not even the frame that says what it is: no crash leaves that under this name.
+                        self.damage(0, length, next_offset.unwrap_or(self.offset), bad);
+                        position = length;
+                    }
                     (None, None) => {
                         self.report.torn = self.written_behind(position, limit)?;
                         break;
@@ -176,6 +168,9 @@ impl<D: Disk> Walk<'_, D> {
                     }
                 },
             }
+        }
+        if length == 0 && end.is_none() {
+            self.damage(0, 0, next_offset.unwrap_or(self.offset), BadFrame::Short);
         }
         if let Some(end) = end.filter(|end| *end > position) {
             self.damage(position, end, next_offset.unwrap_or(self.offset), BadFrame::Short);

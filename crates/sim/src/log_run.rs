@@ -374,8 +374,10 @@ impl Driver {
         if floor > before {
             self.did(Step::Floor(floor));
         }
+        let removable = log.removable();
         self.flush(log)?;
-        self.run.retired += log.remove_segments()?.len() as u64;
+        log.remove_segments(&removable)?;
+        self.run.retired += removable.len() as u64;
         Ok(())
     }
 
@@ -386,12 +388,13 @@ impl Driver {
             return Ok(());
         }
         let segment = candidates[self.rng.usize(..candidates.len())];
+        self.flush(log)?;
         let topic = topic_name(self.rng.u64(..TOPICS));
         self.compacting = Some((segment.first_offset, segment.end_offset, topic.clone()));
         let keep = |row: &shoal_log::Row<'_>| {
             MessageView::parse(row.record).is_ok_and(|view| view.name_bytes() != topic.as_bytes())
         };
-        let result = compact(&self.disk, &snapshot, segment.number, keep);
+        let result = compact(&self.disk, &snapshot, segment.number, self.rng.bool(), keep);
         if self.disk.is_stopped() {
             return Err(LogError::Refused("the disk stopped".into()));
         }

@@ -24,7 +24,7 @@ class ServerOptions(Checked):
     #: Rows of a record batch, at most.
     batch_rows_max: int = 32_768
     #: Bytes of a record batch, about; one that holds a single longer row is longer.
-    batch_bytes_max: int = 16 << 20
+    batch_bytes_max: int = 4 << 20
     #: Bytes that may be staged and not committed, by all clients together.
     staged_bytes_max: int = 4 << 30
     #: The same for one connection.

@@ -56,6 +56,9 @@ class Stagings:
                     log.stage(staging, rows)
                     rows_all += rows.count
                     bytes_all += rows.bytes
+                if not rows_all:
+                    # A staging without rows is one, too: whoever has nothing to write commits nothing.
+                    log.stage(staging, self._make_rows(timestamp_us=0, default_topic=topic, rows=0))
                 if rows_all != sum(rows for name, rows, *_ in log.stagings() if name == staging):
                     sentence = f"the staging {staging!r} expired while it was written: send it again"
                     raise HistoryError(faults.NO_STAGING, sentence, {"stagings": [staging]})

@@ -17,6 +17,8 @@ log = logging.getLogger("shoal.store")
 
 #: A segment older than this share of the shortest time to keep is sealed, so that it can go in time.
 SEAL_SHARE = 0.125
+#: A segment is written anew if more of it than this share is rows that were staged and discarded.
+RECLAIM_SHARE = 0.5
 #: Segments written anew in one turn.
 COMPACT_MAX = 1
 #: Topics whose rule is remembered.
@@ -66,6 +68,7 @@ class Keeper:
             self._say("the projection is behind", error)
         self._expire_stagings(now_us)
         self._seal(now_us)
+        self._reclaim()
         self.retain(now_us)
 
     def build_indexes(self) -> None:
@@ -179,12 +182,7 @@ class Keeper:
             self.project(removed=tuple(removed))
         for number, rules in due.compact[:COMPACT_MAX]:
             topics = [topic for topic in self.projection.topics_of(number) if self.rule_of(topic) in rules]
-            try:
-                if self._log.compact(number, topics):
-                    log.info("segment %d lost %d topics that were kept long enough", number, len(topics))
-                    self.project(changed=(number,))
-            except StoreFullError as error:
-                log.warning("segment %d could not be written anew: %s", number, error)
+            self._compact(number, topics)
 
     def _seal(self, now_us: int) -> None:
         """Seal the last segment if it would otherwise keep messages far longer than asked."""
@@ -200,6 +198,21 @@ class Keeper:
             except StoreFullError:
                 # Its messages are kept a little longer.
                 return
+
+    def _reclaim(self) -> None:
+        """Write a segment anew that is mostly rows which nobody committed."""
+        for segment in self._log.segments()[:-1]:
+            if segment["sealed"] and segment["dead_bytes"] > RECLAIM_SHARE * segment["bytes"]:
+                self._compact(segment["number"], [])
+                return
+
+    def _compact(self, number: int, topics: list[str]) -> None:
+        try:
+            if self._log.compact(number, topics):
+                log.info("segment %d was written anew, without %d topics", number, len(topics))
+                self.project(changed=(number,))
+        except StoreFullError as error:
+            log.warning("segment %d could not be written anew: %s", number, error)
 
     def _expire_stagings(self, now_us: int) -> None:
         oldest_us = now_us - self._config.staging_keep_s * 1e6

@@ -60,6 +60,14 @@ def test_every_column_reaches_the_message() -> None:
     assert (plain["priority"], plain["properties"]) == (4, [])
 
 
+def test_nothing_can_be_written_and_committed_too(history: History) -> None:
+    empty = pa.table({"topic": pa.array([], pa.string())})
+    answer = history.write(empty, scope="job", number=1)
+    assert (answer["rows"], answer["repeated"]) == (0, False)
+    assert history.write(empty, scope="job", number=1)["repeated"]
+    assert history.info()["end"] == 0
+
+
 def test_bodies_are_text_bytes_or_what_their_kind_says() -> None:
     assert [row["body_kind"] for row in staged(batch(body=["x", None]), "a")] == ["text", "empty"]
     assert [row["body_kind"] for row in staged(batch(body=[b"x"]), "a")] == ["bytes"]

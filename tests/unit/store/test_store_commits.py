@@ -9,6 +9,7 @@ import pytest
 from staging import stage
 
 import shoal
+from shoal._core import encode_record
 from shoal.config import ConnectionConfig
 from shoal.errors import StoreRefusedError
 from shoal.store import Store, resolve
@@ -145,6 +146,27 @@ def test_stagings_expire_and_a_commit_of_one_is_refused(tmp_path: Path, domain: 
         assert store.log.stagings() == []
         with pytest.raises(StoreRefusedError, match="or expired"):
             store.commit("q", 1, ["old"])
+
+
+def test_what_was_staged_and_discarded_gives_its_room_back(tmp_path: Path, domain: str) -> None:
+    with open_store(tmp_path, domain) as store:
+        for number in range(20):
+            stage(store.log, "dead", "s", [b"x" * 1000] * 10)
+            store.log.append(1, 1, [(None, 1, encode_record("t", b"%d" % number))])
+        stage(store.log, "live", "s", [b"live"])
+        store.log.discard(["dead"])
+        store.commit("q", 1, ["live"])
+        store.log.seal()
+        store.sync()
+        before = [row[6] for row in store.log.rows(0, 100)]
+        for _ in range(len(store.log.segments())):
+            keep(store)
+        sealed = store.log.segments()[:-1]
+        assert len(sealed) > 2
+        # The one that a later commit refers to stays as it is.
+        assert sum(segment["bytes"] for segment in sealed) < 100_000
+        assert [row[6] for row in store.log.rows(0, 100)] == before
+        assert len(before) == 21
 
 
 def test_retention_waits_until_commits_are_published(tmp_path: Path, domain: str) -> None:

@@ -265,26 +265,26 @@ impl Shared {
     /// Lets history begin at the start of a segment, at the most at this offset, and removes what nobody needs below.
     /// Returns where history begins then, and the segments that are gone.
     pub fn trim(&self, offset: u64) -> Result<(u64, Vec<u32>), LogError> {
-        let floor = self.with(|log, now| log.raise_floor(now, offset))?;
-        loop {
-            self.sync()?;
-            let mut inner = self.open_log()?;
-            if inner.log.is_settled() {
-                return inner.log.remove_segments().map(|removed| (floor, removed));
-            }
-        }
+        let (floor, removable) = self.with(|log, now| {
+            let floor = log.raise_floor(now, offset)?;
+            Ok((floor, log.removable()))
+        })?;
+        self.sync()?;
+        self.open_log()?.log.remove_segments(&removable)?;
+        Ok((floor, removable))
     }
 
-    /// Writes a segment anew without the messages on these topics. False if it has none, or cannot be written anew as
-    /// long as other segments refer to it.
+    /// Writes a segment anew without the messages on these topics, and without dead stagings. False if it has neither,
+    /// or cannot be written anew as long as other segments refer to it.
     pub fn compact(&self, number: u32, topics: &HashSet<Vec<u8>>) -> Result<bool, LogError> {
-        let inner = self.open_log()?;
-        if !inner.log.can_compact(number) {
+        if !self.open_log()?.log.can_compact(number) {
             return Ok(false);
         }
-        let snapshot = inner.log.snapshot();
+        self.sync()?;
+        let inner = self.open_log()?;
+        let (snapshot, has_dead) = (inner.log.snapshot(), inner.log.dead_bytes(number) > 0);
         drop(inner);
-        let compacted = compact(&self.disk, &snapshot, number, |row| {
+        let compacted = compact(&self.disk, &snapshot, number, has_dead, |row| {
             MessageView::parse(row.record).map_or(true, |view| !topics.contains(view.name_bytes()))
         })?;
         let Some(segment) = compacted else { return Ok(false) };

@@ -435,8 +435,11 @@ impl Log {
 
     /// The segments, oldest first.
     fn segments<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let segments = self.here()?.look(shoal_log::Log::segments);
-        segments.iter().map(|segment| segment_to_python(py, segment)).collect()
+        let segments: Vec<_> = self.here()?.look(|log| {
+            let dead = |segment: &shoal_log::Segment| log.dead_bytes(segment.number);
+            log.segments().into_iter().map(|segment| (dead(&segment), segment)).collect()
+        });
+        segments.iter().map(|(dead, segment)| segment_to_python(py, segment, *dead)).collect()
     }
 
     /// Makes the next index that is missing. False if there is none.
@@ -507,7 +510,11 @@ impl Log {
     }
 }
 
-fn segment_to_python<'py>(py: Python<'py>, segment: &shoal_log::Segment) -> PyResult<Bound<'py, PyDict>> {
+fn segment_to_python<'py>(
+    py: Python<'py>,
+    segment: &shoal_log::Segment,
+    dead: u64,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("number", segment.number)?;
     dict.set_item("first", segment.first_offset)?;
@@ -517,5 +524,6 @@ fn segment_to_python<'py>(py: Python<'py>, segment: &shoal_log::Segment) -> PyRe
     dict.set_item("bytes", segment.end_position)?;
     dict.set_item("sealed", segment.sealed)?;
     dict.set_item("compacted", segment.compacted)?;
+    dict.set_item("dead_bytes", dead)?;
     Ok(dict)
 }
