@@ -19,6 +19,8 @@
 //! | control records of a member lost | its welcome for us may be among them: announce that we lack it |
 //! | something of a member is lacking | announce that again, ever more rarely                       |
 //! | goodbye, or silence too long     | member left; count on it no longer                          |
+//! | a member under another node id   | the old one is gone, the new one joined                     |
+//! | somebody else under our node id  | take another one; announce; welcome every member there      |
 //! | anything of another domain       | nothing                                                     |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,10 +29,12 @@ use std::time::Duration;
 use shoal_norm::{NodeId, Time};
 use shoal_wire::{Announce, DecodeError, Goodbye, Heartbeat, Position, RecordKind, Welcome};
 
+use self::forgotten::Forgotten;
 use self::member::{Heard, Member};
 use crate::hub::Departure;
 use crate::interest::{Announcer, Entry, InterestBounds};
 
+mod forgotten;
 mod member;
 
 /// Announcements that newcomers provoke wait so long for each other.
@@ -50,8 +54,6 @@ const REPEAT_LAST: Duration = Duration::from_secs(10);
 const PARTS_PATIENCE: Duration = Duration::from_secs(1);
 /// What is kept of what one node wants.
 const INTEREST_BYTES_MAX: usize = 64 << 20;
-/// Members that are gone and may return, at the most; of others that return it is not known what they missed.
-const FORGOTTEN_MAX: usize = 1024;
 
 /// What a membership can be told.
 #[derive(Clone, Debug)]
@@ -113,8 +115,7 @@ pub struct Membership {
     version: u64,
     announced: u64,
     members: BTreeMap<NodeId, Member>,
-    /// Members that are gone, the oldest first.
-    forgotten: VecDeque<Forgotten>,
+    forgotten: Forgotten,
     /// Heard, but never announced.
     strangers: BTreeSet<u64>,
     announce_at: Time,
@@ -130,16 +131,6 @@ pub struct Membership {
     beats: bool,
     events: VecDeque<MemberEvent>,
     ackers_changed: bool,
-}
-
-/// A member that is gone, and may return.
-#[derive(Debug)]
-struct Forgotten {
-    publisher: u64,
-    /// What it was told, and may not have heard.
-    welcome: Vec<Position>,
-    /// The first number of each chain for which it was not counted on.
-    first: Vec<u64>,
 }
 
 /// What is to be announced.
@@ -160,7 +151,7 @@ impl Membership {
             version: 1,
             announced: 0,
             members: BTreeMap::new(),
-            forgotten: VecDeque::new(),
+            forgotten: Forgotten::default(),
             strangers: BTreeSet::new(),
             announce_at: Time::ZERO,
             repeats: false,
@@ -201,6 +192,20 @@ impl Membership {
         self.repeats = false;
     }
 
+    /// We have another node id now, and are another sender to everybody: whoever we count on joins our streams there where
+    /// everybody has what comes before, as `first` tells for each.
+    pub fn rename(&mut self, now: Time, node: NodeId, first: impl Fn(u16) -> u64) {
+        self.config.node = node;
+        let publisher = self.config.publisher;
+        for member in self.members.values_mut() {
+            for position in &mut member.welcome {
+                position.segment = position.segment.max(first(position.stream));
+            }
+            self.held.push(member.welcome(now, publisher));
+        }
+        (self.announced, self.announce_at, self.repeats) = (0, now, false);
+    }
+
     // --- input ---
 
     /// A sender was heard whose instance is new to us.
@@ -219,9 +224,7 @@ impl Membership {
 
     /// Says from which number of each chain on members that just went are not counted on.
     pub fn note_forgotten(&mut self, first: impl Fn() -> Vec<u64>) {
-        for forgotten in self.forgotten.iter_mut().filter(|forgotten| forgotten.first.is_empty()) {
-            forgotten.first = first();
-        }
+        self.forgotten.note(first);
     }
 
     /// A node said which version of its subscriptions it has announced. True if thereby what it wants is no longer
@@ -296,15 +299,20 @@ impl Membership {
         if self.members.get(&node).is_some_and(is_other) {
             self.forget(node, Departure::Failed);
         }
+        let is_elsewhere =
+            |(other, member): &(&NodeId, &Member)| **other != node && member.publisher == publisher;
+        if let Some(before) = self.members.iter().find(is_elsewhere).map(|(other, _)| *other) {
+            // It has another node id now.
+            self.remove(before, Departure::Failed);
+        }
         let is_new = !self.members.contains_key(&node);
         if is_new {
             if self.members.len() >= self.config.members_max {
                 return;
             }
             let bounds = InterestBounds { bytes_max: INTEREST_BYTES_MAX };
-            let before = self.forgotten.iter().position(|forgotten| forgotten.publisher == publisher);
-            let welcome = match before.and_then(|at| self.forgotten.remove(at)) {
-                Some(before) => member::welcome_again(before.welcome, &positions(Some(before.first))),
+            let welcome = match self.forgotten.take(publisher) {
+                Some((before, first)) => member::welcome_again(before, &positions(Some(first))),
                 None => positions(None),
             };
             self.members.insert(node, Member::new(now, instance, announce, bounds, welcome));
@@ -381,15 +389,19 @@ impl Membership {
         }
     }
 
+    /// A member is gone, and may return.
     fn forget(&mut self, node: NodeId, departure: Departure) {
-        let Some(Member { instance, publisher, welcome, .. }) = self.members.remove(&node) else { return };
-        if self.forgotten.len() == FORGOTTEN_MAX {
-            self.forgotten.pop_front();
+        if let Some(Member { publisher, welcome, .. }) = self.remove(node, departure) {
+            // Though it said goodbye: anybody can say that for it.
+            self.forgotten.add(publisher, welcome);
         }
-        // Though it said goodbye: anybody can say that for it.
-        self.forgotten.push_back(Forgotten { publisher, welcome, first: Vec::new() });
+    }
+
+    fn remove(&mut self, node: NodeId, departure: Departure) -> Option<Member> {
+        let member = self.members.remove(&node)?;
         self.ackers_changed = true;
-        self.events.push_back(MemberEvent::Gone(node, instance, departure));
+        self.events.push_back(MemberEvent::Gone(node, member.instance, departure));
+        Some(member)
     }
 
     /// Announces, beats and buries as time goes on. `last_heard` tells when anything was heard of a node last:

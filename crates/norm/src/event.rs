@@ -193,6 +193,8 @@ pub enum Event {
         /// Who.
         node: NodeId,
     },
+    /// Somebody else speaks under our node id. Told once until [`crate::Session::rename`].
+    NodeIdTaken,
     /// Everything was sent and announced as often as the robust factor asks.
     Flushed {
         /// The stream.

@@ -39,6 +39,8 @@ pub struct Session {
     nacks: NackPacer,
     /// Whether our application has room for objects and commands.
     has_room: bool,
+    /// That somebody else has our node id was told.
+    told_taken: bool,
     /// When anything was heard or sent last.
     heard_at: Time,
     feedback_sequence: u16,
@@ -74,6 +76,7 @@ impl Session {
             memory_left: config.receive_bytes_max,
             nacks: NackPacer::default(),
             has_room: true,
+            told_taken: false,
             heard_at: Time::ZERO,
             feedback_sequence: 0,
             feedback: Vec::with_capacity(2048),
@@ -159,6 +162,16 @@ impl Session {
         self.sender.stream(object).map_or(0, |stream| stream.first())
     }
 
+    /// Every acker has everything of a stream before this segment, whether it still answers or not.
+    pub fn acknowledged_segments(&self, object: ObjectId) -> u64 {
+        self.sender.stream(object).map_or(0, TxStream::acknowledged)
+    }
+
+    /// Whether everything that came from a sender was read.
+    pub fn is_drained(&self, node: NodeId, instance: u16) -> bool {
+        self.remotes.get(node, instance).is_none_or(Remote::is_drained)
+    }
+
     /// Bytes the stream took so far.
     pub fn bytes_written(&self, object: ObjectId) -> u64 {
         self.sender.stream(object).map_or(0, |stream| stream.bytes_written())
@@ -212,6 +225,20 @@ impl Session {
     /// speak again they go on from there. False if something of it waits to be read: then call again.
     pub fn rest_sender(&mut self, node: NodeId, instance: u16) -> bool {
         self.remotes.find(node, instance).is_none_or(|remote| remote.rest(shared!(self)))
+    }
+
+    /// Speaks under another node id from now on, which nobody has as far as was heard, and returns it. To receivers this is
+    /// another sender, whose streams go on where they are.
+    pub fn rename(&mut self) -> NodeId {
+        let is_taken = |session: &Session, node| session.senders().any(|sender| sender == node);
+        let mut node = self.config.node;
+        while node == self.config.node || is_taken(self, node) {
+            node = self.random.u32(1..NodeId::MAX);
+        }
+        self.config.node = node;
+        self.sender.rename(node);
+        self.told_taken = false;
+        node
     }
 
     /// Sets what to ask for when something is missing.
@@ -364,6 +391,9 @@ impl Session {
         take: &mut Take<'_>,
     ) -> Result<(), Reject> {
         if header.source == self.config.node {
+            if header.instance != self.config.instance && !std::mem::replace(&mut self.told_taken, true) {
+                self.events.push_back(Event::NodeIdTaken);
+            }
             return Err(Reject::OwnNode);
         }
         if !self.config.receive {

@@ -208,6 +208,7 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &Event) -> PyResult<(&'stati
             fields.set_item("node", node)?;
             "acker_silent"
         }
+        Event::NodeIdTaken => "node_id_taken",
         Event::Flushed { object } => {
             fields.set_item("stream", object)?;
             "flushed"

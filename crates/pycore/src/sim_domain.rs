@@ -83,7 +83,7 @@ impl DomainSimulation {
 
     fn told(
         &mut self,
-        (node, instance): (NodeId, u16),
+        node: NodeId,
         domain: u64,
         links: usize,
         options: &Bound<'_, PyDict>,
@@ -105,6 +105,8 @@ impl DomainSimulation {
         let assembly_bytes_max = bytes("assembly_bytes_max")?;
         let seed = self.network().random();
         let publisher = self.network().random().max(1);
+        // As with real nodes, one that starts over is another instance, and so is one with the same id.
+        let instance = (publisher >> 32) as u16;
         let hub = HubConfig {
             publisher,
             node,
@@ -212,7 +214,7 @@ impl DomainSimulation {
         let clock = Clock { offset: duration("offset_s", clock.0)?, skew: clock.1 };
         let port = port_of(port);
         self.network().check_new(name, clock, &port).map_err(config_error)?;
-        let Told { config, patience } = self.told((node, 1), domain, segments.len(), options)?;
+        let Told { config, patience } = self.told(node, domain, segments.len(), options)?;
         let publisher = config.hub.publisher;
         let wall_us = duration("wall_s", wall_s)?.as_micros() as u64;
         let whole = Whole::new(config, clock, wall_us, patience).map_err(config_error)?;
@@ -223,12 +225,11 @@ impl DomainSimulation {
 
     /// Starts a node over under a node id, and returns its new publisher id.
     fn restart(&mut self, name: NodeId, node: NodeId, options: &Bound<'_, PyDict>) -> PyResult<u64> {
-        let (links, instance, domain) = {
+        let (links, domain) = {
             let links = &self.node(name)?.config().links;
-            let (norm, membership) = &links[0];
-            (links.len(), norm.instance.wrapping_add(1), membership.domain)
+            (links.len(), links[0].1.domain)
         };
-        let Told { config, .. } = self.told((node, instance), domain, links, options)?;
+        let Told { config, .. } = self.told(node, domain, links, options)?;
         let publisher = config.hub.publisher;
         let begun = self.network().replace(name, |whole| whole.restart(config));
         begun.ok_or_else(|| no_such_node(name))?.map_err(config_error)?;
@@ -373,7 +374,7 @@ impl DomainSimulation {
         let state = PyDict::new(py);
         let config = whole.config();
         state.set_item("publisher", config.hub.publisher)?;
-        state.set_item("node", config.hub.node)?;
+        state.set_item("node", whole.node().hub().node())?;
         state.set_item("backlog", whole.backlog())?;
         state.set_item("waits_since_s", whole.waits_since().map(seconds))?;
         state.set_item("has_left", whole.node().has_left())?;

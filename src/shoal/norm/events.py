@@ -198,6 +198,11 @@ class Flushed:
     object: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeIdTaken:
+    """Another sender has our node id: receivers cannot tell us apart. Told once."""
+
+
 Event = (
     SenderHeard
     | SenderGone
@@ -222,6 +227,7 @@ Event = (
     | WatermarkDone
     | AckerSilent
     | Flushed
+    | NodeIdTaken
 )
 
 #: The events that take the fields they are given.
@@ -247,6 +253,7 @@ _PLAIN: dict[str, type[Any]] = {
     "watermark_done": WatermarkDone,
     "acker_silent": AckerSilent,
     "flushed": Flushed,
+    "node_id_taken": NodeIdTaken,
 }
 
 

@@ -183,7 +183,7 @@ class Domain:
 
     def draw_node_id(self) -> int:
         """A random node id that no node has."""
-        taken = {node.life.node for node in self.nodes.values()}
+        taken = {id_ for node in self.nodes.values() for id_ in node.life.nodes}
         while (drawn := self._draw.randrange(1, 0xFFFF_FFFF)) in taken:
             pass
         return drawn
@@ -209,6 +209,8 @@ class Domain:
 
     def everybody_knows_everybody(self) -> bool:
         """Whether each running node has all others as members, and no others."""
+        for node in self.nodes.values():
+            node.collect()
         running = {node.life.node for node in self.nodes.values() if node.life.end == "running"}
         return all(
             set(node.members) == running - {node.life.node}
@@ -432,6 +434,9 @@ class Node:
         life = self.life
         if life.end == "crashed":
             return
+        if (node := self.state["node"]) != life.node:
+            life.nodes_before.append(life.node)
+            life.node = node
         for at_s, number, topic, key, timestamp_us, body in self.core.take_read(self.name):
             reading = Reading(at_s, topic, MessageKey(*key), timestamp_us, body)
             life.subscriptions[number].readings.append(reading)

@@ -133,15 +133,16 @@ def memory_bounded(history: DomainHistory) -> None:
 
 def flushes_hold(history: DomainHistory) -> None:
     """When a flush was over, whoever wanted a message and was not silent had read it or lost it."""
-    by_node = {life.node: life for life in history.lives}
+    # Of the lives under one node id the last one counts.
+    by_node = {(life.name, life.node): life for life in history.lives}
     for life in history.lives:
         for flush in life.flushes:
             before = [
                 message for message in life.published if message.key.number and message.at_s < flush.began_s
             ]
             for reader in by_node.values():
-                counts = reader is not life and reader.node in _members(life, flush.began_s)
-                if not counts or reader.node in flush.silent or not _there(reader, flush.ended_s):
+                counts = reader is not life and reader.nodes & _members(life, flush.began_s)
+                if not counts or reader.nodes & set(flush.silent) or not _there(reader, flush.ended_s):
                     continue
                 # A queue that nobody reads holds back all that comes to its node.
                 if not all(
@@ -185,7 +186,11 @@ def _check_flush(
         return
     lost = _Lost(reader.losses)
     for message in before:
-        wanted = reader.node in message.wanted_by and record.wants(message) and message.at_s > record.began_s
+        wanted = (
+            not reader.nodes.isdisjoint(message.wanted_by)
+            and record.wants(message)
+            and message.at_s > record.began_s
+        )
         if wanted and message.key not in read and message.key not in lost:
             what = f"{life} flushed by {ended_s:.6f} s, and {reader} had not read {message.key}"
             raise DomainCheckError(history, "flushes_hold", what)
@@ -259,7 +264,7 @@ def _unaccounted(
     met_s = reader.began_s if life is reader else _counts_from(life, reader)
     there = [
         message.key.number in read
-        or (message.at_s > met_s and (life is reader or reader.node in message.wanted_by))
+        or (message.at_s > met_s and (life is reader or not reader.nodes.isdisjoint(message.wanted_by)))
         for message in wanted
     ]
     if not any(there):
@@ -285,7 +290,7 @@ def _met(one: Life, other: Life) -> float:
     met = (
         happening.at_s
         for happening in one.happenings
-        if happening.kind == "joined" and happening.node == other.node and happening.at_s >= other.began_s
+        if happening.kind == "joined" and happening.node in other.nodes and happening.at_s >= other.began_s
     )
     return next(met, math.inf)
 
@@ -296,7 +301,7 @@ def _must_have_all(history: DomainHistory, life: Life, reader: Life, record: Sub
     if life.end == "running":
         return True
     # A goodbye says what the last numbers are. Nobody repairs it: all its copies may be lost.
-    farewell = [happening for happening in reader.happenings if happening.node == life.node]
+    farewell = [happening for happening in reader.happenings if happening.node in life.nodes]
     return (
         history.lossless
         and life.end == "left"

@@ -103,6 +103,7 @@ class Life:
     """A node from one start to its end."""
 
     name: int
+    #: Its node id, the present one: it takes another one if somebody else has it.
     node: int
     publisher: int
     began_s: float
@@ -116,9 +117,16 @@ class Life:
     flushes: list[Flush] = field(default_factory=list)
     #: What it holds now, and the most it ever held.
     state: _DomainNodeState | None = None
+    #: The node ids it had before.
+    nodes_before: list[int] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"node {self.name} ({self.publisher:016x})"
+
+    @property
+    def nodes(self) -> set[int]:
+        """Every node id it ever had."""
+        return {self.node, *self.nodes_before}
 
     @property
     def losses(self) -> list[Loss]:

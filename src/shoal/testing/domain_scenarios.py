@@ -286,6 +286,29 @@ def a_restarted_node(domain: Domain) -> None:
 
 
 @domain_scenario
+def two_nodes_with_one_id(domain: Domain) -> None:
+    """Nodes have one node id, side by side or beyond a cut that heals: each gets its own, and none a gap."""
+    left = domain.add_nodes(3)
+    right = [domain.add_node(node=node.life.node) for node in (left[0], left[1], left[1])]
+    nodes = [*left, *right]
+    domain.cut(left, right)
+    for node in nodes:
+        node.subscribe("prices/>")
+    for _ in range(2):
+        for node in nodes:
+            publish_for(domain, node, "prices/ACME", 0.3)
+            node.publish("prices/large", *numbered(2, size=50_000))
+        domain.heal()
+    meet(domain)
+    for node in nodes:
+        publish_for(domain, node, "prices/ACME", 0.3)
+    nothing_lost(settle(domain))
+    ids = [node.life.node for node in nodes]
+    if len(set(ids)) < len(ids):
+        raise DomainCheckError(domain.history(), "node ids", f"not everybody has its own: {ids}")
+
+
+@domain_scenario
 def a_publisher_that_leaves(domain: Domain) -> None:
     """What a publisher said last is lost, and it leaves: its goodbye tells readers what they lost."""
     publisher, reader, other = domain.add_nodes(3)

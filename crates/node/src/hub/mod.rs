@@ -22,7 +22,7 @@ mod unnumbered;
 mod wake;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shoal_norm::NodeId;
@@ -79,7 +79,7 @@ struct Wanted {
 /// A hub.
 pub struct Hub {
     publisher: u64,
-    node: NodeId,
+    node: AtomicU32,
     lanes: usize,
     assembly_bytes_max: usize,
     chains: Arc<Chains>,
@@ -110,7 +110,7 @@ impl Hub {
         let chains = Chains::new(config.lanes, config.lane_bytes_max, config.message_bytes_max, wake.clone());
         Arc::new(Hub {
             publisher: config.publisher,
-            node: config.node,
+            node: AtomicU32::new(config.node),
             lanes: config.lanes,
             assembly_bytes_max: config.assembly_bytes_max,
             chains: Arc::new(chains),
@@ -140,9 +140,10 @@ impl Hub {
         self.publisher
     }
 
-    /// Our node id.
+    /// Our node id, as it is now: a link takes another one if somebody else has it.
+    #[inline]
     pub fn node(&self) -> NodeId {
-        self.node
+        self.node.load(Ordering::Relaxed)
     }
 
     /// What waits for links.
@@ -173,7 +174,7 @@ impl Hub {
 
     /// Members that want a message of ours with this head, as far as known.
     pub fn wanting(&self, head: &[u8]) -> Vec<NodeId> {
-        let origin = Origin { publisher: self.publisher, node: self.node, ..Origin::default() };
+        let origin = Origin { publisher: self.publisher, node: self.node(), ..Origin::default() };
         MessageView::parse(head).map_or_else(|_| Vec::new(), |view| self.routes().wanting(&view, &origin))
     }
 
@@ -182,7 +183,7 @@ impl Hub {
         let mut routes = self.routes();
         let mut nodes = routes.interested(topic);
         if routes.is_wanted_here(topic) {
-            nodes.push(self.node);
+            nodes.push(self.node());
         }
         nodes
     }

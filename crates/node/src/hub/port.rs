@@ -189,6 +189,12 @@ impl Port {
         self.hub.tell(HubEvent::Subscriptions(node, patterns(added), patterns(removed)));
     }
 
+    /// We have another node id now.
+    pub fn rename(&self, node: NodeId) {
+        self.hub.node.store(node, Ordering::Relaxed);
+        self.hub.change_interest();
+    }
+
     /// Says whether somebody may want anything: one who was not heard yet, or whose interest is not known.
     pub fn set_open(&self, open: bool) {
         if self.hub.routes().set_open(self.link, open) {

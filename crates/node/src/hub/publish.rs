@@ -160,7 +160,7 @@ impl Hub {
             chain: publication.lane as u32,
             number: publishing.number(),
             timestamp_us: stamp.timestamp_us,
-            node: self.node,
+            node: self.node(),
         };
         let plan = if plan.asks {
             let view = match MessageView::parse(parts[0]) {

@@ -10,6 +10,8 @@ use shoal_norm::{Chunk, CloseReason, Event, Join, NodeId, ObjectId, Session, Str
 use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
 use shoal_wire::{Position, frame};
 
+mod renaming;
+
 use super::application::{Application, Taken};
 use super::frames::Frames;
 use super::lane::Lane;
@@ -54,6 +56,11 @@ pub struct NormBus {
     left_off: VecDeque<((u64, u32), u64)>,
     /// The last numbers of those who are about to leave.
     goodbyes: HashMap<(NodeId, u16), Vec<(u32, u64)>>,
+    /// Welcomes of those that have another node id now, until what came from them under the one before was read.
+    moved: Vec<(NodeId, u16, u64, Vec<Position>)>,
+    /// Somebody else has our node id, and when we took another one last.
+    collided: bool,
+    renamed_at: Option<Time>,
     losses: Losses,
     data_lanes: Vec<ObjectId>,
     control: Frames,
@@ -85,6 +92,9 @@ impl NormBus {
             publishers: HashMap::new(),
             left_off: VecDeque::new(),
             goodbyes: HashMap::new(),
+            moved: Vec::new(),
+            collided: false,
+            renamed_at: None,
             losses: Losses::default(),
             control: Frames::new(CONTROL_RECORD_BYTES_MAX),
             failed: Vec::new(),
@@ -185,6 +195,15 @@ impl NormBus {
         (node, instance, publisher): (NodeId, u16, u64),
         positions: &[Position],
     ) {
+        let elsewhere = self.streams_elsewhere(node, publisher);
+        if elsewhere.iter().any(|stream| !session.is_drained(stream.node, stream.instance)) {
+            self.moved.retain(|(.., known, _)| *known != publisher);
+            return self.moved.push((node, instance, publisher, positions.to_vec()));
+        }
+        for stream in elsewhere {
+            // Its chains go on under the other id where we are now.
+            self.close_source(now, stream);
+        }
         for position in positions {
             let stream = StreamId { node, instance, object: position.stream };
             if !self.data_lanes.contains(&position.stream) {
@@ -390,6 +409,7 @@ impl Application for NormBus {
                 let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
                 self.records.push_back((stream, content.clone()));
             }
+            Event::NodeIdTaken => self.collided = true,
             // Who is about to be gone acknowledges nothing, and is not slow.
             Event::AckerSilent { node, .. } if !session.is_departing(*node) => {
                 self.port.tell(HubEvent::Slow(*node));
@@ -416,6 +436,10 @@ impl Application for NormBus {
         }
         self.rest_failed(now, session);
         self.tell_gaps(now);
+        self.follow_moved(now, session);
+        if now >= self.rename_at() {
+            self.rename(now, session);
+        }
         let version = self.port.wanted_version();
         let busy = self.heard || !self.records.is_empty() || version != self.wanted;
         if !busy && now < self.deadline {
@@ -477,6 +501,6 @@ impl Application for NormBus {
     }
 
     fn deadline(&self) -> Time {
-        self.deadline.min(self.losses.deadline())
+        self.deadline.min(self.losses.deadline()).min(self.rename_at())
     }
 }

@@ -152,6 +152,11 @@ impl AckProcess {
         self.all_acked < segment
     }
 
+    /// Everybody listed has everything before this segment; the last there is, if nobody is listed.
+    pub fn all_acked(&self) -> u64 {
+        self.all_acked
+    }
+
     /// Who has not everything before this segment, whether he still answers or not, and from where on.
     pub fn lacking(&self, segment: u64) -> impl Iterator<Item = (NodeId, u64)> {
         let lacks = move |acker: &&Acker| acker.reached.acked < segment;

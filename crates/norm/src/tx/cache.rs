@@ -17,6 +17,7 @@ use crate::wire::{
 };
 
 const SEQUENCE_AT: usize = 2;
+const SOURCE_AT: usize = 4;
 const GRTT_AT: usize = 10;
 const FLAGS_AT: usize = 12;
 const PAYLOAD_ID_AT: usize = 16;
@@ -98,6 +99,16 @@ impl SegmentCache {
             block_symbols: config.block_symbols.into(),
             parity_symbols: config.parity_symbols,
             payload_id: Vec::with_capacity(8),
+        }
+    }
+
+    /// Lets what was begun of these segments come from another node id, and all that is begun later.
+    pub fn rename(&mut self, node: crate::NodeId, segments: std::ops::Range<u64>) {
+        let source = node.to_be_bytes();
+        self.template[SOURCE_AT..SOURCE_AT + source.len()].copy_from_slice(&source);
+        for segment in segments {
+            let at = self.places[self.slot(segment)].start + SOURCE_AT;
+            self.bytes[at..at + source.len()].copy_from_slice(&source);
         }
     }
 
@@ -325,6 +336,27 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
+
+    #[test]
+    fn what_was_sent_before_is_repaired_under_another_node_id() {
+        let mut cache = cache(1 << 16);
+        let header = SegmentHeader { length: 3, message_start: 1, offset: 0 };
+        for segment in 0..3 {
+            assert!(cache.begin(0, segment));
+            cache.fill(segment, 0, b"abc");
+            if segment < 2 {
+                cache.seal(segment, header);
+            }
+        }
+        cache.rename(0x0102_0304, 0..3);
+        cache.seal(2, header);
+        assert!(cache.begin(0, 3));
+        cache.seal(3, header);
+        for segment in 0..4 {
+            assert_eq!(cache.datagram(segment)[SOURCE_AT..SOURCE_AT + 4], [1, 2, 3, 4]);
+        }
+        assert_eq!(&cache.symbol(0)[SEGMENT_HEADER_BYTES..], b"abc");
+    }
 
     fn cache(cache_bytes: usize) -> SegmentCache {
         let config = Config::new(1, 1, 1);

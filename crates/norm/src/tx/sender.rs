@@ -86,6 +86,12 @@ pub struct Sender {
 }
 
 impl Sender {
+    /// Speaks under another node id from now on, also where it repeats what it said before.
+    pub fn rename(&mut self, node: NodeId) {
+        (self.header.source, self.config.node) = (node, node);
+        self.streams.iter_mut().for_each(|stream| stream.rename(node));
+    }
+
     pub fn new(config: &Config) -> Sender {
         let grtt = Grtt::new(config);
         let control = RateControl::new(config);

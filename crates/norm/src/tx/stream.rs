@@ -134,6 +134,16 @@ impl TxStream {
         self.head - self.sent
     }
 
+    /// Every acker has everything before this segment.
+    pub fn acknowledged(&self) -> u64 {
+        self.acks.all_acked().min(self.sent)
+    }
+
+    /// Its datagrams come from another node id from now on.
+    pub fn rename(&mut self, node: crate::NodeId) {
+        self.cache.rename(node, self.first..self.head + u64::from(self.filled > 0));
+    }
+
     /// The oldest segment that can be repaired.
     pub fn first(&self) -> u64 {
         self.first
