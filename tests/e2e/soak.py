@@ -14,7 +14,7 @@ from programs import Failure, Peer, loopback_url
 
 #: Bytes a program may grow by once it is warm: the windows of two publishers' lanes may still have been empty
 #: then.
-GROWTH_BYTES_MAX = 48 << 20
+GROWTH_BYTES_MAX = 24 << 20
 #: What a visitor that does not read may say when it leaves.
 LOSSES = r"\A((messages of .* lost here for good|\d+ more of MessagesLost were not logged).*\n)*\Z"
 CLASSES = (1, 4, 8)
