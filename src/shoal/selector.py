@@ -132,6 +132,11 @@ def _header_fields(message: Selectable) -> dict[str, PropertyValue]:
     }
 
 
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"text is {text!r}, and must be a str")
+
+
 class Selector:
     """A message selector (Jakarta Messaging 3.1, section 3.8). May be shared between threads.
 
@@ -142,6 +147,7 @@ class Selector:
     __slots__ = ("_core",)
 
     def __init__(self, text: str) -> None:
+        _check_text(text)
         try:
             self._core = _core.Selector(text)
         except _core.SelectorSyntaxError as error:
@@ -220,6 +226,7 @@ class CorrelationFilter:
     __slots__ = ("_core",)
 
     def __init__(self, text: str) -> None:
+        _check_text(text)
         try:
             self._core = _core.CorrelationFilter(text)
         except _core.SelectorSyntaxError as error:

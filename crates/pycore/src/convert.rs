@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::errors;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString};
 use shoal_norm::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId, Time};
 
 pub fn seconds(time: Time) -> f64 {
@@ -44,6 +45,7 @@ described! {
     Option<u16>: "a whole number from 0 to 65535, or None",
     u32: "a whole number from 0 to 4294967295",
     u64: "a whole number from 0 on, of 64 bits",
+    i64: "a whole number",
     usize: "a whole number from 0 on, of 64 bits",
     Option<usize>: "a whole number from 0 on, of 64 bits, or None",
     f64: "a number",
@@ -63,6 +65,28 @@ where
     T: for<'a> FromPyObject<'a, 'py> + Described,
 {
     value.extract().map_err(|_| errors::config(format!("{field} is {value:?}, and must be {}", T::WANTED)))
+}
+
+/// The value of an argument of a call.
+pub fn argument<'py, T>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py> + Described,
+{
+    value.extract().map_err(|_| unsuited(name, value, T::WANTED))
+}
+
+/// A text that is an argument of a call.
+#[inline]
+pub fn text_argument<'a, 'py>(
+    name: &str,
+    value: &'a Bound<'py, PyAny>,
+) -> PyResult<&'a Bound<'py, PyString>> {
+    value.cast::<PyString>().map_err(|_| unsuited(name, value, "a str"))
+}
+
+#[cold]
+fn unsuited(name: &str, value: &Bound<'_, PyAny>, wanted: &str) -> PyErr {
+    PyTypeError::new_err(format!("{name} is {value:?}, and must be {wanted}"))
 }
 
 pub fn time(field: &str, seconds: f64) -> PyResult<Time> {

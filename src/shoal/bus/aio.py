@@ -18,7 +18,7 @@ from typing import Any, Self, Unpack
 from shoal._core import Message
 from shoal.bus import operations
 from shoal.bus.aio_subscription import Subscription
-from shoal.bus.arguments import check_callback, check_count, check_seconds, properties_of
+from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of
 from shoal.bus.connection import Connection, closed_error, warn_undelivered
 from shoal.bus.doorbell import Doorbell
 from shoal.bus.events import Event
@@ -263,6 +263,7 @@ class Bus(Handle):
         Args:
             more: more answers of ours to the same request will follow.
         """
+        check_flag("more", more)
         await self.publish(
             reply_to(request),
             body,

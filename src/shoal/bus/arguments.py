@@ -36,12 +36,18 @@ def check_callback(callback: object) -> None:
         raise refuse("callback", callback, "a function of one message, or None")
 
 
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither true nor false."""
+    if not isinstance(value, bool):
+        raise refuse(name, value, "True or False")
+
+
 def check_queue(queue_bytes_max: object) -> None:
     """Refuse a bound that bounds nothing."""
     if not isinstance(queue_bytes_max, int) or isinstance(queue_bytes_max, bool):
         raise refuse("queue_bytes_max", queue_bytes_max, "a whole number of bytes")
-    if queue_bytes_max < 1:
-        raise ConfigError(f"queue_bytes_max is {queue_bytes_max}, and must be at least 1")
+    if not 1 <= queue_bytes_max < 1 << 63:
+        raise ConfigError(f"queue_bytes_max is {queue_bytes_max}, and must be at least 1 and below 2**63")
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:

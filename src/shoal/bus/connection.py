@@ -15,6 +15,7 @@ from shoal import _core
 from shoal._core import Message
 from shoal.bus.arguments import (
     check_choice,
+    check_flag,
     check_pattern,
     check_queue,
     correlation_of,
@@ -104,6 +105,7 @@ class Connection:
         """Open a subscription."""
         self.check_open()
         check_pattern(pattern)
+        check_flag("no_local", no_local)
         check_queue(queue_bytes_max)
         check_choice("queue_full", queue_full, QueueFull)
         wanted, related = selector_of(selector), correlation_of(correlation)

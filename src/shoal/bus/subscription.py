@@ -1,11 +1,13 @@
 """Subscriptions as programs read them: those of threads, and what those of asyncio have in common."""
 
+import sys
 from collections.abc import Iterator
 from types import TracebackType
 from typing import NoReturn, Self
 
 from shoal import _core
 from shoal._core import Message
+from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.connection import closed_error
 
 
@@ -74,6 +76,7 @@ class Subscription(Queue):
         Raises:
             ClosedError: the subscription is closed, and everything that had arrived was received.
         """
+        check_seconds("timeout_s", timeout_s, none="no end")
         return self._subscription.receive(timeout_s)
 
     def receive_nowait(self, count_max: int = 1000) -> list[Message]:
@@ -82,7 +85,8 @@ class Subscription(Queue):
         Raises:
             ClosedError: the subscription is closed, and everything that had arrived was received.
         """
-        messages = self._subscription.receive_nowait(count_max)
+        check_count("count_max", count_max)
+        messages = self._subscription.receive_nowait(min(count_max, sys.maxsize))
         if messages is None:
             raise everything_received()
         return messages

@@ -15,7 +15,7 @@ from typing import Any, Self, Unpack
 from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
-from shoal.bus.arguments import check_callback, check_count, check_seconds, properties_of, refuse
+from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of, refuse
 from shoal.bus.connection import Connection, closed_error, warn_undelivered
 from shoal.bus.dispatch import Callback, OwnThread, SharedThread
 from shoal.bus.events import Event
@@ -332,6 +332,7 @@ class Bus(Handle):
         Args:
             more: more answers of ours to the same request will follow.
         """
+        check_flag("more", more)
         self.publish(
             reply_to(request),
             body,

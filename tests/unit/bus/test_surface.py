@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -183,3 +184,101 @@ def test_a_coroutine_is_refused_as_a_callback_on_threads(bus: shoal.Bus) -> None
 
     with pytest.raises(TypeError, match=r"callback is .*, and must be a plain function: .*shoal\.aio"):
         bus.subscribe("a", callback)
+
+
+#: Every argument of a public call that has a type, and the call with it.
+TYPED: dict[str, tuple[Callable[..., object], tuple[str, ...]]] = {
+    "publish": (
+        lambda bus, **given: bus.publish(**{"topic": "a", **given}),
+        (
+            "topic",
+            "properties",
+            "priority",
+            "ttl_s",
+            "correlation_id",
+            "reply_to",
+            "type",
+            "persistent",
+            "delivery_delay_s",
+            "timestamp",
+            "timeout_s",
+        ),
+    ),
+    "subscribe": (
+        lambda bus, **given: bus.subscribe(**{"pattern": "a", **given}),
+        (
+            "pattern",
+            "callback",
+            "selector",
+            "correlation",
+            "no_local",
+            "queue_bytes_max",
+            "queue_full",
+            "thread",
+        ),
+    ),
+    "request": (
+        lambda bus, **given: bus.request(**{"topic": "a", **given}),
+        ("topic", "timeout_s", "properties", "priority"),
+    ),
+    "request_many": (
+        lambda bus, **given: list(bus.request_many(**{"topic": "a", **given})),
+        ("topic", "timeout_s", "responders", "properties", "priority"),
+    ),
+    "reply": (
+        lambda bus, **given: bus.reply(**{"request": shoal.Message("a", reply_to="b"), **given}),
+        ("request", "properties", "more"),
+    ),
+    "wait_for_subscribers": (
+        lambda bus, **given: bus.wait_for_subscribers(**{"topic": "a", **given}),
+        ("topic", "count", "timeout_s"),
+    ),
+    "subscribers": (lambda bus, **given: bus.subscribers(**given), ("topic",)),
+    "message_id": (
+        lambda bus, **given: bus.message_id(**{"number": 1, **given}),
+        ("number", "priority", "topic"),
+    ),
+    "flush": (lambda bus, **given: bus.flush(**given), ("timeout_s",)),
+    "events": (lambda bus, **given: bus.events(**given), ("timeout_s",)),
+    "run": (lambda bus, **given: bus.run(**given), ("timeout_s",)),
+    "close": (lambda bus, **given: bus.close(**given), ("linger_s", "stall_s")),
+    "receive": (lambda bus, **given: bus.subscribe("a").receive(**given), ("timeout_s",)),
+    "receive_nowait": (lambda bus, **given: bus.subscribe("a").receive_nowait(**given), ("count_max",)),
+    "Message": (
+        lambda _, **given: shoal.Message(**{"topic": "a", **given}),
+        (
+            "topic",
+            "properties",
+            "priority",
+            "ttl_s",
+            "correlation_id",
+            "reply_to",
+            "type",
+            "persistent",
+            "delivery_delay_s",
+            "timestamp",
+            "redelivered",
+            "sender",
+            "publisher",
+            "chain",
+            "number",
+        ),
+    ),
+    "Selector": (lambda _, **given: shoal.Selector(**given), ("text",)),
+    "CorrelationFilter": (lambda _, **given: shoal.CorrelationFilter(**given), ("text",)),
+}
+
+
+@pytest.mark.parametrize("call", TYPED)
+def test_every_argument_of_a_wrong_type_is_named(bus: shoal.Bus, call: str) -> None:
+    make, arguments = TYPED[call]
+    for argument in arguments:
+        for wrong in (object(), ["x"], 2**70, datetime.datetime(2026, 1, 1)):
+            # A long time, and a large count.
+            if wrong == 2**70 and (
+                argument.endswith("_s") or argument in ("count", "count_max", "responders")
+            ):
+                continue
+            with pytest.raises((TypeError, ValueError)) as refusal:
+                make(bus, **{argument: wrong})
+            assert argument in str(refusal.value), (argument, wrong, refusal.value)

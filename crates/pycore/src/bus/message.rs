@@ -1,6 +1,5 @@
 //! A message as Python sees it.
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple};
@@ -8,21 +7,14 @@ use shoal_node::Origin;
 use shoal_wire::{BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageId, MessageView};
 
 use super::outgoing::{
-    Extras, Scratch, correlation_bytes, priority_of, timestamp_us, write_head, write_properties,
+    Given, Scratch, correlation_bytes, given_priority, timestamp_us, write_head, write_properties,
 };
 use super::{body, typed};
-use crate::convert::duration;
+use crate::convert::{argument, text_argument};
 use crate::errors;
 
 /// Where a record has its flags: without any, there is nothing in its head but topic, priority and kind.
 const FLAGS_AT: usize = 2;
-
-/// A topic as Python gives it.
-pub fn topic_text<'a, 'py>(topic: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyString>> {
-    topic
-        .cast::<PyString>()
-        .map_err(|_| PyTypeError::new_err(format!("topic is {topic:?}, and must be a str")))
-}
 
 fn decode_error(error: DecodeError) -> PyErr {
     errors::unreadable(&error)
@@ -123,9 +115,9 @@ impl Message {
 impl Message {
     #[new]
     #[pyo3(signature = (
-        topic, body = None, *, properties = None, priority = 4, ttl_s = None, correlation_id = None,
-        reply_to = None, r#type = None, persistent = false, delivery_delay_s = None, timestamp = None,
-        redelivered = false, sender = 0, publisher = 0, chain = 0, number = 0
+        topic, body = None, *, properties = None, priority = None, ttl_s = None, correlation_id = None,
+        reply_to = None, r#type = None, persistent = None, delivery_delay_s = None, timestamp = None,
+        redelivered = None, sender = None, publisher = None, chain = None, number = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -133,46 +125,46 @@ impl Message {
         topic: &Bound<'_, PyAny>,
         body: Option<&Bound<'_, PyAny>>,
         properties: Option<&Bound<'_, PyAny>>,
-        priority: i64,
-        ttl_s: Option<f64>,
+        priority: Option<&Bound<'_, PyAny>>,
+        ttl_s: Option<&Bound<'_, PyAny>>,
         correlation_id: Option<&Bound<'_, PyAny>>,
-        reply_to: Option<&Bound<'_, PyString>>,
-        r#type: Option<&str>,
-        persistent: bool,
-        delivery_delay_s: Option<f64>,
-        timestamp: Option<f64>,
-        redelivered: bool,
-        sender: u32,
-        publisher: u64,
-        chain: u32,
-        number: u64,
+        reply_to: Option<&Bound<'_, PyAny>>,
+        r#type: Option<&Bound<'_, PyAny>>,
+        persistent: Option<&Bound<'_, PyAny>>,
+        delivery_delay_s: Option<&Bound<'_, PyAny>>,
+        timestamp: Option<&Bound<'_, PyAny>>,
+        redelivered: Option<&Bound<'_, PyAny>>,
+        sender: Option<&Bound<'_, PyAny>>,
+        publisher: Option<&Bound<'_, PyAny>>,
+        chain: Option<&Bound<'_, PyAny>>,
+        number: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Message> {
-        let topic = topic_text(topic)?;
+        let topic = text_argument("topic", topic)?;
         let correlation = correlation_id.map(correlation_bytes).transpose()?;
-        let extras = Extras {
-            properties,
-            ttl: ttl_s.map(|seconds| duration("ttl_s", seconds)).transpose()?,
-            published_us: None,
-            correlation_id: correlation.as_deref(),
-            reply_to,
-            message_type: r#type,
-            persistent,
-            delivery_delay: delivery_delay_s.map(|delay| duration("delivery_delay_s", delay)).transpose()?,
-            timestamp_us: None,
-        };
+        let correlation_id = correlation.as_deref();
+        let message_type = r#type;
+        let given =
+            Given { properties, ttl_s, correlation_id, reply_to, message_type, persistent, delivery_delay_s };
+        let extras = given.check()?;
         let none = py.None().into_bound(py);
         let encoded = body::encode(body.unwrap_or(&none))?;
         let mut scratch = Scratch::default();
         write_properties(&extras, &mut scratch)?;
         let name = errors::checked_topic(topic.to_str()?)?;
-        write_head(name, priority_of(priority)?, &encoded, &extras, &mut scratch)?;
+        write_head(name, given_priority(priority)?, &encoded, &extras, &mut scratch)?;
         let Scratch { head: mut record, .. } = scratch;
         record.extend_from_slice(encoded.bytes.as_slice());
         let view = MessageView::parse(&record).map_err(decode_error)?;
         let timestamp_us = timestamp.map(timestamp_us).transpose()?.unwrap_or_default();
-        let origin = Origin { publisher, chain, number, timestamp_us, node: sender };
+        let origin = Origin {
+            publisher: publisher.map_or(Ok(0), |publisher| argument("publisher", publisher))?,
+            chain: chain.map_or(Ok(0), |chain| argument("chain", chain))?,
+            number: number.map_or(Ok(0), |number| argument("number", number))?,
+            timestamp_us,
+            node: sender.map_or(Ok(0), |sender| argument("sender", sender))?,
+        };
         let mut message = Message::from_record(py, &record, &view, topic.clone().unbind(), origin);
-        message.redelivered = redelivered;
+        message.redelivered = redelivered.map_or(Ok(false), |mark| argument("redelivered", mark))?;
         Ok(message)
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyDict;
 use shoal_io::bus::{Bus, BusOptions, InprocOptions};
 use shoal_io::norm::fresh_publisher;
 use shoal_node::hub::{FlushState, Overflow, WhenFull};
@@ -17,13 +17,12 @@ use shoal_norm::NodeId;
 use super::events::{EventTuple, event_to_python};
 use super::exit::detached;
 use super::fork::Birth;
-use super::message::topic_text;
-use super::outgoing::{Extras, Scratch, correlation_bytes, priority_of, timestamp_us};
+use super::outgoing::{Extras, Given, Scratch, correlation_bytes, given_priority, timestamp_us};
 use super::publishing::Wait;
 use super::subscription::Subscription;
 use super::topic_cache::TopicCache;
 use crate::bell::Bell;
-use crate::convert::{duration, linger};
+use crate::convert::{argument, duration, linger, text_argument};
 use crate::errors;
 use crate::link_options::{address, check_cache, keys_of, link_options};
 use crate::norm::stats_to_python;
@@ -182,17 +181,24 @@ impl Node {
     }
 
     /// The identity of a message that `publish` returned the number of, as its readers see it.
-    #[pyo3(signature = (number, priority = 4, *, topic = ""))]
-    fn message_id(&self, number: u64, priority: i64, topic: &str) -> PyResult<Option<String>> {
-        let lane = Lane::of(topic.as_bytes(), priority_of(priority)?.class());
+    #[pyo3(signature = (number, priority = None, *, topic = None))]
+    fn message_id(
+        &self,
+        number: &Bound<'_, PyAny>,
+        priority: Option<&Bound<'_, PyAny>>,
+        topic: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<String>> {
+        let number = argument("number", number)?;
+        let topic = topic.map_or(Ok(""), |topic| text_argument("topic", topic)?.to_str())?;
+        let lane = Lane::of(topic.as_bytes(), given_priority(priority)?.class());
         let publisher = self.publisher()?;
         Ok(Origin { publisher, chain: lane.number() as u32, number, ..Origin::default() }.message_id())
     }
 
     /// Publishes a message. Returns its number, or 0 if it was dropped because nobody takes more.
     #[pyo3(signature = (
-        topic, body = None, *, properties = None, priority = 4, ttl_s = None, correlation_id = None,
-        reply_to = None, r#type = None, persistent = false, delivery_delay_s = None, timestamp = None,
+        topic, body = None, *, properties = None, priority = None, ttl_s = None, correlation_id = None,
+        reply_to = None, r#type = None, persistent = None, delivery_delay_s = None, timestamp = None,
         timeout_s = None, waited_s = 0.0
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -202,39 +208,31 @@ impl Node {
         topic: &Bound<'_, PyAny>,
         body: Option<&Bound<'_, PyAny>>,
         properties: Option<&Bound<'_, PyAny>>,
-        priority: i64,
-        ttl_s: Option<f64>,
+        priority: Option<&Bound<'_, PyAny>>,
+        ttl_s: Option<&Bound<'_, PyAny>>,
         correlation_id: Option<&Bound<'_, PyAny>>,
-        reply_to: Option<&Bound<'_, PyString>>,
-        r#type: Option<&str>,
-        persistent: bool,
-        delivery_delay_s: Option<f64>,
-        timestamp: Option<f64>,
-        timeout_s: Option<f64>,
+        reply_to: Option<&Bound<'_, PyAny>>,
+        r#type: Option<&Bound<'_, PyAny>>,
+        persistent: Option<&Bound<'_, PyAny>>,
+        delivery_delay_s: Option<&Bound<'_, PyAny>>,
+        timestamp: Option<&Bound<'_, PyAny>>,
+        timeout_s: Option<&Bound<'_, PyAny>>,
         waited_s: f64,
     ) -> PyResult<u64> {
-        let topic = topic_text(topic)?;
-        let ttl = ttl_s.map(|seconds| duration("ttl_s", seconds)).transpose()?;
+        let topic = text_argument("topic", topic)?;
         let correlation = correlation_id.map(correlation_bytes).transpose()?;
-        let extras = Extras {
-            properties,
-            ttl,
-            published_us: None,
-            correlation_id: correlation.as_deref(),
-            reply_to,
-            message_type: r#type,
-            persistent,
-            delivery_delay: delivery_delay_s
-                .map(|seconds| duration("delivery_delay_s", seconds))
-                .transpose()?,
-            timestamp_us: timestamp.map(timestamp_us).transpose()?,
-        };
+        let correlation_id = correlation.as_deref();
+        let message_type = r#type;
+        let given =
+            Given { properties, ttl_s, correlation_id, reply_to, message_type, persistent, delivery_delay_s };
+        let extras = Extras { timestamp_us: timestamp.map(timestamp_us).transpose()?, ..given.check()? };
+        let timeout_s = timeout_s.map(|limit| argument("timeout_s", limit)).transpose()?;
         let began = match waited_s {
             0.0 => None,
             waited => Instant::now().checked_sub(duration("waited_s", waited)?),
         };
         let wait = Wait { deadline: deadline(timeout_s)?, began };
-        self.publish_message(py, topic, body, priority_of(priority)?, extras, wait)
+        self.publish_message(py, topic, body, given_priority(priority)?, extras, wait)
     }
 
     /// Delivers what matches a pattern, and passes its filters, to a subscription from now on.
@@ -266,9 +264,10 @@ impl Node {
     }
 
     /// The nodes that subscribe to a topic, this one among them if it does.
-    fn subscribers(&self, py: Python<'_>, topic: &str) -> PyResult<Vec<NodeId>> {
+    fn subscribers(&self, py: Python<'_>, topic: &Bound<'_, PyAny>) -> PyResult<Vec<NodeId>> {
         let inner = self.open()?;
         inner.check_link()?;
+        let topic = text_argument("topic", topic)?.to_str()?;
         errors::checked_topic(topic)?;
         Ok(detached(py, || inner.bus.hub().subscribers(topic.as_bytes())))
     }

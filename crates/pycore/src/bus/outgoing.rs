@@ -11,6 +11,7 @@ use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter
 use super::body::{Encoded, encode_error};
 use super::properties;
 use super::typed::is_queue_name;
+use crate::convert::{argument, duration, text_argument};
 
 /// Kept for its memory.
 #[derive(Default)]
@@ -32,6 +33,41 @@ pub struct Extras<'a> {
     pub delivery_delay: Option<Duration>,
     /// When it was published, if not now: microseconds since 1970.
     pub timestamp_us: Option<u64>,
+}
+
+/// What a call was given for them, of any type.
+pub struct Given<'a, 'py> {
+    pub properties: Option<&'a Bound<'py, PyAny>>,
+    pub ttl_s: Option<&'a Bound<'py, PyAny>>,
+    pub correlation_id: Option<&'a [u8]>,
+    pub reply_to: Option<&'a Bound<'py, PyAny>>,
+    pub message_type: Option<&'a Bound<'py, PyAny>>,
+    pub persistent: Option<&'a Bound<'py, PyAny>>,
+    pub delivery_delay_s: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl<'a> Given<'a, '_> {
+    /// The same, checked. An argument of a wrong type is named.
+    #[inline(always)]
+    pub fn check(self) -> PyResult<Extras<'a>> {
+        let span = |name: &str, value: Option<&Bound<'_, PyAny>>| {
+            value.map(|value| duration(name, argument(name, value)?)).transpose()
+        };
+        Ok(Extras {
+            properties: self.properties,
+            ttl: span("ttl_s", self.ttl_s)?,
+            published_us: None,
+            correlation_id: self.correlation_id,
+            reply_to: self.reply_to.map(|topic| text_argument("reply_to", topic)).transpose()?,
+            message_type: match self.message_type {
+                Some(name) => Some(text_argument("type", name)?.to_str()?),
+                None => None,
+            },
+            persistent: self.persistent.map_or(Ok(false), |mark| argument("persistent", mark))?,
+            delivery_delay: span("delivery_delay_s", self.delivery_delay_s)?,
+            timestamp_us: None,
+        })
+    }
 }
 
 impl Extras<'_> {
@@ -94,7 +130,8 @@ fn reply_destination<'a>(name: &'a Bound<'_, PyString>) -> PyResult<Destination<
 }
 
 /// Microseconds since 1970.
-pub fn timestamp_us(seconds: f64) -> PyResult<u64> {
+pub fn timestamp_us(timestamp: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let seconds: f64 = argument("timestamp", timestamp)?;
     let us = (seconds * 1e6).round();
     if !(0.0..9e15).contains(&us) {
         return Err(PyValueError::new_err(format!(
@@ -102,6 +139,12 @@ pub fn timestamp_us(seconds: f64) -> PyResult<u64> {
         )));
     }
     Ok(us as u64)
+}
+
+/// The priority that a call was given, or the usual one.
+#[inline(always)]
+pub fn given_priority(priority: Option<&Bound<'_, PyAny>>) -> PyResult<Priority> {
+    priority_of(priority.map_or(Ok(4), |priority| argument("priority", priority))?)
 }
 
 pub fn priority_of(priority: i64) -> PyResult<Priority> {
