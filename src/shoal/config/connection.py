@@ -29,6 +29,8 @@ WhenFull = Literal["block", "drop", "error"]
 QueueFull = Literal["block", "drop_new", "drop_old"]
 _SCHEMES = ("norm", "inproc")
 _LATER_SCHEMES = ("udp", "tcp", "tls", "locate")
+#: Longer than anybody waits, and more than anybody has.
+SECONDS_MAX, MISSED_MAX, ASSEMBLY_BYTES_MAX = 1e9, 1_000_000, 1 << 40
 #: What a connection without a network can be told.
 _INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "message_bytes_max")
 
@@ -105,8 +107,9 @@ class ConnectionConfig(Sending):
         self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self.check_range("port", 1, 65535)
         for field in ("heartbeat_s", "slow_after_s"):
-            self.check(field, getattr(self, field) > 0, "more than 0")
-        self.check_range("missed_heartbeats_max", 1)
+            fine = 0 < getattr(self, field) <= SECONDS_MAX
+            self.check(field, fine, f"more than 0, and at most {SECONDS_MAX:,.0f}")
+        self.check_range("missed_heartbeats_max", 1, MISSED_MAX)
         self.check_range("segment_bytes", 64, 65_000)
         self.check_range("backoff_factor", 0, 15)
         self.check_range("window_bytes", 65_536)
@@ -117,8 +120,8 @@ class ConnectionConfig(Sending):
         self.check_range("message_bytes_max", 1, (1 << 28) - 1)
         self.check(
             "assembly_bytes_max",
-            self.assembly_bytes_max >= self.message_bytes_max,
-            "at least message_bytes_max",
+            self.message_bytes_max <= self.assembly_bytes_max <= ASSEMBLY_BYTES_MAX,
+            f"at least message_bytes_max, and at most {ASSEMBLY_BYTES_MAX}",
         )
         self.check("key_file", self.key is None or self.key_file is None, "left out beside key")
         if self.key is not None:
