@@ -168,7 +168,7 @@ def test_a_declarative_pipeline_runs_and_goes_on(store, client, tmp_path):
             command, cwd=project, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        assert "Run is COMPLETED" in done.stderr
+        assert "Run is COMPLETED" in done.stdout
         assert rows_of(project / "spark-warehouse" / "prices") == total
 
 

@@ -228,6 +228,8 @@ class _Bench:
     def latency(self, rate: int, seconds: float) -> dict[str, float]:
         """From the store to the store, exactly once, at a given rate: how long micro-batches take."""
         source = {"store": self._address, "subscribe": "live/>", "columns": "topic,body"}
+        # What is fed while the query starts counts as well.
+        source["startingOffsets"] = str(self._end())
         frame = self._spark.readStream.format("shoal").options(**source).load()
         query = (
             frame.selectExpr("concat('out/', topic) AS topic", "body")
@@ -245,7 +247,13 @@ class _Bench:
         finally:
             feeder.stop()
             query.stop()
-        return _latencies(query.recentProgress, self._delays())
+        return _latencies(query.recentProgress, self._delays(feeder.written))
+
+    def _end(self) -> int:
+        from shoal import history
+
+        with history.connect(self._address) as client:
+            return int(client.info()["end"])
 
     def _wait_for(self, rows: int, query: "StreamingQuery") -> None:
         from shoal import history
@@ -257,7 +265,7 @@ class _Bench:
                     raise ExperimentError(f"the query did not finish: {query.exception() or 'too slow'}")
                 time.sleep(0.2)
 
-    def _delays(self) -> list[float]:
+    def _delays(self, fed: int) -> list[float]:
         """How long after a row the copy of it was stored, in milliseconds; second half, when all is warm."""
         pair = (
             self._history(subscribe="live/>", columns="stored,body").withColumnRenamed("stored", "came")
@@ -265,6 +273,8 @@ class _Bench:
             .selectExpr("unix_micros(stored) - unix_micros(came) AS us", "came")
         )  # fmt: skip
         rows = pair.orderBy("came").toArrow().column("us").to_pylist()
+        if len(rows) != fed:
+            raise ExperimentError(f"{fed} rows were fed, and {len(rows)} pairs of a row and its copy found")
         return sorted(us / 1000 for us in rows[len(rows) // 2 :])
 
     def _history(self, **options: str) -> "DataFrame":
