@@ -55,6 +55,17 @@ def test_selectors_are_measured_in_a_node_too() -> None:
     assert node["one_selector_overhead"] > -1
 
 
+def test_what_a_subscriber_in_trouble_costs_the_others_is_measured() -> None:
+    done = bench("slow", "--subscribers", "3", "--seconds", "2", "--stopped", "1")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["none"]["share"] == 1.0
+    for trouble in ("stopped", "tenth", "lossy"):
+        assert result[trouble]["share"] == pytest.approx(result[trouble]["msg_s"] / result["none"]["msg_s"])
+    assert result["share_min"] == min(result[name]["share"] for name in ("stopped", "tenth", "lossy"))
+    assert result["stopped"]["expelled"] >= 1
+
+
 def test_messages_with_headers_are_compared_with_plain_bytes() -> None:
     done = bench("jms", "--count", "2000")
     assert done.returncode == 0, done.stderr

@@ -120,6 +120,23 @@ def test_a_subscriber_that_does_not_read_is_left_behind_told_and_goes_on_in_orde
     assert events(reader, "MessagesLost") == []
 
 
+def test_a_publisher_told_to_waits_for_the_slowest_for_as_long_as_it_lives(
+    start: StartPeers,
+) -> None:
+    reader, sleeper = start(2)
+    (publisher,) = start(1, slow_after_s=0.1, when_slow="wait")
+    reader.ask("subscribe", pattern="t/>")
+    sleeper.ask("subscribe", pattern="t/>", read=False, queue_bytes_max=1 << 20)
+    publisher.ask("wait_for_subscribers", topic="t/x", count=2)
+    publisher.ask("publish_aside", source=0, topic="t/x", count=20_000, sizes=[10_000], for_s=60)
+    with pytest.raises(Failure, match="did not end"):
+        publisher.ask("wait_published", source=0, timeout_s=2)
+    assert not events(publisher, "MemberSlow")
+    sleeper.kill()
+    # Its heartbeats end, and with them the wait.
+    publisher.ask("wait_published", source=0, timeout_s=60)
+
+
 def test_a_frozen_subscriber_stalls_a_publisher_once_and_not_for_long(start: StartPeers) -> None:
     publisher, awake, frozen = start(3)
     meet([publisher], [awake, frozen])

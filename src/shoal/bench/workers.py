@@ -93,6 +93,10 @@ class Worker:
             self._process.wait()
             self._fail(f"ended too early, with status {self._process.returncode}")
 
+    def signal(self, number: int) -> None:
+        """Send the process a signal, such as one that stops it."""
+        self._process.send_signal(number)
+
     def wait(self, timeout_s: float) -> bool:
         """Wait for the process to end, but not for longer; true if it has."""
         self._reader.join(timeout_s)

@@ -194,7 +194,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
             "seed": seed,
             "when_full": config.when_full,
             "message_bytes_max": config.message_bytes_max,
-            "patience_s": config.slow_after_s,
+            "patience_s": config.patience_s(),
         }
     return {
         "domain": config.domain_number(),
@@ -204,7 +204,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "seed": seed,
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,
-        "patience_s": config.slow_after_s,
+        "patience_s": config.patience_s(),
         **(
             {"fit_segments": True}
             if config.segment_bytes is None
@@ -225,4 +225,5 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "backoff_factor": config.backoff_factor,
         "when_full": config.when_full,
         "keys": keys_of(config.key, config.key_file),
+        "drop_received": config.drop_received,
     }

@@ -15,6 +15,7 @@ from shoal.bench import latency as latency_experiment
 from shoal.bench import norm as norm_experiment
 from shoal.bench import report
 from shoal.bench import sharing as sharing_experiment
+from shoal.bench import slow as slow_experiment
 from shoal.bench import throughput as throughput_experiment
 from shoal.bench.rounds import Follow
 from shoal.cli import bench_selectors
@@ -138,6 +139,24 @@ def lan(
         )
     result = _followed(rounds, lambda follow: lan_experiment.run(options, follow))
     report.show(f"{size}-byte messages on a LAN of {rate} Mbit/s", result, json)
+
+
+@app.command("slow")
+def slow(
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 1024,
+    subscribers: Annotated[int, typer.Option(help="Subscribers, one of them in trouble.")] = 8,
+    rounds: Rounds = 3,
+    seconds: Annotated[float, typer.Option(help="How long is published.")] = 8.0,
+    stopped: Annotated[float, typer.Option(help="Seconds for which the stopped one is.")] = 5.0,
+    json: Json = None,
+) -> None:
+    """What one subscriber that is stopped, slow or loses much costs the others, from Python, on loopback."""
+    with _options_checked():
+        options = slow_experiment.SlowOptions(
+            size=size, subscribers=subscribers, rounds=rounds, seconds=seconds, stopped_s=stopped
+        )
+    result = _followed(rounds, lambda follow: slow_experiment.run(options, follow))
+    report.show(f"{size}-byte messages to {subscribers}, one of them in trouble", result, json)
 
 
 @app.command("jms")

@@ -5,6 +5,7 @@ from shoal.config.connection import (
     ConnectionOptions,
     QueueFull,
     WhenFull,
+    WhenSlow,
     parse_url,
     resolve,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "QueueFull",
     "RoleOptions",
     "WhenFull",
+    "WhenSlow",
     "parse_url",
     "resolve",
     "split_roles",

@@ -25,6 +25,10 @@ RECEIVE_BYTES_MAX = 512 << 20
 
 #: What publishing does when members take no more.
 WhenFull = Literal["block", "drop", "error"]
+#: What publishing does about a member that gets nowhere for `slow_after_s` while others have room.
+WhenSlow = Literal["expel", "wait"]
+#: For as long as it lives: heartbeats alone end a wait of so many seconds.
+FOR_EVER_S = 1e9
 #: What a subscription does when its reader falls behind.
 QueueFull = Literal["block", "drop_new", "drop_old"]
 _SCHEMES = ("norm", "inproc")
@@ -32,7 +36,7 @@ _LATER_SCHEMES = ("udp", "tcp", "tls", "locate")
 #: Longer than anybody waits, and more than anybody has.
 SECONDS_MAX, MISSED_MAX, ASSEMBLY_BYTES_MAX = 1e9, 1_000_000, 1 << 40
 #: What a connection without a network can be told.
-_INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "message_bytes_max")
+_INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "when_slow", "message_bytes_max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,8 @@ class ConnectionConfig(Sending):
     missed_heartbeats_max: int = 5
     #: A member that gets nowhere for so long no longer holds publishers back.
     slow_after_s: float = 0.5
+    #: What then: `expel` tells it and goes on without it, `wait` holds everybody back while it lives.
+    when_slow: WhenSlow = "expel"
     #: Data in one datagram; `None` is as much as a packet of the interface takes, and not more than 8 KB.
     segment_bytes: int | None = None
     #: Sent ahead of the slowest member, at the most.
@@ -93,6 +99,8 @@ class ConnectionConfig(Sending):
     #: A file that only its owner can read, with a key in each line: the first encrypts, all of them decrypt.
     #: `SHOAL_KEY_FILE` names one where neither is given.
     key_file: str | None = None
+    #: Share of received datagrams to throw away, to try a program under loss.
+    drop_received: float = 0.0
 
     def __post_init__(self) -> None:
         if self.scheme in _LATER_SCHEMES:
@@ -106,6 +114,7 @@ class ConnectionConfig(Sending):
         self.check_types()
         self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self.check_range("port", 1, 65535)
+        self.check_range("drop_received", 0, 1)
         for field in ("heartbeat_s", "slow_after_s"):
             fine = 0 < getattr(self, field) <= SECONDS_MAX
             self.check(field, fine, f"more than 0, and at most {SECONDS_MAX:,.0f}")
@@ -158,6 +167,10 @@ class ConnectionConfig(Sending):
         number = int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[:4], "big") % 65_000
         return f"239.192.{76 + number // 500}.{1 + number % 250}"
 
+    def patience_s(self) -> float:
+        """How long a member that gets nowhere may hold publishers back."""
+        return FOR_EVER_S if self.when_slow == "wait" else self.slow_after_s
+
     def domain_number(self) -> int:
         """What tells the domain's nodes from those of another one that happens to have the same group."""
         return int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[4:12], "big")
@@ -175,6 +188,7 @@ class ConnectionOptions(TypedDict, total=False):
     heartbeat_s: float
     missed_heartbeats_max: int
     slow_after_s: float
+    when_slow: WhenSlow
     segment_bytes: int | None
     window_bytes: int
     cache_bytes: int
@@ -191,6 +205,7 @@ class ConnectionOptions(TypedDict, total=False):
     backoff_factor: int
     key: str | None
     key_file: str | None
+    drop_received: float
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}

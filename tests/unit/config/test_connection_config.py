@@ -112,6 +112,8 @@ def test_a_wrong_url_is_refused_with_what_is_wrong_in_it(url: str, names: list[s
         ({"slow_after_s": 1e300}, ["slow_after_s", "1,000,000,000"]),
         ({"assembly_bytes_max": 2**70}, ["assembly_bytes_max", "1099511627776"]),
         ({"slow_after_s": 0}, ["slow_after_s", "0"]),
+        ({"when_slow": "block"}, ["when_slow", "'block'", "expel or wait"]),
+        ({"drop_received": 1.5}, ["drop_received", "1.5"]),
         ({"window_bytes": True}, ["window_bytes", "True"]),
     ],
 )

@@ -5,9 +5,9 @@
 //! | New      | if nobody counts | Counts: it acknowledges something                                                |
 //! |          |                  | Silent: it was asked often enough, for long enough, and did not                  |
 //! | Counts   | yes              | Silent: it was asked often enough, for long enough, and got nowhere              |
-//! |          |                  | Slow: for as long it was what held back others that had room                     |
+//! |          |                  | Slow: for as long it was what held back others that had room, because it got less far or because its losses made the window small |
 //! | Silent   | no               | Counts: it has caught up, or acknowledges something while nobody counts          |
-//! | Slow     | no               | Counts: it has caught up and stayed so for a while, or nobody else counts        |
+//! | Slow     | no               | Counts: it has caught up and stayed so for a while without losing anything, or nobody else counts; one that lost too much, without asking for repair |
 //!
 //! An application's watermark waits for everybody, whatever their standing, but only as long as they answer: whoever
 //! does not is *excused*. That a watermark waits for somebody does not make him hold the window.
@@ -76,6 +76,8 @@ pub struct Acker {
     slow_times: u32,
     back_at: Time,
     keeps_up_since: Option<Time>,
+    /// Its losses made it slow.
+    loses: bool,
 }
 
 impl Acker {
@@ -96,6 +98,7 @@ impl Acker {
             slow_times: 0,
             back_at: Time::ZERO,
             keeps_up_since: None,
+            loses: false,
         }
     }
 
@@ -191,6 +194,14 @@ impl Acker {
             self.unanswered = 0;
         }
         self.reached.seen = self.reached.seen.max(segments.end);
+        if self.loses {
+            self.keeps_up_since = None;
+        }
+    }
+
+    /// It asked for what can no longer be repaired: it may be here now, but it did not keep up.
+    pub fn on_refused(&mut self) {
+        self.keeps_up_since = None;
     }
 
     /// It held others back from `from` to `now`. Half of the time in which it did not counts against that: true if
@@ -201,8 +212,9 @@ impl Acker {
         self.held >= patience
     }
 
-    /// It held others back for too long.
-    pub fn on_slow(&mut self, now: Time, patience: Duration) {
+    /// It held others back for too long, because it `loses` too much or otherwise.
+    pub fn on_slow(&mut self, now: Time, patience: Duration, loses: bool) {
+        self.loses = loses;
         let is_forgiven = now.since(self.back_at) > patience.saturating_mul(FORGIVEN_FACTOR);
         self.slow_times = if is_forgiven { 1 } else { self.slow_times + 1 };
         (self.standing, self.told, self.keeps_up_since) = (Standing::Slow, false, None);

@@ -262,25 +262,42 @@ impl AckProcess {
     }
 
     /// Something waited to be sent from `from` to `now`, and whoever got only so far that `closes` is true was what it
-    /// waited for. Who is that for too long, while others have all they were asked for, no longer holds the window.
-    pub fn on_held(&mut self, from: Time, now: Time, closes: impl Fn(Reached) -> bool) {
-        let Some(requested) = self.requested else { return };
-        if !self.counting().any(|acker| acker.reached.acked >= requested) {
-            return;
+    /// waited for, or who is `blamed`. Who is that for too long, while others have all they were asked for, no longer
+    /// holds the window. True if that happened to the blamed one.
+    pub fn on_held(
+        &mut self,
+        from: Time,
+        now: Time,
+        blamed: Option<NodeId>,
+        closes: impl Fn(Reached) -> bool,
+    ) -> bool {
+        let Some(requested) = self.requested else { return false };
+        let has_room = |acker: &Acker| acker.reached.acked >= requested && Some(acker.node) != blamed;
+        if !self.counting().any(has_room) {
+            return false;
         }
         let patience = self.patience;
-        let mut changed = false;
-        let holds =
-            |acker: &&mut Acker| acker.counts() && acker.reached.acked < requested && closes(acker.reached);
-        for acker in self.ackers.iter_mut().filter(holds) {
-            if acker.on_held(from, now, patience) {
-                acker.on_slow(now, patience);
+        let (mut changed, mut forgive) = (false, false);
+        for acker in self.ackers.iter_mut().filter(|acker| acker.counts()) {
+            let loses = Some(acker.node) == blamed;
+            let holds = loses || acker.reached.acked < requested && closes(acker.reached);
+            if holds && acker.on_held(from, now, patience) {
+                acker.on_slow(now, patience, loses);
                 changed = true;
+                forgive |= loses;
             }
         }
         if changed {
             self.untold = true;
             self.refresh(now);
+        }
+        forgive
+    }
+
+    /// `node` asked for what can no longer be repaired.
+    pub fn on_refused(&mut self, node: NodeId) {
+        if let Some(acker) = self.find_mut(node) {
+            acker.on_refused();
         }
     }
 
@@ -578,7 +595,7 @@ mod tests {
         let (mut sent, mut since, mut slow) = (40, Time::ZERO, Vec::new());
         for millis in 1..=4000 {
             let now = Time::ZERO + Duration::from_millis(millis);
-            acks.on_held(since, now, |reached| reached.acked + 40 <= sent);
+            acks.on_held(since, now, None, |reached| reached.acked + 40 <= sent);
             since = now;
             acks.request(now, sent);
             let asked = acks.requested.unwrap();
@@ -622,11 +639,38 @@ mod tests {
     }
 
     #[test]
+    fn who_is_to_blame_for_a_small_window_is_waited_for_no_longer_until_it_loses_nothing() {
+        let patience = Duration::from_millis(500);
+        let mut acks = process_of(20, patience);
+        acks.set_ackers(&[1, 2], 0);
+        let at = |millis: u64| Time::ZERO + Duration::from_millis(millis);
+        for node in [1, 2] {
+            acks.on_ack_of(at(0), node, 10, 0);
+        }
+        acks.request(at(0), 10);
+        assert!(!acks.on_held(at(0), at(499), Some(2), |_| false));
+        assert!(acks.on_held(at(499), at(500), Some(2), |_| false));
+        assert!(acks.is_left_behind(2) && !acks.is_left_behind(1));
+        // It keeps up from here on, but asks for repair now and then, and once for what is no longer there.
+        for millis in 501..20_000 {
+            acks.on_ack_of(at(millis), 2, millis, 0);
+            if millis < 10_000 && millis % 1000 == 0 {
+                acks.on_request(2, &(millis..millis + 1));
+            }
+            if millis == 11_000 {
+                acks.on_refused(2);
+            }
+            let kept_up = Duration::from_millis(millis.saturating_sub(11_001));
+            assert_eq!(acks.is_left_behind(2), kept_up < 4 * patience, "after {millis} ms");
+        }
+    }
+
+    #[test]
     fn who_was_slow_and_is_alone_again_sets_the_pace_at_once() {
         let mut acks = process(&[1, 2]);
         acks.on_ack(Time::ZERO, 1, 100);
         acks.request(Time::ZERO, 100);
-        acks.on_held(Time::ZERO, Time::ZERO + 3 * STEP, |reached| reached.acked < 50);
+        acks.on_held(Time::ZERO, Time::ZERO + 3 * STEP, None, |reached| reached.acked < 50);
         assert!(acks.is_left_behind(2));
         acks.set_ackers(&[2], 0);
         assert_eq!(acks.acked(), Some(0));

@@ -443,10 +443,12 @@ impl TxStream {
 
     /// Takes note of who held back what waits to be sent, until now.
     fn account_held(&mut self, now: Time) {
-        let Some(window) = &self.window else { return };
+        let Some(window) = &mut self.window else { return };
         if let Some(since) = self.held_since.take() {
             let sent = self.sent;
-            self.acks.on_held(since, now, |reached| window.end(reached) <= sent);
+            if self.acks.on_held(since, now, window.blamed(), |reached| window.end(reached) <= sent) {
+                window.forgive();
+            }
         }
         self.held_since = (self.waiting() > 0 && self.sendable() <= self.sent).then_some(now);
     }
@@ -454,10 +456,13 @@ impl TxStream {
     /// `node` asks for repair of segments, `lost` of which nobody had asked for yet.
     pub fn on_request(&mut self, now: Time, node: NodeId, segments: &Range<u64>, lost: u64) {
         self.account_held(now);
+        if segments.start < self.first {
+            self.acks.on_refused(node);
+        }
         if self.acks.on_request(node, segments)
             && let Some(window) = &mut self.window
         {
-            window.on_lost(now, self.sent, lost);
+            window.on_lost(now, node, self.sent, lost);
         }
     }
 

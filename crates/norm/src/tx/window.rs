@@ -20,11 +20,15 @@
 //! losses that have nothing to do with the window, a few in a hundred, leave it open. Without any it is open after a
 //! few round trips, and stays so.
 //!
+//! If the window becomes smaller again and again on behalf of one and the same node, that node is to *blame*: the path to
+//! everybody would lose for others too, who would now and then be the first to say so.
+//!
 //! Only a stream that nothing else paces looks for what the path takes: given a rate, the window is open to its limit.
 
 use std::time::Duration;
 
 use super::acks::Reached;
+use crate::NodeId;
 use crate::time::Time;
 
 /// Segments it is open for at first, and at the least.
@@ -40,6 +44,19 @@ const GROW_ONE_IN: u64 = 128;
 const LOSSLESS_ROUNDS: u32 = 4;
 /// A round that takes this much longer than twice the shortest one fills a queue.
 const QUEUE_MIN: Duration = Duration::from_millis(5);
+
+/// Who made the window smaller so many times in a row is to blame for that.
+const BLAMED_TIMES: u32 = 8;
+
+/// On whose behalf the window became smaller.
+#[derive(Copy, Clone, Debug)]
+struct Blame {
+    node: NodeId,
+    /// How many times in a row.
+    times: u32,
+    /// How far it was open before.
+    open: u64,
+}
 
 /// What is being waited for.
 #[derive(Copy, Clone, Debug)]
@@ -73,6 +90,7 @@ pub struct SendWindow {
     passed: u64,
     /// When that is true of what was sent before a later one.
     passes: Option<(Time, u64)>,
+    blame: Option<Blame>,
 }
 
 impl SendWindow {
@@ -88,6 +106,7 @@ impl SendWindow {
             shortest: Duration::MAX,
             passed: 0,
             passes: None,
+            blame: None,
         }
     }
 
@@ -166,8 +185,21 @@ impl SendWindow {
         self.round_trip > self.shortest.saturating_mul(2).saturating_add(QUEUE_MIN)
     }
 
-    /// Somebody who counts lost so many segments, of which nobody had told yet.
-    pub fn on_lost(&mut self, now: Time, sent: u64, segments: u64) {
+    /// The node that keeps the window small, if it is one alone.
+    pub fn blamed(&self) -> Option<NodeId> {
+        self.blame.filter(|blame| blame.times >= BLAMED_TIMES).map(|blame| blame.node)
+    }
+
+    /// Who was to blame no longer counts: it is open again as far as it was.
+    pub fn forgive(&mut self) {
+        if let Some(blame) = self.blame.take() {
+            self.open = self.open.max(blame.open);
+            self.round = None;
+        }
+    }
+
+    /// `node`, who counts, lost so many segments, of which nobody had told yet.
+    pub fn on_lost(&mut self, now: Time, node: NodeId, sent: u64, segments: u64) {
         let overflow = self.meets_queue() && self.lossless >= LOSSLESS_ROUNDS;
         let tolerated = match (overflow, self.free) {
             (true, _) => 0,
@@ -179,6 +211,10 @@ impl SendWindow {
         if !round.shrunk && round.lost > tolerated {
             // Where it opened too far at once, it was open half as far before.
             let less = if self.free { self.open / 2 } else { round.lost.max(self.open / SHRINK_ONE_IN) };
+            self.blame = match self.blame {
+                Some(blame) if blame.node == node => Some(Blame { times: blame.times + 1, ..blame }),
+                _ => Some(Blame { node, times: 1, open: self.open }),
+            };
             self.open = self.open.saturating_sub(less).max(OPEN_MIN.min(self.limit));
             self.free = false;
             *round = Round { began: now, end: sent, lost: 0, shrunk: true, used: false };
@@ -221,7 +257,7 @@ mod tests {
             self.seen = self.sent;
             self.lost += lost;
             if lost > 0 {
-                self.window.on_lost(self.now, self.sent, lost);
+                self.window.on_lost(self.now, 1, self.sent, lost);
             }
             self.window.on_reached(self.now, Reached { acked: self.seen, seen: self.seen });
             self
@@ -290,12 +326,39 @@ mod tests {
         (window.open, window.free) = (400, false);
         let reached = Reached { acked: 0, seen: 0 };
         window.on_sent(Time::from_nanos(1), 400, reached);
-        window.on_lost(Time::from_nanos(2), 400, 60);
+        window.on_lost(Time::from_nanos(2), 1, 400, 60);
         assert_eq!(window.open(), 300);
-        window.on_lost(Time::from_nanos(3), 400, 60);
+        window.on_lost(Time::from_nanos(3), 1, 400, 60);
         window.on_reached(Time::from_nanos(4), Reached { acked: 0, seen: 399 });
-        window.on_lost(Time::from_nanos(5), 400, 60);
+        window.on_lost(Time::from_nanos(5), 1, 400, 60);
         assert_eq!(window.open(), 300);
+    }
+
+    #[test]
+    fn who_alone_keeps_it_small_is_to_blame_and_it_opens_again_without_it() {
+        let mut window = SendWindow::new(LIMIT);
+        (window.open, window.free) = (400, false);
+        let lose = |window: &mut SendWindow, node: NodeId| {
+            let reached = Reached { acked: 0, seen: 0 };
+            window.round = None;
+            window.on_sent(Time::from_nanos(1), 400, reached);
+            window.on_lost(Time::from_nanos(2), node, 400, 60);
+        };
+        for _ in 1..BLAMED_TIMES {
+            lose(&mut window, 7);
+        }
+        assert_eq!(window.blamed(), None);
+        lose(&mut window, 8);
+        lose(&mut window, 7);
+        assert_eq!(window.blamed(), None, "others lose, too");
+        let open = window.open();
+        for _ in 1..BLAMED_TIMES {
+            lose(&mut window, 7);
+        }
+        assert_eq!(window.blamed(), Some(7));
+        assert_eq!(window.open(), OPEN_MIN);
+        window.forgive();
+        assert!(window.open() >= open && window.blamed().is_none());
     }
 
     #[test]
