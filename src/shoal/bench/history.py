@@ -238,6 +238,7 @@ def _large(options: HistoryOptions, path: Path, follow: Follow) -> dict[str, Any
     try:
         _read_in_every_way(store, count, path)
         anonymous_mb, most_mb = store.memory_mb()
+        catch_up = _catch_up(store, path)
     finally:
         store.history.close()
         store.kill()
@@ -252,6 +253,7 @@ def _large(options: HistoryOptions, path: Path, follow: Follow) -> dict[str, Any
     gigabytes, seconds = status["disk_bytes"]["log"] / 1e9, status["recovery"]["seconds"]
     return {
         "memory": {"rss_anonymous_mb": anonymous_mb, "rss_most_mb": most_mb, "messages": count},
+        "catch_up": catch_up,
         "recovery": {
             "seconds": seconds,
             "gigabytes": gigabytes,
@@ -278,6 +280,24 @@ def _read_in_every_way(store: StoreProcess, count: int, path: Path) -> None:
     topics, ranges = history.topics(), history.plan(partitions=64)
     if len(topics) != TOPICS + 1 or ranges[-1][1] != count:
         raise ExperimentError(f"{len(topics)} topics are listed, and ranges up to {ranges[-1][1]}")
+
+
+def _catch_up(store: StoreProcess, path: Path) -> dict[str, Any]:
+    """How fast the store goes through its log for a reader that is far behind, beside the files alone."""
+    files = sorted(path.glob("0*.log"))
+    size = sum(file.stat().st_size for file in files)
+    began_s = time.perf_counter()
+    for file in files:
+        with file.open("rb", buffering=0) as opened:
+            while opened.read(1 << 20):
+                pass
+    sequential_s = time.perf_counter() - began_s
+    began_s = time.perf_counter()
+    # Every message is looked at, and none is sent.
+    store.history.latest(selector="JMSPriority = 9")
+    seconds = time.perf_counter() - began_s
+    rates = {"mb_s": size / 1e6 / seconds, "sequential_mb_s": size / 1e6 / sequential_s}
+    return rates | {"ratio": sequential_s / seconds}
 
 
 def _rows_order(rows: int, row_bytes: int = ROW_BYTES) -> dict[str, Any]:

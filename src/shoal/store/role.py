@@ -8,6 +8,7 @@ import atexit
 import collections
 import dataclasses
 import importlib
+import ipaddress
 import json
 import logging
 import os
@@ -277,6 +278,11 @@ class Store:
                 f"flight is {self.config.flight!r}, which needs pyarrow: pip install 'shoal[history]'"
                 f" ({error})"
             ) from None
+        if self.config.token is None and not _is_loopback(host):
+            log.warning(
+                "history is served at %s to everybody who reaches it, and they can write too: give a token",
+                host,
+            )
         self._server = server.start(self, host=host, port=port, token=self.config.token)
         endpoint = self.config.path / "endpoint.json"
         unfinished = endpoint.with_suffix(".json.new")
@@ -351,6 +357,13 @@ def _close_all() -> None:
     for store in list(_open):
         if store.process == os.getpid():
             store.close()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _open_log(config: StoreConfig) -> Log:

@@ -352,3 +352,18 @@ def test_a_store_whose_connection_ends_stops_and_says_so(open_store: Callable[..
     store._bus.close(0.0)
     with pytest.raises(StoreError, match="connection ended, and nothing more is recorded"):
         store.wait(20.0)
+
+
+@pytest.mark.parametrize(
+    ("flight", "token", "warns"),
+    [("127.0.0.1:0", None, False), ("0.0.0.0:0", None, True), ("0.0.0.0:0", "secret", False)],
+)
+def test_history_that_everybody_can_reach_is_warned_of(
+    flight: str,
+    token: str | None,
+    warns: bool,
+    open_store: Callable[..., Store],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    open_store("t", flight=flight, token=token)
+    assert ("give a token" in caplog.text) == warns
