@@ -704,8 +704,13 @@ class HistoryScan:
         columns: Sequence[str],
         properties: Sequence[tuple[str, str]],
     ) -> None: ...
-    def next(self, rows_max: int, bytes_max: int) -> tuple[int, list[_ArrayParts]] | None:
-        """The next rows, up to so many, or until they take so many bytes; none at the end."""
+    def next(
+        self, rows_max: int, bytes_max: int, large: bool = False
+    ) -> tuple[int, list[_ArrayParts]] | None:
+        """The next rows, up to so many, or until they take so many bytes; none at the end.
+
+        One that alone is longer comes only if `large` says so; otherwise there are 0 rows.
+        """
 
 class StagedRows:
     """A batch of messages to be staged, from Arrow columns; see `shoal.history.incoming`."""

@@ -221,3 +221,20 @@ def test_a_hundred_readers_at_once(store: StoreProgram, bus: shoal.Bus) -> None:
 
     with ThreadPoolExecutor(100) as pool:
         assert list(pool.map(read, range(100))) == [2000] * 100
+
+
+def test_long_rows_are_read_by_many_in_turns(tmp_path: Path) -> None:
+    config = resolve(tmp_path / "data", flight="127.0.0.1:0", segment_bytes=16 << 20)
+    size = 12 << 20
+    with Store(config, resolve_connection("inproc://", {})) as store:
+        assert store.endpoint is not None
+        with connect(store.endpoint) as history:
+            rows = {"topic": ["a", "long", "b"] * 2, "body": [b"1", bytes(size), b"2"] * 2}
+            history.write(pa.table(rows))
+            assert [row.num_rows for row in history.batches(limit=3)] == [1, 1, 1]
+
+            def read(_: int) -> list[int]:
+                return [len(body) for body in history.read(columns=["body"]).column("body").to_pylist()]
+
+            with ThreadPoolExecutor(12) as pool:
+                assert list(pool.map(read, range(12))) == [[1, size, 1] * 2] * 12

@@ -27,7 +27,7 @@ class Daemon:
         self.lines: list[str] = []
         for line in self.process.stderr:
             self.lines.append(line)
-            if "recording" in line or "shoal store:" in line:
+            if "shoal store: recording" in line or "belongs to" in line:
                 break
 
     def end(self, how: int = signal.SIGTERM) -> int:

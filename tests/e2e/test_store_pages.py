@@ -60,7 +60,7 @@ def started(command: str, place: Path, shell: dict[str, str]) -> str:
         ["/bin/sh", "-c", f"exec {command}"], cwd=place, env=shell, stderr=subprocess.PIPE, text=True
     ) as store:
         assert store.stderr is not None
-        said = next((line for line in store.stderr if "shoal store:" in line), "it ended")
+        said = next((line for line in store.stderr if "shoal store: recording" in line), "it ended")
         store.send_signal(signal.SIGINT)
         store.communicate(timeout=PATIENCE_S)
         assert store.returncode == 0, said

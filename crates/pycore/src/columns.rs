@@ -1,14 +1,14 @@
 //! History as Arrow columns: what Python asks for, and the buffers it gets.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use shoal_io::store::Directory;
+use shoal_io::store::{Directory, Shared};
 use shoal_log::columns::{Column, ColumnBuffers, Columns, PropertyType, Selection, UnknownColumn};
-use shoal_log::{Cursor, LogError, Row};
+use shoal_log::{Cursor, LogError, Query, Row};
 use shoal_wire::{DecodeError, Destination, HeaderFields, Outgoing, Priority, PropertiesWriter};
 
 use crate::bus::exit::detached;
@@ -54,8 +54,15 @@ pub fn to_python<'py>(py: Python<'py>, column: ColumnBuffers) -> PyResult<Bound<
 /// A range of a log on its way into columns. One thread at a time goes on with it.
 #[pyclass(frozen, module = "shoal._core")]
 pub struct HistoryScan {
-    cursor: Mutex<Cursor<Directory>>,
+    shared: Arc<Shared>,
+    scanning: Mutex<Scanning>,
     selection: Selection,
+}
+
+struct Scanning {
+    query: Query,
+    /// None: it is opened where the query starts.
+    cursor: Option<Cursor<Directory>>,
 }
 
 /// A batch: how many rows, and its columns.
@@ -77,26 +84,30 @@ impl HistoryScan {
     ) -> PyResult<Self> {
         let selection = selection(&columns, &properties)?;
         let query = query(start, end, &patterns, selector)?;
-        let shared = log.here()?;
-        let cursor = detached(py, || shared.cursor(&query)).map_err(errors::store)?;
-        Ok(Self { cursor: Mutex::new(cursor), selection })
+        let shared = log.here()?.clone();
+        let cursor = Some(detached(py, || shared.cursor(&query)).map_err(errors::store)?);
+        Ok(Self { shared, scanning: Mutex::new(Scanning { query, cursor }), selection })
     }
 
-    /// The next rows, up to so many, or until they take so many bytes; none at the end.
+    /// The next rows, up to so many, or until they take so many bytes; none at the end. One that alone is longer comes only
+    /// if `large` says so; otherwise there are no rows, and its memory is given back.
+    #[pyo3(signature = (rows_max, bytes_max, large = false))]
     fn next<'py>(
         &self,
         py: Python<'py>,
         rows_max: usize,
         bytes_max: usize,
+        large: bool,
     ) -> PyResult<Option<BatchParts<'py>>> {
-        let filled = detached(py, || self.fill(rows_max, bytes_max)).map_err(|error| match error {
-            ScanError::Log(error) => errors::store(error),
-            ScanError::Unreadable(offset, error) => errors::unreadable_at(offset, &error),
-        })?;
-        if filled.rows() == 0 {
-            return Ok(None);
-        }
+        let (filled, is_over) =
+            detached(py, || self.fill(rows_max, bytes_max, large)).map_err(|error| match error {
+                ScanError::Log(error) => errors::store(error),
+                ScanError::Unreadable(offset, error) => errors::unreadable_at(offset, &error),
+            })?;
         let rows = filled.rows();
+        if rows == 0 {
+            return Ok((!is_over).then(|| (0, Vec::new())));
+        }
         let columns = filled.finish().into_iter().map(|column| to_python(py, column));
         Ok(Some((rows, columns.collect::<PyResult<_>>()?)))
     }
@@ -108,16 +119,25 @@ enum ScanError {
 }
 
 impl HistoryScan {
-    fn fill(&self, rows_max: usize, bytes_max: usize) -> Result<Columns, ScanError> {
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Columns of the next rows, and whether there are no more.
+    fn fill(&self, rows_max: usize, bytes_max: usize, large: bool) -> Result<(Columns, bool), ScanError> {
+        let mut scanning = self.scanning.lock().unwrap_or_else(PoisonError::into_inner);
+        let Scanning { query, cursor } = &mut *scanning;
         let mut columns = Columns::new(&self.selection);
-        while columns.rows() < rows_max
-            && columns.bytes() < bytes_max
-            && let Some(row) = cursor.next().map_err(ScanError::Log)?
-        {
+        let reading = match cursor {
+            Some(reading) => reading,
+            None => cursor.insert(self.shared.cursor(query).map_err(ScanError::Log)?),
+        };
+        while columns.rows() < rows_max && columns.bytes() < bytes_max {
+            let Some(row) = reading.next().map_err(ScanError::Log)? else { return Ok((columns, true)) };
+            if row.record.len() > bytes_max && !large {
+                query.start = row.offset;
+                *cursor = None;
+                break;
+            }
             columns.push(&row).map_err(|error| ScanError::Unreadable(row.offset, error))?;
         }
-        Ok(columns)
+        Ok((columns, false))
     }
 }
 

@@ -103,7 +103,8 @@ def _retention(record: list[str], keep: list[str], keep_bytes: list[str]) -> dic
 def _run(store_config: Any, connection: Any) -> None:
     from shoal.store import Store
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    # Whoever runs a store wants to see what it does, not only what goes wrong.
+    logging.getLogger("shoal.store").setLevel(logging.INFO)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     with Store(store_config, connection) as running:

@@ -25,6 +25,8 @@ class ServerOptions(Checked):
     batch_rows_max: int = 32_768
     #: Bytes of a record batch, about; one that holds a single longer row is longer.
     batch_bytes_max: int = 4 << 20
+    #: Rows longer than a batch that are in memory at the same time, on their way to readers.
+    large_rows_max: int = 4
     #: Bytes that may be staged and not committed, by all clients together.
     staged_bytes_max: int = 4 << 30
     #: The same for one connection.
@@ -40,6 +42,7 @@ class ServerOptions(Checked):
             "waits_max",
             "batch_rows_max",
             "batch_bytes_max",
+            "large_rows_max",
             "staged_bytes_max",
             "staged_bytes_per_client_max",
             "stagings_max",

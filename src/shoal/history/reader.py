@@ -3,6 +3,7 @@
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic, time
 from typing import Any
 
@@ -27,6 +28,10 @@ _GONE_CHECK_S = 0.5
 _UNSYNCED_US_MAX = 2_000_000
 #: Ranges of a plan, at most.
 PARTITIONS_MAX = 4096
+#: Batches that are made at the same time; each may have a long frame of the log in memory.
+BUILDERS = 8
+#: How long a reader waits for others that read long rows.
+LARGE_WAIT_S = 60.0
 #: Rows or bytes without a limit.
 UNLIMITED = 2**63 - 1
 
@@ -59,6 +64,8 @@ class Reader:
         self._store, self._options, self._open_scan = store, options, open_scan
         self._streams = Slots("reads", options.streams_max)
         self._waits = Slots("waiting calls", options.waits_max)
+        self._building = threading.BoundedSemaphore(BUILDERS)
+        self._large = threading.BoundedSemaphore(options.large_rows_max)
         self._closing = threading.Event()
 
     def close(self) -> None:
@@ -137,14 +144,42 @@ class Reader:
             while left is None or left > 0:
                 self._check_open()
                 rows_max = options.batch_rows_max if left is None else min(left, options.batch_rows_max)
-                found = scan.next(rows_max, options.batch_bytes_max)
+                with self._building:
+                    found = scan.next(rows_max, options.batch_bytes_max)
                 if found is None:
                     return
                 rows, columns = found
-                left = None if left is None else left - rows
-                yield record_batch(schema, columns)
+                if rows:
+                    left = None if left is None else left - rows
+                    yield record_batch(schema, columns)
+                else:
+                    left = None if left is None else left - 1
+                    with self._large_slot():
+                        yield self._large_batch(scan, schema)
         finally:
             give_back()
+
+    def _large_batch(self, scan: Scan, schema: pa.Schema) -> pa.RecordBatch:
+        found = scan.next(1, self._options.batch_bytes_max, large=True)
+        if found is None:
+            # It was there a moment ago.
+            raise HistoryError(faults.BROKEN, "a row that is being read is gone", {})
+        return record_batch(schema, found[1])
+
+    @contextmanager
+    def _large_slot(self) -> Iterator[None]:
+        """Few long rows are in memory at a time, whoever reads them, until their readers have them."""
+        deadline = monotonic() + LARGE_WAIT_S
+        while not self._large.acquire(timeout=_GONE_CHECK_S):
+            self._check_open()
+            if monotonic() > deadline:
+                most = self._options.large_rows_max
+                sentence = f"{most} rows longer than a batch are being read already; try again later"
+                raise HistoryError(faults.FULL, sentence, {"most": most})
+        try:
+            yield
+        finally:
+            self._large.release()
 
     def latest(self, query: Query, max_rows: int, max_bytes: int) -> dict[str, Any]:
         """How far a batch within these limits reaches."""

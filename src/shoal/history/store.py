@@ -12,8 +12,11 @@ Topics = Sequence[str]
 class Scan(Protocol):
     """Rows of a range on their way into columns."""
 
-    def next(self, rows_max: int, bytes_max: int) -> tuple[int, list[ArrayParts]] | None:
-        """Rows and columns of the next batch; none at the end. Runs without the GIL."""
+    def next(self, rows_max: int, bytes_max: int, large: bool = False) -> tuple[int, list[ArrayParts]] | None:
+        """Rows and columns of the next batch; none at the end. Runs without the GIL.
+
+        A row that alone is longer comes only if `large` says so; otherwise there are 0 rows.
+        """
 
 
 class Log(Protocol):

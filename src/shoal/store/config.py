@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
+from shoal._core import match_topics
 from shoal.config.checks import Checked, unknown_option
 from shoal.errors import ConfigError
 
@@ -51,6 +52,8 @@ class Rule(Checked):
 
     def __post_init__(self) -> None:
         self.check_types()
+        # Raises what is wrong with the pattern.
+        match_topics([self.pattern], [])
         self.check_range("keep_s", 0.0)
         self.check_range("keep_bytes", 0)
 

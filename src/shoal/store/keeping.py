@@ -19,6 +19,8 @@ log = logging.getLogger("shoal.store")
 SEAL_SHARE = 0.125
 #: A segment is written anew if more of it than this share is rows that were staged and discarded.
 RECLAIM_SHARE = 0.5
+#: Indexes made in one turn: whoever asks for the status waits for a turn.
+INDEXES_MAX = 8
 #: Segments written anew in one turn.
 COMPACT_MAX = 1
 #: Topics whose rule is remembered.
@@ -72,10 +74,11 @@ class Keeper:
         self.retain(now_us)
 
     def build_indexes(self) -> None:
-        """Make the indexes that are missing. On a full disk segments have none, and are read whole."""
+        """Make indexes that are missing. On a full disk segments have none, and are read whole."""
         try:
-            while self._log.build_next_index():
-                pass
+            for _ in range(INDEXES_MAX):
+                if not self._log.build_next_index():
+                    break
         except StoreFailedError:
             raise
         except StoreCorruptError as error:

@@ -106,7 +106,7 @@ class MemoryScan:
         self.rows = log.matching(start, end, patterns, selector)
         self.columns, self.properties = columns, properties
 
-    def next(self, rows_max: int, bytes_max: int) -> Any:
+    def next(self, rows_max: int, bytes_max: int, large: bool = False) -> Any:
         taken, self.rows = self.rows[:rows_max], self.rows[rows_max:]
         if not taken:
             return None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.errors import ConfigError
+from shoal.errors import ConfigError, InvalidTopicError
 from shoal.store.config import Rule, load_toml, parse_duration, parse_size, resolve
 
 
@@ -78,3 +78,9 @@ def test_a_file_without_a_directory_or_with_a_mistake_is_refused(tmp_path: Path)
 def test_options_of_a_store_mean_nothing_without_one() -> None:
     with pytest.raises(ConfigError, match="record means nothing without store=DIRECTORY"):
         shoal.connect("inproc://x", record=["a"])
+
+
+def test_a_pattern_that_is_none_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTopicError, match="the level at position 2 is empty"):
+        resolve(tmp_path / "data", "a//b")
+    assert not (tmp_path / "data").exists()
