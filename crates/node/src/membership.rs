@@ -303,7 +303,7 @@ impl Membership {
             |(other, member): &(&NodeId, &Member)| **other != node && member.publisher == publisher;
         if let Some(before) = self.members.iter().find(is_elsewhere).map(|(other, _)| *other) {
             // It has another node id now.
-            self.remove(before, Departure::Failed);
+            self.remove(before, Departure::Left);
         }
         let is_new = !self.members.contains_key(&node);
         if is_new {

@@ -10,10 +10,20 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from shoal.testing.domain_history import DomainHistory, Life, Loss, MessageKey, Published, SubscriptionRecord
+from shoal.testing.domain_history import (
+    DomainHistory,
+    Flush,
+    Life,
+    Loss,
+    MessageKey,
+    Published,
+    SubscriptionRecord,
+)
 
 DomainChecker = Callable[[DomainHistory], None]
 
+#: A new node sends everything for so long, though nobody is known to want it.
+DISCOVERY_S = 2.0
 #: A queue may exceed its bound by what came at once.
 QUEUE_SLACK_BYTES = 300 << 10
 
@@ -141,7 +151,7 @@ def flushes_hold(history: DomainHistory) -> None:
                 message for message in life.published if message.key.number and message.at_s < flush.began_s
             ]
             for reader in by_node.values():
-                counts = reader is not life and reader.nodes & _members(life, flush.began_s)
+                counts = reader is not life and reader.nodes & _members(life, flush)
                 if not counts or reader.nodes & set(flush.silent) or not _there(reader, flush.ended_s):
                     continue
                 # A queue that nobody reads holds back all that comes to its node.
@@ -153,13 +163,13 @@ def flushes_hold(history: DomainHistory) -> None:
                     _check_flush(history, life, reader, record, before, flush.ended_s)
 
 
-def _members(life: Life, at_s: float) -> set[int]:
-    """Ids of the members that a node knew."""
+def _members(life: Life, flush: Flush) -> set[int]:
+    """Ids of the members that a node knew when a flush began, and did not take for gone before it ended."""
     members = set()
     for happening in life.happenings:
-        if happening.at_s >= at_s:
+        if happening.at_s > flush.ended_s:
             break
-        if happening.kind == "joined":
+        if happening.kind == "joined" and happening.at_s < flush.began_s:
             members.add(happening.node)
         elif happening.kind == "gone":
             members.discard(happening.node)
@@ -215,8 +225,9 @@ class _Lost:
 def accounted(history: DomainHistory) -> None:
     """A subscriber that was there read every message of its topics, or was told that it lost it.
 
-    It was there from the first message on that it read, or that its publisher knew it wanted, if both met. To
-    be asked when all faults are over and nodes had the time to tell each other.
+    It was there from the first message on that its publisher knew it wanted, if both met, or that it read
+    while its publisher was new and sent everything. To be asked when all faults are over and nodes had the
+    time to tell each other.
     """
     for reader, record in _subscriptions(history):
         if not record.keeps_all:
@@ -263,7 +274,7 @@ def _unaccounted(
     wanted = [message for message in messages if message.at_s > record.began_s and record.wants(message)]
     met_s = reader.began_s if life is reader else _counts_from(life, reader)
     there = [
-        message.key.number in read
+        (message.key.number in read and message.at_s <= life.began_s + DISCOVERY_S)
         or (message.at_s > met_s and (life is reader or not reader.nodes.isdisjoint(message.wanted_by)))
         for message in wanted
     ]

@@ -250,6 +250,25 @@ def test_a_node_that_started_over_under_its_old_id_is_another_one():
         accounted(history)
 
 
+def test_a_flush_does_not_wait_for_a_member_that_failed_meanwhile():
+    history = good_history()
+    del readings(history)[3]
+    history.lives[0].happenings.append(Happening(8.1, "gone", 22, {"failed": True}))
+    flushes_hold(history)
+
+
+def test_what_was_read_before_the_publisher_knew_of_the_subscription_promises_nothing():
+    history = good_history()
+    history.lives[0].began_s = -10.0
+    published = history.lives[0].published
+    published[:] = [message._replace(wanted_by=()) for message in published[:5]] + published[5:]
+    del readings(history)[3]
+    accounted(history)
+    del readings(history)[-1]
+    with pytest.raises(DomainCheckError):
+        accounted(history)
+
+
 def test_a_flush_does_not_wait_until_a_queue_is_read_that_holds_back_its_node():
     history = good_history()
     del readings(history)[3]
