@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shoal_node::hub::{
     Asleep, Attempt, Consumer, Departure, Fed, FlushState, Hub, LinkBell, Overflow, Patience, Port,
-    Publication, Refusal, Ring, SendError, Source, SourceId, Told, WhenFull,
+    Publication, Refusal, Ring, SendError, Source, SourceId, Told, Unrung, WhenFull,
 };
 use shoal_node::{
     AnnouncedInterest, Announcer, Applied, HubConfig, HubEvent, Interest, InterestBounds, Moment,
@@ -33,6 +33,19 @@ fn hub(lane_bytes_max: usize) -> Arc<Hub> {
 }
 
 struct Bell(Arc<Mutex<Vec<Ring>>>);
+
+/// Its ring takes long.
+struct SlowBell(Bell);
+
+impl LinkBell for SlowBell {
+    fn ring(&self, why: Ring) {
+        self.0.ring(why);
+    }
+
+    fn is_slow(&self) -> bool {
+        true
+    }
+}
 
 impl LinkBell for Bell {
     fn ring(&self, why: Ring) {
@@ -205,6 +218,35 @@ fn each_link_is_given_what_those_behind_it_want_under_the_same_numbers() {
     links[0].port.set_open(false);
     publish(&hub, "a/a", "nobody");
     assert_eq!(links[0].take().len(), 0);
+}
+
+#[test]
+fn a_publisher_that_must_not_wait_rings_slow_links_by_itself() {
+    let hub = hub(1 << 20);
+    let rings: Arc<Mutex<Vec<Ring>>> = Arc::default();
+    let slow = hub.attach("slow", true, Box::new(SlowBell(Bell(rings.clone()))));
+    slow.set_open(true);
+    let fast = TestLink::new(&hub, "fast");
+    fast.join(10, "a");
+    fast.rang();
+    rings.lock().unwrap().clear();
+    let [head, body] = message("a", "body");
+    let patience = Patience { when_full: WhenFull::Error, patience: PATIENCE, deadline: None };
+    let mut publication = Publication {
+        lane: LANE,
+        parts: [&head, &body],
+        expires: false,
+        patience,
+        caller: None,
+        began: None,
+        without: Vec::new(),
+    };
+    let mut unrung = Unrung::default();
+    let attempt = hub.try_publish(&NOW, &hub.plan(b"a"), &mut publication, &mut unrung);
+    assert_eq!(attempt, Some(Attempt::Done(1)));
+    assert_eq!((fast.rang().len(), rings.lock().unwrap().len()), (1, 0));
+    unrung.ring();
+    assert!(matches!(rings.lock().unwrap()[..], [Ring::Data(LANE, _)]));
 }
 
 #[test]

@@ -235,6 +235,11 @@ impl Default for NormBell {
 
 impl LinkBell for NormBell {
     #[inline]
+    fn is_slow(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == state::IDLE
+    }
+
+    #[inline]
     fn ring(&self, why: Ring) {
         match why {
             Ring::Data(_, waiting) => match self.state.load(Ordering::SeqCst) {

@@ -17,6 +17,11 @@ pub enum Ring {
 pub trait LinkBell: Send + Sync {
     /// Something is to be done.
     fn ring(&self, why: Ring);
+
+    /// Whether ringing for data now would take a system call. Whoever holds what others wait for may let go of it first.
+    fn is_slow(&self) -> bool {
+        false
+    }
 }
 
 /// For links that look by themselves, as those in a simulation do.

@@ -23,7 +23,7 @@ mod wake;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use shoal_norm::NodeId;
 use shoal_wire::MessageView;
@@ -35,7 +35,7 @@ pub use self::flush::{FlushId, FlushState};
 pub use self::inbox::{Fed, SourceId, SourceNews, Told};
 pub use self::link::{LinkBell, Ring, Silent};
 pub use self::port::Port;
-pub use self::publish::{Attempt, Patience, Publication, Refusal, WhenFull};
+pub use self::publish::{Attempt, Patience, Publication, Refusal, Unrung, WhenFull};
 pub use self::routes::{InterestId, Plan};
 pub use self::wake::{Asleep, Wake};
 
@@ -133,6 +133,14 @@ impl Hub {
         lock(&self.routes)
     }
 
+    fn try_routes(&self) -> Option<MutexGuard<'_, Routes>> {
+        match self.routes.try_lock() {
+            Ok(routes) => Some(routes),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     // --- getters ---
 
     /// Who publishes here.
@@ -186,6 +194,17 @@ impl Hub {
             nodes.push(self.node());
         }
         nodes
+    }
+
+    /// The same, unless somebody else holds the lock that it takes.
+    pub fn try_plan(&self, topic: &[u8]) -> Option<Plan> {
+        let version = self.interest_version();
+        self.try_routes().map(|mut routes| routes.plan(topic, version))
+    }
+
+    /// Waits until nobody reads or changes who wants what.
+    pub fn wait_for_routes(&self) {
+        drop(self.routes());
     }
 
     /// Who gets what is published on a topic.

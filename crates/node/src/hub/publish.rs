@@ -20,7 +20,7 @@ use super::Hub;
 use super::chain::{Clock, SendError};
 use super::consumer::Consumer;
 use super::event::{HubEvent, Lost};
-use super::link::Ring;
+use super::link::{Link, Ring};
 use super::routes::Plan;
 use crate::attributes::Origin;
 
@@ -105,6 +105,23 @@ impl Rings {
     }
 }
 
+/// Links that are to be rung once whoever published has let go of what others wait for.
+#[derive(Default)]
+pub struct Unrung(Vec<(Arc<Link>, Ring)>);
+
+impl Unrung {
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Rings them.
+    pub fn ring(self) {
+        self.0.into_iter().for_each(|(link, ring)| link.bell.ring(ring));
+    }
+}
+
 /// Whether a full queue keeps a message from being published now.
 enum Room {
     /// It has room, or does without.
@@ -117,18 +134,58 @@ impl Hub {
     /// Offers a message: it goes to everybody who wants it, or to nobody. Rings the links that are to send it.
     #[inline]
     pub fn publish(&self, clock: &impl Clock, plan: &Plan, publication: &mut Publication<'_>) -> Attempt {
+        loop {
+            // It waits for the routes, and so has an outcome.
+            if let Some(attempt) = self.publish_on(clock, plan, publication, None) {
+                return attempt;
+            }
+        }
+    }
+
+    /// The same for a caller that must not wait for long: `None` if filters decide, and somebody else reads or changes who wants
+    /// what; then see [`Hub::wait_for_routes`]. Links whose ring takes a system call are left to the caller.
+    #[inline]
+    pub fn try_publish(
+        &self,
+        clock: &impl Clock,
+        plan: &Plan,
+        publication: &mut Publication<'_>,
+        unrung: &mut Unrung,
+    ) -> Option<Attempt> {
+        self.publish_on(clock, plan, publication, Some(unrung))
+    }
+
+    #[inline]
+    fn publish_on(
+        &self,
+        clock: &impl Clock,
+        plan: &Plan,
+        publication: &mut Publication<'_>,
+        unrung: Option<&mut Unrung>,
+    ) -> Option<Attempt> {
         let (mut asked, mut rings) = (Plan::default(), Rings::default());
-        let attempt = self.offer(clock, plan, &mut asked, publication, &mut rings);
+        let attempt = self.offer(clock, plan, &mut asked, publication, &mut rings, unrung.is_none())?;
         if attempt == Attempt::Refused(Refusal::Send(SendError::Full)) {
             // It may come back when there is room, here or in a buffer.
             self.chains.publish(publication.lane).send_away();
             self.sent_away.store(true, Ordering::SeqCst);
         }
         let links = if plan.asks { &asked.links } else { &plan.links };
-        for (index, waiting) in rings.first.into_iter().chain(rings.more) {
-            links[index].bell.ring(Ring::Data(publication.lane, waiting));
+        let rung = rings.first.into_iter().chain(rings.more);
+        let rung = rung.map(|(index, waiting)| (&links[index], Ring::Data(publication.lane, waiting)));
+        match unrung {
+            None => rung.for_each(|(link, ring)| link.bell.ring(ring)),
+            Some(unrung) => {
+                for (link, ring) in rung {
+                    if link.bell.is_slow() {
+                        unrung.0.push((link.clone(), ring));
+                    } else {
+                        link.bell.ring(ring);
+                    }
+                }
+            }
         }
-        attempt
+        Some(attempt)
     }
 
     #[inline]
@@ -139,19 +196,20 @@ impl Hub {
         asked: &mut Plan,
         publication: &mut Publication<'_>,
         rings: &mut Rings,
-    ) -> Attempt {
+        may_wait: bool,
+    ) -> Option<Attempt> {
         let parts = publication.parts;
         let length = parts[0].len() + parts[1].len();
         if length > self.chains.message_bytes_max() {
             let too_long = SendError::TooLong(length, self.chains.message_bytes_max());
-            return Attempt::Refused(Refusal::Send(too_long));
+            return Some(Attempt::Refused(Refusal::Send(too_long)));
         }
         let mut publishing = self.chains.publish(publication.lane);
         if let Err(error) = publishing.check_open() {
-            return Attempt::Refused(Refusal::Send(error));
+            return Some(Attempt::Refused(Refusal::Send(error)));
         }
         if plan.is_empty() {
-            return Attempt::Done(publishing.finish());
+            return Some(Attempt::Done(publishing.finish()));
         }
         let local = plan.asks || !plan.consumers.is_empty();
         let stamp = publishing.stamp(clock, local && plan.links.is_empty());
@@ -165,9 +223,10 @@ impl Hub {
         let plan = if plan.asks {
             let view = match MessageView::parse(parts[0]) {
                 Ok(view) => view,
-                Err(error) => return Attempt::Refused(Refusal::Unreadable(error)),
+                Err(error) => return Some(Attempt::Refused(Refusal::Unreadable(error))),
             };
-            self.routes().ask(&view, &origin, asked);
+            let mut routes = if may_wait { self.routes() } else { self.try_routes()? };
+            routes.ask(&view, &origin, asked);
             asked
         } else {
             plan
@@ -177,9 +236,9 @@ impl Hub {
         for link in &plan.links {
             if !publishing.has_room(link.id, length) {
                 match publication.patience.when_full {
-                    WhenFull::Error => return Attempt::Refused(Refusal::Send(SendError::Full)),
+                    WhenFull::Error => return Some(Attempt::Refused(Refusal::Send(SendError::Full))),
                     WhenFull::Drop => dropped += 1,
-                    WhenFull::Block => return publication.wait(clock.now(), Time::NEVER),
+                    WhenFull::Block => return Some(publication.wait(clock.now(), Time::NEVER)),
                 }
             }
         }
@@ -190,14 +249,14 @@ impl Hub {
             }
             match publication.make_room(consumer, clock, self.has_remote_links()) {
                 Room::Settled => {}
-                Room::Wait(until) => return publication.wait(clock.now(), until),
-                Room::Refused(why) => return Attempt::Refused(why),
+                Room::Wait(until) => return Some(publication.wait(clock.now(), until)),
+                Room::Refused(why) => return Some(Attempt::Refused(why)),
             }
         }
         let targets = plan.links.len() + plan.consumers.len();
         if dropped > 0 && dropped == targets {
             plan.consumers.iter().for_each(|consumer| consumer.count_dropped());
-            return Attempt::Done(0);
+            return Some(Attempt::Done(0));
         }
         for (index, link) in plan.links.iter().enumerate() {
             if dropped > 0 && !publishing.has_room(link.id, length) {
@@ -219,7 +278,7 @@ impl Hub {
         if !publication.without.is_empty() {
             self.tell(HubEvent::Lost(Lost::of(&origin, number)));
         }
-        Attempt::Done(number)
+        Some(Attempt::Done(number))
     }
 }
 

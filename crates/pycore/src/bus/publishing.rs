@@ -6,7 +6,7 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use shoal_io::bus::Bus;
-use shoal_node::hub::{Attempt, Patience, Plan, Publication};
+use shoal_node::hub::{Attempt, Patience, Plan, Publication, Unrung};
 use shoal_node::norm::Lane;
 use shoal_wire::{MessageView, Priority, PropertiesWriter};
 
@@ -26,6 +26,14 @@ pub struct Wait {
     pub deadline: Option<Instant>,
     /// When a publisher that comes back began to wait for a queue of this process.
     pub began: Option<Instant>,
+}
+
+/// Rings links whose ring takes a system call, without Python.
+#[inline]
+fn ring(py: Python<'_>, unrung: Unrung) {
+    if !unrung.is_empty() {
+        detached(py, || unrung.ring());
+    }
 }
 
 /// A message that has to wait for room, in its own memory.
@@ -55,9 +63,8 @@ impl Node {
         let encoded = body::encode(body.unwrap_or(&none))?;
         let content = encoded.bytes.as_slice();
         extras.published_us = extras.ttl.map(|_| bus.clock().now().as_nanos() / 1000);
-        let mut topics = self.topics();
+        let mut topics = self.planned(py, bus, topic)?;
         let known = topics.get(topic)?;
-        known.renew_plan(bus.hub());
         let lane = Lane::of(known.topic.as_topic().as_str().as_bytes(), priority.class()).number();
         let expires = extras.ttl.is_some();
         let plain = extras.is_empty() && encoded.detail.is_empty();
@@ -72,15 +79,21 @@ impl Node {
         let known = topics.get(topic)?;
         if plain || known.plan.is_empty() {
             known.set_kind(encoded.kind, priority);
-            let attempt = bus.hub().publish(
+            let mut unrung = Unrung::default();
+            let attempt = bus.hub().try_publish(
                 bus.clock(),
                 &known.plan,
                 &mut self.publication(bus, lane, [&known.head, content], expires, wait),
+                &mut unrung,
             );
             match attempt {
-                Attempt::Done(number) => return Ok(number),
-                Attempt::Refused(why) => return Err(errors::refused(why)),
-                Attempt::Wait(_) => {}
+                Some(Attempt::Done(number)) => {
+                    drop(topics);
+                    ring(py, unrung);
+                    return Ok(number);
+                }
+                Some(Attempt::Refused(why)) => return Err(errors::refused(why)),
+                Some(Attempt::Wait(_)) | None => {}
             }
             let (plan, head) = (known.plan.clone(), known.head.clone());
             drop(topics);
@@ -116,13 +129,29 @@ impl Node {
         let (head, body) = record.split_at(record.len() - view.body().len());
         let lane = Lane::of(view.name_bytes(), view.priority().class()).number();
         let expires = view.ttl_us().is_ok_and(|ttl| ttl.is_some());
-        let mut topics = self.topics();
-        let known = topics.get(topic)?;
-        known.renew_plan(bus.hub());
-        let plan = known.plan.clone();
+        let mut topics = self.planned(py, bus, topic)?;
+        let plan = topics.get(topic)?.plan.clone();
         drop(topics);
         let wait = Wait { deadline: Some(deadline), began: None };
         self.publish_waiting(py, bus, Waiting { topic, plan, head, body, lane, expires, wait })
+    }
+
+    /// The topics, of which this one has the plan that holds now. Waits without Python for whoever changes who wants what.
+    fn planned(
+        &self,
+        py: Python<'_>,
+        bus: &Bus,
+        topic: &Bound<'_, PyString>,
+    ) -> PyResult<MutexGuard<'_, TopicCache>> {
+        loop {
+            let mut topics = self.topics();
+            if topics.get(topic)?.renew_plan(bus.hub()) {
+                return Ok(topics);
+            }
+            // Whoever holds Python may want the topics.
+            drop(topics);
+            detached(py, || bus.hub().wait_for_routes());
+        }
     }
 
     pub(super) fn topics(&self) -> MutexGuard<'_, TopicCache> {
@@ -162,15 +191,17 @@ impl Node {
         loop {
             let seen = bus.seen();
             if waiting.plan.version != bus.hub().interest_version() {
-                let mut topics = self.topics();
-                let known = topics.get(waiting.topic)?;
-                known.renew_plan(bus.hub());
-                waiting.plan = known.plan.clone();
+                waiting.plan = self.planned(py, bus, waiting.topic)?.get(waiting.topic)?.plan.clone();
             }
-            match bus.hub().publish(bus.clock(), &waiting.plan, &mut publication) {
-                Attempt::Done(number) => return Ok(number),
-                Attempt::Refused(why) => return Err(errors::refused(why)),
-                Attempt::Wait(until) => {
+            let mut unrung = Unrung::default();
+            match bus.hub().try_publish(bus.clock(), &waiting.plan, &mut publication, &mut unrung) {
+                Some(Attempt::Done(number)) => {
+                    ring(py, unrung);
+                    return Ok(number);
+                }
+                Some(Attempt::Refused(why)) => return Err(errors::refused(why)),
+                None => detached(py, || bus.hub().wait_for_routes()),
+                Some(Attempt::Wait(until)) => {
                     let slice = Instant::now() + SIGNAL_CHECK;
                     let until = bus.clock().when(until).map_or(slice, |until| until.min(slice));
                     detached(py, || bus.wait(seen, until));

@@ -28,12 +28,14 @@ impl Known {
         self.head[1] = priority.get() << 4 | kind as u8;
     }
 
-    /// Makes the plan the one that holds now.
+    /// Makes the plan the one that holds now. False if that has to wait for somebody else.
     #[inline]
-    pub fn renew_plan(&mut self, hub: &Hub) {
+    pub fn renew_plan(&mut self, hub: &Hub) -> bool {
         if self.plan.version != hub.interest_version() {
-            self.plan = Arc::new(hub.plan(self.topic.as_topic().as_str().as_bytes()));
+            let Some(plan) = hub.try_plan(self.topic.as_topic().as_str().as_bytes()) else { return false };
+            self.plan = Arc::new(plan);
         }
+        true
     }
 }
 
