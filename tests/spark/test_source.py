@@ -138,6 +138,14 @@ def test_a_stream_that_ends_reads_everything_once_within_its_limits(spark, store
     assert [row["offset"] for _, rows in batches for row in rows] == list(range(250, 255))
 
 
+def test_a_store_that_missed_nothing_has_no_gaps(spark, store, client, tmp_path):
+    client.write(prices(3))
+    options = {"store": store.address, "gaps": "true", "startingOffsets": "earliest"}
+    assert spark.read.format("shoal").options(**options).load().count() == 0
+    batches, _ = collect(spark.readStream.format("shoal").options(**options).load(), tmp_path)
+    assert [row for _, rows in batches for row in rows] == []
+
+
 def test_only_messages_that_match_make_micro_batches(spark, store, client, tmp_path):
     client.write(prices(100))
     frame = follow(spark, store, selector="region = 'EU'", columns="offset", maxOffsetsPerTrigger="6")

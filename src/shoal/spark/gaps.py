@@ -136,6 +136,8 @@ class GapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """One task reads all."""
         first, after = Position.from_dict(start), Position.from_dict(end)
         self._looked = max(self._looked, after.offset)
+        if first == after:
+            return []
         return [GapRange(after.incarnation, first.offset, after.offset - 1, self._store.address)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -26,15 +26,14 @@ class Position:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """What Spark read from its checkpoint."""
-        try:
-            incarnation, offset = data["incarnation"], data["offset"]
-        except KeyError as missing:
+        """What Spark read from its checkpoint, which another source may have written."""
+        found: Any = data
+        if not isinstance(found, Mapping) or not {"incarnation", "offset"} <= found.keys():
             raise ConfigError(
-                f"the checkpoint holds {dict(data)!r}, which is no offset of format shoal (no {missing}): "
-                "was it written by another source? Take another checkpointLocation"
-            ) from None
-        return cls(str(incarnation), int(offset))
+                f"the checkpoint holds {found!r}, which is no offset of format shoal: was it written by "
+                "another source? Take another checkpointLocation"
+            )
+        return cls(str(found["incarnation"]), int(found["offset"]))
 
 
 @dataclass(frozen=True, slots=True)

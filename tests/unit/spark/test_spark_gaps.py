@@ -66,6 +66,10 @@ def test_a_stream_gives_each_gap_once(history):
     assert numbers(copy, following.partitions(end, at(8))) == [3]
 
 
+def test_a_micro_batch_of_nothing_has_no_parts(history):
+    assert stream().partitions(at(0), at(0)) == []
+
+
 def test_without_a_gap_there_is_no_micro_batch(history):
     following = stream()
     assert following.initialOffset() == at(6)

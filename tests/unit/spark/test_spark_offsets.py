@@ -10,8 +10,9 @@ def test_a_position_survives_the_checkpoint():
 
 
 def test_a_checkpoint_of_another_source_is_told():
-    with pytest.raises(ConfigError, match="no offset of format shoal"):
-        Position.from_dict({"prices": {"0": 12}})
+    for found in ({"prices": {"0": 12}}, 7, [1], None):
+        with pytest.raises(ConfigError, match=r"no offset of format shoal.*another checkpointLocation"):
+            Position.from_dict(found)
 
 
 @pytest.mark.parametrize(
