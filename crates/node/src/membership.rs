@@ -52,8 +52,9 @@ const REPEAT_LAST: Duration = Duration::from_secs(10);
 
 /// How long the rest of a long announcement is waited for.
 const PARTS_PATIENCE: Duration = Duration::from_secs(1);
-/// What is kept of what one node wants.
+/// What is kept of what one node wants, and of what all want together. Beyond it everything is sent to whoever announces more.
 const INTEREST_BYTES_MAX: usize = 64 << 20;
+const ALL_INTEREST_BYTES_MAX: usize = 256 << 20;
 
 /// What a membership can be told.
 #[derive(Clone, Debug)]
@@ -115,6 +116,9 @@ pub struct Membership {
     version: u64,
     announced: u64,
     members: BTreeMap<NodeId, Member>,
+    /// Bytes kept of what they want, and the most that may be.
+    interest_bytes: usize,
+    interest_bytes_max: usize,
     forgotten: Forgotten,
     /// Heard, but never announced.
     strangers: BTreeSet<u64>,
@@ -151,6 +155,8 @@ impl Membership {
             version: 1,
             announced: 0,
             members: BTreeMap::new(),
+            interest_bytes: 0,
+            interest_bytes_max: ALL_INTEREST_BYTES_MAX,
             forgotten: Forgotten::default(),
             strangers: BTreeSet::new(),
             announce_at: Time::ZERO,
@@ -321,7 +327,11 @@ impl Membership {
             self.repeat = REPEAT_FIRST;
         }
         let Some(member) = self.members.get_mut(&node) else { return };
-        match member.take_announce(now, announce) {
+        let others = self.interest_bytes - member.interest_bytes();
+        let room = self.interest_bytes_max.saturating_sub(others).min(INTEREST_BYTES_MAX);
+        let heard = member.take_announce(now, announce, room);
+        self.interest_bytes = others + member.interest_bytes();
+        match heard {
             Heard::Changed(change) => self.events.push_back(MemberEvent::Subscriptions(node, change)),
             Heard::TooMuch => self.events.push_back(MemberEvent::TooMuch(node)),
             Heard::Lacking => self.announce_soon(now),
@@ -399,6 +409,7 @@ impl Membership {
 
     fn remove(&mut self, node: NodeId, departure: Departure) -> Option<Member> {
         let member = self.members.remove(&node)?;
+        self.interest_bytes -= member.interest_bytes();
         self.ackers_changed = true;
         self.events.push_back(MemberEvent::Gone(node, member.instance, departure));
         Some(member)

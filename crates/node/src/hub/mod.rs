@@ -11,6 +11,7 @@ mod asking;
 mod chain;
 mod consumer;
 mod event;
+mod events;
 mod flush;
 mod inbox;
 mod link;
@@ -39,15 +40,13 @@ pub use self::publish::{Attempt, Patience, Publication, Refusal, Unrung, WhenFul
 pub use self::routes::{InterestId, Plan};
 pub use self::wake::{Asleep, Wake};
 
+use self::events::Events;
 use self::flush::Flushes;
 use self::link::Link;
 use self::routes::Routes;
 use crate::attributes::Origin;
 use crate::interest::OwnInterest;
 use crate::switch::{Interest, SubscriptionId};
-
-/// Events kept for an owner that does not take them; the oldest go first.
-const EVENTS_MAX: usize = 10_000;
 
 /// What a hub can be told.
 #[derive(Clone, Debug)]
@@ -90,7 +89,7 @@ pub struct Hub {
     /// Counts changes of who wants what.
     interest_version: AtomicU64,
     flushes: Mutex<Flushes>,
-    events: Mutex<VecDeque<HubEvent>>,
+    events: Mutex<Events>,
     wake: Arc<dyn Wake>,
     next_link: AtomicUsize,
     remote_links: AtomicUsize,
@@ -373,29 +372,21 @@ impl Hub {
     }
 
     fn tell(&self, event: HubEvent) {
-        let mut events = lock(&self.events);
-        if let (HubEvent::Lost(lost), Some(HubEvent::Lost(before))) = (&event, events.back_mut())
-            && before.extend(lost)
-        {
-            return;
+        let is_new = lock(&self.events).push(event);
+        if is_new {
+            self.wake.wake();
         }
-        if events.len() >= EVENTS_MAX {
-            events.pop_front();
-        }
-        events.push_back(event);
-        drop(events);
-        self.wake.wake();
     }
 
     // --- output ---
 
     /// The next thing that happened.
     pub fn poll_event(&self) -> Option<HubEvent> {
-        lock(&self.events).pop_front()
+        lock(&self.events).pop()
     }
 
     /// Everything that happened.
     pub fn take_events(&self) -> VecDeque<HubEvent> {
-        std::mem::take(&mut *lock(&self.events))
+        lock(&self.events).take_all()
     }
 }

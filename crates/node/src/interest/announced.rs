@@ -97,6 +97,11 @@ impl AnnouncedInterest {
         AnnouncedInterest { entries: BTreeMap::new(), version: 0, digest: 0, bytes: 0, pending: None, bounds }
     }
 
+    /// Changes how much of them is kept; what is here already stays.
+    pub fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bounds = InterestBounds { bytes_max };
+    }
+
     /// The version that is known here; 0 if none is.
     pub fn version(&self) -> u64 {
         self.version

@@ -104,8 +104,14 @@ impl Member {
         was_known && !self.is_known()
     }
 
-    /// Takes what it announces.
-    pub fn take_announce(&mut self, now: Time, announce: &Announce<'_>) -> Heard {
+    /// Bytes that are kept of what it wants.
+    pub fn interest_bytes(&self) -> usize {
+        self.interest.bytes()
+    }
+
+    /// Takes what it announces, of which at most so many bytes are kept.
+    pub fn take_announce(&mut self, now: Time, announce: &Announce<'_>, bytes_max: usize) -> Heard {
+        self.interest.set_bytes_max(bytes_max);
         let version = announce.header.version;
         // Heartbeats and Marks are easily forged. If it announces what we have once more, long after another version
         // was heard of, there is no other. One that is new to us may be followed by that other.

@@ -64,6 +64,27 @@ fn want(node: &mut Node, now: Time, pattern: &str) {
     node.set_wanted(now, version);
 }
 
+#[test]
+fn what_all_members_want_is_bounded_and_whoever_wants_more_may_want_anything() {
+    let mut nodes = [node(1), node(2), node(3)];
+    nodes[0].interest_bytes_max = 1000;
+    for number in 0..5 {
+        want(&mut nodes[1], at(0), &format!("two/{number}"));
+        want(&mut nodes[2], at(0), &format!("three/{number}"));
+    }
+    settle(at(0), &mut nodes);
+    settle(at(1000), &mut nodes);
+    assert!(nodes[0].interest_bytes <= 1000, "{}", nodes[0].interest_bytes);
+    assert!(nodes[0].interest_bytes > 0);
+    let told = events(&mut nodes[0]);
+    let too_much = told.iter().filter(|event| matches!(event, MemberEvent::TooMuch(_))).count();
+    assert_eq!(too_much, 1, "{told:?}");
+    assert!(!nodes[0].is_interest_known());
+    let gone: Vec<NodeId> = nodes[0].members().collect();
+    gone.iter().for_each(|&node| nodes[0].on_sender_gone(node, 1, Departure::Left));
+    assert_eq!(nodes[0].interest_bytes, 0);
+}
+
 /// Whether somebody else wants a pattern, or may.
 fn is_wanted(node: &Membership, pattern: &str) -> bool {
     !node.is_interest_known() || node.members.values().any(|member| member.patterns().contains(&pattern))
