@@ -204,10 +204,14 @@ impl Remote {
         take: &mut Take<'_>,
         shared: &mut Shared<'_>,
     ) -> Result<(), Reject> {
+        let duplicates = shared.stats.duplicates_received;
         let handled = self.take_data(now, data, take, shared);
         if handled.is_ok() {
-            // Only with data does a sender move: whatever else it says takes nothing to make up.
-            self.address = self.heard_from;
+            // Only with data that is new does a sender move: whatever else it says takes nothing to make up, or to send
+            // once more.
+            if shared.stats.duplicates_received == duplicates {
+                self.address = self.heard_from;
+            }
             self.received_bytes += data.payload.len() as u64;
         }
         handled

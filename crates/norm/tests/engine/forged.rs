@@ -183,6 +183,33 @@ fn feedback_goes_where_data_comes_from() {
     assert!(destinations.iter().all(|to| *to == Destination::Node(address(HONEST))), "{destinations:?}");
 }
 
+#[test]
+fn data_that_somebody_sends_once_more_takes_no_feedback_away() {
+    let adjust = |config: &mut Config| {
+        config.sync = SyncPolicy::Start;
+        config.feedback = FeedbackMode::Unicast;
+    };
+    let (mut honest, mut victim) = (session(HONEST, adjust), session(VICTIM, adjust));
+    let object = honest.open_stream(&StreamOptions::default()).unwrap();
+    honest.set_ackers(&[VICTIM]);
+    honest.write(START, object, b"hello", true).unwrap();
+    honest.request_watermark(START, object).unwrap();
+    let mut recorded = Vec::new();
+    while let Some(transmit) = honest.poll_transmit(START) {
+        recorded.extend(transmit.datagrams().map(<[u8]>::to_vec));
+    }
+    for who in [HONEST, STRANGER] {
+        recorded.iter().for_each(|datagram| victim.handle_datagram(START, from(who), datagram));
+    }
+    assert!(victim.stats().duplicates_received > 0);
+    let mut destinations = Vec::new();
+    while let Some(transmit) = victim.poll_transmit(START + Duration::from_secs(1)) {
+        destinations.push(transmit.to);
+    }
+    assert!(!destinations.is_empty());
+    assert!(destinations.iter().all(|to| *to == Destination::Node(address(HONEST))), "{destinations:?}");
+}
+
 /// A sender with a stream of two thousand segments, one of whom counts.
 fn sender_of_much() -> (Session, u16) {
     let mut sender = session(HONEST, |_| ());
