@@ -22,6 +22,8 @@ const DEPARTED_AFTER: Duration = Duration::from_secs(1);
 const PROMPT_ACKERS_MAX: usize = 8;
 /// Probes are answered after a back-off of at least so many round-trip times.
 const PROBE_BACKOFF_MIN: u32 = 4;
+/// So long after a probe nothing older is taken for one: somebody may send it once more.
+const PROBE_KEPT: Duration = Duration::from_secs(10);
 /// Answers are spread over at least so much time for each receiver: a host needs that long to hear another's.
 const PROBE_SPREAD: Duration = Duration::from_micros(50);
 /// The most segments that one overheard message is compared with; what is beyond that is asked for once more.
@@ -41,6 +43,7 @@ impl Remote {
         match *command {
             Command::Flush { position, ackers } => self.handle_flush(now, position, ackers, shared),
             Command::Squelch { position, invalid } => self.handle_squelch(now, position, invalid, shared),
+            Command::CongestionControl { sent_at, .. } if self.is_old_probe(sent_at, arrived_at) => {}
             Command::CongestionControl { sequence, sent_at, rate, nodes } => {
                 self.probe = Some(Probe { sent_at, received_at: arrived_at, sequence });
                 self.schedule_probe_answer(now, rate.is_some(), nodes, shared);
@@ -62,6 +65,12 @@ impl Remote {
                 shared.events.push_back(Event::CommandReceived { node, instance, content });
             }
         }
+    }
+
+    /// Whether a probe is late, or sent once more: the way would seem longer than it is.
+    fn is_old_probe(&self, sent_at: Time, arrived_at: Time) -> bool {
+        self.probe
+            .is_some_and(|known| sent_at <= known.sent_at && arrived_at < known.received_at + PROBE_KEPT)
     }
 
     fn handle_flush(&mut self, now: Time, position: Position, ackers: &[u8], shared: &mut Shared<'_>) {
@@ -90,6 +99,11 @@ impl Remote {
         let object = &mut self.streams[index];
         if let Some(at) = ack_at {
             let at = object.ack.map_or(at, |(_, known)| known.max(now));
+            // A request that is late, or sent once more, does not take the place of one for more.
+            let position = match (&object.body, object.ack) {
+                (Body::Open(stream), Some((known, _))) if stream.is_before(position, known) => known,
+                _ => position,
+            };
             object.ack = Some((position, at));
         }
         if let Body::Open(stream) = &mut object.body

@@ -10,6 +10,7 @@ use super::window::{Insert, Window};
 use crate::event::{CloseReason, Event, GapReason, StreamId};
 use crate::serial;
 use crate::stats::{Reject, Stats};
+use crate::wire::command::Position;
 use crate::wire::{FecId, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// Parity may take this part of what a window may.
@@ -352,6 +353,12 @@ impl RxStream {
         if missing <= held + erasures {
             self.window.mark_asked(first, end, cycle, budget);
         }
+    }
+
+    /// Whether a position is before another.
+    pub fn is_before(&self, position: Position, other: Position) -> bool {
+        position.fec_id == other.fec_id
+            && self.segment_at(position.payload_id) < self.segment_at(other.payload_id)
     }
 
     /// The sender says that it has sent everything up to here. Returns how much of it was news.

@@ -210,6 +210,35 @@ fn data_that_somebody_sends_once_more_takes_no_feedback_away() {
     assert!(destinations.iter().all(|to| *to == Destination::Node(address(HONEST))), "{destinations:?}");
 }
 
+#[test]
+fn commands_that_somebody_sends_once_more_hold_nobody_back() {
+    let mut scene = Scene::new();
+    scene.honest.set_ackers(&[VICTIM]);
+    let mut recorded: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..300 {
+        while let Some(transmit) = scene.honest.poll_transmit(scene.now) {
+            for datagram in transmit.datagrams() {
+                recorded.push(datagram.to_vec());
+                scene.victim.handle_datagram(scene.now, from(HONEST), datagram);
+            }
+        }
+        scene.go_on();
+    }
+    // Commands have the type 3.
+    recorded.retain(|datagram| datagram[0] & 0xf == 3);
+    assert!(recorded.len() > 5, "{}", recorded.len());
+    (0..3_000).for_each(|_| scene.go_on());
+    let before = scene.honest.grtt();
+    for round in 0..2_000 {
+        let datagram = recorded[round % recorded.len()].clone();
+        scene.forge(|out| out.extend(datagram));
+        scene.go_on();
+    }
+    let after = scene.honest.grtt();
+    assert!(after < before * 4 + Duration::from_millis(20), "{before:?} became {after:?}");
+    scene.check();
+}
+
 /// A sender with a stream of two thousand segments, one of whom counts.
 fn sender_of_much() -> (Session, u16) {
     let mut sender = session(HONEST, |_| ());
