@@ -26,6 +26,7 @@ from shoal.errors import HistoryError, StoreUnavailableError
 from shoal.history import connect
 from shoal.store import Store
 from shoal.store.config import resolve
+from shoal.store.publishing import ROWS_MAX
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +146,40 @@ def test_a_commit_is_all_or_nothing_whenever_the_store_is_killed(
             found = store.history.read("t", columns=["body"]).column("body").to_pylist()
             expected = [f"{number}/{row}".encode() for number in range(1, committed + 1) for row in range(50)]
             assert found == expected, f"seed {seed}"
+    finally:
+        store.crash()
+
+
+def test_a_commit_is_published_whole_though_the_store_is_killed_meanwhile(
+    tmp_path: Path, domain: str
+) -> None:
+    count = 40_000
+    store = StoreProgram(tmp_path / "data", f"{domain}-published")
+    try:
+        with (
+            shoal.connect(domain=f"{domain}-published", interface="lo") as bus,
+            bus.subscribe("rows", queue_bytes_max=64 << 20) as rows,
+        ):
+            table = pa.table({"body": [str(row) for row in range(count)]})
+            store.history.write(table, topic="rows", scope="job", number=1)
+            received = [rows.receive(20) for _ in range(1000)]
+            store.crash()
+            store.start()
+            while not (received[-1] and received[-1].body == str(count - 1)):
+                received.append(rows.receive(20))
+                assert received[-1] is not None, f"nothing comes behind {received[-2]}"
+        seen: dict[str, str] = {}
+        again = 0
+        for message in received:
+            assert message is not None
+            if message.message_id in seen:
+                again += 1
+                assert message.redelivered
+            seen.setdefault(str(message.message_id), message.body)
+        assert list(seen.values()) == [str(row) for row in range(count)]
+        assert again <= ROWS_MAX
+        ids = store.history.read("rows", columns=["message_id"]).column("message_id").to_pylist()
+        assert list(seen) == ids
     finally:
         store.crash()
 
