@@ -27,7 +27,8 @@ PATIENCE_S = 60.0
 def run(console: Console) -> bool:
     """Publish, record, query with Spark, publish the result, and show what a subscriber gets of it."""
     if find_spec("pyspark") is None:
-        console.print("  left out: Spark is not installed (pip install 'shoal[spark]')", highlight=False)
+        told = "  left out: Spark is not installed (pip install 'shoal[spark]')"
+        console.print(told, highlight=False, markup=False)
         return True
     from pyspark.errors import PySparkException
 
