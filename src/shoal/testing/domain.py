@@ -294,8 +294,9 @@ class Node:
 
     def crash(self) -> None:
         """Be gone without a word."""
-        self.collect()
         self.core.stop(self.name)
+        # It had a last turn.
+        self.collect()
         self._end("crashed")
 
     def restart(self, *, node: int | None = None) -> None:

@@ -9,6 +9,7 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import cast
 
 from shoal.testing.domain_history import (
     DomainHistory,
@@ -280,12 +281,31 @@ def _unaccounted(
     ]
     if not any(there):
         return []
-    wanted = wanted[there.index(True) :]
+    # Another subscription of the same node may have been known before this one.
+    known_s = -math.inf if life is reader else _knows(life, reader, record)
+    wanted = [
+        message
+        for message, is_there in list(zip(wanted, there, strict=True))[there.index(True) :]
+        if is_there or message.at_s >= known_s
+    ]
     if not _must_have_all(history, life, reader, record):
         # Of what was said last, nobody knows whether it got there.
         last = max(read, default=0)
         wanted = [message for message in wanted if message.key.number <= last]
     return [message for message in wanted if message.key.number not in read and message.key not in lost]
+
+
+def _knows(life: Life, reader: Life, record: SubscriptionRecord) -> float:
+    """When a publisher heard of a subscription of another node."""
+    heard = (
+        happening.at_s
+        for happening in life.happenings
+        if happening.kind == "subscriptions"
+        and happening.node in reader.nodes
+        and happening.at_s >= record.began_s
+        and record.pattern in cast("list[str]", happening.details["added"])
+    )
+    return next(heard, math.inf)
 
 
 def _counts_from(life: Life, reader: Life) -> float:

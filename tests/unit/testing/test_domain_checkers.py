@@ -269,6 +269,17 @@ def test_what_was_read_before_the_publisher_knew_of_the_subscription_promises_no
         accounted(history)
 
 
+def test_a_subscription_counts_once_its_publisher_heard_of_it_though_it_knew_of_another():
+    history = good_history()
+    published = history.lives[0].published
+    published[2] = published[2]._replace(wanted_by=())
+    del readings(history)[2]
+    accounted(history)
+    history.lives[0].happenings.append(Happening(0.6, "subscriptions", 22, {"added": ["prices/*"]}))
+    with pytest.raises(DomainCheckError):
+        accounted(history)
+
+
 def test_a_flush_does_not_wait_until_a_queue_is_read_that_holds_back_its_node():
     history = good_history()
     del readings(history)[3]
