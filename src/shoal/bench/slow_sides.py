@@ -54,13 +54,13 @@ def subscribe(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
             began = began or ended
             if msg_s_max and received % BURST == 0:
                 sleep(max(0.0, began + received / msg_s_max - ended))
-        lost = [event for event in bus.events(timeout_s=0.0) if isinstance(event, shoal.MessagesLost)]
+        told = [event for event in bus.events(timeout_s=0.0) if isinstance(event, shoal.MessagesLost)]
     if received < 2:
         raise ExperimentError(f"{received} messages came: too few to measure a rate")
     return {
         "received": received,
         "seconds": ended - began,
-        "told_lost": sum(event.last - event.first + 1 for event in lost),
+        "told_lost": sum(event.last - event.first + 1 for event in told if event.last),
     }
 
 

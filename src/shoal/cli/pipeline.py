@@ -55,6 +55,12 @@ Json = Annotated[
 ]
 
 
+def _is_ambient(context: typer.Context, option: str) -> bool:
+    """Whether an option comes from the environment: then it is meant for whoever has a use for it."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "ENVIRONMENT"
+
+
 @app.command("archive")
 def archive(
     topics: Topics,
@@ -100,6 +106,7 @@ def archive(
 
 @app.command("replay")
 def replay(
+    context: typer.Context,
     source: Annotated[str, typer.Argument(help="The directory of an archive, or topics in history.")],
     speed: Annotated[float, typer.Option(min=0.0, help="2 is twice as fast; 0 as fast as possible.")] = 1.0,
     prefix: Annotated[str | None, typer.Option(help="Published topics begin with this and a slash.")] = None,
@@ -129,7 +136,7 @@ def replay(
                 source,
                 bus,
                 speed=speed,
-                store=store,
+                store=None if _is_ambient(context, "store") and Path(source).is_dir() else store,
                 topics=topics,
                 prefix=prefix,
                 property_schema=property_schema,

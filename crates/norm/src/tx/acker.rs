@@ -7,7 +7,7 @@
 //! | Counts   | yes              | Silent: it was asked often enough, for long enough, and got nowhere              |
 //! |          |                  | Slow: for as long it was what held back others that had room, because it got less far or because its losses made the window small |
 //! | Silent   | no               | Counts: it has caught up, or acknowledges something while nobody counts          |
-//! | Slow     | no               | Counts: it has caught up and stayed so for a while without losing anything, or nobody else counts; one that lost too much, without asking for repair |
+//! | Slow     | no               | Counts: it has caught up and stayed so for a while without losing anything, or nobody else counts; one that lost too much, losing no more than the window bears |
 //!
 //! An application's watermark waits for everybody, whatever their standing, but only as long as they answer: whoever
 //! does not is *excused*. That a watermark waits for somebody does not make him hold the window.
@@ -15,6 +15,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::window::{LOST_TOLERATED, LOST_TOLERATED_ONE_IN};
 use crate::NodeId;
 use crate::time::Time;
 
@@ -76,8 +77,10 @@ pub struct Acker {
     slow_times: u32,
     back_at: Time,
     keeps_up_since: Option<Time>,
-    /// Its losses made it slow.
+    /// Its losses made it slow; how far it was when it began to keep up, and how many segments it asked for since then.
     loses: bool,
+    kept_from: u64,
+    asked: u64,
 }
 
 impl Acker {
@@ -99,6 +102,8 @@ impl Acker {
             back_at: Time::ZERO,
             keeps_up_since: None,
             loses: false,
+            kept_from: 0,
+            asked: 0,
         }
     }
 
@@ -159,8 +164,11 @@ impl Acker {
         if segment < caught_up {
             self.keeps_up_since = None;
         }
-        let keeps_up = segment >= caught_up
-            && now.since(*self.keeps_up_since.get_or_insert(now)) >= self.keep_up_for(patience);
+        if segment >= caught_up && self.keeps_up_since.is_none() {
+            (self.keeps_up_since, self.kept_from, self.asked) = (Some(now), segment, 0);
+        }
+        let keeps_up =
+            self.keeps_up_since.is_some_and(|since| now.since(since) >= self.keep_up_for(patience));
         if nobody_counts || keeps_up || self.standing == Standing::New {
             self.count_again(now);
         }
@@ -194,7 +202,10 @@ impl Acker {
             self.unanswered = 0;
         }
         self.reached.seen = self.reached.seen.max(segments.end);
-        if self.loses {
+        self.asked += segments.end - segments.start;
+        let tolerated =
+            LOST_TOLERATED + self.reached.acked.saturating_sub(self.kept_from) / LOST_TOLERATED_ONE_IN;
+        if self.loses && self.asked > tolerated {
             self.keeps_up_since = None;
         }
     }

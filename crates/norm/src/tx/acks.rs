@@ -651,10 +651,10 @@ mod tests {
         assert!(!acks.on_held(at(0), at(499), Some(2), |_| false));
         assert!(acks.on_held(at(499), at(500), Some(2), |_| false));
         assert!(acks.is_left_behind(2) && !acks.is_left_behind(1));
-        // It keeps up from here on, but asks for repair now and then, and once for what is no longer there.
+        // It keeps up from here on, but asks for much, later for little, and once for what is no longer there.
         for millis in 501..20_000 {
             acks.on_ack_of(at(millis), 2, millis, 0);
-            if millis < 10_000 && millis % 1000 == 0 {
+            if millis < 10_000 && millis % 4 == 0 || millis % 100 == 0 {
                 acks.on_request(2, &(millis..millis + 1));
             }
             if millis == 11_000 {

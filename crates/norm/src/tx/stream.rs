@@ -567,11 +567,17 @@ impl TxStream {
             }
     }
 
-    /// Who has not acknowledged everything written so far, and about how many bytes each.
+    /// Who has not acknowledged everything written so far, and how many bytes each; what is no longer kept counts as
+    /// full segments.
     pub fn lacking(&self) -> impl Iterator<Item = (NodeId, u64)> {
-        let (end, segment_bytes) =
-            (self.head + u64::from(self.filled > 0), self.cache.segment_bytes() as u64);
-        self.acks.lacking(end).map(move |(node, acked)| (node, (end - acked) * segment_bytes))
+        let end = self.head + u64::from(self.filled > 0);
+        let bytes = |acked: u64| {
+            let gone = self.first.saturating_sub(acked) * self.cache.segment_bytes() as u64;
+            let kept =
+                (acked.max(self.first)..self.head).map(|segment| self.cache.data_bytes(segment) as u64);
+            gone + kept.sum::<u64>() + self.filled as u64
+        };
+        self.acks.lacking(end).map(move |(node, acked)| (node, bytes(acked)))
     }
 
     /// Whether somebody listed as acker, though he may be silent, has not acknowledged everything.

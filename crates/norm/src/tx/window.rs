@@ -35,8 +35,8 @@ use crate::time::Time;
 const OPEN_FIRST: u64 = 32;
 const OPEN_MIN: u64 = 16;
 /// So many may be lost in a round, beside one in so many of the window.
-const LOST_TOLERATED: u64 = 2;
-const LOST_TOLERATED_ONE_IN: u64 = 8;
+pub const LOST_TOLERATED: u64 = 2;
+pub const LOST_TOLERATED_ONE_IN: u64 = 8;
 /// One in so many segments is given up when too many are lost, and won when not.
 const SHRINK_ONE_IN: u64 = 4;
 const GROW_ONE_IN: u64 = 128;
@@ -45,8 +45,10 @@ const LOSSLESS_ROUNDS: u32 = 4;
 /// A round that takes this much longer than twice the shortest one fills a queue.
 const QUEUE_MIN: Duration = Duration::from_millis(5);
 
-/// Who made the window smaller so many times in a row is to blame for that.
+/// Who made the window smaller so many times in a row is to blame for that, until it is as open as before or nothing was
+/// lost in so many rounds.
 const BLAMED_TIMES: u32 = 8;
+const BLAMED_ROUNDS: u32 = 64;
 
 /// On whose behalf the window became smaller.
 #[derive(Copy, Clone, Debug)]
@@ -54,7 +56,7 @@ struct Blame {
     node: NodeId,
     /// How many times in a row.
     times: u32,
-    /// How far it was open before.
+    /// How far it was open before anybody made it smaller.
     open: u64,
 }
 
@@ -178,6 +180,8 @@ impl SendWindow {
             let more = if self.free { self.open } else { (self.open / GROW_ONE_IN).max(1) };
             self.open = (self.open + more).min(self.limit);
         }
+        let over = self.lossless >= BLAMED_ROUNDS;
+        self.blame = self.blame.filter(|blame| !over && self.open < blame.open);
     }
 
     /// Whether what was sent lately waited in a queue.
@@ -213,7 +217,10 @@ impl SendWindow {
             let less = if self.free { self.open / 2 } else { round.lost.max(self.open / SHRINK_ONE_IN) };
             self.blame = match self.blame {
                 Some(blame) if blame.node == node => Some(Blame { times: blame.times + 1, ..blame }),
-                _ => Some(Blame { node, times: 1, open: self.open }),
+                other => {
+                    let open = other.map_or(0, |other| other.open).max(self.open);
+                    Some(Blame { node, times: 1, open })
+                }
             };
             self.open = self.open.saturating_sub(less).max(OPEN_MIN.min(self.limit));
             self.free = false;
@@ -357,6 +364,18 @@ mod tests {
         }
         assert_eq!(window.blamed(), Some(7));
         assert_eq!(window.open(), OPEN_MIN);
+        let mut passed = SendWindow { round: None, ..SendWindow::new(LIMIT) };
+        (passed.blame, passed.open, passed.free) = (window.blame, window.open, false);
+        for segment in 1..=u64::from(BLAMED_ROUNDS) {
+            assert_eq!(passed.blamed(), Some(7), "round {segment}");
+            passed.on_sent(
+                Time::from_nanos(segment),
+                segment,
+                Reached { acked: segment - 1, seen: segment - 1 },
+            );
+            passed.on_reached(Time::from_nanos(segment), Reached { acked: segment, seen: segment });
+        }
+        assert_eq!(passed.blamed(), None, "it lost nothing for a long time");
         window.forgive();
         assert!(window.open() >= open && window.blamed().is_none());
     }

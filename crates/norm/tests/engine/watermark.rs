@@ -271,3 +271,17 @@ fn a_stream_there_is_no_place_for_is_not_acknowledged_as_an_object_that_is_done_
     let outcome = outcome.expect("the watermark is settled");
     assert_eq!((outcome.object, &outcome.acked[..], &outcome.silent[..]), (refused, &[][..], &[2][..]));
 }
+
+#[test]
+fn what_an_acker_lacks_is_counted_in_bytes_however_small_its_segments() {
+    let now = Time::from_nanos(1_000_000_000);
+    let mut sender = Session::new(Config::new(1, 1, 1)).unwrap();
+    sender.set_ackers(&[2]);
+    let object = sender.open_stream(&StreamOptions::default()).unwrap();
+    for _ in 0..9 {
+        assert_eq!(sender.write(now, object, &[7; 100], true), Ok(100));
+        sender.flush(now, object).unwrap();
+    }
+    assert_eq!(sender.write(now, object, &[7; 50], true), Ok(50));
+    assert_eq!(sender.lacking(object), [(2, 950)]);
+}
