@@ -47,6 +47,8 @@ class Subscription(Queue):
             ClosedError: the subscription is closed, and everything that had arrived was received.
         """
         check_seconds("timeout_s", timeout_s, none="no end")
+        # Before the time runs: there may be none.
+        await self._doorbell.take_turn()
         try:
             async with asyncio.timeout(timeout_s):
                 message = await self._next()
@@ -78,7 +80,6 @@ class Subscription(Queue):
 
     async def _next(self) -> Message | None:
         """The next message; `None` once closed and empty. A message is taken only when it is returned."""
-        await self._doorbell.take_turn()
         while not self._here:
             self._arrived.clear()
             batch = self._refill()
@@ -99,6 +100,7 @@ class Subscription(Queue):
         return self
 
     async def __anext__(self) -> Message:
+        await self._doorbell.take_turn()
         message = await self._next()
         if message is None:
             raise StopAsyncIteration

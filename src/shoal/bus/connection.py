@@ -43,14 +43,14 @@ class Connection:
 
     def __init__(self, config: ConnectionConfig) -> None:
         self.config = config
-        self.id = secrets.randbelow(0xFFFF_FFFE) + 1
         #: Closing has begun.
         self.closed = False
         self.events = EventLog()
         #: Callbacks that fail are logged, each with its traceback, now and then.
         self.failures = LogLimit(_FAILURES_LOGGED_MAX)
-        self.replies = Replies(f"_reply/{self.id:08x}")
-        self.node = _core.Node(self.id, **_options(config))
+        self.node = _core.Node(secrets.randbelow(0xFFFF_FFFE) + 1, **_options(config))
+        # Of the publisher, not of the node: two nodes may have met with one id.
+        self.replies = Replies(f"_reply/{self.node.publisher:016x}")
         #: The store beside it, if it was asked for: a `shoal.store.Store`.
         self.store: Any = None
         self._process = os.getpid()

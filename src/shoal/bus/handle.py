@@ -27,8 +27,8 @@ class Handle:
 
     @property
     def node(self) -> int:
-        """Our node id."""
-        return self._connection.id
+        """Our node id; another one if a node was met that had the same."""
+        return self._connection.node.node
 
     @property
     def publisher(self) -> int:

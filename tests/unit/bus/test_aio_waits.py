@@ -290,3 +290,14 @@ def test_publishing_and_reading_without_a_pause_leave_other_tasks_their_turn(dom
             running.cancel()
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_message_that_is_here_is_received_without_waiting_however_often(domain: str) -> None:
+    async def main() -> None:
+        async with shoal.aio.connect(domain) as bus, bus.subscribe("a") as subscription:
+            for number in range(2 * CALLS_MAX):
+                await bus.publish("a", number)
+                message = await subscription.receive(0)
+                assert message is not None and message.body == number
+
+    asyncio.run(main())
