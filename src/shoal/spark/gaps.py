@@ -49,20 +49,20 @@ class _Gaps:
                     f"{', '.join(f'{name} {kind}' for name, kind in known.items())}"
                 )
 
-    def found(self, store: Store, incarnation: str, start: int, last: int) -> list[dict[str, Any]]:
-        """The records, in their order."""
+    def found(self, store: Store, start: Position, last: int) -> tuple[Position, list[dict[str, Any]]]:
+        """The records, in their order, and where they begin: later than `start` if history was lost."""
 
         def ask(begin: Position) -> list[dict[str, Any]]:
             question = {"start": begin.offset, "end": last, "incarnation": begin.incarnation}
             return store.call(lambda client: client.gaps(**question))
 
-        return asked(self.options, store, ask, Position(incarnation, start))[1]
+        return asked(self.options, store, ask, start)
 
     def rows(self, part: GapRange) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
         layout = to_arrow_schema(self.schema, timezone="UTC")
         with Store(self.options.at, part.address) as store:
-            gaps = self.found(store, part.incarnation, part.start, part.last)
+            _, gaps = self.found(store, Position(part.incarnation, part.start), part.last)
         rows = [{**gap, "stored": gap["stored_us"]} for gap in gaps]
         yield pa.RecordBatch.from_pylist([{name: row[name] for name in layout.names} for row in rows], layout)
 
@@ -123,20 +123,30 @@ class GapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of history if there is a gap before it, else `start`."""
         begin = Position.from_dict(start)
-        looked = max(begin.offset, self._looked)
         if self._target is None:
             self._store.call(lambda client: client.wait(timeout_s=WAIT_S, start="latest"))
-        end = int(self._store.info()["end"]) if self._target is None else self._target
-        if end <= looked or not self._gaps.found(self._store, begin.incarnation, looked, end - 1):
+        info = self._store.info()
+        end = int(info["end"]) if self._target is None else self._target
+        if info["incarnation"] == begin.incarnation:
+            looked = max(begin.offset, self._looked)
+            if end > looked:
+                _, gaps = self._gaps.found(self._store, Position(begin.incarnation, looked), end - 1)
+                if gaps:
+                    return Position(begin.incarnation, end).to_dict()
             self._looked = max(looked, end)
             return start
+        # The store refuses a place of another incarnation, and the user may go on.
+        begin, _ = self._gaps.found(self._store, begin, max(end - 1, 0))
         return Position(begin.incarnation, end).to_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One task reads all."""
         first, after = Position.from_dict(start), Position.from_dict(end)
+        if first.incarnation != after.incarnation:
+            self._looked = 0
+            first = Position(after.incarnation, int(self._store.info()["floor"]))
         self._looked = max(self._looked, after.offset)
-        if first == after:
+        if first.offset >= after.offset:
             return []
         return [GapRange(after.incarnation, first.offset, after.offset - 1, self._store.address)]
 

@@ -6,6 +6,7 @@ them visible together and durable, and remembers the highest number for each que
 again after a crash is recognised, and what it staged is thrown away. Stagings that nobody commits expire.
 """
 
+import logging
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,11 +20,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from shoal.errors import ConfigError
+from shoal.errors import ConfigError, HistoryError
 from shoal.history import History
 from shoal.spark.options import StoreOptions, WriteOptions
 from shoal.spark.sink_rows import SinkPlan, plan_messages
 from shoal.spark.store import Store
+
+log = logging.getLogger("shoal.spark")
 
 #: One staging holds about as much: large enough to be cheap, small enough to be sent again when a store
 #: restarts.
@@ -78,10 +81,14 @@ class _Writing:
         if stagings:
             with Store(self.options.at) as store:
                 answer = store.call(lambda client: client.commit(scope, number, stagings))
-                if answer["repeated"]:
-                    store.call(lambda client: client.discard(stagings))
-                if last:
-                    store.call(lambda client: client.forget(scope))
+                try:
+                    if answer["repeated"]:
+                        store.call(lambda client: client.discard(stagings))
+                    if last:
+                        store.call(lambda client: client.forget(scope))
+                except HistoryError as error:
+                    # It is committed, and a failure would have it written again; the store does so itself.
+                    log.warning("the rows are committed, but the store did not tidy up: %s", error)
 
 
 def stage_again(store: Store, prefix: str, messages: pa.Table, topic: str | None) -> str:

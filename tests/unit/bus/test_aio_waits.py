@@ -298,6 +298,7 @@ def test_a_message_that_is_here_is_received_without_waiting_however_often(domain
             for number in range(2 * CALLS_MAX):
                 await bus.publish("a", number)
                 message = await subscription.receive(0)
-                assert message is not None and message.body == number
+                assert message is not None
+                assert message.body == number
 
     asyncio.run(main())

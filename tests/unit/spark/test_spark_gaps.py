@@ -100,6 +100,17 @@ def test_gaps_that_were_dropped_unread_are_an_error_or_a_warning(history):
     assert numbers(going_on, going_on.partitions(at(1), at(6))) == [2]
 
 
+def test_another_incarnation_is_an_error_or_begins_anew_once(history):
+    history.incarnation = "two"
+    for offset in (2, 100):
+        with pytest.raises(DataLossError, match="incarnation"):
+            stream().latestOffset(at(offset), ALL)
+    going_on = stream(failOnDataLoss="false")
+    assert going_on.latestOffset(at(100), ALL) == at(6, "two")
+    assert numbers(going_on, going_on.partitions(at(100), at(6, "two"))) == [1, 2]
+    assert going_on.latestOffset(at(6, "two"), ALL) == at(6, "two"), "what was handed over is not again"
+
+
 def test_what_means_nothing_to_gaps_is_refused():
     for name, value in (("subscribe", "a"), ("selector", "x = 1"), ("maxOffsetsPerTrigger", "5")):
         with pytest.raises(ConfigError, match=f"option {name} means nothing with gaps=true"):

@@ -44,6 +44,8 @@ class FakeStore:
         return {"repeated": False}
 
     def forget(self, scope):
+        if "forget" in self.failing:
+            raise HistoryError("BROKEN", "the disk is gone")
         return self.scopes.pop(scope, None) is not None
 
     def discard(self, stagings):
@@ -126,6 +128,14 @@ def test_a_micro_batch_that_is_done_again_changes_nothing_and_leaves_nothing(fak
     again.commit([run(again, Task(0, 99), "a")], 7)
     assert bodies(fake) == ["a"]
     assert fake.staged == {}
+
+
+def test_what_is_committed_does_not_fail_because_the_store_cannot_tidy_up(fake, caplog):
+    fake.failing = ["forget"]
+    made = batch()
+    made.commit([run(made, Task(0, 10), "a")])
+    assert bodies(fake) == ["a"]
+    assert "the rows are committed" in caplog.text
 
 
 def test_a_micro_batch_without_rows_commits_nothing(fake):
