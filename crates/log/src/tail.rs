@@ -80,7 +80,14 @@ impl Tail {
         while known.reached < segment.end_position && !known.has_too_many {
             let to = segment.end_position.min(known.reached + STEP_BYTES);
             let (from, store) = (known.reached, frames.store());
-            known.reached = known.indexer.extend(disk, store, frames, (from, to))?;
+            match known.indexer.extend(disk, store, frames, (from, to)) {
+                Ok(reached) => known.reached = reached,
+                Err(error) => {
+                    // It may know some of these frames already, and would note them twice.
+                    *known = Known { segment: segment.number, ..Known::default() };
+                    return Err(error);
+                }
+            }
             if known.indexer.topics_count() > TAIL_TOPICS_MAX {
                 (known.indexer, known.has_too_many) = (Indexer::default(), true);
             }

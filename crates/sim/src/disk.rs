@@ -20,6 +20,8 @@ pub struct DiskFaults {
     pub stop_at: Option<u64>,
     /// The sync at this step, or the first after it, fails.
     pub fail_sync_at: Option<u64>,
+    /// So many reads from now on one fails.
+    pub fail_read_in: Option<u64>,
     /// There is no room for more bytes than these.
     pub capacity_bytes: Option<u64>,
 }
@@ -243,6 +245,14 @@ impl Disk for SimDisk {
 
     fn read(&self, file: &SimFile, position: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut state = self.step()?;
+        match &mut state.faults.fail_read_in {
+            Some(0) => {
+                state.faults.fail_read_in = None;
+                return Err(io::Error::other("the read failed"));
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
         let bytes = state.files[file.0].current.get(position as usize..).unwrap_or_default();
         let count = bytes.len().min(into.len());
         into[..count].copy_from_slice(&bytes[..count]);

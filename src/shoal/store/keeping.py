@@ -23,6 +23,9 @@ RECLAIM_SHARE = 0.5
 INDEXES_MAX = 8
 #: Segments written anew in one turn.
 COMPACT_MAX = 1
+#: Trouble that lasts, and is logged once until it is over.
+PROJECTION_BEHIND = "the projection is behind"
+NO_INDEX = "no index could be made, and reading by topic is slower until there is one"
 #: Topics whose rule is remembered.
 RULES_KNOWN_MAX = 100_000
 
@@ -64,14 +67,14 @@ class Keeper:
         self.build_indexes()
         try:
             self.project()
-            self._said.clear()
+            self._said.discard(PROJECTION_BEHIND)
         except sqlite3.Error as error:
             # What is not projected is kept longer at the worst; retention may be what makes room again.
-            self._say("the projection is behind", error)
+            self._say(PROJECTION_BEHIND, error)
         self._expire_stagings(now_us)
         self._seal(now_us)
-        self._reclaim()
         self.retain(now_us)
+        self._reclaim()
 
     def build_indexes(self) -> None:
         """Make indexes that are missing. On a full disk segments have none, and are read whole."""
@@ -79,12 +82,13 @@ class Keeper:
             for _ in range(INDEXES_MAX):
                 if not self._log.build_next_index():
                     break
+            self._said.discard(NO_INDEX)
         except StoreFailedError:
             raise
         except StoreCorruptError as error:
             log.error("%s", error)
         except StoreError as error:
-            self._say("no index could be made, and reading by topic is slower until there is one", error)
+            self._say(NO_INDEX, error)
 
     def _say(self, what: str, error: Exception) -> None:
         """Log trouble that may last, once."""
@@ -205,17 +209,21 @@ class Keeper:
     def _reclaim(self) -> None:
         """Write a segment anew that is mostly rows which nobody committed."""
         for segment in self._log.segments()[:-1]:
-            if segment["sealed"] and segment["dead_bytes"] > RECLAIM_SHARE * segment["bytes"]:
-                self._compact(segment["number"], [])
+            dead = segment["sealed"] and segment["dead_bytes"] > RECLAIM_SHARE * segment["bytes"]
+            if dead and self._compact(segment["number"], []):
                 return
 
-    def _compact(self, number: int, topics: list[str]) -> None:
+    def _compact(self, number: int, topics: list[str]) -> bool:
+        """Write a segment anew; false if it has to stay as it is."""
         try:
-            if self._log.compact(number, topics):
-                log.info("segment %d was written anew, without %d topics", number, len(topics))
-                self.project(changed=(number,))
-        except StoreFullError as error:
-            log.warning("segment %d could not be written anew: %s", number, error)
+            if not self._log.compact(number, topics):
+                return False
+        except (StoreFullError, StoreCorruptError) as error:
+            self._say(f"segment {number} could not be written anew", error)
+            return False
+        log.info("segment %d was written anew, without %d topics", number, len(topics))
+        self.project(changed=(number,))
+        return True
 
     def _expire_stagings(self, now_us: int) -> None:
         oldest_us = now_us - self._config.staging_keep_s * 1e6

@@ -17,7 +17,7 @@ import pytest
 import shoal
 from shoal._core import encode_record
 from shoal.config import ConnectionConfig
-from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreLockedError
+from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreFullError, StoreLockedError
 from shoal.store import Store, resolve
 from shoal.store.recording import Recording
 from shoal.store.role import renew
@@ -236,6 +236,28 @@ def test_a_store_that_cannot_write_its_files_beside_the_log_goes_on_and_tries_ag
         assert store.floor > 0
     keep(store)
     assert store._keeper.projection.segments()
+
+
+def test_trouble_that_lasts_is_said_once_until_it_is_over(
+    open_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store("t")
+    keeper = store._keeper
+
+    class Full:
+        def __getattr__(self, name: str) -> object:
+            return getattr(store.log, name)
+
+        def build_next_index(self) -> bool:
+            raise StoreFullError("the disk is full")
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(keeper, "_log", Full())
+            for _ in range(3):
+                keep(store)
+        keep(store)
+    assert caplog.text.count("no index could be made") == 2
 
 
 def test_a_store_without_descriptors_waits_for_one_and_loses_nothing(

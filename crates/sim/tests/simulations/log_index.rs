@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use shoal_log::{Cursor, Identity, Log, Meta, Options, Query, RowsWriter, build_index, topics};
-use shoal_sim::SimDisk;
+use shoal_log::{Cursor, Identity, Log, LogError, Meta, Options, Query, RowsWriter, build_index, topics};
+use shoal_sim::{DiskFaults, SimDisk};
 use shoal_wire::{BodyKind, Destination, Outgoing, Topic, TopicPattern};
 
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -29,12 +29,17 @@ fn read(disk: &Arc<SimDisk>, log: &Log<SimDisk>, topic: &str) -> (usize, u64) {
     let patterns = vec![TopicPattern::new(topic).unwrap()];
     let query = Query { start: 0, end: u64::MAX, patterns, selector: None };
     let before = disk.bytes_read();
-    let mut cursor = Cursor::new(disk.clone(), &log.snapshot(), &query).unwrap();
+    let found = count(disk, log, &query).unwrap();
+    (found, disk.bytes_read() - before)
+}
+
+fn count(disk: &Arc<SimDisk>, log: &Log<SimDisk>, query: &Query) -> Result<usize, LogError> {
+    let mut cursor = Cursor::new(disk.clone(), &log.snapshot(), query)?;
     let mut found = 0;
-    while cursor.next().unwrap().is_some() {
+    while cursor.next()?.is_some() {
         found += 1;
     }
-    (found, disk.bytes_read() - before)
+    Ok(found)
 }
 
 fn index_all(disk: &Arc<SimDisk>, log: &Log<SimDisk>) {
@@ -112,4 +117,32 @@ fn a_rare_topic_in_the_segment_that_takes_messages_is_looked_for_once() {
     let counted = topics(&disk, &log.snapshot(), &Query::range(0, u64::MAX)).unwrap();
     let counts: Vec<_> = counted.iter().map(|topic| (&*topic.name, topic.count)).collect();
     assert_eq!(counts, [(&b"often"[..], 9900), (&b"rare"[..], 112)]);
+}
+
+#[test]
+fn a_read_that_fails_leaves_the_index_of_the_last_segment_as_if_it_had_not_been_asked_for() {
+    let mut failed = 0;
+    for reads in 0..20 {
+        let disk = Arc::new(SimDisk::new(1));
+        let mut log = log(&disk);
+        // Frames of a staging lie in another segment than the commit that shows them.
+        for number in 0..12 {
+            log.stage(number, "s", &rows("staged", 100)).unwrap();
+        }
+        log.append(20, &rows("a", 100)).unwrap();
+        log.commit(30, Some("q"), 1, &["s"]).unwrap();
+        log.append(40, &rows("a", 100)).unwrap();
+        log.flush().unwrap();
+        let patterns = vec![TopicPattern::new("a").unwrap()];
+        let query = Query { start: 0, end: u64::MAX, patterns, selector: None };
+        disk.set_faults(DiskFaults { fail_read_in: Some(reads), ..DiskFaults::default() });
+        failed += u32::from(count(&disk, &log, &query).is_err());
+        disk.set_faults(DiskFaults::default());
+        assert_eq!(read(&disk, &log, "a").0, 200, "after {reads} reads");
+        assert_eq!(read(&disk, &log, "staged").0, 1200, "after {reads} reads");
+        let known = topics(&disk, &log.snapshot(), &Query::range(0, u64::MAX)).unwrap();
+        let messages: u64 = known.iter().map(|topic| topic.count).sum();
+        assert_eq!(messages, 1400, "after {reads} reads");
+    }
+    assert!(failed > 0, "some read failed");
 }
