@@ -145,8 +145,8 @@ def test_commands_audit_and_say_what_is_wrong(spark, store, client):
     client.write(prices(10))
     done = command("audit", "--store", str(store.directory), "--json", "-")
     assert json.loads(done.stdout)["messages"] == 10
-    wrong = command("stats", "--store", store.address, "--window", "long", status=1)
+    wrong = command("stats", "--store", store.address, "--window", "long", status=2)
     assert "option window must be a time such as 250ms" in wrong.stderr
-    wrong = command("stats", "--store", store.address, "--option", "colour=red", status=1)
+    wrong = command("stats", "--store", store.address, "--option", "colour=red", status=2)
     assert "format shoal has no option colour when it reads" in wrong.stderr
     assert "Traceback" not in wrong.stderr
