@@ -202,7 +202,7 @@ impl Acker {
             self.unanswered = 0;
         }
         self.reached.seen = self.reached.seen.max(segments.end);
-        self.asked += segments.end - segments.start;
+        self.asked = self.asked.saturating_add(segments.end.saturating_sub(segments.start));
         let tolerated =
             LOST_TOLERATED + self.reached.acked.saturating_sub(self.kept_from) / LOST_TOLERATED_ONE_IN;
         if self.loses && self.asked > tolerated {
