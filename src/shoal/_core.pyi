@@ -576,9 +576,22 @@ class Log:
     def spares(self) -> tuple[int, int]:
         """Segments made in advance: how many, bytes."""
     def append(
-        self, publisher: int, chain: int, records: Sequence[tuple[int | None, int, bytes]]
+        self,
+        publisher: int,
+        chain: int,
+        records: Sequence[tuple[int | None, int, bytes]],
+        *,
+        pattern: str | None = None,
     ) -> tuple[int, int]:
-        """Append records, each with its number and timestamp; the first offset and the one after the last."""
+        """Append records, each with its number and timestamp; the first offset and the one after the last.
+
+        As what the recorder of a pattern appends, they raise its marks.
+        """
+    def marks(self) -> tuple[int, list[tuple[int, int, int, int, int]]]:
+        """How far each chain is recorded: an offset up to which that is complete, and marks.
+
+        Each is the checksum of the recorder's pattern, publisher, chain, highest number, when it was stored.
+        """
     def gap(
         self,
         publisher: int,
@@ -645,8 +658,10 @@ class Log:
         """The first offset stored, or published, at a time or later; the end if there is none."""
     def topics(self, start: int, end: int, patterns: Sequence[str]) -> list[tuple[str, int, int, int]]:
         """Topics between two offsets: name, messages, first offset, last offset."""
-    def gaps(self, start: int, end: int) -> list[tuple[int, int, int, int | None, int | None, int, int]]:
-        """Gaps: offset of the message before (-1 if none), publisher, chain, first, last, count, stored."""
+    def gaps(
+        self, start: int, end: int
+    ) -> list[tuple[int, int, int, int | None, int | None, int, int, bool]]:
+        """Gaps: offset of the message before (-1 if none), publisher, chain, first, last, count, stored, away."""
     def segments(self) -> list[dict[str, Any]]:
         """The segments, oldest first."""
     def build_next_index(self) -> bool:
@@ -670,6 +685,12 @@ class Log:
     def close(self) -> None:
         """Make everything durable, and let somebody else have the directory."""
 
+class Lanes:
+    """The recorders of a log, one for each pattern, and what they know to be in it."""
+
+    def __init__(self, log: Log, patterns: Sequence[str]) -> None:
+        """Read in the log how far each chain is recorded. Once, before anything is recorded."""
+
 class Recorder:
     """Appends what a subscription receives to a log. For one thread at a time."""
 
@@ -680,8 +701,14 @@ class Recorder:
         *,
         unless: Sequence[str] = ...,
         skip_node: int | None = None,
+        lanes: Lanes | None = None,
+        at: int = 0,
     ) -> None:
-        """Leave out topics of `unless`, which somebody else records, and what a node published."""
+        """Leave out topics of `unless`, which somebody else records, and what a node published.
+
+        As the recorder of pattern `at` of `lanes`, leave out what an earlier pattern matches and what is in
+        the log already, and note what was missed while nobody recorded.
+        """
     def run(self, seconds: float) -> bool:
         """Record for so long; false once the subscription is closed and everything it had is appended.
 
@@ -690,6 +717,9 @@ class Recorder:
     @property
     def recorded(self) -> tuple[int, int]:
         """Messages and bytes recorded so far."""
+    @property
+    def repeated(self) -> int:
+        """Messages that came, and were recorded before."""
 
 class HistoryScan:
     """A range of a log on its way into columns."""

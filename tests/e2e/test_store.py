@@ -1,5 +1,6 @@
 """`shoal store` and publishers, in processes of their own."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal._core import Log
 
 MESSAGES = 5_000
 
@@ -109,3 +111,39 @@ def test_a_store_that_is_killed_has_what_it_had_synced_and_goes_on(
     publish(url, MESSAGES)
     found = wait_for_end(data, 2 * MESSAGES)
     assert (found["end"], found["record"][0]["keep_s"]) == (2 * MESSAGES, 86_400)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_every_message_of_a_young_publisher_is_there_once_or_in_a_gap(
+    tmp_path: Path, url: str, daemons: list[Daemon], how: int
+) -> None:
+    data = tmp_path / "data"
+    options = ("--data", str(data), "--record", "prices/>", "--url", url)
+    daemons.append(Daemon(*options))
+    with shoal.connect(url) as bus:
+        assert bus.wait_for_subscribers("prices/ACME", timeout_s=20)
+        for number in range(50):
+            bus.publish("prices/ACME", number)
+        assert wait_for_end(data, 50)["end"] == 50
+        daemons[-1].end(how)
+        for number in range(30):
+            bus.publish("prices/ACME", number)
+        daemons.append(Daemon(*options))
+        # The publisher may still count on the store that is gone: it goes on until the new one has something.
+        sent, until = 80, time.monotonic() + 40
+        while status(data)["end"] <= 50:
+            assert time.monotonic() < until, "the store that was started again records nothing"
+            bus.publish("prices/ACME", sent)
+            sent += 1
+        # One that was killed does not answer.
+        with contextlib.suppress(shoal.FlushError):
+            bus.flush(timeout_s=20)
+        assert daemons[-1].end() == 0
+    log = Log(data, store_id=1, incarnation=bytes(16))
+    numbers = [row[4] or 0 for row in log.rows(0, 1 << 60)]
+    assert numbers == sorted(set(numbers)), "each once, in order"
+    gaps = log.gaps(0, 1 << 60)
+    missed = [number for gap in gaps for number in range(gap[3] or 0, (gap[4] or 0) + 1)]
+    assert sorted({*numbers, *missed}) == list(range(1, sent + 1))
+    assert all(gap[7] for gap in gaps), "nothing was lost on its way"
+    assert not {*numbers} & {*missed}

@@ -3,7 +3,7 @@
 //! ```text
 //! u64  publisher
 //! u32  chain
-//! u32  flags: 1 = the first number is known, 2 = the last is
+//! u32  flags: 1 = the first number is known, 2 = the last is, 4 = the store was away
 //! u64  first number
 //! u64  last number
 //! u64  how many are lost, 0 if not known
@@ -24,11 +24,14 @@ pub struct Gap {
     pub last: Option<u64>,
     /// How many units are lost, as whoever noticed counts; 0 if not known.
     pub count: u64,
+    /// The store was not there to hear them: they may not even have been on topics that it records.
+    pub away: bool,
 }
 
 impl Gap {
     pub(crate) fn write(&self) -> Vec<u8> {
-        let flags = u32::from(self.first.is_some()) | u32::from(self.last.is_some()) << 1;
+        let flags =
+            u32::from(self.first.is_some()) | u32::from(self.last.is_some()) << 1 | u32::from(self.away) << 2;
         let mut out = Vec::with_capacity(40);
         out.extend_from_slice(&self.publisher.to_le_bytes());
         out.extend_from_slice(&self.chain.to_le_bytes());
@@ -49,6 +52,7 @@ impl Gap {
             first: (flags & 1 != 0).then_some(first),
             last: (flags & 2 != 0).then_some(last),
             count,
+            away: flags & 4 != 0,
         })
     }
 }

@@ -15,6 +15,7 @@ use crate::error::LogError;
 use crate::flush::{Chunk, Durable, Flush};
 use crate::frame::{Header, Kind, PAYLOAD_BYTES_MAX, Place, frame_bytes};
 use crate::gap::Gap;
+use crate::marks::{MARK_BYTES, MARKS_MAX, MarkKey, Marks};
 use crate::rows::RowsWriter;
 use crate::segment::{INFO_BYTES, Incarnation, Segment, SegmentInfo};
 use crate::spares::Spares;
@@ -213,6 +214,31 @@ impl<D: Disk> Log<D> {
             self.note_end();
         }
         Ok((first, self.end))
+    }
+
+    /// Appends messages of one recorder, and raises its marks: of each chain the number of the last message.
+    pub fn append_recorded(
+        &mut self,
+        now_us: u64,
+        rows: &RowsWriter,
+        numbers: &[(MarkKey, u64)],
+    ) -> Result<(u64, u64), LogError> {
+        let offsets = self.append(now_us, rows)?;
+        let (marks, stored_us) = (&mut self.state.marks, self.stored_us);
+        for &(key, number) in numbers {
+            if marks.has_lane(key.lane) {
+                marks.raise(key, number, stored_us);
+            }
+        }
+        marks.cover(offsets.1);
+        marks.trim(MARKS_MAX.min(self.options.state_bytes_max / 4 / MARK_BYTES));
+        Ok(offsets)
+    }
+
+    /// Recording begins, with the marks that were [found](crate::find_marks).
+    pub fn set_marks(&mut self, marks: Marks) {
+        self.state.marks = marks;
+        self.state.marks.trim(MARKS_MAX.min(self.options.state_bytes_max / 4 / MARK_BYTES));
     }
 
     /// Notes that messages are lost.

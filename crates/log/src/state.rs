@@ -15,6 +15,8 @@
 //!   8  history begins at: u64 offset
 //!   9  a segment is needed by a later one: u32 segment, u32 the later one
 //!  10  no commit is remembered any more: text scope
+//!  11  marks are complete up to: u64 offset, u32 lanes, each: u32
+//!  12  mark: u32 lane, u64 publisher, u32 chain, u64 number, u64 stored
 //! ```
 //! A text is a u16 length and UTF-8, a blob a u32 length and bytes.
 
@@ -22,6 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::bytes::{Reader, write_blob, write_text};
 use crate::error::LogError;
+use crate::marks::{Mark, MarkKey, Marks};
 
 /// A frame of staged rows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -91,6 +94,10 @@ pub enum Change {
     Needed(u32, u32),
     /// Nothing is remembered of a scope.
     Forget(String),
+    /// Marks of these recorders follow, complete up to an offset.
+    Lanes(u64, Vec<u32>),
+    /// How far a chain is recorded, as it stands in a checkpoint.
+    Mark(MarkKey, Mark),
 }
 
 impl Change {
@@ -145,6 +152,20 @@ impl Change {
                 out.push(10);
                 write_text(out, scope);
             }
+            Change::Lanes(covered, lanes) => {
+                out.push(11);
+                out.extend_from_slice(&covered.to_le_bytes());
+                out.extend_from_slice(&(lanes.len() as u32).to_le_bytes());
+                lanes.iter().for_each(|lane| out.extend_from_slice(&lane.to_le_bytes()));
+            }
+            Change::Mark(key, mark) => {
+                out.push(12);
+                out.extend_from_slice(&key.lane.to_le_bytes());
+                out.extend_from_slice(&key.publisher.to_le_bytes());
+                out.extend_from_slice(&key.chain.to_le_bytes());
+                out.extend_from_slice(&mark.number.to_le_bytes());
+                out.extend_from_slice(&mark.stored_us.to_le_bytes());
+            }
         }
     }
 
@@ -168,6 +189,17 @@ impl Change {
             8 => Change::Floor(reader.u64()?),
             9 => Change::Needed(reader.u32()?, reader.u32()?),
             10 => Change::Forget(reader.text()?.to_owned()),
+            11 => {
+                let (covered, count) = (reader.u64()?, reader.u32()? as usize);
+                if count > reader.0.len() / 4 {
+                    return None;
+                }
+                Change::Lanes(covered, (0..count).map(|_| reader.u32()).collect::<Option<_>>()?)
+            }
+            12 => {
+                let key = MarkKey { lane: reader.u32()?, publisher: reader.u64()?, chain: reader.u32()? };
+                Change::Mark(key, Mark { number: reader.u64()?, stored_us: reader.u64()? })
+            }
             _ => return None,
         })
     }
@@ -187,9 +219,12 @@ impl Change {
             Change::Put(text, _) | Change::Remove(text) => ("key", text),
             Change::Stage(text, _) | Change::Discard(text) => ("staging id", text),
             Change::Commit(text, _) | Change::Forget(text) => ("scope", text),
-            Change::Publish(..) | Change::Published(_) | Change::Floor(_) | Change::Needed(..) => {
-                return Ok(());
-            }
+            Change::Publish(..)
+            | Change::Published(_)
+            | Change::Floor(_)
+            | Change::Needed(..)
+            | Change::Lanes(..)
+            | Change::Mark(..) => return Ok(()),
         };
         check_name(what, text)
     }
@@ -241,6 +276,7 @@ pub struct State {
     unpublished: VecDeque<(u64, u64)>,
     floor: u64,
     needed: BTreeMap<u32, u32>,
+    pub(crate) marks: Marks,
     bytes: usize,
 }
 
@@ -288,6 +324,8 @@ impl State {
                     self.bytes -= cost(&scope);
                 }
             }
+            Change::Lanes(covered, lanes) => self.marks = Marks::new(covered, lanes),
+            Change::Mark(key, mark) => self.marks.raise(key, mark.number, mark.stored_us),
         }
     }
 
@@ -325,7 +363,11 @@ impl State {
         let runs = self.unpublished.iter().map(|&(first, end)| Change::Publish(first, end));
         let needed = self.needed.iter().map(|(&segment, &by)| Change::Needed(segment, by));
         let floor = std::iter::once(Change::Floor(self.floor));
-        values.chain(stagings).chain(scopes).chain(runs).chain(needed).chain(floor).collect()
+        let lanes: Vec<u32> = self.marks.lanes().collect();
+        let lanes = (!lanes.is_empty()).then(|| Change::Lanes(self.marks.covered(), lanes));
+        let marks = self.marks.iter().map(|(key, mark)| Change::Mark(key, mark));
+        let rest = values.chain(stagings).chain(scopes).chain(runs).chain(needed).chain(floor);
+        rest.chain(lanes).chain(marks).collect()
     }
 
     /// The value of a key.
@@ -371,6 +413,11 @@ impl State {
         self.floor
     }
 
+    /// How far each chain is recorded.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
     /// The last segment that needs this one: for its staged rows that were committed there, or that are not yet.
     pub fn needed_by(&self, segment: u32) -> Option<u32> {
         let open = |staging: &Staging| staging.frames.iter().any(|frame| frame.segment == segment);
@@ -387,7 +434,7 @@ impl State {
 
     /// About how long a checkpoint is.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.unpublished.len() * 17 + self.needed.len() * 9
+        self.bytes + self.unpublished.len() * 17 + self.needed.len() * 9 + self.marks.bytes()
     }
 }
 
@@ -421,6 +468,9 @@ mod tests {
             Change::Floor(2),
             Change::Needed(2, 3),
             Change::Needed(2, 5),
+            Change::Lanes(7, vec![3, 4]),
+            Change::Mark(MarkKey { lane: 3, publisher: 9, chain: 1 }, Mark { number: 5, stored_us: 6 }),
+            Change::Mark(MarkKey { lane: 4, publisher: 9, chain: 1 }, Mark { number: 2, stored_us: 7 }),
         ]
     }
 

@@ -34,7 +34,7 @@ mod _core {
     #[pymodule_export]
     use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
-    use crate::log::{Log, Recorder, match_topics, publish_rows, verify_log};
+    use crate::log::{Lanes, Log, Recorder, match_topics, publish_rows, verify_log};
     #[pymodule_export]
     use crate::memory::ArrowBuffer;
     #[pymodule_export]

@@ -178,8 +178,24 @@ def _show(reader: "History", patterns: list[str], query: dict[str, Any], as_json
     for row in rows:
         table.add_row(*(_cell(row, name) for name in names))
     Console(highlight=False, markup=False).print(table)
+    _tell_of_gaps(reader, rows, query)
     if len(rows) == query["limit"]:
         typer.echo(f"the first {len(rows)}; --limit shows more, --count says how many there are", err=True)
+
+
+def _tell_of_gaps(reader: "History", rows: list[dict[str, Any]], query: dict[str, Any]) -> None:
+    """Say on standard error what the store missed where the rows are, whoever published it."""
+    place = {name: query[name] for name in ("start", "from_time", "end", "to_time") if name in query}
+    if "offset" in rows[-1] and len(rows) == query["limit"]:
+        place = {name: value for name, value in place.items() if name in ("start", "from_time")}
+        place["end"] = rows[-1]["offset"] + 1
+    gaps = reader.gaps(**place)
+    lost = sum(gap["count"] for gap in gaps if gap["reason"] == "lost")
+    away = sum(gap["count"] for gap in gaps if gap["reason"] == "away")
+    if lost:
+        typer.echo(f"about {lost:,} messages are missing: they were lost on their way to the store", err=True)
+    if away:
+        typer.echo(f"{away:,} messages may be missing: the store was not there", err=True)
 
 
 def _print(batches: Iterator["pa.RecordBatch"], as_json: bool) -> None:

@@ -357,6 +357,11 @@ def _show_audit(found: "Audit") -> None:
         )
     console.print(table)
     verdict = "[green]whole[/green]" if found.is_clean else "[red]not whole[/red]"
+    if found.unheard:
+        console.print(
+            f"{found.unheard:,} messages may be missing: the store was not there when they were published; "
+            "some may have been for topics that it does not record"
+        )
     console.print(
         f"{found.messages:,} messages, {found.unnumbered:,} without a number, {found.lost:,} lost in "
         f"{len(found.gaps):,} gaps: {verdict}"

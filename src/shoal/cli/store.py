@@ -193,7 +193,9 @@ def _lines(status: dict[str, Any]) -> list[str]:
         f"rate         {rate['messages_s']:.0f} messages/s, {_size(rate['bytes_s'])}/s",
         f"sync         {mean} on average, {sync['longest_ms']:.2f} ms at most, {sync['count']} so far",
     ]
-    lines += [f"records      {rule['pattern']}  {_keeps(rule)}" for rule in status["record"]]
+    for rule in status["record"]:
+        own = rule["keep_s"] is not None or rule["keep_bytes"] is not None
+        lines.append(f"records      {rule['pattern']}" + (f"  {_keeps(_inherited(rule, status))}" if own else ""))
     lines += [f"hold         {name} at {offset}" for name, offset in sorted(status["holds"].items())]
     if status["flight"]:
         lines.append(f"history      {status['flight']}")
@@ -205,9 +207,22 @@ def _lines(status: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _inherited(rule: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    """A rule without a time of its own has the store's."""
+    return rule | {"keep_s": status["keep_s"] if rule["keep_s"] is None else rule["keep_s"]}
+
+
 def _keeps(rule: dict[str, Any]) -> str:
-    for_s = "for ever" if rule["keep_s"] is None else f"for {rule['keep_s']:g} s"
+    for_s = "for ever" if rule["keep_s"] is None else f"for {_span(rule['keep_s'])}"
     return for_s if rule["keep_bytes"] is None else f"{for_s}, at most {_size(rule['keep_bytes'])}"
+
+
+def _span(seconds: float) -> str:
+    """A time in the largest unit that it is a whole number of."""
+    for unit, long in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= long and seconds % long == 0:
+            return f"{seconds / long:g} {unit}"
+    return f"{seconds:g} s"
 
 
 def _size(count: float) -> str:

@@ -262,5 +262,5 @@ class Reader:
 
 
 def _gap_cells(gap: tuple[Any, ...]) -> tuple[Any, ...]:
-    after, publisher, *others = gap
-    return (after, f"{publisher:016x}", *others)
+    after, publisher, *others, away = gap
+    return (after, f"{publisher:016x}", *others, "away" if away else "lost")

@@ -48,7 +48,7 @@ PROPERTY_TYPES: dict[str, pa.DataType] = {
 }
 
 #: Gap records, as the action `gaps` gives them.
-GAP_COLUMNS = ("after_offset", "publisher", "chain", "first", "last", "count", "stored_us")
+GAP_COLUMNS = ("after_offset", "publisher", "chain", "first", "last", "count", "stored_us", "reason")
 
 #: What can be written in, with the types it is converted to; `body` and `properties` may have several.
 PUT_COLUMNS: dict[str, pa.DataType] = {

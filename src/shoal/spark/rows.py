@@ -64,6 +64,7 @@ GAP_SCHEMA = StructType(
         StructField("last", LongType()),
         StructField("count", LongType()),
         StructField("stored", TimestampType()),
+        StructField("reason", StringType()),
     ]
 )
 

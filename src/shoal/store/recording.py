@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from shoal._core import Log, Recorder
+from shoal._core import Lanes, Log, Recorder
 from shoal.bus.inside import core_of
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus
@@ -41,12 +41,14 @@ class Recording:
         self._subscriptions: list[Subscription] = []
         self._recorders: list[Recorder] = []
         self._threads: list[threading.Thread] = []
+        # Messages of a publisher that still has them come again; those it has no more are a gap.
+        lanes = Lanes(log_, patterns)
         # What the store itself publishes is in the log already.
         for at, pattern in enumerate(patterns):
             subscription = bus.subscribe(pattern, no_local=True, queue_bytes_max=queue_bytes_max)
             self._subscriptions.append(subscription)
             # What an earlier pattern matches too is recorded by that one.
-            recorder = Recorder(log_, core_of(subscription), unless=list(patterns[:at]))
+            recorder = Recorder(log_, core_of(subscription), lanes=lanes, at=at)
             self._recorders.append(recorder)
             thread = threading.Thread(
                 target=self._run, args=(recorder,), name=f"shoal-record-{pattern}", daemon=True
@@ -63,6 +65,11 @@ class Recording:
         """Messages and bytes so far."""
         counts = [recorder.recorded for recorder in self._recorders]
         return sum(count[0] for count in counts), sum(count[1] for count in counts)
+
+    @property
+    def repeated(self) -> int:
+        """Messages that came again, and were not recorded again."""
+        return sum(recorder.repeated for recorder in self._recorders)
 
     @property
     def refused(self) -> str | None:

@@ -190,7 +190,7 @@ class Store:
             "holds": self.holds(),
             "unpublished_rows": sum(end - first for first, end in self.log.unpublished()),
             "stagings": len(self.log.stagings()),
-            "recorded": {"messages": messages, "bytes": size},
+            "recorded": {"messages": messages, "bytes": size, "repeated": self._recording.repeated},
             "rate": {"messages_s": rate.messages_s, "bytes_s": rate.bytes_s},
             "sync": {
                 "count": count,
@@ -367,7 +367,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _open_log(config: StoreConfig) -> Log:
-    config.path.mkdir(parents=True, exist_ok=True)
+    try:
+        config.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"the store's directory {config.path} cannot be made: {error.strerror}") from error
     log_ = Log(
         config.path,
         store_id=secrets.randbits(64),
@@ -381,5 +384,5 @@ def _open_log(config: StoreConfig) -> Log:
     if torn:
         log.warning("the store was not closed: %d bytes that nobody was promised are gone", torn)
     if not created:
-        log.info("recovered %s from %d bytes in %.3f s", config.path, read, seconds)
+        log.info("opened %s: read its last %d bytes in %.3f s", config.path, read, seconds)
     return log_

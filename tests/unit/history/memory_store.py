@@ -74,7 +74,7 @@ class MemoryLog:
         return [(topic, len(at), at[0], at[-1]) for topic, at in sorted(found.items())]
 
     def gaps(self, start: int, end: int) -> list[tuple[Any, ...]]:
-        return [(start, 0xBEEF, 2, 10, None, 5, 1_000_000)] if end > start else []
+        return [(start, 0xBEEF, 2, 10, None, 5, 1_000_000, False)] if end > start else []
 
     def stage(self, id: str, rows: Any) -> None:
         count, size, _ = self.staged.get(id, (0, 0, 0))

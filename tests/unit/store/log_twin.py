@@ -68,6 +68,11 @@ class State:
     scopes: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     unpublished: list[tuple[int, int]] = field(default_factory=list)
     floor: int = 0
+    #: Up to which offset the marks are complete, and the lanes they are of.
+    covered: int = 0
+    lanes: list[int] = field(default_factory=list)
+    #: By lane, publisher and chain: the highest number, and when it was stored.
+    marks: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
 
 
 class Reader:
@@ -153,7 +158,7 @@ class LogTwin:
         assert numbers == list(range(numbers[0], numbers[-1] + 1)), "there are holes"
         self.store = struct.unpack_from("<Q", self.files[numbers[-1]], 8)[0]
         self.rows: list[Row] = []
-        self.gaps: list[tuple[int, int, int, int | None, int | None, int]] = []
+        self.gaps: list[tuple[int, int, int, int | None, int | None, int, bool]] = []
         self.state = State()
         self.incarnation = b""
         ends = self._ends(numbers)
@@ -256,7 +261,7 @@ class LogTwin:
         publisher, chain, flags = reader.number("Q"), reader.number("I"), reader.number("I")
         first, last, count = reader.number("Q"), reader.number("Q"), reader.number("Q")
         known = (first if flags & 1 else None, last if flags & 2 else None)
-        self.gaps.append((frame.offset, publisher, chain, *known, count))
+        self.gaps.append((frame.offset, publisher, chain, *known, count, bool(flags & 4)))
 
     def _change(self, payload: bytes) -> None:
         reader, state = Reader(payload), self.state
@@ -287,5 +292,11 @@ class LogTwin:
                 case 9:
                     reader.number("I")
                     reader.number("I")
+                case 11:
+                    state.covered = reader.number("Q")
+                    state.lanes = [reader.number("I") for _ in range(reader.number("I"))]
+                case 12:
+                    key = (reader.number("I"), reader.number("Q"), reader.number("I"))
+                    state.marks[key] = (reader.number("Q"), reader.number("Q"))
                 case other:
                     raise AssertionError(f"unknown change {other}")

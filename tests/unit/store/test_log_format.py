@@ -8,7 +8,7 @@ from log_twin import LogTwin, crc32c
 from staging import stage
 from test_log import open_log, record
 
-from shoal._core import Log
+from shoal._core import Lanes, Log
 
 
 def test_the_checksum_is_the_one_of_the_standard() -> None:
@@ -19,6 +19,10 @@ ACTIONS = {
     "append": 50, "gap": 5, "put": 8, "remove": 3, "trim": 2, "compact": 5, "published": 3, "sync": 14,
     "stage": 8, "discard": 1, "commit": 5,
 }  # fmt: skip
+
+
+#: What is recorded.
+PATTERNS = ("t/0", "t/>")
 
 
 def act(log: Log, dice: random.Random, step: int) -> None:
@@ -34,9 +38,10 @@ def act(log: Log, dice: random.Random, step: int) -> None:
             )
             for at in range(count)
         ]
-        log.append(dice.choice((1, 2, 2**64 - 1)), dice.randrange(3), records)
+        pattern = (None, *PATTERNS)[step % 3]
+        log.append(dice.choice((1, 2, 2**64 - 1)), dice.randrange(3), records, pattern=pattern)
     elif kind == "gap":
-        log.gap(dice.randrange(9), 1, dice.choice((None, 5)), dice.choice((None, 7)), step)
+        log.gap(dice.randrange(9), 1, dice.choice((None, 5)), dice.choice((None, 7)), step, away=step % 2 == 0)
     elif kind == "put":
         log.put(f"k{dice.randrange(4)}", dice.randbytes(dice.randrange(30)))
     elif kind == "remove":
@@ -66,12 +71,13 @@ def act(log: Log, dice: random.Random, step: int) -> None:
 def test_the_twin_reads_what_the_kernel_wrote(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     log = open_log(tmp_path, segment_bytes=16 << 10)
+    Lanes(log, PATTERNS)
     for step in range(250):
         act(log, dice, step)
     log.sync()
     floor = log.floor
     rows = log.rows(floor, 1 << 60, rows_max=1_000_000)
-    gaps = [(gap[0] + 1, *gap[1:6]) for gap in log.gaps(0, 1 << 60)]
+    gaps = [(gap[0] + 1, *gap[1:6], gap[7]) for gap in log.gaps(0, 1 << 60)]
     values = dict(log.items(""))
     scopes = {scope: (number, first, end) for scope, number, first, end in log.scopes()}
     unpublished = log.unpublished()
@@ -92,3 +98,11 @@ def test_the_twin_reads_what_the_kernel_wrote(tmp_path: Path, seed: int) -> None
     } == stagings
     assert (twin.incarnation.hex(), twin.end) == (incarnation, end)
     assert len(twin.files) > 2
+    # What a checkpoint says of marks is all that is known of them before the messages behind it are read.
+    covered, marks = open_log(tmp_path, segment_bytes=16 << 10).marks()
+    assert (twin.state.covered, [(*key, *mark) for key, mark in sorted(twin.state.marks.items())]) == (
+        covered,
+        marks,
+    )
+    assert marks
+    assert sorted(twin.state.lanes) == sorted(crc32c(pattern.encode()) for pattern in PATTERNS)

@@ -9,12 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use shoal_log::{
-    Clock, CommitOutcome, Cursor, Durable, Extent, GapRow, Identity, Incarnation, Log, LogError, Options,
-    Query, Recovery, RowsWriter, Snapshot, TopicEntry, build_index, compact, extent, gaps, offset_at, split,
-    topics,
+    Clock, CommitOutcome, Cursor, Durable, Extent, GapRow, Identity, Incarnation, Log, LogError, MarkKey,
+    Marks, Options, Query, Recovery, RowsWriter, Snapshot, TopicEntry, build_index, compact, extent,
+    find_marks, gaps, offset_at, split, topics,
 };
 
-use shoal_wire::MessageView;
+use shoal_wire::{MessageView, TopicPattern};
 
 use super::directory::{Directory, LockError};
 
@@ -146,6 +146,27 @@ impl Shared {
     /// Appends messages.
     pub fn append(&self, rows: &RowsWriter) -> Result<(u64, u64), LogError> {
         self.with(|log, now| log.append(now, rows))
+    }
+
+    /// Appends messages of one recorder, and raises its marks.
+    pub fn append_recorded(
+        &self,
+        rows: &RowsWriter,
+        numbers: &[(MarkKey, u64)],
+    ) -> Result<(u64, u64), LogError> {
+        self.with(|log, now| log.append_recorded(now, rows, numbers))
+    }
+
+    /// Finds out how far each chain is recorded. Before recorders of these patterns begin, and nobody else records.
+    pub fn begin_recording(&self, patterns: &[TopicPattern]) -> Result<Marks, LogError> {
+        self.sync()?;
+        let (snapshot, known) = self.look(|log| (log.snapshot(), log.state().marks().clone()));
+        let marks = find_marks(&self.disk, &snapshot, &known, patterns)?;
+        self.with(|log, _| {
+            log.set_marks(marks.clone());
+            Ok(())
+        })?;
+        Ok(marks)
     }
 
     /// Adds rows to a staging. They are durable with the commit at the latest.

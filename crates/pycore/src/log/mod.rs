@@ -25,7 +25,7 @@ use crate::selector::Selector;
 use crate::staging::StagedRows;
 
 pub use publisher::publish_rows;
-pub use recorder::Recorder;
+pub use recorder::{Lanes, Recorder};
 pub use verify::verify_log;
 
 /// Patterns as they are parsed.
@@ -66,8 +66,8 @@ fn opening(error: OpenError, path: &std::path::Path) -> PyErr {
     }
 }
 
-/// (offset of the message before, publisher, chain, first, last, count, stored).
-type GapTuple = (i64, u64, u32, Option<u64>, Option<u64>, u64, u64);
+/// (offset of the message before, publisher, chain, first, last, count, stored, whether the store was away).
+type GapTuple = (i64, u64, u32, Option<u64>, Option<u64>, u64, u64, bool);
 
 /// (topic, count, first, last, bytes).
 type TopicTuple = (String, u64, u64, u64, u64);
@@ -173,26 +173,37 @@ impl Log {
         Ok(self.here()?.look(|log| log.failure().map(str::to_owned)))
     }
 
-    /// Appends records: pairs of a timestamp and a message as it travels.
+    /// Appends records: pairs of a timestamp and a message as it travels. As what the recorder of a pattern appends, they
+    /// raise its marks.
+    #[pyo3(signature = (publisher, chain, records, *, pattern = None))]
     fn append(
         &self,
         py: Python<'_>,
         publisher: u64,
         chain: u32,
         records: Vec<(Option<u64>, u64, PyBackedBytes)>,
+        pattern: Option<&str>,
     ) -> PyResult<(u64, u64)> {
+        let pattern = pattern.map(errors::checked_pattern).transpose()?;
         self.ask(py, |shared| {
             let mut rows = RowsWriter::default();
             for (number, timestamp_us, record) in &records {
                 let meta = shoal_log::Meta { publisher, chain, number: *number, timestamp_us: *timestamp_us };
                 rows.push(&meta, record);
             }
+            let highest = records.iter().filter_map(|(number, ..)| *number).max();
+            if let (Some(pattern), Some(highest)) = (pattern, highest) {
+                let lane = shoal_log::lane_of(&pattern);
+                let key = shoal_log::MarkKey { lane, publisher, chain };
+                return shared.append_recorded(&rows, &[(key, highest)]);
+            }
             shared.append(&rows)
         })
     }
 
     /// Notes that messages are lost.
-    #[pyo3(signature = (publisher, chain, first = None, last = None, count = 0))]
+    #[pyo3(signature = (publisher, chain, first = None, last = None, count = 0, *, away = false))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn gap(
         &self,
         py: Python<'_>,
@@ -201,9 +212,21 @@ impl Log {
         first: Option<u64>,
         last: Option<u64>,
         count: u64,
+        away: bool,
     ) -> PyResult<()> {
-        let gap = Gap { publisher, chain, first, last, count };
+        let gap = Gap { publisher, chain, first, last, count, away };
         self.ask(py, |shared| shared.with(|log, now| log.append_gap(now, &gap)))
+    }
+
+    /// How far each chain is recorded: (lane, publisher, chain, number, stored), and up to which offset that is complete.
+    fn marks(&self) -> PyResult<(u64, Vec<(u32, u64, u32, u64, u64)>)> {
+        Ok(self.here()?.look(|log| {
+            let marks = log.state().marks();
+            let tuple = |(key, mark): (shoal_log::MarkKey, shoal_log::Mark)| {
+                (key.lane, key.publisher, key.chain, mark.number, mark.stored_us)
+            };
+            (marks.covered(), marks.iter().map(tuple).collect())
+        }))
     }
 
     /// Returns when everything that was appended before is durable.
@@ -428,7 +451,7 @@ impl Log {
         let tuple = |row: shoal_log::GapRow| {
             let gap = row.gap;
             let before = row.offset as i64 - 1;
-            (before, gap.publisher, gap.chain, gap.first, gap.last, gap.count, row.stored_us)
+            (before, gap.publisher, gap.chain, gap.first, gap.last, gap.count, row.stored_us, gap.away)
         };
         Ok(found.into_iter().map(tuple).collect())
     }

@@ -1,15 +1,15 @@
 //! From a subscription into the log, many messages at a time, without Python.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use shoal_io::store::Shared;
-use shoal_log::{Filter, LogError, Meta, RowsWriter};
+use shoal_log::{Filter, Gap, LogError, MARKS_MAX, MarkKey, Marks, Meta, RowsWriter, lane_of};
 use shoal_node::hub::Batch;
-use shoal_wire::MessageView;
+use shoal_wire::{MessageView, TopicPattern};
 
 use super::{Log, patterns};
 use crate::bus::Subscription;
@@ -26,10 +26,70 @@ struct Taking {
     rows: RowsWriter,
     /// Messages that somebody else records.
     unless: Filter,
+    lanes: Option<Lane>,
+    /// What the rows raise the marks to.
+    numbers: Vec<(MarkKey, u64)>,
+    /// What was missed before them. One for each chain at most, since it is heard of again once.
+    gaps: VecDeque<Gap>,
     messages: u64,
     bytes: u64,
+    repeated: u64,
     /// The subscription is closed, and everything it had was taken.
     is_over: bool,
+}
+
+/// What one recorder of several knows of what is in the log already.
+struct Lane {
+    lane: u32,
+    marks: Marks,
+    awaited: Arc<Mutex<Awaited>>,
+}
+
+/// Chains of which nothing new came since the store was opened, and the highest number recorded of each.
+type Awaited = BTreeMap<(u64, u32), u64>;
+
+/// The recorders of a log, one for each pattern, and how far each chain is recorded.
+#[pyclass(module = "shoal._core", frozen)]
+pub struct Lanes {
+    shared: Arc<Shared>,
+    patterns: Vec<TopicPattern>,
+    marks: Marks,
+    awaited: Arc<Mutex<Awaited>>,
+}
+
+#[pymethods]
+impl Lanes {
+    /// Reads in the log how far each chain is recorded. Once, before anything is recorded.
+    #[new]
+    #[pyo3(signature = (log, patterns))]
+    fn new(py: Python<'_>, log: &Log, patterns: Vec<String>) -> PyResult<Lanes> {
+        let patterns = self::patterns(&patterns)?;
+        let shared = log.here()?.clone();
+        let marks = detached(py, || shared.begin_recording(&patterns)).map_err(errors::store)?;
+        let awaited = Arc::new(Mutex::new(marks.chains()));
+        Ok(Lanes { shared, patterns, marks, awaited })
+    }
+}
+
+impl Lane {
+    fn key(&self, (publisher, chain): (u64, u32)) -> MarkKey {
+        MarkKey { lane: self.lane, publisher, chain }
+    }
+
+    /// The highest number recorded of a chain, if nothing new came of it yet.
+    fn awaited(&self, chain: (u64, u32)) -> Option<u64> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner).get(&chain).copied()
+    }
+
+    /// A message of a chain came. If it is the first that is new since the store was opened: what it lacks before it.
+    fn hear(&self, chain: (u64, u32), number: u64) -> Option<Gap> {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let highest = awaited.get(&chain).copied().filter(|&highest| number > highest)?;
+        awaited.remove(&chain);
+        let count = number - highest - 1;
+        let (first, last) = (Some(highest + 1), Some(number - 1));
+        (count > 0).then_some(Gap { publisher: chain.0, chain: chain.1, first, last, count, away: true })
+    }
 }
 
 /// Appends what a subscription receives. For one thread at a time.
@@ -41,16 +101,17 @@ pub struct Recorder {
     taking: Mutex<Taking>,
     messages: AtomicU64,
     bytes: AtomicU64,
+    repeated: AtomicU64,
 }
 
 impl Taking {
+    /// Whether somebody else records it.
+    fn is_others(&mut self, record: &[u8]) -> bool {
+        !self.unless.is_any_topic()
+            && MessageView::parse(record).map_or(true, |view| self.unless.destination_matches(&view))
+    }
+
     fn push(&mut self, meta: &Meta, record: &[u8]) {
-        if !self.unless.is_any_topic() {
-            let Ok(view) = MessageView::parse(record) else { return };
-            if self.unless.destination_matches(&view) {
-                return;
-            }
-        }
         self.rows.push(meta, record);
         self.messages += 1;
         self.bytes += record.len() as u64;
@@ -59,20 +120,65 @@ impl Taking {
     /// Takes all of a batch in, also when some of it cannot be appended now.
     fn push_batch(&mut self, batch: &Batch, shared: &Shared) -> Result<(), LogError> {
         let mut result = Ok(());
+        let chain = (batch.source.publisher, batch.source.chain);
+        let known = self.lanes.as_ref().and_then(|lane| lane.marks.number(lane.key(chain)));
+        let mut highest = known.unwrap_or(0);
+        let mut awaited = self.lanes.as_ref().and_then(|lane| lane.awaited(chain));
         for entry in &batch.entries {
-            self.push(&Meta::of(&batch.origin(entry), batch.record(entry)), batch.record(entry));
+            let (origin, record) = (batch.origin(entry), batch.record(entry));
+            if self.is_others(record) {
+                continue;
+            }
+            let meta = Meta::of(&origin, record);
+            // What somebody passed on has numbers of another kind.
+            if let Some(lane) = &mut self.lanes
+                && origin.number > 0
+                && meta.number == Some(origin.number)
+                && (meta.publisher, meta.chain) == chain
+            {
+                if origin.number <= highest {
+                    self.repeated += 1;
+                    continue;
+                }
+                if awaited.is_some_and(|before| before < origin.number) {
+                    self.gaps.extend(lane.hear(chain, origin.number));
+                    awaited = None;
+                }
+                highest = origin.number;
+                let key = lane.key(chain);
+                match self.numbers.last_mut() {
+                    Some(last) if last.0 == key => last.1 = highest,
+                    _ => self.numbers.push((key, highest)),
+                }
+            }
+            self.push(&meta, record);
             if self.rows.bytes().len() >= shared.frame_bytes() && result.is_ok() {
                 result = self.append(shared);
             }
+        }
+        if let Some(lane) = &mut self.lanes
+            && highest > known.unwrap_or(0)
+        {
+            lane.marks.raise(lane.key(chain), highest, batch.arrived.as_nanos() / 1000);
+            lane.marks.trim(MARKS_MAX);
         }
         result
     }
 
     /// What cannot be appended now stays here, and is the first to be tried again.
     fn append(&mut self, shared: &Shared) -> Result<(), LogError> {
+        while let Some(gap) = self.gaps.front() {
+            shared.with(|log, now| log.append_gap(now, gap))?;
+            self.gaps.pop_front();
+        }
         if !self.rows.is_empty() {
-            shared.append(&self.rows)?;
+            if self.lanes.is_some() {
+                shared.append_recorded(&self.rows, &self.numbers)?;
+            } else {
+                shared.append(&self.rows)?;
+            }
             self.rows.clear();
+            self.numbers.clear();
         }
         Ok(())
     }
@@ -117,21 +223,48 @@ impl Recorder {
 
 #[pymethods]
 impl Recorder {
-    /// Records what a subscription receives, except on topics of `unless`, and except what a node published.
+    /// Records what a subscription receives, except on topics of `unless`, and except what a node published. As the
+    /// recorder of a pattern of `lanes`, it leaves out what an earlier pattern matches, and what is in the log.
     #[new]
-    #[pyo3(signature = (log, subscription, *, unless = Vec::new(), skip_node = None))]
+    #[pyo3(signature = (log, subscription, *, unless = Vec::new(), skip_node = None, lanes = None, at = 0))]
     fn new(
         log: &Log,
         subscription: Py<Subscription>,
         unless: Vec<String>,
         skip_node: Option<u32>,
+        lanes: Option<&Lanes>,
+        at: usize,
     ) -> PyResult<Recorder> {
+        let mut unless = patterns(&unless)?;
+        let lane = match lanes {
+            None => None,
+            Some(lanes) => {
+                let Some(pattern) = lanes.patterns.get(at) else {
+                    let count = lanes.patterns.len();
+                    return Err(errors::config(format!("at is {at}, and there are {count} patterns")));
+                };
+                if !Arc::ptr_eq(&lanes.shared, log.here()?) {
+                    return Err(errors::config("the lanes are of another log".into()));
+                }
+                unless.extend_from_slice(&lanes.patterns[..at]);
+                let lane = lane_of(pattern);
+                let mut marks = Marks::default();
+                let own = lanes.marks.iter().filter(|(key, _)| key.lane == lane);
+                // All are older than what arrives from now on.
+                own.for_each(|(key, mark)| marks.raise(key, mark.number, 0));
+                Some(Lane { lane, marks, awaited: lanes.awaited.clone() })
+            }
+        };
         let taking = Taking {
             batches: VecDeque::new(),
             rows: RowsWriter::default(),
-            unless: Filter::new(patterns(&unless)?, None),
+            unless: Filter::new(unless, None),
+            lanes: lane,
+            numbers: Vec::new(),
+            gaps: VecDeque::new(),
             messages: 0,
             bytes: 0,
+            repeated: 0,
             is_over: false,
         };
         Ok(Recorder {
@@ -141,6 +274,7 @@ impl Recorder {
             taking: Mutex::new(taking),
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            repeated: AtomicU64::new(0),
         })
     }
 
@@ -156,6 +290,7 @@ impl Recorder {
         let turn = detached(py, || self.turn(taking, subscription, deadline));
         self.messages.store(taking.messages, Ordering::Relaxed);
         self.bytes.store(taking.bytes, Ordering::Relaxed);
+        self.repeated.store(taking.repeated, Ordering::Relaxed);
         check(py)?;
         turn.map_err(errors::store)?;
         Ok(!taking.is_over)
@@ -165,5 +300,11 @@ impl Recorder {
     #[getter]
     fn recorded(&self) -> (u64, u64) {
         (self.messages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Messages that came, and were recorded before.
+    #[getter]
+    fn repeated(&self) -> u64 {
+        self.repeated.load(Ordering::Relaxed)
     }
 }

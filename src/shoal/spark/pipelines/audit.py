@@ -53,6 +53,8 @@ class Audit:
         messages: how many messages were read.
         unnumbered: how many of them have no number, and so tell nothing.
         lost: how many messages the store knows it missed, about.
+        unheard: how many numbers were given while the store was not there: those may be missing, as far as
+            they were published to topics that it records.
         chains: what was found about each chain.
         gaps: the store's records of what it missed.
     """
@@ -60,12 +62,13 @@ class Audit:
     messages: int
     unnumbered: int
     lost: int
+    unheard: int
     chains: tuple[ChainFindings, ...]
     gaps: tuple[dict[str, Any], ...]
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is lost, doubled or out of order."""
+        """Whether nothing is lost, doubled or out of order, and the store was there all the time."""
         wrong = any(chain.duplicates or chain.out_of_order for chain in self.chains)
         return not wrong and not self.gaps
 
@@ -120,7 +123,8 @@ def audit(
     return Audit(
         messages=sum(row["messages"] for row in found),
         unnumbered=sum(row["messages"] - row["numbered"] for row in found),
-        lost=sum(gap["count"] for gap in gaps),
+        lost=sum(gap["count"] for gap in gaps if gap["reason"] == "lost"),
+        unheard=sum(gap["count"] for gap in gaps if gap["reason"] == "away"),
         chains=tuple(_findings(row) for row in found if row["numbered"]),
         gaps=gaps,
     )

@@ -272,7 +272,8 @@ def _gaps(spark: "SparkSession", window_s: float, options: dict[str, str]) -> li
     from pyspark.sql import functions as f
 
     span = f.window("stored", f"{round(window_s * 1000)} milliseconds")
-    gaps = common.read(spark, options)
+    # What the store may have missed while it was away is no count of what was lost.
+    gaps = common.read(spark, options).where("reason = 'lost'")
     found = gaps.groupBy(span.alias("span"), "publisher", "chain").agg(f.sum("count").alias("lost"))
     return [
         Gap(row["span"]["start"], row["publisher"], row["chain"], row["lost"])
