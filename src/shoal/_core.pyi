@@ -661,7 +661,7 @@ class Log:
     def gaps(
         self, start: int, end: int
     ) -> list[tuple[int, int, int, int | None, int | None, int, int, bool]]:
-        """Gaps: offset of the message before (-1 if none), publisher, chain, first, last, count, stored, away."""
+        """Gaps: the offset before (-1 if none), publisher, chain, first, last, count, stored, away."""
     def segments(self) -> list[dict[str, Any]]:
         """The segments, oldest first."""
     def build_next_index(self) -> bool:

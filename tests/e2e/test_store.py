@@ -120,7 +120,7 @@ def test_every_message_of_a_young_publisher_is_there_once_or_in_a_gap(
     data = tmp_path / "data"
     options = ("--data", str(data), "--record", "prices/>", "--url", url)
     daemons.append(Daemon(*options))
-    with shoal.connect(url) as bus:
+    with contextlib.closing(shoal.connect(url)) as bus:
         assert bus.wait_for_subscribers("prices/ACME", timeout_s=20)
         for number in range(50):
             bus.publish("prices/ACME", number)

@@ -235,10 +235,18 @@ impl<D: Disk> Log<D> {
         Ok(offsets)
     }
 
-    /// Recording begins, with the marks that were [found](crate::find_marks).
-    pub fn set_marks(&mut self, marks: Marks) {
+    /// Recording begins, with the marks that were [found](crate::find_marks). They are written down, so that it does not
+    /// matter how many segments begin before the next of them is raised.
+    pub fn begin_recording(&mut self, now_us: u64, mut marks: Marks) -> Result<(), LogError> {
+        marks.trim(MARKS_MAX.min(self.options.state_bytes_max / 4 / MARK_BYTES));
+        if marks == self.state.marks {
+            return self.check();
+        }
+        let mut payload = Vec::new();
+        marks.changes().for_each(|change| change.write(&mut payload));
+        self.add(Kind::Change, &[&payload], Class::State, now_us)?;
         self.state.marks = marks;
-        self.state.marks.trim(MARKS_MAX.min(self.options.state_bytes_max / 4 / MARK_BYTES));
+        Ok(())
     }
 
     /// Notes that messages are lost.

@@ -5,8 +5,8 @@
 //! is one recorder for each pattern, and between two of them there is no order: each has marks of its own. A *lane* is
 //! the checksum of its pattern.
 //!
-//! Marks are no frames of their own: they follow from the messages. A checkpoint holds them together with the offset up
-//! to which they are complete, and what lies behind it is read when recording begins.
+//! Marks follow from the messages. A checkpoint, and a frame when recording begins, hold them together with the offset up
+//! to which they are complete; what lies behind it is read when recording begins again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::cursor::{Cursor, Query, Snapshot};
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::filter::Filter;
+use crate::state::Change;
 
 /// Marks that are kept at most. Beyond, those of the chains that are silent for longest go.
 pub const MARKS_MAX: usize = 10_000;
@@ -122,6 +123,13 @@ impl Marks {
         for (_, key) in &ages[..ages.len() - count_max * 3 / 4] {
             self.marks.remove(key);
         }
+    }
+
+    /// The changes that make them.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
+        let lanes: Vec<u32> = self.lanes().collect();
+        let lanes = (!lanes.is_empty()).then_some(Change::Lanes(self.covered, lanes));
+        lanes.into_iter().chain(self.iter().map(|(key, mark)| Change::Mark(key, mark)))
     }
 
     /// Bytes of a checkpoint.

@@ -96,7 +96,7 @@ pub enum Change {
     Forget(String),
     /// Marks of these recorders follow, complete up to an offset.
     Lanes(u64, Vec<u32>),
-    /// How far a chain is recorded, as it stands in a checkpoint.
+    /// How far a chain is recorded.
     Mark(MarkKey, Mark),
 }
 
@@ -363,11 +363,8 @@ impl State {
         let runs = self.unpublished.iter().map(|&(first, end)| Change::Publish(first, end));
         let needed = self.needed.iter().map(|(&segment, &by)| Change::Needed(segment, by));
         let floor = std::iter::once(Change::Floor(self.floor));
-        let lanes: Vec<u32> = self.marks.lanes().collect();
-        let lanes = (!lanes.is_empty()).then(|| Change::Lanes(self.marks.covered(), lanes));
-        let marks = self.marks.iter().map(|(key, mark)| Change::Mark(key, mark));
         let rest = values.chain(stagings).chain(scopes).chain(runs).chain(needed).chain(floor);
-        rest.chain(lanes).chain(marks).collect()
+        rest.chain(self.marks.changes()).collect()
     }
 
     /// The value of a key.

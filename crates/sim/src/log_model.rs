@@ -55,6 +55,8 @@ pub struct Model {
     pub end: u64,
     /// Where history begins.
     pub floor: u64,
+    /// By topic, publisher and chain: the highest number that was appended.
+    pub numbers: BTreeMap<(String, u64, u32), u64>,
     values: BTreeMap<String, Vec<u8>>,
     stagings: BTreeMap<String, Vec<ModelRow>>,
     scopes: BTreeMap<String, (u64, u64, u64)>,
@@ -73,6 +75,11 @@ impl Model {
             Step::Append(rows) => {
                 self.rows.extend_from_slice(rows);
                 self.end += rows.len() as u64;
+                for ModelRow { meta, topic, .. } in rows {
+                    if let Some(number) = meta.number {
+                        self.numbers.insert((topic.clone(), meta.publisher, meta.chain), number);
+                    }
+                }
             }
             Step::Gap(gap) => self.gaps.push((self.end, *gap)),
             Step::Stage(id, rows) => self.stagings.entry(id.clone()).or_default().extend_from_slice(rows),

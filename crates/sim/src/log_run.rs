@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use shoal_log::{
-    Change, Clock, CommitOutcome, Cursor, Gap, Identity, Log, LogError, Meta, Options, Query, RowsWriter,
-    build_index, compact, extent, gaps, has_index, offset_at, split, topics,
+    Change, Clock, CommitOutcome, Cursor, Gap, Identity, Log, LogError, MarkKey, Meta, Options, Query,
+    RowsWriter, build_index, compact, extent, find_marks, gaps, has_index, lane_of, offset_at, split, topics,
 };
 use shoal_wire::{BodyKind, Destination, MessageView, Outgoing, Topic, TopicPattern};
 
@@ -76,6 +76,17 @@ pub fn run_log(seed: u64) -> Result<LogRun, String> {
     Ok(driver.run)
 }
 
+/// What is recorded: by one recorder a single topic, by another the rest.
+fn lanes() -> Vec<TopicPattern> {
+    ["t/1", "t/>"].iter().filter_map(|pattern| TopicPattern::new(pattern).ok()).collect()
+}
+
+/// The mark of a topic's recorder.
+fn mark_key(topic: &str, publisher: u64, chain: u32) -> MarkKey {
+    let patterns = lanes();
+    MarkKey { lane: lane_of(&patterns[usize::from(topic != "t/1")]), publisher, chain }
+}
+
 fn topic_name(number: u64) -> String {
     format!("t/{number}")
 }
@@ -109,6 +120,7 @@ impl Driver {
         self.disk.set_faults(DiskFaults::default());
         self.settle(&log)?;
         self.check(&log)?;
+        self.begin_recording(&mut log)?;
         let faults = self.choose_faults();
         self.disk.set_faults(faults);
         for _ in 0..self.rng.u32(20..200) {
@@ -141,6 +153,22 @@ impl Driver {
             log.mark(self.now_us).and_then(|()| log.flush()).map_err(|error| error.to_string())?;
         }
         Ok(())
+    }
+
+    /// Finds the marks of what is in the log, which a recorder goes by.
+    fn begin_recording(&mut self, log: &mut Log<SimDisk>) -> Result<(), String> {
+        let found = find_marks(&self.disk, &log.snapshot(), log.state().marks(), &lanes());
+        let found = found.map_err(|error| error.to_string())?;
+        let mut due = BTreeMap::new();
+        for ((topic, publisher, chain), &number) in &self.durable.numbers {
+            let highest = due.entry(mark_key(topic, *publisher, *chain)).or_insert(number);
+            *highest = number.max(*highest);
+        }
+        let is: BTreeMap<_, _> = found.iter().map(|(key, mark)| (key, mark.number)).collect();
+        if is != due {
+            return Err(format!("marks {is:?} instead of {due:?}"));
+        }
+        log.begin_recording(self.now_us, found).map_err(|error| error.to_string())
     }
 
     fn choose_faults(&mut self) -> DiskFaults {
@@ -281,7 +309,12 @@ impl Driver {
         match self.rng.u32(..100) {
             0..40 => {
                 let (rows, writer) = self.rows(log.end());
-                let (first, end) = log.append(self.now_us, &writer)?;
+                let number = |row: &ModelRow| {
+                    let key = mark_key(&row.topic, row.meta.publisher, row.meta.chain);
+                    row.meta.number.map(|number| (key, number))
+                };
+                let numbers: Vec<_> = rows.iter().filter_map(number).collect();
+                let (first, end) = log.append_recorded(self.now_us, &writer, &numbers)?;
                 assert_eq!((first, end), (rows[0].offset, rows[0].offset + rows.len() as u64));
                 self.did(Step::Append(rows));
                 Ok(())

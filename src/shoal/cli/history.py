@@ -17,6 +17,7 @@ from rich.table import Table
 from shoal.cli.connection import plain_endings
 from shoal.cli.message_text import body_text, printable
 from shoal.errors import ConfigError
+from shoal.selector import Selector
 
 if TYPE_CHECKING:
     # Imported when the command runs: everything else of the command line works without pyarrow.
@@ -87,6 +88,9 @@ def history(
         _one_of({"--count": count, "--follow": follow, "--topics": topics, "--export": export is not None})
         from shoal.history import connect
 
+        if selector is not None:
+            # What is wrong with it is shown where it is, as `shoal sub` does.
+            Selector(selector)
         query = {
             "selector": selector,
             "columns": _columns(columns, export is not None or as_json),
@@ -170,6 +174,7 @@ def _show(reader: "History", patterns: list[str], query: dict[str, Any], as_json
         _print(reader.batches(patterns, **query), as_json)
         return
     rows = reader.read(patterns, **query).to_pylist()
+    _tell_of_gaps(reader, rows, query)
     if not rows:
         typer.echo("nothing matches")
         return
@@ -178,7 +183,6 @@ def _show(reader: "History", patterns: list[str], query: dict[str, Any], as_json
     for row in rows:
         table.add_row(*(_cell(row, name) for name in names))
     Console(highlight=False, markup=False).print(table)
-    _tell_of_gaps(reader, rows, query)
     if len(rows) == query["limit"]:
         typer.echo(f"the first {len(rows)}; --limit shows more, --count says how many there are", err=True)
 
@@ -186,7 +190,7 @@ def _show(reader: "History", patterns: list[str], query: dict[str, Any], as_json
 def _tell_of_gaps(reader: "History", rows: list[dict[str, Any]], query: dict[str, Any]) -> None:
     """Say on standard error what the store missed where the rows are, whoever published it."""
     place = {name: query[name] for name in ("start", "from_time", "end", "to_time") if name in query}
-    if "offset" in rows[-1] and len(rows) == query["limit"]:
+    if rows and "offset" in rows[-1] and len(rows) == query["limit"]:
         place = {name: value for name, value in place.items() if name in ("start", "from_time")}
         place["end"] = rows[-1]["offset"] + 1
     gaps = reader.gaps(**place)

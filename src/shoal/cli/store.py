@@ -195,7 +195,9 @@ def _lines(status: dict[str, Any]) -> list[str]:
     ]
     for rule in status["record"]:
         own = rule["keep_s"] is not None or rule["keep_bytes"] is not None
-        lines.append(f"records      {rule['pattern']}" + (f"  {_keeps(_inherited(rule, status))}" if own else ""))
+        lines.append(
+            f"records      {rule['pattern']}" + (f"  {_keeps(_inherited(rule, status))}" if own else "")
+        )
     lines += [f"hold         {name} at {offset}" for name, offset in sorted(status["holds"].items())]
     if status["flight"]:
         lines.append(f"history      {status['flight']}")

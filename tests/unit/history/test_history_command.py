@@ -108,7 +108,6 @@ def test_an_export_is_a_parquet_file_with_every_row(store: MemoryStore, serve: S
         (["--to", "latest"], "--to is 'latest', and must be an offset"),
         (["--property", "size"], "a property is given as NAME:TYPE"),
         (["--columns", "colour"], "there is no column 'colour'"),
-        (["--selector", "region ="], "selector: at position 8"),
     ],
 )
 def test_a_mistake_is_said_in_one_line(serve: Serve, arguments: list[str], sentence: str) -> None:
@@ -116,6 +115,24 @@ def test_a_mistake_is_said_in_one_line(serve: Serve, arguments: list[str], sente
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_wrong_selector_is_shown_with_a_caret_where_it_is_wrong(serve: Serve) -> None:
+    result = run(serve, "--selector", "region =")
+    assert result.exit_code == 2
+    first, text, caret = result.stderr.splitlines()
+    assert first.startswith("shoal history: the selector is wrong at position 8")
+    assert (text.strip(), caret.index("^") - text.index("region")) == ("region =", 8)
+
+
+def test_what_the_store_missed_is_told(
+    store: MemoryStore, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.log.append(*prices(3))
+    assert "about 5 messages are missing" in run(serve).stderr
+    away = [(0, 7, 1, 3, 9, 7, 1_000_000, True)]
+    monkeypatch.setattr(store.log, "gaps", lambda start, end: away)
+    assert run(serve).stderr == "7 messages may be missing: the store was not there\n"
 
 
 def test_a_directory_without_a_store_is_named(tmp_path: Path) -> None:

@@ -293,6 +293,7 @@ class LogTwin:
                     reader.number("I")
                     reader.number("I")
                 case 11:
+                    state.marks = {}
                     state.covered = reader.number("Q")
                     state.lanes = [reader.number("I") for _ in range(reader.number("I"))]
                 case 12:

@@ -41,7 +41,9 @@ def act(log: Log, dice: random.Random, step: int) -> None:
         pattern = (None, *PATTERNS)[step % 3]
         log.append(dice.choice((1, 2, 2**64 - 1)), dice.randrange(3), records, pattern=pattern)
     elif kind == "gap":
-        log.gap(dice.randrange(9), 1, dice.choice((None, 5)), dice.choice((None, 7)), step, away=step % 2 == 0)
+        log.gap(
+            dice.randrange(9), 1, dice.choice((None, 5)), dice.choice((None, 7)), step, away=step % 2 == 0
+        )
     elif kind == "put":
         log.put(f"k{dice.randrange(4)}", dice.randbytes(dice.randrange(30)))
     elif kind == "remove":

@@ -162,10 +162,7 @@ impl Shared {
         self.sync()?;
         let (snapshot, known) = self.look(|log| (log.snapshot(), log.state().marks().clone()));
         let marks = find_marks(&self.disk, &snapshot, &known, patterns)?;
-        self.with(|log, _| {
-            log.set_marks(marks.clone());
-            Ok(())
-        })?;
+        self.with(|log, now| log.begin_recording(now, marks.clone()))?;
         Ok(marks)
     }
 

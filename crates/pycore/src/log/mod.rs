@@ -69,6 +69,9 @@ fn opening(error: OpenError, path: &std::path::Path) -> PyErr {
 /// (offset of the message before, publisher, chain, first, last, count, stored, whether the store was away).
 type GapTuple = (i64, u64, u32, Option<u64>, Option<u64>, u64, u64, bool);
 
+/// (lane, publisher, chain, number, stored).
+type MarkTuple = (u32, u64, u32, u64, u64);
+
 /// (topic, count, first, last, bytes).
 type TopicTuple = (String, u64, u64, u64, u64);
 
@@ -219,7 +222,7 @@ impl Log {
     }
 
     /// How far each chain is recorded: (lane, publisher, chain, number, stored), and up to which offset that is complete.
-    fn marks(&self) -> PyResult<(u64, Vec<(u32, u64, u32, u64, u64)>)> {
+    fn marks(&self) -> PyResult<(u64, Vec<MarkTuple>)> {
         Ok(self.here()?.look(|log| {
             let marks = log.state().marks();
             let tuple = |(key, mark): (shoal_log::MarkKey, shoal_log::Mark)| {
