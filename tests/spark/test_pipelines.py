@@ -55,7 +55,8 @@ def test_an_audit_finds_what_is_doubled_or_out_of_order(spark, store, client, mo
     broken = spark.createDataFrame(rows, "offset BIGINT, publisher STRING, chain INT, number BIGINT")
     gap = spark.createDataFrame(
         [(3, "p", 1, 6, 7, 2, "lost"), (5, "p", 1, 9, 12, 4, "away")],
-        "after_offset BIGINT, publisher STRING, chain INT, first BIGINT, last BIGINT, count BIGINT, reason STRING",
+        "after_offset BIGINT, publisher STRING, chain INT, first BIGINT, last BIGINT, count BIGINT, "
+        "reason STRING",
     )
     monkeypatch.setattr(audit.common, "read", lambda _, options: gap if "gaps" in options else broken)
     found = audit.audit(spark)
