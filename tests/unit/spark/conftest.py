@@ -21,7 +21,8 @@ class FakeHistory:
 
     def lose(self, offset, number):
         """A message that would have been before an offset is missing."""
-        gap = {"after_offset": offset - 1, "publisher": "p", "chain": 1, "count": 1, "stored_us": 0}
+        gap = {"after_offset": offset - 1, "publisher": "p", "chain": 1, "count": 1}
+        gap |= {"stored_us": 0, "reason": "lost"}
         self.gaps_stored.append(gap | {"first": number, "last": number})
 
     def gaps(self, *, start, end, incarnation):
