@@ -182,9 +182,12 @@ impl Shared {
         if let Ok(mut engine) = self.engine.try_lock()
             && engine.clock.now() >= engine.last_sent + RAPID
         {
-            let more = engine.write_and_transmit(false);
-            let deadline = engine.driver.session.poll_timeout().as_nanos();
-            if !more && deadline >= self.sleeps_until.load(Ordering::SeqCst) {
+            let done = guarded(&mut engine, |engine| {
+                let more = engine.write_and_transmit(false);
+                let deadline = engine.driver.session.poll_timeout().as_nanos();
+                !more && deadline >= self.sleeps_until.load(Ordering::SeqCst)
+            });
+            if done == Some(true) {
                 return;
             }
         }
@@ -194,7 +197,7 @@ impl Shared {
     /// Gives the application a turn here and now, and sends what it says, so that whatever the caller does
     /// next comes after it.
     fn serve_now(&self) {
-        self.engine().serve_and_transmit();
+        guarded(&mut self.engine(), Engine::serve_and_transmit);
         self.waker.wake();
     }
 }
@@ -551,7 +554,7 @@ fn supervise(shared: &Shared) {
     let why = match catch_unwind(AssertUnwindSafe(|| run(shared))) {
         Ok(Ok(())) => return,
         Ok(Err(why)) => why,
-        Err(panic) => format!("its thread panicked: {}", panic_text(&*panic)),
+        Err(panic) => panicked(&*panic),
     };
     let mut engine = shared.engine();
     engine.failure = Some(why.clone());
@@ -562,9 +565,22 @@ fn supervise(shared: &Shared) {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+/// Works on the engine on behalf of its thread. What goes wrong here fails the link, not whoever happened to publish:
+/// the thread finds it at its next turn, and tells everybody. None if it did.
+fn guarded<R>(engine: &mut Engine, work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(|| work(engine))) {
+        Ok(done) => Some(done),
+        Err(panic) => {
+            engine.failure = Some(panicked(&*panic));
+            None
+        }
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("its thread panicked: {}", text.unwrap_or("no reason given"))
 }
 
 fn run(shared: &Shared) -> Result<(), String> {
