@@ -20,8 +20,8 @@
 //! losses that have nothing to do with the window, a few in a hundred, leave it open. Without any it is open after a
 //! few round trips, and stays so.
 //!
-//! If the window becomes smaller again and again on behalf of one and the same node, that node is to *blame*: the path to
-//! everybody would lose for others too, who would now and then be the first to say so.
+//! If the window becomes smaller again and again on behalf of one and the same node, and that loses more than the window
+//! bears, it is to *blame*: the path to everybody would lose for others too, who would now and then be the first to say so.
 //!
 //! Only a stream that nothing else paces looks for what the path takes: given a rate, the window is open to its limit.
 
@@ -56,6 +56,9 @@ struct Blame {
     node: NodeId,
     /// How many times in a row.
     times: u32,
+    /// What it lost since then, of what was sent since `from`.
+    lost: u64,
+    from: u64,
     /// How far it was open before anybody made it smaller.
     open: u64,
 }
@@ -93,6 +96,8 @@ pub struct SendWindow {
     /// When that is true of what was sent before a later one.
     passes: Option<(Time, u64)>,
     blame: Option<Blame>,
+    /// How much was sent when something was lost last.
+    sent: u64,
 }
 
 impl SendWindow {
@@ -109,6 +114,7 @@ impl SendWindow {
             passed: 0,
             passes: None,
             blame: None,
+            sent: 0,
         }
     }
 
@@ -191,7 +197,11 @@ impl SendWindow {
 
     /// The node that keeps the window small, if it is one alone.
     pub fn blamed(&self) -> Option<NodeId> {
-        self.blame.filter(|blame| blame.times >= BLAMED_TIMES).map(|blame| blame.node)
+        let is_blamed = |blame: &Blame| {
+            let borne = self.sent.saturating_sub(blame.from) / LOST_TOLERATED_ONE_IN;
+            blame.times >= BLAMED_TIMES && blame.lost > borne
+        };
+        self.blame.filter(is_blamed).map(|blame| blame.node)
     }
 
     /// Who was to blame no longer counts: it is open again as far as it was.
@@ -210,6 +220,10 @@ impl SendWindow {
             (false, true) => LOST_TOLERATED,
             (false, false) => LOST_TOLERATED + self.open / LOST_TOLERATED_ONE_IN,
         };
+        self.sent = sent;
+        if let Some(blame) = self.blame.as_mut().filter(|blame| blame.node == node) {
+            blame.lost += segments;
+        }
         let Some(round) = &mut self.round else { return };
         round.lost += segments;
         if !round.shrunk && round.lost > tolerated {
@@ -219,7 +233,7 @@ impl SendWindow {
                 Some(blame) if blame.node == node => Some(Blame { times: blame.times + 1, ..blame }),
                 other => {
                     let open = other.map_or(0, |other| other.open).max(self.open);
-                    Some(Blame { node, times: 1, open })
+                    Some(Blame { node, times: 1, lost: 0, from: sent, open })
                 }
             };
             self.open = self.open.saturating_sub(less).max(OPEN_MIN.min(self.limit));
@@ -366,6 +380,7 @@ mod tests {
         assert_eq!(window.open(), OPEN_MIN);
         let mut passed = SendWindow { round: None, ..SendWindow::new(LIMIT) };
         (passed.blame, passed.open, passed.free) = (window.blame, window.open, false);
+        passed.sent = window.sent;
         for segment in 1..=u64::from(BLAMED_ROUNDS) {
             assert_eq!(passed.blamed(), Some(7), "round {segment}");
             passed.on_sent(
@@ -376,6 +391,10 @@ mod tests {
             passed.on_reached(Time::from_nanos(segment), Reached { acked: segment, seen: segment });
         }
         assert_eq!(passed.blamed(), None, "it lost nothing for a long time");
+        let mut seldom = window.blame.unwrap();
+        (seldom.lost, seldom.from) = (10, 320);
+        let seldom = SendWindow { blame: Some(seldom), sent: 400, ..SendWindow::new(LIMIT) };
+        assert_eq!(seldom.blamed(), None, "an eighth is borne");
         window.forgive();
         assert!(window.open() >= open && window.blamed().is_none());
     }
