@@ -29,6 +29,10 @@ const KEEP_UP_DOUBLINGS_MAX: u32 = 3;
 /// Who counted for so many times the patience without being slow begins anew.
 const FORGIVEN_FACTOR: u32 = 60;
 
+/// Of the time in which somebody holds nobody back one part in so many makes up for time in which it does: whoever does
+/// so for less than a third of the time is never slow.
+const FREE_TIME_ONE_IN: u32 = 2;
+
 /// Whether it holds the window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -66,7 +70,7 @@ pub struct Acker {
     heard: bool,
     /// That it no longer counts was told.
     pub told: bool,
-    /// For how long it held others back, less the time since then in which it did not; and when it did last.
+    /// For how long it held others back, less a part of the time since then in which it did not; and when it did last.
     held: Duration,
     held_at: Time,
     /// How often it was slow, when it counted again after that, and since when it keeps up.
@@ -211,11 +215,10 @@ impl Acker {
         self.keeps_up_since = None;
     }
 
-    /// It held others back from `from` to `now`. The time in which it did not counts against that, so that whoever does so
-    /// for less than half of the time is never slow: somebody is always last. True if altogether it held them back for as
-    /// long as `patience`.
+    /// It held others back from `from` to `now`. Half of the time in which it did not counts against that: true if
+    /// altogether it held them back for as long as `patience`.
     pub fn on_held(&mut self, from: Time, now: Time, patience: Duration) -> bool {
-        self.held = self.held.saturating_sub(from.since(self.held_at)) + now.since(from);
+        self.held = self.held.saturating_sub(from.since(self.held_at) / FREE_TIME_ONE_IN) + now.since(from);
         self.held_at = now;
         self.held >= patience
     }

@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_others_back_for_less_than_half_of_the_time_is_waited_for() {
+    fn who_holds_others_back_for_less_than_a_third_of_the_time_is_waited_for() {
         assert_eq!(hold(&[(1, 3), (2, 4)]).0, Vec::<NodeId>::new());
     }
 
