@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -136,9 +136,9 @@ def _wait_for(client: history.History, job: Job, point: int) -> None:
     _wait_until(reached, f"{point} messages were not reached")
 
 
-def _wait_until(reached: object, otherwise: str) -> None:
+def _wait_until(reached: Callable[[], object], otherwise: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while not reached():  # type: ignore[operator]
+    while not reached():
         assert time.monotonic() < deadline, f"{otherwise} within {PATIENCE_S} s"
         time.sleep(0.02)
 
