@@ -112,7 +112,7 @@ threading.Timer(0.3, lambda: print("{{}}", flush=True)).start()
 def interrupted():
 {textwrap.indent(INTERRUPTED[what], "    ")}
 try:
-    interrupted()  # a loop right here could raise at its head, which CPython 3.11 takes to be outside of the `try`
+    interrupted()  # a loop right here may raise at its head: outside of the `try`, for CPython 3.11
 except KeyboardInterrupt:
     pass
 """,
