@@ -9,6 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+#: More figures than these make columns too narrow to read on a terminal.
+FIGURES_ABREAST = 6
+
 
 def show(
     title: str,
@@ -36,16 +39,21 @@ def show(
 
 
 def comparison(title: str, result: Mapping[str, Any]) -> Table:
-    """A row for each contestant, a column for each single figure that any of them has."""
-    contestants = {name: value for name, value in result.items() if isinstance(value, Mapping)}
-    columns = list(
-        dict.fromkeys(
-            name
-            for figures in contestants.values()
-            for name, value in figures.items()
-            if not isinstance(value, list | Mapping)
+    """A row for each contestant, a column for each single figure; a row for each figure if they are many."""
+    contestants = {
+        name: {figure: value for figure, value in figures.items() if not isinstance(value, list | Mapping)}
+        for name, figures in result.items()
+        if isinstance(figures, Mapping)
+    }
+    columns = list(dict.fromkeys(name for figures in contestants.values() for name in figures))
+    rows: Iterable[Sequence[str]]
+    if len(columns) > FIGURES_ABREAST:
+        rows = (
+            (f"{name} {figure}", _text(value))
+            for name, figures in contestants.items()
+            for figure, value in figures.items()
         )
-    )
+        return table(title, ["", ""], rows)
     rows = (
         (name, *(_text(figures.get(column)) for column in columns)) for name, figures in contestants.items()
     )

@@ -12,7 +12,7 @@ from shoal.errors import ClosedError, ShoalError, StoreError
 log = logging.getLogger("shoal.store")
 
 #: Rows that are published before it is durable how far that got: a crash lets so many be published twice.
-ROWS_MAX = 1000
+ROWS_MAX = 10_000
 #: How long to wait for members that take no more, before looking whether to end.
 TURN_S = 0.5
 

@@ -48,3 +48,11 @@ def test_a_file_gets_the_json_and_the_reader_the_table(tmp_path: Path) -> None:
     target = tmp_path / "result.json"
     assert "libnorm" in shown(str(target))
     assert json.loads(target.read_text()) == RESULT
+
+
+def test_many_figures_are_read_from_top_to_bottom() -> None:
+    written = StringIO()
+    result = {"store": {f"figure_{n}": n for n in range(report.FIGURES_ABREAST + 1)}, "disk": {"mb_s": 366}}
+    report.show("History", result, None, console=Console(file=written, width=40))
+    assert "store figure_6" in written.getvalue()
+    assert any("disk mb_s" in line and "366" in line for line in written.getvalue().splitlines())

@@ -103,6 +103,17 @@ impl Rings {
             Some(_) => self.more.push(ring),
         }
     }
+
+    /// Rings them, or leaves those to the caller whose ring takes a system call.
+    fn ring(self, links: &[Arc<Link>], lane: usize, mut unrung: Option<&mut Unrung>) {
+        for (index, waiting) in self.first.into_iter().chain(self.more) {
+            let (link, ring) = (&links[index], Ring::Data(lane, waiting));
+            match &mut unrung {
+                Some(unrung) if link.bell.is_slow() => unrung.0.push((link.clone(), ring)),
+                _ => link.bell.ring(ring),
+            }
+        }
+    }
 }
 
 /// Links that are to be rung once whoever published has let go of what others wait for.
@@ -163,27 +174,15 @@ impl Hub {
         publication: &mut Publication<'_>,
         unrung: Option<&mut Unrung>,
     ) -> Option<Attempt> {
-        let (mut asked, mut rings) = (Plan::default(), Rings::default());
+        let (mut asked, mut rings) = (None, Rings::default());
         let attempt = self.offer(clock, plan, &mut asked, publication, &mut rings, unrung.is_none())?;
         if attempt == Attempt::Refused(Refusal::Send(SendError::Full)) {
             // It may come back when there is room, here or in a buffer.
             self.chains.publish(publication.lane).send_away();
             self.sent_away.store(true, Ordering::SeqCst);
         }
-        let links = if plan.asks { &asked.links } else { &plan.links };
-        let rung = rings.first.into_iter().chain(rings.more);
-        let rung = rung.map(|(index, waiting)| (&links[index], Ring::Data(publication.lane, waiting)));
-        match unrung {
-            None => rung.for_each(|(link, ring)| link.bell.ring(ring)),
-            Some(unrung) => {
-                for (link, ring) in rung {
-                    if link.bell.is_slow() {
-                        unrung.0.push((link.clone(), ring));
-                    } else {
-                        link.bell.ring(ring);
-                    }
-                }
-            }
+        if rings.first.is_some() {
+            rings.ring(&asked.as_ref().unwrap_or(plan).links, publication.lane, unrung);
         }
         Some(attempt)
     }
@@ -193,7 +192,7 @@ impl Hub {
         &self,
         clock: &impl Clock,
         plan: &Plan,
-        asked: &mut Plan,
+        asked: &mut Option<Plan>,
         publication: &mut Publication<'_>,
         rings: &mut Rings,
         may_wait: bool,
@@ -226,6 +225,7 @@ impl Hub {
                 Err(error) => return Some(Attempt::Refused(Refusal::Unreadable(error))),
             };
             let mut routes = if may_wait { self.routes() } else { self.try_routes()? };
+            let asked = asked.insert(Plan::default());
             routes.ask(&view, &origin, asked);
             asked
         } else {

@@ -59,8 +59,14 @@ impl Node {
         wait: Wait,
     ) -> PyResult<u64> {
         let bus = &self.open()?.bus;
-        let none = py.None().into_bound(py);
-        let encoded = body::encode(body.unwrap_or(&none))?;
+        let none;
+        let encoded = body::encode(match body {
+            Some(body) => body,
+            None => {
+                none = py.None().into_bound(py);
+                &none
+            }
+        })?;
         let content = encoded.bytes.as_slice();
         extras.published_us = extras.ttl.map(|_| bus.clock().now().as_nanos() / 1000);
         let mut topics = self.planned(py, bus, topic)?;

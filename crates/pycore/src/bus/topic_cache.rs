@@ -50,15 +50,20 @@ pub struct TopicCache {
 
 impl TopicCache {
     /// The topic of this name; a string object used again is found by its address.
+    #[inline]
     pub fn get(&mut self, name: &Bound<'_, PyString>) -> PyResult<&mut Known> {
-        if let Some((last, index)) = &self.last
-            && last.as_ptr() == name.as_ptr()
-        {
-            return Ok(&mut self.known[*index]);
-        }
+        let index = match &self.last {
+            Some((last, index)) if last.as_ptr() == name.as_ptr() => *index,
+            _ => self.remember(name)?,
+        };
+        Ok(&mut self.known[index])
+    }
+
+    #[inline(never)]
+    fn remember(&mut self, name: &Bound<'_, PyString>) -> PyResult<usize> {
         let index = self.look_up(name.to_str()?)?;
         self.last = Some((name.clone().unbind(), index));
-        Ok(&mut self.known[index])
+        Ok(index)
     }
 
     fn look_up(&mut self, name: &str) -> PyResult<usize> {
