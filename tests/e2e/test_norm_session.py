@@ -83,6 +83,29 @@ def test_objects_and_messages_arrive(join: Open) -> None:
     assert wait_for(receiver, norm.SenderGone).reason == "ended"
 
 
+def test_a_closed_session_gives_back_its_descriptors_and_still_tells_what_it_did(
+    join: Open, tmp_path: Path
+) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    (path := tmp_path / "report").write_bytes(b"content")
+    before = descriptors()
+    session = join(lanes=1)
+    session.send_file(path)
+    session.send(b"message")
+    assert descriptors() > before
+    session.close(PATIENCE_S)
+    assert descriptors() == before
+    sent = session.stats()["segments_sent"]
+    assert sent > 0
+    assert session.grtt_s > 0
+    assert session.rate_bytes_per_s is None
+    assert session.close(), "as the first time"
+    with pytest.raises(ClosedError):
+        session.send(b"more")
+
+
 def test_flushing_names_who_does_not_answer(join: Open) -> None:
     receiver = join(lanes=0)
     sender = join(lanes=0, ackers=[receiver.node, NOBODY], acker_patience_s=0.2)

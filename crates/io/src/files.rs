@@ -161,8 +161,9 @@ impl Files {
         }
     }
 
-    /// Removes what is not complete: nobody will go on with it.
-    pub fn discard_incoming(&mut self) {
+    /// Closes what is being sent, and removes what was received in part: nobody will go on with either.
+    pub fn discard_all(&mut self) {
+        self.outgoing.clear();
         self.incoming.clear();
     }
 
@@ -226,7 +227,7 @@ mod tests {
         };
         assert_eq!(usize::from(object.object), INCOMING_MAX);
         assert!(why.contains("already"), "{why}");
-        files.discard_incoming();
+        files.discard_all();
         assert!(names_in(&directory).is_empty());
         fs::remove_dir_all(directory).unwrap();
     }

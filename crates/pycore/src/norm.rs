@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -45,21 +45,63 @@ pub struct NormLink {
 }
 
 struct Ends {
-    link: Link,
+    /// Until it is closed, which gives back its sockets and what it keeps for repair.
+    link: Mutex<Option<Arc<Link>>>,
     queue: Arc<Queue>,
+    /// What the link could tell when it was closed.
+    last: OnceLock<Last>,
+}
+
+/// What is still asked for once a link is closed.
+struct Last {
+    stats: Stats,
+    rate_bytes_per_s: Option<f64>,
+    grtt: Duration,
+    socket_error: Mutex<Option<String>>,
+}
+
+impl Ends {
+    /// The link, until it is gone.
+    fn link(&self) -> Option<Arc<Link>> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Closes the link. Whoever still waits for something learns that nothing will come.
+    fn close(&self, linger: Duration) -> bool {
+        let Some(link) = self.link() else { return true };
+        let done = link.close(linger);
+        link.drop_application();
+        let _ = self.last.set(Last {
+            stats: link.stats(),
+            rate_bytes_per_s: link.command(|session, _| session.rate_bytes_per_s()),
+            grtt: link.grtt(),
+            socket_error: Mutex::new(link.take_socket_error()),
+        });
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
+        done
+    }
+
+    /// Asks the link, or what it said last.
+    fn ask<R>(&self, open: impl FnOnce(&Link) -> R, closed: impl FnOnce(&Last) -> R) -> PyResult<R> {
+        match (self.link(), self.last.get()) {
+            (_, Some(last)) => Ok(closed(last)),
+            (Some(link), None) => Ok(open(&link)),
+            (None, None) => Err(errors::closed()),
+        }
+    }
 }
 
 impl NormLink {
-    /// The link, also once it is closed; not in a forked child, where it has no thread.
+    /// Both ends, also once it is closed; not in a forked child, where it has no thread.
     fn ends(&self) -> PyResult<&Ends> {
         self.birth.check()?;
         self.ends.as_ref().ok_or_else(errors::closed)
     }
 
     /// What can be done only while it is open.
-    fn open(&self) -> PyResult<&Link> {
-        let ends = self.ends()?;
-        if self.closed.load(Ordering::SeqCst) { Err(errors::closed()) } else { Ok(&ends.link) }
+    fn open(&self) -> PyResult<Arc<Link>> {
+        let link = self.ends()?.link();
+        link.filter(|_| !self.closed.load(Ordering::SeqCst)).ok_or_else(errors::closed)
     }
 }
 
@@ -84,7 +126,7 @@ impl NormLink {
             Queue::new(QUEUE_BYTES_MAX, options.message_bytes_max, options.files_directory.clone());
         let link = detached(py, || Link::open(options, Box::new(inbox))).map_err(errors::link)?;
         Ok(NormLink {
-            ends: Some(Ends { link, queue }),
+            ends: Some(Ends { link: Mutex::new(Some(Arc::new(link))), queue, last: OnceLock::new() }),
             birth: Birth::now(),
             closed: AtomicBool::new(false),
             outcome: OnceLock::new(),
@@ -113,13 +155,14 @@ impl NormLink {
         timeout_s: Option<f64>,
     ) -> PyResult<Vec<(&'static str, Bound<'py, PyDict>)>> {
         let until = deadline(timeout_s)?;
-        let Ends { link, queue } = self.ends()?;
+        let ends = self.ends()?;
+        let queue = &ends.queue;
         loop {
             let (slice, last) = next_wait(until);
             let Some((arrivals, was_full)) = detached(py, || queue.take(Some(slice))) else {
                 return Err(queue.failure().map_or_else(errors::closed, |why| errors::link_failed(&why)));
             };
-            if was_full {
+            if let Some(link) = ends.link().filter(|_| was_full) {
                 link.resume();
             }
             if last || !arrivals.is_empty() {
@@ -242,9 +285,11 @@ impl NormLink {
     /// Rings `bell` as source 0 when something arrived, when there is room for a message that was refused, and at the
     /// end.
     fn attach_bell(&self, bell: &Bound<'_, Bell>) -> PyResult<()> {
-        let (Ends { link, queue }, bell) = (self.ends()?, bell.get().inner());
-        queue.attach(bell, 0);
-        link.attach(bell, 0);
+        let (ends, bell) = (self.ends()?, bell.get().inner());
+        ends.queue.attach(bell, 0);
+        if let Some(link) = ends.link() {
+            link.attach(bell, 0);
+        }
         Ok(())
     }
 
@@ -252,37 +297,41 @@ impl NormLink {
     fn begin_close(&self, linger_s: f64) -> PyResult<()> {
         let linger = linger("linger_s", linger_s)?;
         self.closed.store(true, Ordering::SeqCst);
-        self.ends()?.link.begin_close(linger);
+        if let Some(link) = self.ends()?.link() {
+            link.begin_close(linger);
+        }
         Ok(())
     }
 
     /// Whether the goodbye was said.
     fn has_left(&self) -> PyResult<bool> {
-        Ok(self.ends()?.link.has_left())
+        Ok(self.ends()?.link().is_none_or(|link| link.has_left()))
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let link = &self.ends()?.link;
-        let stats = detached(py, || link.stats());
+        let ends = self.ends()?;
+        let stats = detached(py, || ends.ask(Link::stats, |last| last.stats.clone()))?;
         stats_to_python(py, &stats)
     }
 
     /// The last error a socket gave, or who has another key, once.
     fn take_socket_error(&self) -> PyResult<Option<String>> {
-        Ok(self.ends()?.link.take_socket_error())
+        let lock = |last: &Last| last.socket_error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.ends()?.ask(Link::take_socket_error, lock)
     }
 
     /// Bytes per second the session may send at; `None` is without limit.
     #[getter]
     fn rate_bytes_per_s(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        let link = &self.ends()?.link;
-        Ok(detached(py, || link.command(|session, _| session.rate_bytes_per_s())))
+        let ends = self.ends()?;
+        let ask = |link: &Link| link.command(|session, _| session.rate_bytes_per_s());
+        detached(py, || ends.ask(ask, |last| last.rate_bytes_per_s))
     }
 
     #[getter]
     fn grtt_s(&self, py: Python<'_>) -> PyResult<f64> {
-        let link = &self.ends()?.link;
-        Ok(detached(py, || link.grtt()).as_secs_f64())
+        let ends = self.ends()?;
+        Ok(detached(py, || ends.ask(Link::grtt, |last| last.grtt))?.as_secs_f64())
     }
 
     /// The last thing the disk refused, once; the event `file_failed` tells each of them.
@@ -296,18 +345,11 @@ impl NormLink {
     #[pyo3(signature = (linger_s = 1.0))]
     fn close(&self, py: Python<'_>, linger_s: f64) -> PyResult<bool> {
         let linger = linger("linger_s", linger_s)?;
-        let Some(Ends { link, .. }) = self.ends.as_ref().filter(|_| self.birth.is_here()) else {
+        let Some(ends) = self.ends.as_ref().filter(|_| self.birth.is_here()) else {
             return Ok(false);
         };
         self.closed.store(true, Ordering::SeqCst);
-        Ok(detached(py, || {
-            *self.outcome.get_or_init(|| {
-                let done = link.close(linger);
-                // Whoever still waits for something learns that nothing will come.
-                link.drop_application();
-                done
-            })
-        }))
+        Ok(detached(py, || *self.outcome.get_or_init(|| ends.close(linger))))
     }
 }
 

@@ -253,7 +253,7 @@ impl QueueInbox {
 
 impl Drop for QueueInbox {
     fn drop(&mut self) {
-        self.queue.lock_files().discard_incoming();
+        self.queue.lock_files().discard_all();
         self.queue.lock().closed = true;
         self.queue.arrived.notify_all();
         self.queue.bells.ring();
