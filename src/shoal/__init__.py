@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         MemberLeft,
         MemberSlow,
         MessagesLost,
+        NodeIdChanged,
         SubscriptionsChanged,
         Unreadable,
     )
@@ -59,6 +60,7 @@ _HOMES = {
         "MemberLeft",
         "MemberSlow",
         "MessagesLost",
+        "NodeIdChanged",
         "SubscriptionsChanged",
         "Unreadable",
     ),
@@ -123,6 +125,7 @@ __all__ = [
     "MessagesLost",
     "NoReplyError",
     "NoRespondersError",
+    "NodeIdChanged",
     "RemoteError",
     "Selector",
     "ShoalError",

@@ -2,13 +2,15 @@
 
 mod support;
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use shoal_node::hub::{FlushState, HubEvent, Lost};
 use shoal_node::{Interest, Origin};
 use shoal_selector::Selector;
 use shoal_wire::TopicPattern;
-use support::{Wire, read};
+use support::{Wire, config, read};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -201,5 +203,42 @@ fn messages_arrive_once_and_in_order_though_the_wire_loses_a_tenth() {
         assert_eq!(bodies, (0..2000).collect::<Vec<_>>());
         assert!(found.is_sorted_by(|one, two| one.0.number < two.0.number || two.0.number == 0));
     }
+    assert!(!wire.events.iter().any(|(_, event)| matches!(event, HubEvent::Lost(_))), "{:?}", wire.events);
+}
+
+#[test]
+fn a_long_message_that_is_under_way_when_its_publisher_takes_another_node_id_arrives_once() {
+    let mut wire = Wire::new(2);
+    let reader = wire.subscribe(1, "long");
+    wire.run(SECOND);
+    // The reader gets the first half: far more than is read again in any case.
+    let left = Rc::new(Cell::new(300));
+    let gate = left.clone();
+    wire.passes = Box::new(move |from, to| {
+        if (from, to) == (0, 1) {
+            gate.set(gate.get() - 1);
+        }
+        (from, to) != (0, 1) || gate.get() >= 0
+    });
+    let body = vec![7; 900_000];
+    wire.publish(0, "long", &body);
+    wire.run(Duration::from_millis(1));
+    let acknowledged = |session: &shoal_norm::Session| session.acknowledged_segments(NORMAL as u16);
+    let (acknowledged, sent) =
+        (wire.nodes[0].sessions().map(acknowledged).sum::<u64>(), segments_sent(&wire));
+    assert!(acknowledged > 100 && acknowledged < sent, "{acknowledged} of {sent}");
+
+    let mut twin = config(1);
+    let (norm, membership) = &mut twin.links[0];
+    (norm.instance, norm.seed) = (2, 77);
+    (twin.hub.publisher, membership.publisher) = (77, 77);
+    wire.add(&twin);
+    wire.run(SECOND / 10);
+    left.set(i32::MAX);
+    wire.run(5 * SECOND);
+    let found = read(&reader);
+    assert_eq!(found.iter().map(|(_, body)| body.len()).collect::<Vec<_>>(), [body.len()]);
+    let node = wire.nodes[0].hub().node();
+    assert!(node != 1 && wire.events.contains(&(0, HubEvent::Renamed(1, node))), "{:?}", wire.events);
     assert!(!wire.events.iter().any(|(_, event)| matches!(event, HubEvent::Lost(_))), "{:?}", wire.events);
 }

@@ -162,6 +162,12 @@ impl Session {
         self.sender.stream(object).map_or(0, |stream| stream.first())
     }
 
+    /// The segment in which the message begins that a receiver may have a part of, if it has everything before `segment`;
+    /// `segment` if its beginning is not kept.
+    pub fn message_start(&self, object: ObjectId, segment: u64) -> u64 {
+        self.sender.stream(object).map_or(0, |stream| stream.message_start(segment))
+    }
+
     /// Every acker has everything of a stream before this segment, whether it still answers or not.
     pub fn acknowledged_segments(&self, object: ObjectId) -> u64 {
         self.sender.stream(object).map_or(0, TxStream::acknowledged)

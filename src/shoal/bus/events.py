@@ -88,16 +88,35 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeIdChanged:
+    """Another node had our node id, so we took another one. Members go on with us there."""
+
+    #: Our node id now.
+    node: int
+    #: The one we had.
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinkFailed:
     """A link to others cannot be used any more."""
 
-    #: Which of the connection's links, counted from 0.
-    link: int
+    #: Which of the connection's links: `norm`.
+    link: str
     #: What the system said.
     why: str
 
 
-Event = MemberJoined | MemberLeft | SubscriptionsChanged | MessagesLost | MemberSlow | Unreadable | LinkFailed
+Event = (
+    MemberJoined
+    | MemberLeft
+    | SubscriptionsChanged
+    | MessagesLost
+    | MemberSlow
+    | Unreadable
+    | NodeIdChanged
+    | LinkFailed
+)
 
 
 def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
@@ -113,6 +132,8 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
             return MessagesLost(node, **details)
         case "slow":
             return MemberSlow(node)
+        case "renamed":
+            return NodeIdChanged(node, details["before"])
         case "link_failed":
             return LinkFailed(details["link"], details["why"])
         case _:
@@ -143,6 +164,8 @@ def warning(event: Event) -> str | None:
             return why
         case Unreadable(node, why):
             return f"member {node} sends what cannot be read: {why}"
+        case NodeIdChanged(node, before):
+            return f"another node has our node id, {before}: ours is {node} now; nothing has to be done"
         case LinkFailed(_, why):
             return f"a link failed: {why}; nothing is sent or received on it any more: connect again"
         case _:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import shoal
-from shoal.bus.events import Warnings
+from shoal.bus.events import Warnings, from_core
 from shoal.bus.log_limit import LOG_EVERY_S
 
 
@@ -61,6 +61,14 @@ def test_warnings_of_one_kind_are_far_apart_and_none_goes_uncounted(caplog: pyte
     assert "(7 datagrams of chain 2)" in lines[2]
     assert lines[2].endswith("(4 more since the last one)")
     assert lines[3] == "1 more of MessagesLost were not logged one by one"
+
+
+def test_another_node_id_is_told_as_that_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    event = from_core("renamed", 2748, {"before": 7})
+    assert event == shoal.NodeIdChanged(2748, before=7)
+    with caplog.at_level(logging.WARNING, "shoal.bus"):
+        Warnings().add(event)
+    assert "another node has our node id, 7: ours is 2748 now" in caplog.text
 
 
 def test_a_callback_that_fails_all_the_time_is_logged_now_and_then(

@@ -67,6 +67,8 @@ pub enum HubEvent {
     Slow(NodeId),
     /// A node sends what cannot be read: why.
     Unreadable(NodeId, String),
+    /// Another node has our node id, and we took another one: which we had, and which we have.
+    Renamed(NodeId, NodeId),
     /// A link failed, and everything behind it is gone: which, and why.
     LinkFailed(String, Arc<str>),
 }

@@ -57,7 +57,11 @@ fn text_bytes(event: &HubEvent) -> usize {
         }
         HubEvent::Unreadable(_, why) => TEXT_BYTES + why.len(),
         HubEvent::LinkFailed(name, why) => 2 * TEXT_BYTES + name.len() + why.len(),
-        HubEvent::Joined(_) | HubEvent::Gone(..) | HubEvent::Lost(_) | HubEvent::Slow(_) => 0,
+        HubEvent::Joined(_)
+        | HubEvent::Gone(..)
+        | HubEvent::Lost(_)
+        | HubEvent::Slow(_)
+        | HubEvent::Renamed(..) => 0,
     }
 }
 

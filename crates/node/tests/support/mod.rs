@@ -82,6 +82,13 @@ impl Wire {
         wire
     }
 
+    /// One more node.
+    pub fn add(&mut self, config: &NodeConfig) {
+        self.nodes.push(Node::new(config).unwrap());
+        self.stopped.push(false);
+        self.waiting.push(Vec::new());
+    }
+
     pub fn moment(&self) -> Moment {
         Moment { now: self.now, wall_us: WALL_START_US + self.now.as_nanos() / 1000 }
     }

@@ -252,6 +252,14 @@ impl SegmentCache {
         &self.datagram(segment)[self.header_bytes()..]
     }
 
+    /// The last of these sealed segments in which a message begins.
+    pub fn last_start(&self, segments: std::ops::Range<u64>) -> Option<u64> {
+        let starts = |segment: &u64| {
+            SegmentHeader::split(self.symbol(*segment)).is_ok_and(|(header, _)| header.message_start > 0)
+        };
+        segments.rev().find(starts)
+    }
+
     /// Bytes of a parity datagram.
     pub fn parity_datagram_bytes(&self) -> usize {
         self.stride

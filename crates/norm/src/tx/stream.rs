@@ -149,6 +149,11 @@ impl TxStream {
         self.first
     }
 
+    /// The segment in which the message begins that a receiver may have a part of, if it has everything before `segment`.
+    pub fn message_start(&self, segment: u64) -> u64 {
+        self.cache.last_start(self.first..segment.min(self.head)).unwrap_or(segment)
+    }
+
     /// How many segments can be repaired.
     pub fn repairable(&self) -> u64 {
         self.sent - self.first

@@ -35,6 +35,10 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &HubEvent) -> PyResult<Event
             details.set_item("why", why)?;
             ("unreadable", node)
         }
+        HubEvent::Renamed(before, node) => {
+            details.set_item("before", before)?;
+            ("renamed", node)
+        }
         HubEvent::LinkFailed(link, why) => {
             details.set_item("link", link)?;
             details.set_item("why", &**why)?;

@@ -9,8 +9,8 @@ use crate::hub::{HubEvent, SourceId};
 
 /// We take another node id at most once in so long: anybody can speak under ours.
 const RENAME_PAUSE: Duration = Duration::from_secs(10);
-/// After that, members read our streams again from so many segments before those they acknowledged: a message that they have
-/// half of begins there.
+/// After that, members read our streams again from so many segments before those they acknowledged, or from where the message
+/// begins of which they may have half, if that is earlier: so they meet a mark that numbers what follows.
 const REREAD_SEGMENTS: u64 = 64;
 
 impl NormBus {
@@ -31,14 +31,14 @@ impl NormBus {
         self.port.rename(node);
         let session = &*session;
         self.membership.rename(now, node, |lane| {
-            let again = session.acknowledged_segments(lane).saturating_sub(REREAD_SEGMENTS);
-            again.max(session.oldest_segment(lane))
+            let acknowledged = session.acknowledged_segments(lane);
+            let again = acknowledged.saturating_sub(REREAD_SEGMENTS);
+            again.min(session.message_start(lane, acknowledged)).max(session.oldest_segment(lane))
         });
         // What nobody heard of yet is heard of by this.
         self.port.tell_position();
         self.deadline = Time::ZERO;
-        let why = format!("another node has our node id, {before}: ours is {node} now");
-        self.port.tell(HubEvent::Unreadable(before, why));
+        self.port.tell(HubEvent::Renamed(before, node));
     }
 
     /// The streams of a publisher under another node id than this.
