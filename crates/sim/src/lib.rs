@@ -10,6 +10,7 @@ pub mod agenda;
 pub mod disk;
 pub mod link;
 pub mod log_model;
+pub mod log_reader;
 pub mod log_run;
 pub mod node;
 pub mod simulation;

@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use shoal_log::{
-    Change, Clock, CommitOutcome, Cursor, Gap, Identity, Log, LogError, MarkKey, Meta, Options, Query,
-    RowsWriter, build_index, compact, extent, find_marks, gaps, has_index, lane_of, offset_at, split, topics,
+    Change, CommitOutcome, Gap, Identity, Log, LogError, MarkKey, Meta, Options, Query, RowsWriter,
+    build_index, compact, extent, find_marks, gaps, has_index, lane_of,
 };
 use shoal_wire::{BodyKind, Destination, MessageView, Outgoing, Topic, TopicPattern};
 
 use crate::disk::{DiskFaults, SimDisk};
 use crate::log_model::{Model, ModelRow, Step};
+use crate::log_reader::LogReader;
 
-const TOPICS: u64 = 12;
+pub(crate) const TOPICS: u64 = 12;
 const STORE: u64 = 0xfeed_beef;
 
 /// What a run came to.
@@ -87,7 +88,7 @@ fn mark_key(topic: &str, publisher: u64, chain: u32) -> MarkKey {
     MarkKey { lane: lane_of(&patterns[usize::from(topic != "t/1")]), publisher, chain }
 }
 
-fn topic_name(number: u64) -> String {
+pub(crate) fn topic_name(number: u64) -> String {
     format!("t/{number}")
 }
 
@@ -194,7 +195,7 @@ impl Driver {
         if let Some((first, end, topic)) = self.compacting.take() {
             self.settle_compaction(log, first, end, &topic)?;
         }
-        self.check_tail(log)?;
+        self.reader(log).check_tail()?;
         let mut candidate = self.durable.clone();
         let mut found = None;
         let mut first_difference = None;
@@ -231,16 +232,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Behind the last frame there is nothing that could ever be taken for one.
-    fn check_tail(&self, log: &Log<SimDisk>) -> Result<(), String> {
-        let durable = log.durable();
-        let contents = self.disk.contents();
-        let last =
-            contents.get(&format!("{:010}.log", durable.segment)).ok_or("the last segment has no file")?;
-        if last[durable.position as usize..].iter().any(|&byte| byte != 0) {
-            return Err(format!("bytes are left behind position {}", durable.position));
-        }
-        Ok(())
+    fn reader<'a>(&'a self, log: &'a Log<SimDisk>) -> LogReader<'a> {
+        LogReader { disk: &self.disk, log }
+    }
+
+    /// Compares everything a reader can ask with what the model says.
+    fn check(&mut self, log: &Log<SimDisk>) -> Result<(), String> {
+        LogReader { disk: &self.disk, log }.check(&self.durable, &mut self.rng, self.now_us)
     }
 
     fn settle_compaction(
@@ -370,7 +368,7 @@ impl Driver {
             }
             _ => {
                 // A reader at any time sees what is durable, and nothing else.
-                let seen = self.read_all(log)?;
+                let seen = self.reader(log).read_all()?;
                 let durable: Vec<_> =
                     self.durable.rows.iter().filter(|row| row.offset >= log.floor()).collect();
                 assert!(seen.iter().eq(durable), "a reader sees {} rows", seen.len());
@@ -463,108 +461,6 @@ impl Driver {
         Ok(())
     }
 
-    fn read_all(&self, log: &Log<SimDisk>) -> Result<Vec<ModelRow>, LogError> {
-        self.read(log, &Query::range(log.floor(), u64::MAX))
-    }
-
-    fn read(&self, log: &Log<SimDisk>, query: &Query) -> Result<Vec<ModelRow>, LogError> {
-        let mut cursor = Cursor::new(self.disk.clone(), &log.snapshot(), query)?;
-        let mut rows = Vec::new();
-        while let Some(row) = cursor.next()? {
-            let name =
-                MessageView::parse(row.record).map(|view| view.name_bytes().to_vec()).unwrap_or_default();
-            let meta = Meta {
-                publisher: row.publisher,
-                chain: row.chain,
-                number: row.number,
-                timestamp_us: row.timestamp_us,
-            };
-            rows.push(ModelRow {
-                offset: row.offset,
-                stored_us: row.stored_us,
-                meta,
-                topic: String::from_utf8_lossy(&name).into_owned(),
-                record: row.record.to_vec(),
-            });
-        }
-        Ok(rows)
-    }
-
-    /// Compares everything a reader can ask with what the model says.
-    fn check(&mut self, log: &Log<SimDisk>) -> Result<(), String> {
-        let text = |error: LogError| error.to_string();
-        let floor = log.floor();
-        let expected: Vec<_> = self.durable.rows.iter().filter(|row| row.offset >= floor).cloned().collect();
-        for _ in 0..2 {
-            let rows = self.read_all(log).map_err(text)?;
-            if rows != expected {
-                let first = rows.iter().zip(&expected).position(|(is, due)| is != due);
-                let (is, due) = (rows.len(), expected.len());
-                return Err(format!("{is} rows instead of {due}, the first that differs: {first:?}"));
-            }
-        }
-        let (start, end) = (self.rng.u64(floor..=log.end()), self.rng.u64(floor..=log.end() + 3));
-        let name = topic_name(self.rng.u64(..TOPICS));
-        let patterns = vec![TopicPattern::new(&name).map_err(|error| error.to_string())?];
-        let query = Query { start, end, patterns, selector: None };
-        let some: Vec<_> = self.read(log, &query).map_err(text)?;
-        let wanted = |row: &&ModelRow| row.offset >= start && row.offset < end && row.topic == name;
-        if !some.iter().eq(expected.iter().filter(wanted)) {
-            return Err(format!("{name} from {start} to {end}: {} rows, which is wrong", some.len()));
-        }
-        self.check_questions(log, &expected, start, end)
-    }
-
-    fn check_questions(
-        &mut self,
-        log: &Log<SimDisk>,
-        expected: &[ModelRow],
-        start: u64,
-        end: u64,
-    ) -> Result<(), String> {
-        let text = |error: LogError| error.to_string();
-        let snapshot = log.snapshot();
-        let mut counts: BTreeMap<Vec<u8>, (u64, u64, u64)> = BTreeMap::new();
-        for row in expected {
-            let count = counts.entry(row.topic.clone().into_bytes()).or_insert((0, row.offset, row.offset));
-            *count = (count.0 + 1, count.1, row.offset);
-        }
-        let all = Query::range(0, u64::MAX);
-        let found = topics(&self.disk, &snapshot, &all).map_err(text)?;
-        let found: BTreeMap<_, _> =
-            found.into_iter().map(|one| (one.name.to_vec(), (one.count, one.first, one.last))).collect();
-        if found != counts {
-            return Err("the list of topics is wrong".into());
-        }
-        let parts =
-            split(&self.disk, &snapshot, &Query::range(start, end), self.rng.usize(1..6)).map_err(text)?;
-        let joined = parts.windows(2).all(|pair| pair[0].1 == pair[1].0);
-        let inside = expected.iter().filter(|row| row.offset >= start && row.offset < end);
-        let covered = |row: &ModelRow| parts.iter().any(|part| part.0 <= row.offset && row.offset < part.1);
-        if !joined || !inside.clone().all(covered) {
-            return Err(format!("{start} to {end} is split into {parts:?}"));
-        }
-        let time_us = self.rng.u64(990_000..=self.now_us + 1000);
-        for (clock, time) in [
-            (Clock::Stored, (|row: &ModelRow| row.stored_us) as fn(&ModelRow) -> u64),
-            (Clock::Published, |row: &ModelRow| row.meta.timestamp_us),
-        ] {
-            let found = offset_at(&self.disk, &snapshot, time_us, clock).map_err(text)?;
-            let due = expected.iter().find(|row| time(row) >= time_us).map_or(log.end(), |row| row.offset);
-            if found != due {
-                return Err(format!("{clock:?} {time_us} is at {found}, and should be at {due}"));
-            }
-        }
-        let lost = gaps(&self.disk, &snapshot, log.floor(), u64::MAX).map_err(text)?;
-        let lost: Vec<_> =
-            lost.into_iter().map(|row| (row.offset, row.gap)).filter(|gap| gap.0 > log.floor()).collect();
-        let due: Vec<_> = self.durable.gaps.iter().copied().filter(|gap| gap.0 > log.floor()).collect();
-        if lost != due {
-            return Err(format!("gaps {lost:?} instead of {due:?}"));
-        }
-        Ok(())
-    }
-
     /// Flips a bit, or cuts a file off. Either it is noticed, and nothing is changed, or it makes no difference.
     fn damage(&mut self) -> Result<(), String> {
         let mut log = self.open().map_err(|error| error.to_string())?;
@@ -573,7 +469,7 @@ impl Driver {
             .and_then(|()| log.mark(self.now_us))
             .and_then(|()| log.flush())
             .map_err(|error| error.to_string())?;
-        let expected = self.read_all(&log).map_err(|error| error.to_string())?;
+        let expected = self.reader(&log).read_all().map_err(|error| error.to_string())?;
         let floor = log.floor();
         drop(log);
         self.disk.sync_all();
@@ -598,7 +494,7 @@ impl Driver {
                 Ok(())
             }
             Err(error) => Err(format!("bit {bit} of {name}: {error}")),
-            Ok(log) => match self.read(&log, &Query::range(floor, u64::MAX)) {
+            Ok(log) => match self.reader(&log).read(&Query::range(floor, u64::MAX)) {
                 Err(LogError::Corrupt { .. } | LogError::Refused(_) | LogError::Version { .. }) => Ok(()),
                 Ok(rows) if rows == expected => Ok(()),
                 Ok(rows) => {

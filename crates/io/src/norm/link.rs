@@ -1,56 +1,38 @@
-//! The handle of a NORM link, and its thread.
+//! The handle of a NORM link.
 
-use std::any::Any;
-use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+mod bell;
+mod options;
+mod thread;
+
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use shoal_node::Chains;
 use shoal_node::hub::{LinkBell, LinkId, Ring, SendError};
 use shoal_node::norm::{Application, Driver};
-use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, StreamOptions, Time, WriteError};
+use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, Time, WriteError};
 use shoal_seal::{Keys, OVERHEAD_BYTES};
 
-use super::engine::{Engine, RUN_BYTES};
+pub use self::bell::NormBell;
+pub use self::options::{LinkError, LinkOptions, fresh_instance, fresh_publisher};
+use self::thread::{SLEEP_MAX, Shared, supervise};
+use super::engine::Engine;
 use super::sealing::{PLAIN_RUN_BYTES_MAX, Sealing};
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::files::Files;
 use crate::interfaces::{ETHERNET_MTU, InterfaceInfo};
-use crate::udp::{LinkAddress, RUN_BYTES_MAX, SocketOptions, Sockets, Waker, Which};
+use crate::udp::{RUN_BYTES_MAX, Sockets, Which};
 use crate::waiter::Waiter;
 
-/// While a stream flows, less than a run waits so long for company.
-const GATHER: Duration = Duration::from_micros(50);
-/// A publisher that comes so soon after the last data went out is likely to come again at once.
-const RAPID: Duration = Duration::from_micros(20);
-/// How long to wait for a full socket before looking at the time again.
-const SOCKET_PATIENCE: Duration = Duration::from_millis(2);
-/// How long the goodbye may take.
-const GOODBYE: Duration = Duration::from_millis(20);
 /// Segments in a run at the least, however long packets may be: a run that is lost is lost as a whole.
 const RUN_SEGMENTS_MIN: usize = 8;
 /// No segment is shorter, even where packets are so short that it takes several.
 const SEGMENT_BYTES_MIN: usize = 512;
-/// The thread wakes at least so often, should a wake-up ever be missed.
-const SLEEP_MAX: Duration = Duration::from_secs(5);
-
-/// What the thread is doing, as publishers need to know it.
-mod state {
-    /// It will look at the outbox before it sleeps.
-    pub const BUSY: u8 = 0;
-    /// It sleeps for a moment to let small amounts gather.
-    pub const GATHERING: u8 = 1;
-    /// It sleeps until something happens.
-    pub const IDLE: u8 = 2;
-}
-
 /// What to do when a lane is full.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Full {
@@ -58,218 +40,6 @@ pub enum Full {
     Wait(Option<Duration>),
     /// Refuse.
     Refuse,
-}
-
-/// An instance id for a new run of a node. Receivers tell by it that what they know of the node is of an earlier
-/// run, and so it comes from the system's randomness, not from a seed that may be the same each time.
-pub fn fresh_instance() -> u16 {
-    RandomState::new().hash_one(std::process::id()) as u16
-}
-
-/// Who publishes, for a new connection: a number that no connection had before, and never 0.
-pub fn fresh_publisher() -> u64 {
-    let moment = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // The system's randomness is copied into a forked child, where the process is another one.
-    RandomState::new().hash_one((std::process::id(), moment.as_nanos())).max(1)
-}
-
-/// A NORM link.
-#[derive(Clone, Debug)]
-pub struct LinkOptions {
-    /// Where it is.
-    pub address: LinkAddress,
-    /// Its sockets.
-    pub sockets: SocketOptions,
-    /// Its session.
-    pub norm: Config,
-    /// Whether segments are as long as the interface takes them; otherwise the session says how long.
-    pub fit_segments: bool,
-    /// The streams of its lanes. None makes a link that only receives.
-    pub lanes: Vec<StreamOptions>,
-    /// Whose acknowledgements windows and watermarks wait for.
-    pub ackers: Vec<NodeId>,
-    /// Bytes that may wait in a lane before its publishers wait.
-    pub lane_bytes_max: usize,
-    /// The longest message to send or to take.
-    pub message_bytes_max: usize,
-    /// Where received files go, for an application that stores them.
-    pub files_directory: Option<PathBuf>,
-    /// Whether closing ends the streams; otherwise it only says goodbye.
-    pub end_streams: bool,
-    /// The keys of its group, if it has any: then every datagram is sealed.
-    pub keys: Option<Keys>,
-    /// Share of received datagrams to throw away, for tests of repair.
-    pub drop_received: f64,
-}
-
-impl LinkOptions {
-    /// A link with one lane and the usual bounds.
-    pub fn new(address: LinkAddress, norm: Config) -> LinkOptions {
-        LinkOptions {
-            address,
-            sockets: SocketOptions::default(),
-            norm,
-            fit_segments: false,
-            lanes: vec![StreamOptions::default()],
-            ackers: Vec::new(),
-            lane_bytes_max: 1 << 20,
-            message_bytes_max: 128 << 20,
-            files_directory: None,
-            end_streams: true,
-            keys: None,
-            drop_received: 0.0,
-        }
-    }
-}
-
-/// Why a link could not be opened.
-#[derive(Debug)]
-pub enum LinkError {
-    /// An option cannot work.
-    Config(ConfigError),
-    /// A stream cannot be opened.
-    Stream(WriteError),
-    /// The system refused.
-    Io(io::Error),
-}
-
-impl fmt::Display for LinkError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LinkError::Config(error) => error.fmt(out),
-            LinkError::Stream(error) => error.fmt(out),
-            LinkError::Io(error) => error.fmt(out),
-        }
-    }
-}
-
-impl std::error::Error for LinkError {}
-
-impl From<io::Error> for LinkError {
-    fn from(error: io::Error) -> LinkError {
-        LinkError::Io(error)
-    }
-}
-
-struct Shared {
-    engine: Mutex<Engine>,
-    chains: Arc<Chains>,
-    link: LinkId,
-    /// The buffers are the link's own, not a hub's.
-    owns_chains: bool,
-    sockets: Arc<Sockets>,
-    clock: Clock,
-    waker: Waker,
-    state: Arc<AtomicU8>,
-    /// Until when the thread sleeps, in the engine's nanoseconds.
-    sleeps_until: AtomicU64,
-    closing: Mutex<Option<Instant>>,
-    end_streams: bool,
-}
-
-impl Shared {
-    fn engine(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn closing(&self) -> Option<Instant> {
-        *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The thread sleeps: send from here if nothing was sent a moment ago, otherwise wake it, because
-    /// more is likely to follow and one thread gathers better than two.
-    fn send_now(&self) {
-        if let Ok(mut engine) = self.engine.try_lock()
-            && engine.clock.now() >= engine.last_sent + RAPID
-        {
-            let done = guarded(&mut engine, |engine| {
-                let more = engine.write_and_transmit(false);
-                let deadline = engine.driver.session.poll_timeout().as_nanos();
-                !more && deadline >= self.sleeps_until.load(Ordering::SeqCst)
-            });
-            if done == Some(true) {
-                return;
-            }
-        }
-        self.waker.wake();
-    }
-
-    /// Gives the application a turn here and now, and sends what it says, so that whatever the caller does
-    /// next comes after it.
-    fn serve_now(&self) {
-        guarded(&mut self.engine(), Engine::serve_and_transmit);
-        self.waker.wake();
-    }
-}
-
-/// How a hub reaches a NORM link, which is opened after the hub knows of it.
-pub struct NormBell {
-    state: Arc<AtomicU8>,
-    link: Arc<OnceLock<Weak<Shared>>>,
-}
-
-impl NormBell {
-    /// The bell of a link that is not open yet.
-    pub fn new() -> NormBell {
-        NormBell { state: Arc::new(AtomicU8::new(state::BUSY)), link: Arc::default() }
-    }
-
-    /// Another one of the same link.
-    fn twin(&self) -> NormBell {
-        NormBell { state: self.state.clone(), link: self.link.clone() }
-    }
-
-    /// The two halves: what the hub rings, and what the link is opened with.
-    pub fn pair() -> (Box<NormBell>, NormBell) {
-        let bell = NormBell::new();
-        (Box::new(bell.twin()), bell)
-    }
-
-    fn shared(&self) -> Option<Arc<Shared>> {
-        self.link.get().and_then(Weak::upgrade)
-    }
-}
-
-impl Default for NormBell {
-    fn default() -> NormBell {
-        NormBell::new()
-    }
-}
-
-impl LinkBell for NormBell {
-    #[inline]
-    fn is_slow(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == state::IDLE
-    }
-
-    #[inline]
-    fn ring(&self, why: Ring) {
-        match why {
-            Ring::Data(_, waiting) => match self.state.load(Ordering::SeqCst) {
-                state::IDLE => {
-                    if let Some(shared) = self.shared() {
-                        shared.send_now();
-                    }
-                }
-                state::GATHERING if waiting >= RUN_BYTES => {
-                    if let Some(shared) = self.shared() {
-                        shared.waker.wake();
-                    }
-                }
-                _ => {}
-            },
-            Ring::Interest => {
-                if let Some(shared) = self.shared() {
-                    shared.serve_now();
-                }
-            }
-            Ring::Turn => {
-                if let Some(shared) = self.shared() {
-                    shared.waker.wake();
-                }
-            }
-        }
-    }
 }
 
 /// A NORM link. Dropping it closes it without lingering.
@@ -549,116 +319,18 @@ fn fitting_segment(sockets: &Sockets, ipv6: bool, norm: &Config, overhead: usize
     datagram.saturating_sub(norm.header_bytes() + overhead).max(SEGMENT_BYTES_MIN) as u16
 }
 
-/// The thread of a link. Whatever ends it before its time, those who wait for it learn why.
-fn supervise(shared: &Shared) {
-    let why = match catch_unwind(AssertUnwindSafe(|| run(shared))) {
-        Ok(Ok(())) => return,
-        Ok(Err(why)) => why,
-        Err(panic) => panicked(&*panic),
-    };
-    let mut engine = shared.engine();
-    engine.failure = Some(why.clone());
-    engine.driver.fail(&why);
-    drop(engine);
-    if shared.owns_chains {
-        shared.chains.fail(&why.into());
-    }
-}
-
-/// Works on the engine on behalf of its thread. What goes wrong here fails the link, not whoever happened to publish:
-/// the thread finds it at its next turn, and tells everybody. None if it did.
-fn guarded<R>(engine: &mut Engine, work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-    match catch_unwind(AssertUnwindSafe(|| work(engine))) {
-        Ok(done) => Some(done),
-        Err(panic) => {
-            engine.failure = Some(panicked(&*panic));
-            None
-        }
-    }
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("its thread panicked: {}", text.unwrap_or("no reason given"))
-}
-
-fn run(shared: &Shared) -> Result<(), String> {
-    let mut goodbye: Option<Instant> = None;
-    loop {
-        shared.state.store(state::BUSY, Ordering::SeqCst);
-        let mut engine = shared.engine();
-        let gather_until = engine.last_sent + GATHER;
-        let now = engine.clock.now();
-        let closing = shared.closing();
-        let waiting = engine.driver.waiting();
-        let gathering = waiting < RUN_BYTES && now < gather_until && closing.is_none();
-        let next = engine.turn(gathering);
-        if let Some(why) = &engine.failure {
-            return Err(why.clone());
-        }
-        if let Some(limit) = closing {
-            if shared.end_streams && engine.driver.end_streams() {
-                continue;
-            }
-            let over = Instant::now() >= limit;
-            match goodbye {
-                None if over || engine.is_drained() => {
-                    engine.say_last_words();
-                    let now = engine.clock.now();
-                    engine.driver.session.leave(now);
-                    goodbye = Some(Instant::now() + GOODBYE);
-                    continue;
-                }
-                Some(end) if Instant::now() >= end || engine.driver.session.has_left() => return Ok(()),
-                _ => {}
-            }
-        }
-        if next.again {
-            continue;
-        }
-        let now = engine.clock.now();
-        drop(engine);
-
-        let mut deadline = next.deadline.min(now + SLEEP_MAX);
-        if next.want_write {
-            // Whatever is due has to wait for the socket.
-            deadline = deadline.max(now + SOCKET_PATIENCE);
-        }
-        if closing.is_some() {
-            deadline = deadline.min(now + Duration::from_millis(1));
-        }
-        shared.sleeps_until.store(deadline.as_nanos(), Ordering::SeqCst);
-        shared.state.store(state::IDLE, Ordering::SeqCst);
-        // A publisher that came before this saw a busy thread, and trusts that we look once more. A stream that takes
-        // no more is moved on by its receivers.
-        let waits = shared.chains.sendable(shared.link) > 0;
-        if waits && !gathering {
-            continue;
-        }
-        if waits {
-            shared.state.store(state::GATHERING, Ordering::SeqCst);
-        }
-        if waits || (gathering && waiting > 0) {
-            // Also what its stream had no room for: it may have room now, and nobody else says so.
-            deadline = deadline.min(gather_until);
-        }
-        let wait = deadline.since(now);
-        if let Err(error) = shared.sockets.wait(Some(wait), next.want_write) {
-            shared.engine().note(&error);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
+
+    use std::sync::atomic::{AtomicU8, Ordering};
 
     use shoal_node::norm::Taken;
     use shoal_norm::{Chunk, Event, StreamId};
 
     use super::*;
     use crate::interfaces::Interface;
+    use crate::udp::LinkAddress;
 
     /// What it was told when the link failed.
     type Told = Arc<Mutex<Option<String>>>;

@@ -1,0 +1,145 @@
+use shoal_wire::RecordKind;
+
+use super::*;
+use crate::hub::wake::Asleep;
+
+struct At(u64);
+
+impl Clock for At {
+    fn now(&self) -> Time {
+        Time::from_nanos(self.0 * 1000)
+    }
+
+    fn wall_us(&self) -> u64 {
+        1_000_000 + self.0
+    }
+}
+
+fn chains(lane_bytes_max: usize) -> Chains {
+    let chains = Chains::new(2, lane_bytes_max, 1000, Arc::new(Asleep));
+    chains.open(0);
+    chains
+}
+
+/// The frames that wait for a link: marks with the number they give, and messages.
+fn taken(chains: &Chains, link: LinkId) -> Vec<String> {
+    let (mut bytes, mut reader) = (Vec::new(), frame::FrameReader::new(1000));
+    chains.take(1, link, &mut bytes);
+    let mut found = Vec::new();
+    let each = |record: &[u8], _| {
+        found.push(match RecordKind::of(record) {
+            Ok(RecordKind::Mark) => format!("mark {}", Mark::read(record).unwrap().number),
+            Ok(RecordKind::Skip) => {
+                let Skip { reason, number, count } = Skip::read(record).unwrap();
+                format!("{reason:?} {number}+{count}")
+            }
+            _ => String::from_utf8_lossy(record).into_owned(),
+        });
+        false
+    };
+    reader.read(&bytes, each).unwrap();
+    found
+}
+
+fn publish(chains: &Chains, clock: &At, text: &str, links: &[LinkId]) -> u64 {
+    let mut publishing = chains.publish(1);
+    let stamp = publishing.stamp(clock, false);
+    for &link in links {
+        publishing.append(link, stamp, text.len(), &[text.as_bytes()]);
+    }
+    publishing.finish()
+}
+
+#[test]
+fn frames_come_out_as_they_went_in() {
+    let chains = chains(100);
+    chains.append(0, 0, &[b"ab", b"c"]).unwrap();
+    chains.append(0, 0, &[b"d"]).unwrap();
+    let mut bytes = Vec::new();
+    assert!(chains.take(0, 0, &mut bytes));
+    assert_eq!(bytes, b"\x03abc\x01d");
+    assert!(!chains.take(0, 0, &mut bytes));
+    assert_eq!(chains.appended(0), [6, 0]);
+}
+
+#[test]
+fn a_full_buffer_refuses_but_takes_one_large_frame_when_empty() {
+    let chains = chains(10);
+    chains.append(0, 0, &[&[0; 500]]).unwrap();
+    assert_eq!(chains.append(0, 0, &[b"x"]), Err(SendError::Full));
+    assert_eq!(chains.append(0, 0, &[&[0; 1001]]), Err(SendError::TooLong(1001, 1000)));
+    assert_eq!(chains.append(2, 0, &[b"x"]), Err(SendError::NoLane));
+    assert_eq!(chains.append(0, 1, &[b"x"]), Err(SendError::NoLane));
+    chains.close();
+    assert_eq!(chains.append(0, 0, &[b"x"]), Err(SendError::Closed));
+}
+
+#[test]
+fn every_message_takes_a_number_whichever_links_get_it() {
+    let chains = chains(1000);
+    chains.open(1);
+    let clock = At(0);
+    assert_eq!(publish(&chains, &clock, "#a", &[0]), 1);
+    assert_eq!(publish(&chains, &clock, "#b", &[]), 2);
+    assert_eq!(publish(&chains, &clock, "#c", &[1, 0]), 3);
+    assert_eq!(publish(&chains, &clock, "#d", &[1, 0]), 4);
+    assert_eq!(taken(&chains, 0), ["mark 1", "#a", "Unwanted 2+1", "#c", "#d", "mark 5"]);
+    assert_eq!(taken(&chains, 1), ["Unwanted 1+2", "mark 3", "#c", "#d", "mark 5"]);
+    assert_eq!(chains.last_numbers(), [0, 4]);
+}
+
+#[test]
+fn how_far_a_chain_is_is_told_when_somebody_returns_and_at_the_end() {
+    let chains = chains(1000);
+    let clock = At(0);
+    publish(&chains, &clock, "#a", &[0]);
+    publish(&chains, &clock, "#b", &[]);
+    assert_eq!(taken(&chains, 0), ["mark 1", "#a", "mark 2"]);
+    chains.tell_position(0);
+    chains.tell_position(0);
+    assert_eq!(taken(&chains, 0), ["Unwanted 2+1", "mark 3"]);
+    chains.tell_position(0);
+    assert_eq!(taken(&chains, 0), ["mark 3"], "somebody else returned");
+    let mut publishing = chains.publish(1);
+    publishing.drop_for(0);
+    publishing.finish();
+    publish(&chains, &clock, "#d", &[]);
+    chains.close();
+    chains.close();
+    assert_eq!(taken(&chains, 0), ["Dropped 3+2"]);
+}
+
+#[test]
+fn a_new_millisecond_and_a_new_version_are_marked() {
+    let chains = chains(1000);
+    publish(&chains, &At(0), "#a", &[0]);
+    publish(&chains, &At(999), "#b", &[0]);
+    assert_eq!(taken(&chains, 0), ["mark 1", "#a", "#b", "mark 3"]);
+    publish(&chains, &At(999), "#c", &[0]);
+    publish(&chains, &At(1000), "#the clock was not read", &[0]);
+    assert_eq!(taken(&chains, 0), ["#c", "#the clock was not read", "mark 5"]);
+    publish(&chains, &At(1000), "#d", &[0]);
+    chains.set_version(1);
+    publish(&chains, &At(1000), "#e", &[0]);
+    assert_eq!(taken(&chains, 0), ["mark 5", "#d", "mark 6", "#e", "mark 7"]);
+}
+
+#[test]
+fn the_clock_is_read_now_and_then_though_nobody_takes_anything() {
+    let chains = chains(1000);
+    for number in 0..u64::from(STAMP_MESSAGES) * 2 {
+        publish(&chains, &At(number * 1000), "x", &[0]);
+    }
+    let marks = taken(&chains, 0).into_iter().filter(|text| text.starts_with("mark")).count();
+    assert_eq!(marks, 3, "two for the time, and one that ends the buffer");
+}
+
+#[test]
+fn a_chain_without_links_gives_numbers_and_one_that_failed_says_why() {
+    let chains = chains(1000);
+    chains.shut(0);
+    assert_eq!(publish(&chains, &At(0), "#a", &[0]), 1);
+    chains.fail(&Arc::from("the cable is cut"));
+    let error = chains.publish(1).check_open().unwrap_err();
+    assert_eq!(error.to_string(), "the link failed: the cable is cut");
+}
