@@ -6,6 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 SEEDS ?= 10000
 CYCLES ?= 200
+LIMIT ?= 3600
 
 .PHONY: help setup build demo test check bench sim soak kill-tests spark-tests figures docs fuzz coverage wheel clean
 
@@ -49,10 +50,8 @@ spark-tests: build  ## Spark on a standalone cluster, Spark Connect, declarative
 fuzz: build  ## ten million random datagrams into the engines
 	cargo run --release -p shoal-norm --example fuzz -- 10000000
 
-figures: build  ## measure throughput again, for the table and the plot of the page on performance
-	$(BIN)/python -m shoal.bench.tables throughput --seconds 1 --json docs/design/figures/throughput.json \
-	  --page docs/design/performance.md
-	$(BIN)/python -m shoal.bench.plots docs/design/figures
+figures: build  ## measure the documentation's tables again and draw them: make figures LIMIT=3600 (seconds)
+	$(BIN)/python -m shoal.bench.figures --docs docs --limit $(LIMIT)
 
 docs: build  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -1,151 +1,258 @@
-"""The tables of the page on performance, as Markdown: `python -m shoal.bench.tables throughput`.
+"""The tables of the documentation, as Markdown, from what the experiments behind them returned.
 
-Each runs the experiments behind it anew; nothing in them is typed by hand.
+What measures a table is here too. Nothing in a table is typed by hand; `shoal.bench.figures` is the command.
 """
 
-import argparse
-import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from shoal.bench import lan, latency, norm, sharing, throughput
+from shoal.bench import lan, latency, norm, sharing, slow, throughput
 
-#: Percent of loss and parity symbols of each row.
-FEC_ROWS = ((0.0, 8), (1.0, 4), (1.0, 8), (5.0, 8), (5.0, 16))
-#: Size and subscribers of each row.
-ROWS = ((64, 1), (1024, 1), (16_384, 1), (64, 4), (1024, 4), (16_384, 4), (1_000_000, 1))
+#: What one experiment returned, as `shoal bench --json` writes it.
+Result = Mapping[str, Any]
+#: Rounds, and about how long each transfer takes, to results.
+Measure = Callable[[int, float], Iterable[Result]]
+Lines = Callable[[Sequence[Result]], Iterable[str]]
 
-
-#: Told each result, as `shoal bench --json` writes it.
-Keep = Callable[[dict[str, Any]], None]
-
-
-def _forget(_result: dict[str, Any]) -> None:
-    """Nobody wants the results themselves."""
+#: Size and subscribers of each row: those that there are aims for.
+THROUGHPUT_ROWS = ((64, 1), (1024, 1), (64, 4), (16_384, 4))
+#: Percent of loss.
+NORM_ROWS, FEC_ROWS = (0.0, 1.0), (1.0, 5.0)
 
 
-def throughput_lines(rounds: int, seconds: float, keep: Keep = _forget) -> Iterable[str]:
-    """A row for each size and number of subscribers."""
-    contestants = ("shoal", "zenoh", "zmq")
-    yield from _head("bytes", "to", *(f"{name} msg/s" for name in contestants), "ratio", *contestants)
-    for size, subscribers in ROWS:
+def measure_throughput(rounds: int, seconds: float) -> Iterable[Result]:
+    """A result for each size and number of subscribers."""
+    for size, subscribers in THROUGHPUT_ROWS:
         options = throughput.ThroughputOptions(
             size=size, subscribers=subscribers, rounds=rounds, seconds=seconds
         )
-        result = throughput.run(options, _tell)
-        keep(result)
+        yield throughput.run(options, tell)
+
+
+def throughput_lines(results: Sequence[Result]) -> Iterable[str]:
+    """A row for each size and number of subscribers."""
+    contestants = ("shoal", "zenoh", "zmq")
+    yield from _head("bytes", "to", *(f"{name} msg/s" for name in contestants), "ratio", *contestants)
+    for result in results:
         rates = (f"{result[name]['msg_s']:,.0f}" for name in contestants)
         costs = (f"{result[name]['cpu_s_per_million']:.2f}" for name in contestants)
-        yield _row(f"{size:,}", subscribers, *rates, f"{result['ratio_to_best_peer']:.2f}", *costs)
+        ratio = f"{result['ratio_to_best_peer']:.2f}"
+        yield _row(f"{result['size']:,}", result["subscribers"], *rates, ratio, *costs)
 
 
-def latency_lines(rounds: int, _seconds: float, keep: Keep = _forget) -> Iterable[str]:
+def measure_latency(rounds: int, _seconds: float) -> Iterable[Result]:
+    """Round trips of all contestants."""
+    yield latency.run(latency.LatencyOptions(peers=("zmq", "zenoh"), rounds=rounds), tell)
+
+
+def latency_lines(results: Sequence[Result]) -> Iterable[str]:
     """A row for each contestant."""
-    contestants = ("shoal", "zmq", "zenoh")
-    result = latency.run(latency.LatencyOptions(peers=contestants[1:], rounds=rounds), _tell)
-    keep(result)
     yield from _head("", "p50 µs", "p99 µs", "p99.9 µs", "p50 ÷ ours", "p99 ÷ ours")
-    for name in contestants:
-        times = (f"{result[name][part]:.0f}" for part in latency.PERCENTILES)
-        ratios = (f"{result[name].get(part, 1):.2f}" for part in ("ratio_p50", "ratio_p99"))
-        yield _row(name, *times, *ratios)
+    for result in results:
+        for name in ("shoal", "zmq", "zenoh"):
+            times = (f"{result[name][part]:.0f}" for part in latency.PERCENTILES)
+            ratios = (f"{result[name].get(part, 1):.2f}" for part in ("ratio_p50", "ratio_p99"))
+            yield _row(name, *times, *ratios)
 
 
-def lan_lines(rounds: int, seconds: float, keep: Keep = _forget) -> Iterable[str]:
+def measure_lan(rounds: int, seconds: float) -> Iterable[Result]:
+    """One subscriber, and many."""
+    yield lan.run(lan.LanOptions(rounds=rounds, seconds=max(seconds, 3.0)), tell)
+
+
+def lan_lines(results: Sequence[Result]) -> Iterable[str]:
     """A row for one subscriber, and one for many."""
-    options = lan.LanOptions(rounds=rounds, seconds=seconds)
-    result = lan.run(options, _tell)
-    keep(result)
     yield from _head("to", "Mbit/s", "of the Ethernet payload", "repairs", "CPU s per million")
-    for width in (1, options.many):
-        figures: dict[str, Any] = result[f"to_{width}"]
-        yield _row(
-            width,
-            f"{figures['goodput_mbit_s']:.1f}",
-            f"{figures['share_of_ethernet_payload']:.3f}",
-            f"{figures['repairs_share']:.2%}",
-            f"{figures['cpu_s_per_million']:.1f}",
-        )
+    for result in results:
+        for name, figures in result.items():
+            if isinstance(figures, Mapping):
+                yield _row(
+                    name.removeprefix("to_"),
+                    f"{figures['goodput_mbit_s']:.1f}",
+                    f"{figures['share_of_ethernet_payload']:.3f}",
+                    f"{figures['repairs_share']:.2%}",
+                    f"{figures['cpu_s_per_million']:.1f}",
+                )
 
 
-def norm_lines(rounds: int, seconds: float, keep: Keep = _forget) -> Iterable[str]:
-    """A row for each loss and amount of parity."""
+def measure_norm(rounds: int, seconds: float) -> Iterable[Result]:
+    """Streams without and with loss."""
+    for loss_percent in NORM_ROWS:
+        yield norm.run(norm.NormOptions(loss_percent=loss_percent, rounds=rounds, seconds=seconds))
+
+
+def norm_lines(results: Sequence[Result]) -> Iterable[str]:
+    """A row for each loss."""
     yield from _head(
         "loss",
-        "parity",
-        "Gbit/s",
-        "without",
+        "Shoal, Gbit/s",
+        "libnorm",
         "ratio",
+        "kernel, no protocol",
+        "Shoal, CPU s per GB",
         "libnorm",
         "repairs",
+    )
+    for result in results:
+        ours, theirs = result["shoal"], result["libnorm"]
+        yield _row(
+            f"{result['loss_percent']:g} %",
+            f"{ours['gbit_s']:.1f}",
+            f"{theirs['gbit_s']:.2f}",
+            f"{result['ratio']:.1f}",
+            f"{result['kernel']['gbit_s']:.0f}",
+            f"{ours['cpu_s_per_gb']:.2f}",
+            f"{theirs['cpu_s_per_gb']:.1f}",
+            f"{ours['repair_overhead']:.2%}",
+        )
+
+
+def measure_fec(rounds: int, seconds: float) -> Iterable[Result]:
+    """Streams with parity, and without."""
+    for loss_percent in FEC_ROWS:
+        options = norm.NormOptions(loss_percent=loss_percent, fec="rs", rounds=rounds, seconds=seconds)
+        yield norm.run(options)
+
+
+def fec_lines(results: Sequence[Result]) -> Iterable[str]:
+    """A row for each loss."""
+    yield from _head(
+        "loss",
+        "with parity, Gbit/s",
         "without",
-        "CPU s per GB",
+        "libnorm with as much",
+        "CPU s per GB, with",
+        "without",
+        "repairs, with",
         "without",
     )
-    for loss_percent, parity in FEC_ROWS:
-        options = norm.NormOptions(
-            loss_percent=loss_percent, fec="rs", parity_symbols=parity, rounds=rounds, seconds=seconds
-        )
-        result = norm.run(options)
-        keep(result)
+    for result in results:
         coded, plain = result["shoal"], result[norm.NO_CODE]
         yield _row(
-            f"{loss_percent:g} %",
-            f"64 + {parity}",
-            f"{coded['gbit_s']:.2f}",
-            f"{plain['gbit_s']:.2f}",
-            f"{result['ratio_to_no_code']:.2f}",
+            f"{result['loss_percent']:g} %",
+            f"{coded['gbit_s']:.1f}",
+            f"{plain['gbit_s']:.1f}",
             f"{result['libnorm']['gbit_s']:.2f}",
-            f"{coded['repair_overhead']:.2%}",
-            f"{plain['repair_overhead']:.2%}",
             f"{coded['cpu_s_per_gb']:.2f}",
             f"{plain['cpu_s_per_gb']:.2f}",
+            f"{coded['repair_overhead']:.2%}",
+            f"{plain['repair_overhead']:.2%}",
         )
 
 
-def sharing_lines(rounds: int, seconds: float, keep: Keep = _forget) -> Iterable[str]:
-    """A row for each contest on the bottleneck; each needs several seconds to mean something."""
+#: What happens to one subscriber, in words.
+TROUBLES = {
+    "none": "nobody is in trouble",
+    "stopped": "one is stopped for a while",
+    "tenth": "one reads a tenth of the rate",
+    "lossy": "one loses a fifth of its datagrams",
+}
+
+
+def measure_slow(rounds: int, _seconds: float) -> Iterable[Result]:
+    """One subscriber in trouble, among others that are not."""
+    yield slow.run(slow.SlowOptions(rounds=rounds), tell)
+
+
+def slow_lines(results: Sequence[Result]) -> Iterable[str]:
+    """A row for each trouble."""
+    yield from _head("", "messages/s to the others", "of what they get without", "longest publish, s")
+    for result in results:
+        for trouble, words in TROUBLES.items():
+            figures = result[trouble]
+            share = f"{figures['share']:.2f}" if trouble != "none" else ""
+            yield _row(words, f"{figures['msg_s']:,.0f}", share, f"{figures['publish_max_s']:.2f}")
+
+
+def measure_sharing(rounds: int, seconds: float) -> Iterable[Result]:
+    """All contests on the bottleneck; each needs several seconds to mean something."""
     lasting_s = max(seconds, 20.0)
     options = sharing.SharingOptions(rounds=rounds, seconds=lasting_s, warm_up_s=lasting_s / 4)
-    result = sharing.run(options, _tell)
-    keep(result)
+    yield sharing.run(options, tell)
+
+
+def sharing_lines(results: Sequence[Result]) -> Iterable[str]:
+    """A row for each contest."""
     yield from _head(
         "contest", "Mbit/s", "the other", "ratio", "of the payload", "repairs", "half the rate after"
     )
-    for name in options.contests:
-        figures: dict[str, Any] = result[name]
-        other = figures.get("tcp_mbit_s", figures.get("other_mbit_s"))
+    for result in results:
+        for name, figures in result.items():
+            if not isinstance(figures, Mapping):
+                continue
+            other = figures.get("tcp_mbit_s", figures.get("other_mbit_s"))
+            yield _row(
+                f"`{name}`",
+                f"{figures['goodput_mbit_s']:.1f}",
+                "" if other is None else f"{other:.1f}",
+                "" if other is None else f"{figures['ratio']:.2f}",
+                f"{figures['share_of_payload']:.3f}",
+                f"{figures['repairs_share']:.1%}",
+                f"{figures['time_to_half_s']:.1f} s",
+            )
+
+
+def measure_history(rounds: int, _seconds: float) -> Iterable[Result]:
+    """A store that records, and is read."""
+    # It needs pyarrow.
+    from shoal.bench import history
+
+    yield history.run(history.HistoryOptions(rounds=rounds), tell)
+
+
+def history_lines(results: Sequence[Result]) -> Iterable[str]:
+    """A row for each thing that a store does."""
+    yield from _head("what", "reached", "beside")
+    for result in results:
+        disk = f"the disk takes {result['disk']['gbit_s']:.1f} Gbit/s in order"
+        for size in (64, 1024):
+            recorded = result[f"recording_{size}"]
+            rate = f"{recorded['msg_s']:,.0f} messages/s, {recorded['gbit_s']:.2f} Gbit/s"
+            yield _row(f"recording messages of {size:,} B", rate, disk)
+        for name, what in (("reading", "four columns"), ("reading_all_columns", "all columns")):
+            rate = f"{result[name]['rows_s']:,.0f} rows/s, {result[name]['gb_s']:.2f} GB/s"
+            yield _row(f"reading {what} of rows of 100 B", rate, "")
+        selector, rare = result["selector"], result["rare_topic"]
+        everything = f"reading all and selecting in pandas: {selector['pandas_s']:.1f} s"
+        yield _row("a selector for a tenth of the rows", f"{selector['store_s']:.1f} s", everything)
+        all_rows = f"reading everything: {rare['everything_ms']:,.0f} ms"
+        yield _row(f"one topic of {rare['topics']:,}", f"{rare['ms']:.0f} ms", all_rows)
+        recovery = result["recovery"]
+        found = f"{recovery['seconds']:.2f} s for {recovery['gigabytes']:.1f} GB"
+        yield _row("opening the log after a kill", found, f"answers after {recovery['ready_s']:.1f} s")
+        memory = result["memory"]
         yield _row(
-            name,
-            f"{figures['goodput_mbit_s']:.1f}",
-            "" if other is None else f"{other:.1f}",
-            "" if other is None else f"{figures['ratio']:.2f}",
-            f"{figures['share_of_payload']:.3f}",
-            f"{figures['repairs_share']:.1%}",
-            f"{figures['time_to_half_s']:.1f} s",
+            f"memory with {memory['messages']:,} messages", f"{memory['rss_anonymous_mb']:,.0f} MB", ""
         )
 
 
-TABLES: dict[str, Callable[[int, float, Keep], Iterable[str]]] = {
-    "throughput": throughput_lines,
-    "latency": latency_lines,
-    "lan": lan_lines,
-    "norm": norm_lines,
-    "sharing": sharing_lines,
-}
+def measure_spark(rounds: int, _seconds: float) -> Iterable[Result]:
+    """Spark over a store and over Parquet."""
+    # It needs pyspark.
+    from shoal.bench import spark
+
+    yield spark.run(spark.SparkOptions(rounds=rounds), tell)
 
 
-TITLES = {
-    "throughput": "Messages a second to each subscriber, from Python, on loopback",
-    "latency": "Round trips between two processes, from Python, on loopback (shorter is better)",
-}
+def spark_lines(results: Sequence[Result]) -> Iterable[str]:
+    """A row for each way to read and write."""
+    yield from _head("", "format `shoal`, rows/s", "Parquet, rows/s", "ratio")
+    for result in results:
+        ours, theirs = result["shoal"], result["parquet"]
+        for part, what in (("batch_rows_s", "batch"), ("stream_rows_s", "stream")):
+            ratio = f"{ours[part] / theirs[part]:.2f}"
+            yield _row(what, f"{ours[part]:,.0f}", f"{theirs[part]:,.0f}", ratio)
+        speedup = f"{result['selector_speedup']:.1f} times a filter of Spark's"
+        yield _row("a selector for a tenth", f"{ours['selector_rows_s']:,.0f}", "", speedup)
+        yield _row("sink, until the commit", f"{ours['sink_rows_s']:,.0f}", "", "")
+        yield _row("sink, until published", f"{ours['sink_published_rows_s']:,.0f}", "", "")
 
 
-def _tell(number: int, contestant: str, reached: str) -> None:
+def tell(number: int, contestant: str, reached: str) -> None:
+    """Say how far it is."""
     if reached:
-        print(f"round {number}, {contestant}: {reached}", file=sys.stderr)
+        print(f"round {number}, {contestant}: {reached}", file=sys.stderr, flush=True)
 
 
 def _head(*names: str) -> Sequence[str]:
@@ -154,39 +261,3 @@ def _head(*names: str) -> Sequence[str]:
 
 def _row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
-
-
-def replace_table(page: str, lines: Sequence[str]) -> str:
-    """The page with a table in the place of the one that has the same head."""
-    rows = page.splitlines()
-    if rows.count(lines[0]) != 1:
-        raise ValueError(f"the page has no table, or several, with the head {lines[0]!r}")
-    first = last = rows.index(lines[0])
-    while last < len(rows) and rows[last].startswith("|"):
-        last += 1
-    return "\n".join([*rows[:first], *lines, *rows[last:], ""])
-
-
-def main() -> None:
-    """Run one table's experiments and print it."""
-    parser = argparse.ArgumentParser(prog="python -m shoal.bench.tables", description=__doc__)
-    parser.add_argument("table", choices=TABLES)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="about how long each transfer takes")
-    parser.add_argument("--json", type=Path, help="write the results as well, for `shoal.bench.plots`")
-    parser.add_argument("--page", type=Path, help="put the table into this page")
-    given = parser.parse_args()
-    results: list[dict[str, Any]] = []
-    lines: list[str] = []
-    for line in TABLES[given.table](given.rounds, given.seconds, results.append):
-        print(line, flush=True)
-        lines.append(line)
-    if given.json:
-        kept = {"table": given.table, "title": TITLES.get(given.table, given.table), "results": results}
-        given.json.write_text(json.dumps(kept, indent=1) + "\n")
-    if given.page:
-        given.page.write_text(replace_table(given.page.read_text(), lines))
-
-
-if __name__ == "__main__":
-    main()
