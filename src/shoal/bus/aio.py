@@ -20,7 +20,7 @@ from shoal.bus import operations
 from shoal.bus.aio_subscription import Subscription
 from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of
 from shoal.bus.connection import Connection, closed_error, warn_undelivered
-from shoal.bus.doorbell import Doorbell
+from shoal.bus.doorbell import Doorbell, in_own_thread
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
@@ -336,7 +336,7 @@ class Bus(Handle):
             connection.say_held()
             doorbell.close()
             if connection.store is not None:
-                await asyncio.shield(asyncio.to_thread(connection.close_role))
+                await in_own_thread(connection.close_role)
         return undelivered
 
     async def _finish_callbacks(self, patience_s: float) -> None:

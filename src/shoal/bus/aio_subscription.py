@@ -11,10 +11,10 @@ from shoal import _core
 from shoal._core import Message
 from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.doorbell import Doorbell
-from shoal.bus.subscription import Queue, everything_received
+from shoal.bus.subscription import SubscriptionBase, everything_received
 
 
-class Subscription(Queue):
+class Subscription(SubscriptionBase):
     """Messages that match a pattern: `async for`, or `await receive()`. For the tasks of one event loop.
 
     Made by `Bus.subscribe`. An iteration ends when the subscription is closed, or its connection, and

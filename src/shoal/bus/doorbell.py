@@ -1,10 +1,12 @@
 """How an event loop learns that something happened: it watches one descriptor per connection.
 
-No thread waits for it, so a cancelled wait leaves nothing behind.
+No thread waits for it, so a cancelled wait leaves nothing behind. What cannot be waited for by a descriptor,
+the end of a store, has a thread of its own.
 """
 
 import asyncio
 import contextlib
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -108,6 +110,37 @@ class Doorbell:
             _wake(waiting)
         for arrived in self._arrived.values():
             arrived.set()
+
+
+async def in_own_thread(work: Callable[[], None]) -> None:
+    """Do what can only block, beside the loop. Whoever is cancelled does not wait for it, and it goes on.
+
+    The loop's own threads are for its application, which may have all of them waiting for something.
+    """
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            work()
+        except BaseException as raised:
+            error = raised
+        # Nobody waits where the loop is closed.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_finish, done, error)
+
+    threading.Thread(target=run, name="shoal-close").start()
+    await done
+
+
+def _finish(done: "asyncio.Future[None]", error: BaseException | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
 
 
 def _wake(waiting: "asyncio.Future[None]") -> None:

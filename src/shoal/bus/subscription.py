@@ -11,8 +11,8 @@ from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.connection import closed_error
 
 
-class Queue:
-    """Messages of one subscription that wait for their reader."""
+class SubscriptionBase:
+    """What subscriptions of threads and of asyncio have in common. Waits for nothing."""
 
     __slots__ = ("_subscription",)
 
@@ -55,7 +55,7 @@ def everything_received() -> BaseException:
     return closed_error("the subscription is closed, and everything that arrived was received")
 
 
-class Subscription(Queue):
+class Subscription(SubscriptionBase):
     """Messages that match a pattern: iterate over it, or call `receive`. May be shared between threads.
 
     Made by `Bus.subscribe`. An iteration ends when the subscription is closed, or its connection, and

@@ -178,8 +178,10 @@ class Bus(Handle):
             correlation: a condition on correlation ids, `"[#7;#13]"`.
             no_local: leave out what this connection publishes itself.
             queue_bytes_max: how much may wait for the reader.
-            queue_full: what happens then. `block` holds publishers back, within their `slow_after_s`;
-                `drop_new` and `drop_old` drop messages, and `dropped` counts them.
+            queue_full: what happens then. `block` holds publishers back, within their `slow_after_s`; what
+                they publish with such a priority waits for other subscriptions of this connection, too, so
+                read what you subscribe to. `drop_new` and `drop_old` drop messages, and `dropped` counts
+                them.
             thread: callbacks of this connection that name the same thread share it, and are called one at a
                 time.
 

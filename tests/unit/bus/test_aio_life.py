@@ -5,6 +5,8 @@ import gc
 import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -111,3 +113,18 @@ def test_a_connection_that_was_closed_warns_of_nothing(domain: str, recwarn: pyt
     asyncio.run(main())
     gc.collect()
     assert not [warning for warning in recwarn if warning.category is ResourceWarning]
+
+
+def test_closing_ends_the_store_though_all_threads_of_the_loop_are_taken(domain: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        loop, release = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        taken = loop.run_in_executor(None, release.wait, 60)
+        bus = shoal.aio.connect(domain, store=tmp_path / "store", record=["prices/>"])
+        assert not bus.store.wait(0)
+        await bus.close()
+        assert bus.store.wait(0), "it is closed"
+        release.set()
+        await taken
+
+    asyncio.run(asyncio.wait_for(main(), 60))
