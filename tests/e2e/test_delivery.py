@@ -109,7 +109,7 @@ def test_a_request_is_answered_by_another_program(start: StartPeers) -> None:
     answerer.ask("subscribe", pattern="ask/*", reply=True)
     asker.ask("wait_for_subscribers", topic="ask/me", count=1)
     for number in range(20):
-        answer = asker.ask("request", topic="ask/me", body=number, timeout_s=5)
+        answer = asker.ask("request", topic="ask/me", body=number, timeout_s=30)
         assert answer["body"] == {"asked": number, "by": answerer.node}
 
 
@@ -124,7 +124,7 @@ def wait_until_nothing_comes():
 def ask(message):
     if not answered.is_set():
         wait_until_nothing_comes()
-        print(bus.request("ask", "now", timeout_s=5).body["asked"])
+        print(bus.request("ask", "now", timeout_s=30).body["asked"])
         answered.set()
 
 with shoal.connect(sys.argv[1]) as bus:
@@ -158,7 +158,7 @@ def test_a_request_that_nobody_answers_fails_in_time(start: StartPeers) -> None:
     with pytest.raises(Failure, match=r"'ask/nobody' within 0\.3 s") as refusal:
         asker.ask("request", topic="ask/nobody", body=1, timeout_s=0.3)
     assert refusal.value.name == "NoReplyError"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 15
 
 
 def test_what_was_flushed_arrives_even_if_the_publisher_is_killed_next(start: StartPeers) -> None:

@@ -122,8 +122,8 @@ except KeyboardInterrupt:
         program.answer()
         began = time.monotonic()
         program.signal(signal.SIGINT)
-        program.finish(5)
-        assert time.monotonic() - began < 2
+        program.finish(30)
+        assert time.monotonic() - began < 10
     finally:
         program.kill()
 
@@ -156,9 +156,9 @@ except KeyboardInterrupt:
         program.signal(signal.SIGINT)
         lacks = rf"member {node} lacks about \d+ bytes; give it longer \(linger_s\), or flush first"
         program.finish(
-            5, says=rf"\A<Bus norm://.* closed> was closed before every member had everything: .*{lacks}\n\Z"
+            30, says=rf"\A<Bus norm://.* closed> was closed before every member had everything: .*{lacks}\n\Z"
         )
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
     finally:
         program.kill()
 
@@ -220,7 +220,7 @@ _, status = os.waitpid(child, 0)
 assert os.waitstatus_to_exitcode(status) == 0
 bus.publish("a", 2)
 bus.publish("b", 2)
-assert arrived.acquire(timeout=5)
+assert arrived.acquire(timeout=30)
 bus.close()
 reader.join(5)
 assert [message.body for message in iterated] == [1, 2], iterated
@@ -304,7 +304,7 @@ def test_a_program_that_ends_with_open_connections_ends_at_once_and_silently(any
     ran = run_script(f"import sys, shoal\nbus = shoal.connect(sys.argv[1])\n{EXITS[how]}", any_url)
     assert ran.stderr == ""
     assert ran.returncode == (1 if how == "by an exception" else 0)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_importing_starts_no_thread_and_opens_nothing() -> None:

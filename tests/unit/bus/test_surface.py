@@ -186,23 +186,24 @@ def test_a_coroutine_is_refused_as_a_callback_on_threads(bus: shoal.Bus) -> None
         bus.subscribe("a", callback)
 
 
+#: What a message is published with, beside its body, which may be of many types.
+PUBLISHED = (
+    "topic",
+    "properties",
+    "priority",
+    "ttl_s",
+    "correlation_id",
+    "reply_to",
+    "type",
+    "persistent",
+    "delivery_delay_s",
+    "timestamp",
+)
 #: Every argument of a public call that has a type, and the call with it.
 TYPED: dict[str, tuple[Callable[..., object], tuple[str, ...]]] = {
     "publish": (
         lambda bus, **given: bus.publish(**{"topic": "a", **given}),
-        (
-            "topic",
-            "properties",
-            "priority",
-            "ttl_s",
-            "correlation_id",
-            "reply_to",
-            "type",
-            "persistent",
-            "delivery_delay_s",
-            "timestamp",
-            "timeout_s",
-        ),
+        (*PUBLISHED, "timeout_s"),
     ),
     "subscribe": (
         lambda bus, **given: bus.subscribe(**{"pattern": "a", **given}),
@@ -246,23 +247,7 @@ TYPED: dict[str, tuple[Callable[..., object], tuple[str, ...]]] = {
     "receive_nowait": (lambda bus, **given: bus.subscribe("a").receive_nowait(**given), ("count_max",)),
     "Message": (
         lambda _, **given: shoal.Message(**{"topic": "a", **given}),
-        (
-            "topic",
-            "properties",
-            "priority",
-            "ttl_s",
-            "correlation_id",
-            "reply_to",
-            "type",
-            "persistent",
-            "delivery_delay_s",
-            "timestamp",
-            "redelivered",
-            "sender",
-            "publisher",
-            "chain",
-            "number",
-        ),
+        (*PUBLISHED, "redelivered", "sender", "publisher", "chain", "number"),
     ),
     "Selector": (lambda _, **given: shoal.Selector(**given), ("text",)),
     "CorrelationFilter": (lambda _, **given: shoal.CorrelationFilter(**given), ("text",)),
