@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -72,14 +72,14 @@ def norm(
             bytes=bytes_,
         )
 
-    def run(follow: Follow) -> dict[str, Any]:
+    def run(options: norm_experiment.NormOptions, follow: Follow) -> dict[str, Any]:
         def follow_rate(number: int, contestant: str, gbit_s: float | None) -> None:
             follow(number, contestant, "" if gbit_s is None else f"{gbit_s:.2f} Gbit/s")
 
         return norm_experiment.run(options, follow_rate)
 
     coded = f", parity {block} + {parity}" if fec == "rs" else ""
-    report.show(f"NORM, {segment}-byte segments, {loss:g} % loss{coded}", _followed(rounds, run), json)
+    _show(f"NORM, {segment}-byte segments, {loss:g} % loss{coded}", options, run, json)
 
 
 @app.command("throughput")
@@ -102,8 +102,7 @@ def throughput(
             seconds=seconds,
             count=count,
         )
-    result = _followed(rounds, lambda follow: throughput_experiment.run(options, follow))
-    report.show(f"{size}-byte messages to {subscribers}", result, json)
+    _show(f"{size}-byte messages to {subscribers}", options, throughput_experiment.run, json)
 
 
 @app.command("latency")
@@ -119,8 +118,7 @@ def latency(
         options = latency_experiment.LatencyOptions(
             size=size, peers=_names(peers), rounds=rounds, count=count
         )
-    result = _followed(rounds, lambda follow: latency_experiment.run(options, follow))
-    report.show(f"{size}-byte messages, there and back", result, json)
+    _show(f"{size}-byte messages, there and back", options, latency_experiment.run, json)
 
 
 @app.command("lan")
@@ -137,8 +135,7 @@ def lan(
         options = lan_experiment.LanOptions(
             size=size, rate_mbit_s=rate, many=subscribers, rounds=rounds, seconds=seconds
         )
-    result = _followed(rounds, lambda follow: lan_experiment.run(options, follow))
-    report.show(f"{size}-byte messages on a LAN of {rate} Mbit/s", result, json)
+    _show(f"{size}-byte messages on a LAN of {rate} Mbit/s", options, lan_experiment.run, json)
 
 
 @app.command("slow")
@@ -155,8 +152,9 @@ def slow(
         options = slow_experiment.SlowOptions(
             size=size, subscribers=subscribers, rounds=rounds, seconds=seconds, stopped_s=stopped
         )
-    result = _followed(rounds, lambda follow: slow_experiment.run(options, follow))
-    report.show(f"{size}-byte messages to {subscribers}, one of them in trouble", result, json)
+    _show(
+        f"{size}-byte messages to {subscribers}, one of them in trouble", options, slow_experiment.run, json
+    )
 
 
 @app.command("jms")
@@ -169,8 +167,7 @@ def jms(
     """Messages with headers and five properties beside plain bytes, from Python, on loopback."""
     with _options_checked():
         options = jms_experiment.JmsOptions(size=size, rounds=rounds, count=count)
-    result = _followed(rounds, lambda follow: jms_experiment.run(options, follow))
-    report.show(f"{size}-byte messages with headers and properties", result, json)
+    _show(f"{size}-byte messages with headers and properties", options, jms_experiment.run, json)
 
 
 @app.command("sharing")
@@ -196,8 +193,9 @@ def sharing(
             warm_up_s=seconds / 4,
             contests=_names(contests) or tuple(sharing_experiment.CONTESTS),
         )
-    result = _followed(rounds, lambda follow: sharing_experiment.run(options, follow))
-    report.show(f"a bottleneck of {rate:g} Mbit/s with a queue of {queue:g} ms", result, json)
+    _show(
+        f"a bottleneck of {rate:g} Mbit/s with a queue of {queue:g} ms", options, sharing_experiment.run, json
+    )
 
 
 @app.command("fec")
@@ -227,8 +225,7 @@ def spark(
 
     with _options_checked():
         options = spark_experiment.SparkOptions(rows=rows, rounds=rounds, rate=rate, seconds=seconds)
-    result = _followed(rounds, lambda follow: spark_experiment.run(options, follow))
-    report.show(f"Spark, {rows:,} rows", result, json)
+    _show(f"Spark, {rows:,} rows", options, spark_experiment.run, json)
 
 
 @app.command("history")
@@ -254,30 +251,42 @@ def history(
         options = history_experiment.HistoryOptions(
             rows=rows, messages=messages, rounds=rounds, stored=stored, directory=directory
         )
-    result = _followed(rounds, lambda follow: history_experiment.run(options, follow))
-    report.show("a store and its history", result, json)
+    _show("a store and its history", options, history_experiment.run, json)
 
 
 app.command("selectors")(bench_selectors.selectors)
 
 
-def _followed(rounds: int, run: Callable[[Follow], dict[str, Any]]) -> dict[str, Any]:
-    """Run an experiment and say on standard error how far it is."""
+class _HasRounds(Protocol):
+    """What the options of an experiment have that takes turns."""
+
+    @property
+    def rounds(self) -> int: ...
+
+
+Options = TypeVar("Options", bound=_HasRounds)
+
+
+def _show(
+    title: str, options: Options, run: Callable[[Options, Follow], dict[str, Any]], json: str | None
+) -> None:
+    """Run an experiment, say on standard error how far it is, and show what it found."""
     console = Console(stderr=True)
     try:
         with console.status("starting") as status:
 
             def follow(number: int, contestant: str, reached: str) -> None:
-                at = f"round {number} of {rounds}" if number else "warming up"
+                at = f"round {number} of {options.rounds}" if number else "warming up"
                 status.update(f"{at}, {contestant}{': ' if reached else ''}{reached}")
                 if reached and not console.is_terminal:
                     console.print(f"{at}, {contestant}: {reached}", highlight=False)
 
-            return run(follow)
+            result = run(options, follow)
     except ExperimentError as error:
         raise _failed(error) from error
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    report.show(title, result, json)
 
 
 @contextmanager
