@@ -81,7 +81,7 @@ impl Link {
     /// Lets time go by until a lane has sent its segments.
     fn send_all(&mut self, lane: u16) -> bool {
         for _ in 0..1000 {
-            self.now = self.now + Duration::from_millis(10);
+            self.now += Duration::from_millis(10);
             let goes_on = self.transmit();
             if !self.is_waiting(lane) {
                 return goes_on;
@@ -118,7 +118,7 @@ fn publishers_do_not_ring_for_a_stream_that_is_full_and_what_gathered_follows_wh
     assert!(link.driver.waiting() > 0, "the stream takes no more");
     assert!(!link.publish(0, 10));
     for _ in 0..1000 {
-        link.now = link.now + Duration::from_millis(10);
+        link.now += Duration::from_millis(10);
         link.turn();
         if link.driver.waiting() == 0 {
             break;
