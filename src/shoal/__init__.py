@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from shoal._core import Message, __version__
     from shoal.bus.events import (
         Event,
+        LinkDown,
         LinkFailed,
+        LinkReconnecting,
+        LinkRefused,
+        LinkUp,
         MemberJoined,
         MemberLeft,
         MemberSlow,
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
         Unreadable,
     )
     from shoal.bus.subscription import Subscription
-    from shoal.bus.sync import Bus, connect
+    from shoal.bus.sync import Bus, connect, listen
     from shoal.errors import (
         ClosedError,
         ConfigError,
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
         TrimmedError,
         UndeliveredWarning,
     )
+    from shoal.link.state import LinkState
     from shoal.selector import Byte, CorrelationFilter, Double, Float, Int, Long, Selector, Short
 
 #: Where each name is.
@@ -55,7 +60,11 @@ _HOMES = {
     "_core": ("Message", "__version__"),
     "bus.events": (
         "Event",
+        "LinkDown",
         "LinkFailed",
+        "LinkReconnecting",
+        "LinkRefused",
+        "LinkUp",
         "MemberJoined",
         "MemberLeft",
         "MemberSlow",
@@ -65,7 +74,8 @@ _HOMES = {
         "Unreadable",
     ),
     "bus.subscription": ("Subscription",),
-    "bus.sync": ("Bus", "connect"),
+    "bus.sync": ("Bus", "connect", "listen"),
+    "link.state": ("LinkState",),
     "errors": (
         "ClosedError",
         "ConfigError",
@@ -113,8 +123,13 @@ __all__ = [
     "Int",
     "InvalidSelectorError",
     "InvalidTopicError",
+    "LinkDown",
     "LinkError",
     "LinkFailed",
+    "LinkReconnecting",
+    "LinkRefused",
+    "LinkState",
+    "LinkUp",
     "Long",
     "MemberJoined",
     "MemberLeft",
@@ -148,6 +163,7 @@ __all__ = [
     "config",
     "connect",
     "errors",
+    "listen",
     "norm",
 ]
 

@@ -124,6 +124,7 @@ class Node:
         node: int,
         *,
         inproc: str | None = None,
+        tcp: tuple[str, float, int] | None = None,
         domain: int = 0,
         group: str = ...,
         port: int = ...,
@@ -204,6 +205,25 @@ class Node:
         """Say goodbye, without waiting for anything."""
     def has_left(self) -> bool: ...
     def shut_down(self, linger_s: float = 1.0) -> bool: ...
+
+class TcpLinks:
+    """The TCP links of a node that has such. May be shared between threads."""
+
+    def __init__(self, node: Node) -> None: ...
+    def listen(self, host: str, port: int, connections_max: int) -> tuple[int, int]:
+        """Listen at an address: the listener's number, and the port."""
+    def dial(self, host: str, port: int, timeout_s: float, last: int | None = None) -> int:
+        """Begin to connect to an address, where this publisher was last: the connection's number."""
+    def attach_bell(self, bell: Bell) -> None:
+        """Ring `bell` as source 0 when something became of a connection."""
+    def take_news(self) -> list[dict[str, Any]]:
+        """What became of connections since the last call."""
+    def states(self) -> list[dict[str, Any]]:
+        """The links as they are now."""
+    def listener(self, listener: int) -> tuple[int, int]:
+        """Connections that a listener has, and how many it turned away because there were too many."""
+    def wake(self) -> None:
+        """Wake whoever waits for the connection."""
 
 def mark_exiting() -> None:
     """Say that the interpreter exits, on this thread."""

@@ -1,6 +1,6 @@
 """Shoal for asyncio: `async with shoal.aio.connect() as bus: …`."""
 
-from shoal.bus.aio import Bus, connect
+from shoal.bus.aio import Bus, connect, listen
 from shoal.bus.aio_subscription import Subscription
 
-__all__ = ["Bus", "Subscription", "connect"]
+__all__ = ["Bus", "Subscription", "connect", "listen"]

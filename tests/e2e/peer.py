@@ -1,6 +1,6 @@
 """A program with one connection that does what it is told: JSON in, JSON out, line by line.
 
-`python peer.py URL OPTIONS`, with the options as JSON. Answers carry `"ok"`, or `"error"` with its name.
+`python peer.py URL OPTIONS`, with the options as JSON; `listen` listens there instead of connecting. Answers carry `"ok"`, or `"error"` with its name.
 """
 
 import dataclasses
@@ -21,7 +21,8 @@ class Peer:
     """The connection, and what it received."""
 
     def __init__(self, url: str, options: dict[str, Any]) -> None:
-        self.bus = shoal.connect(url, **options)
+        open_bus = shoal.listen if options.pop("listen", False) else shoal.connect
+        self.bus = open_bus(url, **options)
         self.audits: dict[str, Audit] = {}
         self.subscriptions: dict[str, Any] = {}
         self.events: list[dict[str, Any]] = []

@@ -8,6 +8,7 @@ pub mod interfaces;
 pub mod norm;
 pub mod raw;
 pub mod store;
+pub mod tcp;
 pub mod udp;
 mod waiter;
 

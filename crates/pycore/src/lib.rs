@@ -28,7 +28,7 @@ mod _core {
     #[pymodule_export]
     use crate::bus::exit::{is_abandoned, mark_exiting, wait_for_waiting_threads};
     #[pymodule_export]
-    use crate::bus::{Message, Node, Subscription, mark_forked};
+    use crate::bus::{Message, Node, Subscription, TcpLinks, mark_forked};
     #[pymodule_export]
     use crate::columns::{HistoryScan, columnise, encode_record};
     #[pymodule_export]

@@ -25,6 +25,8 @@ class Place:
     interface: str = "lo"
     #: Which of several subscribers this process is.
     number: int = 0
+    #: What carries Shoal's messages: `norm`, or `tcp`, which peers use whatever this says.
+    link: str = "norm"
 
 
 @dataclass(frozen=True, kw_only=True)

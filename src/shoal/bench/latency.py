@@ -9,6 +9,7 @@ from shoal.bench.contestant import Place
 from shoal.bench.experiment import check_options, machine
 from shoal.bench.norm import free_port
 from shoal.bench.rounds import Follow, alternate, check_peers, server_for
+from shoal.bench.throughput import LINKS
 from shoal.bench.workers import Worker
 
 SIDES = "shoal.bench.pubsub_sides"
@@ -26,12 +27,15 @@ class LatencyOptions:
     rounds: int = 5
     #: Round trips in each round.
     count: int = 10_000
+    #: What carries Shoal's messages.
+    link: str = "norm"
 
     def __post_init__(self) -> None:
         checks = [
             (SIZE_MIN <= self.size <= 1 << 20, "size", f"from {SIZE_MIN} to {1 << 20}"),
             (self.rounds >= 1, "rounds", "at least 1"),
             (self.count >= 10, "count", "at least 10"),
+            (self.link in LINKS, "link", " or ".join(LINKS)),
         ]
         check_options(self, checks)
         check_peers(self.peers)
@@ -51,7 +55,7 @@ def run(options: LatencyOptions, follow: Follow = lambda *_: None) -> dict[str, 
 
 def round_trips_ns(name: str, options: LatencyOptions) -> list[int]:
     """How long each round trip of one round took."""
-    place = Place(port=free_port())
+    place = Place(port=free_port(), link=options.link)
     common: dict[str, Any] = {
         "contestant": "shoal_loop" if name == "shoal" else name,
         "place": asdict(place),

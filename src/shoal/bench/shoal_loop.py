@@ -12,15 +12,17 @@ from shoal.errors import ExperimentError
 GROUP = "239.192.74.203"
 
 
-def connect(place: Place) -> shoal.Bus:
-    """A connection with the options that a user would get."""
+def connect(place: Place, *, listens: bool = False) -> shoal.Bus:
+    """A connection with the options that a user would get; over TCP, one process listens."""
+    if place.link == "tcp":
+        return (shoal.listen if listens else shoal.connect)(f"tcp://127.0.0.1:{place.port}")
     return shoal.connect(f"norm://{GROUP}:{place.port}", interface=place.interface)
 
 
 def publish(place: Place, load: Load, wait_received: Callable[[], None]) -> dict[str, Any]:
     """Publish in a plain loop; it waits for subscribers when they fall behind."""
     bodies = load.bodies()
-    with connect(place) as bus:
+    with connect(place, listens=True) as bus:
         if not bus.wait_for_subscribers(TOPIC, load.subscribers, PATIENCE_S):
             raise ExperimentError(f"only {len(bus.members)} of {load.subscribers} subscribers came")
         send = bus.publish
@@ -50,7 +52,7 @@ def explain(reception: Reception, bus: shoal.Bus) -> None:
 def ping(place: Place, bodies: Bodies, count: int) -> list[int]:
     """Publish, and wait for the answer's message."""
     times = []
-    with connect(place) as bus, bus.subscribe(PONG) as answers:
+    with connect(place, listens=True) as bus, bus.subscribe(PONG) as answers:
         if not bus.wait_for_subscribers(PING, 1, PATIENCE_S):
             raise ExperimentError("nobody came to answer")
         for body in bodies.sent(count):

@@ -21,6 +21,7 @@ SIDES = "shoal.bench.pubsub_sides"
 #: Shoal runs both ways of receiving, and the better one counts.
 OURS = ("shoal_loop", "shoal_callback")
 SIZE_MAX = 4 << 20
+LINKS = ("norm", "tcp")
 #: Moved before the rounds, to learn how many messages fill the time asked for.
 WARM_UP_BYTES, WARM_UP_MIN, WARM_UP_MAX = 100_000_000, 200, 200_000
 #: A transfer may take so many times longer than planned.
@@ -39,6 +40,8 @@ class ThroughputOptions:
     seconds: float = 2.0
     #: How many messages each transfer moves; given, it takes as long as it takes.
     count: int | None = None
+    #: What carries Shoal's messages.
+    link: str = "norm"
 
     def __post_init__(self) -> None:
         checks = [
@@ -47,6 +50,7 @@ class ThroughputOptions:
             (self.rounds >= 1, "rounds", "at least 1"),
             (0 < self.seconds <= 600, "seconds", "more than 0 and at most 600"),
             (self.count is None or self.count >= 2, "count", "at least 2"),
+            (self.link in LINKS, "link", " or ".join(LINKS)),
         ]
         check_options(self, checks)
         check_peers(self.peers)
@@ -78,7 +82,7 @@ def run(options: ThroughputOptions, follow: Follow = lambda *_: None) -> dict[st
     results = alternate(
         names,
         options.rounds,
-        lambda name: transfer(name, _load(options, counts[name]), options.seconds),
+        lambda name: transfer(name, _load(options, counts[name]), options.seconds, link=options.link),
         lambda reached: f"{reached.msg_s:,.0f} messages/s",
         follow,
     )
@@ -91,14 +95,17 @@ def _load(options: ThroughputOptions, count: int) -> Load:
 
 def _count_for(name: str, options: ThroughputOptions) -> int:
     warm_up = min(WARM_UP_MAX, max(WARM_UP_MIN, WARM_UP_BYTES // options.size // options.subscribers))
-    return max(2, int(transfer(name, _load(options, warm_up), options.seconds).msg_s * options.seconds))
+    warm = transfer(name, _load(options, warm_up), options.seconds, link=options.link)
+    return max(2, int(warm.msg_s * options.seconds))
 
 
-def transfer(name: str, load: Load, seconds: float, interface: str = "lo") -> Transfer:
+def transfer(
+    name: str, load: Load, seconds: float, interface: str = "lo", *, link: str = "norm"
+) -> Transfer:
     """One transfer by one contestant."""
     patience_s = PATIENCE_S + PATIENCE_FACTOR * seconds
     with contextlib.ExitStack() as stack:
-        place = Place(port=free_port(), interface=interface)
+        place = Place(port=free_port(), interface=interface, link=link)
         server_cpu_s = stack.enter_context(server_for(name, place.port))
 
         def start(role: str, number: int) -> Worker:
@@ -130,6 +137,7 @@ def summary(options: ThroughputOptions, results: dict[str, list[Transfer]]) -> d
         result["best_peer"] = max(options.peers, key=lambda peer: float(figures[peer]["msg_s"]))
         result["ratio_to_best_peer"] = ours[best]["msg_s"] / figures[result["best_peer"]]["msg_s"]
     return result | {
+        "link": options.link,
         "size": options.size,
         "subscribers": options.subscribers,
         "rounds": options.rounds,

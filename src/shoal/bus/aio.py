@@ -19,7 +19,7 @@ from shoal._core import Message
 from shoal.bus import operations
 from shoal.bus.aio_subscription import Subscription
 from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of
-from shoal.bus.connection import Connection, closed_error, warn_undelivered
+from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
 from shoal.bus.doorbell import Doorbell, in_own_thread
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
@@ -35,8 +35,16 @@ from shoal.bus.replies import (
     reply_to,
 )
 from shoal.bus.waiting import close_at_exit
-from shoal.config import ConnectionConfig, ConnectOptions, QueueFull, resolve, split_roles
+from shoal.config import (
+    ConnectionConfig,
+    ConnectOptions,
+    QueueFull,
+    resolve,
+    resolve_listening,
+    split_roles,
+)
 from shoal.errors import FullError
+from shoal.link.address import LOOPBACK, host_and_port
 from shoal.selector import CorrelationFilter, Selector
 
 Callback = Callable[[Message], Awaitable[object] | object]
@@ -54,6 +62,18 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     connection, role = split_roles(options)
     bus = Bus(resolve(url, connection))
     bus._connection.take_role(role)
+    if bus.config.scheme == "tcp":
+        bus._first = (bus.config.host or LOOPBACK, bus.config.port)
+    return bus
+
+
+def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
+    """Let others connect by TCP; use it as `async with`. Arguments as in `shoal.listen`."""
+    connection, role = split_roles(options)
+    bus = Bus(resolve_listening(url, connection))
+    bus._connection.take_role(role)
+    with closing_on_error(bus._connection):
+        bus._connection.keeper().listen(bus.config.host or LOOPBACK, bus.config.port)
     return bus
 
 
@@ -74,6 +94,8 @@ class Bus(Handle):
         self._at_loop: Doorbell | None = None
         self._listeners: dict[asyncio.Task[None], Subscription] = {}
         self._answers: Subscription | None = None
+        #: Where to connect when the loop is there.
+        self._first: tuple[str, int] | None = None
         self._finalizer = weakref.finalize(self, _abandon, self._listeners, repr(self))
         # Whoever is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
@@ -168,6 +190,11 @@ class Bus(Handle):
             self._listeners[listener] = subscription
             listener.add_done_callback(functools.partial(_listened, self._listeners))
         return subscription
+
+    async def connect(self, url: str) -> None:
+        """Connect to one more program, `tcp://host:port`. As `shoal.Bus.connect`."""
+        host, port = host_and_port(url, self.config.port)
+        await self._doorbell.run(operations.dial(self._connection, host, port))
 
     async def request(
         self,
@@ -323,11 +350,13 @@ class Bus(Handle):
             await self._finish_callbacks(_CALLBACKS_S if linger_s is None else linger_s / 2)
             left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             undelivered = await doorbell.run(operations.deliver(connection, left_s, stall_s))
+            if connection.links is not None:
+                connection.links.stop()
             connection.node.leave()
             while not connection.node.has_left():
                 await asyncio.sleep(_GOODBYE_CHECK_S)
         finally:
-            drained = connection.node.shut_down(0.0)
+            drained = connection.shut_down()
             if linger_s == 0 and drained:
                 undelivered = Undelivered()
             if undelivered:
@@ -350,7 +379,10 @@ class Bus(Handle):
 
     async def __aenter__(self) -> Self:
         # Events are noticed from now on.
-        _ = self._doorbell
+        doorbell = self._doorbell
+        if self._first is not None:
+            with closing_on_error(self._connection):
+                await doorbell.run(operations.dial(self._connection, *self._first))
         return self
 
     async def __aexit__(

@@ -3,12 +3,14 @@
 Nothing here waits; `operations` says what to wait for, `sync` and `aio` do.
 """
 
+import contextlib
 import importlib
 import logging
 import os
 import secrets
 import warnings
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from shoal import _core
@@ -22,12 +24,14 @@ from shoal.bus.arguments import (
     name_of,
     selector_of,
 )
-from shoal.bus.events import EventLog
+from shoal.bus.events import Event, EventLog
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.replies import Replies
 from shoal.config import ConnectionConfig, QueueFull
 from shoal.config.keys import keys_of
 from shoal.errors import ClosedError, ConfigError, UndeliveredWarning
+from shoal.link.address import LOOPBACK, text_of
+from shoal.link.keeper import Keeper
 from shoal.selector import CorrelationFilter, Selector
 
 log = logging.getLogger("shoal.bus")
@@ -53,7 +57,42 @@ class Connection:
         self.replies = Replies(f"_reply/{self.node.publisher:016x}")
         #: The store beside it, if it was asked for: a `shoal.store.Store`.
         self.store: Any = None
+        #: What keeps its TCP links, if it has such.
+        self.links: Keeper | None = None
+        if config.scheme == "tcp":
+            self.links = Keeper(
+                _core.TcpLinks(self.node),
+                self.tell,
+                timeout_s=config.connect_timeout_s,
+                reconnect_max_s=config.reconnect_max_s,
+                connections_max=config.connections_max,
+            )
+            # Its thread would keep the node.
+            weakref.finalize(self, self.links.stop).atexit = False
         self._process = os.getpid()
+
+    def tell(self, event: Event) -> None:
+        """Something happened to a link."""
+        if not self.closed:
+            # What the extension told before comes first.
+            self.drain()
+            self.events.add(event)
+
+    def keeper(self) -> Keeper:
+        """What keeps its TCP links; refuses where there are none."""
+        self.check_open()
+        if self.links is None:
+            raise ConfigError(
+                f"a connection on {self.config.scheme}:// has no TCP links: use shoal.connect('tcp://host:port') "
+                "or shoal.listen('tcp://host:port')"
+            )
+        return self.links
+
+    def shut_down(self) -> bool:
+        """Leave without waiting for anybody: whether everybody had everything."""
+        if self.links is not None:
+            self.links.stop()
+        return self.node.shut_down(0.0)
 
     def take_role(self, options: dict[str, Any]) -> None:
         """Open the store that `connect` was asked for, which is found by name: few need one."""
@@ -64,7 +103,7 @@ class Connection:
             self.store = role.open_beside(options.pop("store"), self.config, **options)
         except BaseException:
             self.closed = True
-            self.node.shut_down(0.0)
+            self.shut_down()
             raise
 
     def close_role(self) -> None:
@@ -143,6 +182,8 @@ class Connection:
         config = self.config
         if config.scheme == "inproc":
             what = f"inproc://{config.domain}"
+        elif config.scheme == "tcp":
+            what = f"{text_of(config.host or LOOPBACK, config.port)} domain={config.domain!r}"
         else:
             group = config.group_address()
             address = f"[{group}]" if ":" in group else group
@@ -181,6 +222,17 @@ def closed_error(what: str = "the connection is closed") -> BaseException:
     return SystemExit() if _core.is_abandoned() else ClosedError(what)
 
 
+@contextlib.contextmanager
+def closing_on_error(connection: Connection) -> Iterator[None]:
+    """Leave no member behind where a connection cannot be had."""
+    try:
+        yield
+    except BaseException:
+        connection.closed = True
+        connection.shut_down()
+        raise
+
+
 def warn_undelivered(what: str) -> None:
     """Warn whoever left a `with` block while members lacked messages."""
     warnings.warn(what, UndeliveredWarning, stacklevel=3)
@@ -195,6 +247,19 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
             "when_full": config.when_full,
             "message_bytes_max": config.message_bytes_max,
             "patience_s": config.patience_s(),
+        }
+    if config.scheme == "tcp":
+        return {
+            "tcp": (config.domain, config.resume_s, config.connections_max),
+            "domain": config.domain_number(),
+            "seed": seed,
+            "heartbeat_s": config.heartbeat_s,
+            "missed_heartbeats_max": config.missed_heartbeats_max,
+            "patience_s": config.patience_s(),
+            "window_bytes": config.window_bytes,
+            "message_bytes_max": config.message_bytes_max,
+            "assembly_bytes_max": config.assembly_bytes_max,
+            "when_full": config.when_full,
         }
     return {
         "domain": config.domain_number(),

@@ -107,6 +107,60 @@ class LinkFailed:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """A TCP link carries messages."""
+
+    #: The address it was made for: the one connected to, or the one listened at.
+    link: str
+    #: The node id of the other end.
+    node: int
+    #: The address of the other end.
+    address: str
+    #: It goes on where the connection before it broke, and nothing is missing.
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """The connection of a TCP link is gone. Unless the other end left, messages are kept for it for `resume_s`."""
+
+    #: The address it was made for.
+    link: str
+    #: The node id of the other end.
+    node: int
+    #: The address of the other end.
+    address: str
+    #: What happened.
+    why: str
+    #: The other end said goodbye, or this one did.
+    left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReconnecting:
+    """A TCP link is not up, and is tried again."""
+
+    #: The address to connect to.
+    link: str
+    #: After so many seconds.
+    delay_s: float
+    #: Why the attempt before failed.
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRefused:
+    """Somebody connected who was not let in."""
+
+    #: The address listened at.
+    link: str
+    #: The address it came from.
+    address: str
+    #: Why.
+    why: str
+
+
 Event = (
     MemberJoined
     | MemberLeft
@@ -116,6 +170,10 @@ Event = (
     | Unreadable
     | NodeIdChanged
     | LinkFailed
+    | LinkUp
+    | LinkDown
+    | LinkReconnecting
+    | LinkRefused
 )
 
 
@@ -168,6 +226,15 @@ def warning(event: Event) -> str | None:
             return f"another node has our node id, {before}: ours is {node} now; nothing has to be done"
         case LinkFailed(_, why):
             return f"a link failed: {why}; nothing is sent or received on it any more: connect again"
+        case LinkDown(link, node, address, why, False):
+            return (
+                f"the link {link} with member {node} at {address} is down: {why}; what is published meanwhile is "
+                "kept for it, as far as there is room (resume_s, window_bytes)"
+            )
+        case LinkReconnecting(link, delay_s, why):
+            return f"the link {link} is tried again in {delay_s:.2g} s: {why}"
+        case LinkRefused(link, address, why):
+            return f"a connection from {address} to {link} was refused: {why}"
         case _:
             return None
 
@@ -207,6 +274,12 @@ class EventLog:
                 self._events.append(made := from_core(*event))
                 self.warnings.add(made)
             return taken is not None
+
+    def add(self, event: Event) -> None:
+        """Add what happened beside the extension module."""
+        with self._lock:
+            self._events.append(event)
+            self.warnings.add(event)
 
     def take(self) -> Event | None:
         """The oldest event that nobody took."""

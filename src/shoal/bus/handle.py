@@ -4,6 +4,8 @@ from typing import Any, NoReturn
 
 from shoal.bus.connection import Connection
 from shoal.config import ConnectionConfig
+from shoal.link.address import host_and_port
+from shoal.link.state import LinkState
 
 
 class Handle:
@@ -63,6 +65,20 @@ class Handle:
     def rate_bytes_per_s(self) -> float | None:
         """Bytes per second that may be sent now; `None` is without limit, without a network, or closed."""
         return self._connection.node.rate_bytes_per_s
+
+    @property
+    def links(self) -> list[LinkState]:
+        """The TCP links, and the listeners, as they are now; empty where there are none."""
+        keeper = self._connection.links
+        return [] if keeper is None or self.closed else keeper.states()
+
+    def listen(self, url: str) -> str:
+        """Let others connect to one more address, `tcp://address:port`, and return it. For connections over TCP.
+
+        Raises:
+            LinkError: the address cannot be listened at.
+        """
+        return self._connection.keeper().listen(*host_and_port(url, self.config.port))
 
     def reload_keys(self) -> None:
         """Read the key file again, and go on with the keys in it: the first encrypts, all of them decrypt."""

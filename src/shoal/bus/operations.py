@@ -44,6 +44,17 @@ def wait_for_subscribers(
         yield deadline
 
 
+def dial(connection: Connection, host: str, port: int) -> Operation[None]:
+    """Keep an address connected, and wait until it was tried once."""
+    dialler = connection.keeper().connect(host, port)
+    while not dialler.settled:
+        connection.check_open()
+        yield None
+    if dialler.state == "refused":
+        connection.keeper().forget(dialler)
+        raise LinkError(f"{dialler.url} refuses us: {dialler.why}")
+
+
 def flush(connection: Connection, timeout_s: float | None) -> Operation[None]:
     """Wait until every member has everything published before."""
     connection.check_open()

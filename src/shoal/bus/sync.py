@@ -16,7 +16,7 @@ from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
 from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of, refuse
-from shoal.bus.connection import Connection, closed_error, warn_undelivered
+from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
 from shoal.bus.dispatch import Callback, OwnThread, SharedThread
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
@@ -34,8 +34,16 @@ from shoal.bus.replies import (
 from shoal.bus.subscription import Subscription
 from shoal.bus.waiting import close_at_exit, run
 from shoal.bus.watch import Watch
-from shoal.config import ConnectionConfig, ConnectOptions, QueueFull, resolve, split_roles
+from shoal.config import (
+    ConnectionConfig,
+    ConnectOptions,
+    QueueFull,
+    resolve,
+    resolve_listening,
+    split_roles,
+)
 from shoal.errors import LinkError
+from shoal.link.address import LOOPBACK, host_and_port
 from shoal.selector import CorrelationFilter, Selector
 
 #: How long callbacks that are under way may take when a connection closes and is given no time of its own.
@@ -45,22 +53,46 @@ _CALLBACKS_S = 1.0
 def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """Join a domain and return the connection to it.
 
-    With no arguments: what the environment variables `SHOAL_URL` and `SHOAL_DOMAIN` say, and otherwise
+    With `tcp://` it waits until the other end answered, or could not be reached; then it goes on trying. With no
+    arguments: what the environment variables `SHOAL_URL` and `SHOAL_DOMAIN` say, and otherwise
     reliable multicast on the default domain and interface.
 
     Args:
-        url: `norm://[group:port]` or `inproc://name`, with options as its query.
+        url: `norm://[group:port]`, `tcp://host:port` or `inproc://name`, with options as its query.
         options: the same options as keywords; `shoal.config.ConnectionConfig` describes them all. With
             `store="./data"` and `record=["prices/>"]` this process is a store too, which records those
             topics; `shoal.store.StoreConfig` describes its options.
 
     Raises:
         ConfigError: an option cannot work, or two contradict each other.
-        LinkError: the network cannot be used.
+        LinkError: the network cannot be used, or the other end refuses us.
     """
     connection, role = split_roles(options)
     bus = Bus(resolve(url, connection))
     bus._connection.take_role(role)
+    if bus.config.scheme == "tcp":
+        with closing_on_error(bus._connection):
+            bus._connect(bus.config.host or LOOPBACK, bus.config.port)
+    return bus
+
+
+def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
+    """Let others connect by TCP, and return the connection to them.
+
+    Args:
+        url: `tcp://address:port`. Without an address only programs of this machine can connect;
+            `tcp://0.0.0.0:7474` is every address of this host. Port 0 is a free one: see `Bus.links`.
+        options: as for `connect`.
+
+    Raises:
+        ConfigError: an option cannot work, or two contradict each other.
+        LinkError: the address cannot be listened at.
+    """
+    connection, role = split_roles(options)
+    bus = Bus(resolve_listening(url, connection))
+    bus._connection.take_role(role)
+    with closing_on_error(bus._connection):
+        bus._connection.keeper().listen(bus.config.host or LOOPBACK, bus.config.port)
     return bus
 
 
@@ -89,7 +121,7 @@ class Bus(Handle):
         except OSError as error:
             # Whoever cannot have the connection must not leave a member behind.
             self._connection.closed = True
-            self._connection.node.shut_down(0.0)
+            self._connection.shut_down()
             raise LinkError(f"the connection cannot be watched: {error}") from error
         self._finalizer = weakref.finalize(self, _abandon, self._threads, self._watch, repr(self))
         # Whoever is open at exit is closed there, and that is no reason to warn.
@@ -220,6 +252,18 @@ class Bus(Handle):
                 shared = self._shared[thread] = SharedThread(thread)
                 shared.add(core, callback, failed)
                 self._threads.append(shared)
+
+    def connect(self, url: str) -> None:
+        """Connect to one more program, `tcp://host:port`, and keep that link. For connections over TCP.
+
+        Raises:
+            LinkError: the other end refuses us.
+        """
+        self._connect(*host_and_port(url, self.config.port))
+
+    def _connect(self, host: str, port: int) -> None:
+        connection = self._connection
+        run(connection, operations.dial(connection, host, port))
 
     def request(
         self,
@@ -439,7 +483,7 @@ class Bus(Handle):
             undelivered = run(connection, operations.deliver(connection, left_s, stall_s))
         finally:
             # Also where members cannot be waited for, because the process has no descriptor left.
-            drained = connection.node.shut_down(0.0)
+            drained = connection.shut_down()
             if left_s == 0 and drained:
                 undelivered = Undelivered()
             if undelivered:

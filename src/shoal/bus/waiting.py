@@ -64,6 +64,6 @@ def _close(connection: Connection) -> None:
     connection.closed = True
     connection.replies.fail(closed_error)
     undelivered = run(connection, deliver(connection, _EXIT_LINGER_S, _EXIT_STALL_S))
-    connection.node.shut_down(0.0)
+    connection.shut_down()
     if undelivered:
         connection.say_undelivered(undelivered)

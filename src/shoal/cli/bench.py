@@ -27,6 +27,7 @@ Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
 ]
 Peers = Annotated[str, typer.Option(help="Contestants beside Shoal: zenoh, zmq, nats, or nothing.")]
+Link = Annotated[str, typer.Option(help="What carries Shoal's messages: norm or tcp.")]
 Rounds = Annotated[int, typer.Option(help="How often each contestant runs; medians are reported.")]
 
 
@@ -90,6 +91,7 @@ def throughput(
     rounds: Rounds = 5,
     seconds: Annotated[float, typer.Option(help="About how long each transfer takes.")] = 2.0,
     count: Annotated[int | None, typer.Option(help="How many messages each transfer moves instead.")] = None,
+    link: Link = "norm",
     json: Json = None,
 ) -> None:
     """Messages per second from one publisher to its subscribers, from Python, on loopback."""
@@ -101,8 +103,9 @@ def throughput(
             rounds=rounds,
             seconds=seconds,
             count=count,
+            link=link,
         )
-    _show(f"{size}-byte messages to {subscribers}", options, throughput_experiment.run, json)
+    _show(f"{size}-byte messages to {subscribers} over {link}", options, throughput_experiment.run, json)
 
 
 @app.command("latency")
@@ -111,12 +114,13 @@ def latency(
     peers: Peers = "zmq",
     rounds: Rounds = 5,
     count: Annotated[int, typer.Option(help="Round trips in each round.")] = 10_000,
+    link: Link = "norm",
     json: Json = None,
 ) -> None:
     """Round trips between two processes, from Python, on loopback."""
     with _options_checked():
         options = latency_experiment.LatencyOptions(
-            size=size, peers=_names(peers), rounds=rounds, count=count
+            size=size, peers=_names(peers), rounds=rounds, count=count, link=link
         )
     _show(f"{size}-byte messages, there and back", options, latency_experiment.run, json)
 

@@ -8,6 +8,7 @@ from shoal.config.connection import (
     WhenSlow,
     parse_url,
     resolve,
+    resolve_listening,
 )
 from shoal.config.norm import NormConfig, NormOptions
 from shoal.config.roles import ConnectOptions, RoleOptions, split_roles
@@ -24,5 +25,6 @@ __all__ = [
     "WhenSlow",
     "parse_url",
     "resolve",
+    "resolve_listening",
     "split_roles",
 ]

@@ -31,26 +31,40 @@ WhenSlow = Literal["expel", "wait"]
 FOR_EVER_S = 1e9
 #: What a subscription does when its reader falls behind.
 QueueFull = Literal["block", "drop_new", "drop_old"]
-_SCHEMES = ("norm", "inproc")
-_LATER_SCHEMES = ("udp", "tcp", "tls", "locate")
+_SCHEMES = ("norm", "tcp", "inproc")
+_LATER_SCHEMES = ("udp", "tls", "locate")
 #: Longer than anybody waits, and more than anybody has.
 SECONDS_MAX, MISSED_MAX, ASSEMBLY_BYTES_MAX = 1e9, 1_000_000, 1 << 40
+CONNECTIONS_MAX, TCP_WINDOW_BYTES_MAX = 100_000, 1 << 28
 #: What a connection without a network can be told.
 _INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "when_slow", "message_bytes_max")
+#: What only one over TCP can be told, and what else it can.
+_TCP_ONLY = ("host", "resume_s", "connect_timeout_s", "reconnect_max_s", "connections_max")
+_TCP_FIELDS = (
+    *_INPROC_FIELDS,
+    "port",
+    "heartbeat_s",
+    "missed_heartbeats_max",
+    "window_bytes",
+    "assembly_bytes_max",
+    *_TCP_ONLY,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionConfig(Sending):
     """One connection. Sizes are in bytes, times in seconds."""
 
-    #: How to reach others: `norm` (reliable multicast) or `inproc` (this process alone).
+    #: How to reach others: `norm` (reliable multicast), `tcp` or `inproc` (this process alone).
     scheme: str = "norm"
     #: The set of nodes to talk to; it chooses the group unless `group` is given. For `inproc`, its name.
     domain: str = DEFAULT_DOMAIN
     #: Multicast group, IPv4 or IPv6; derived from the domain if not given.
     group: str | None = None
-    #: UDP port of the group.
+    #: UDP port of the group, or TCP port of the other end; 0 listens on a free one.
     port: int = DEFAULT_PORT
+    #: Over TCP: the name or address of the other end, or the address to listen at; this machine if not given.
+    host: str | None = None
     #: A network interface by name or address, or `auto`.
     interface: str = "auto"
     #: What publishing does when the send buffer is full.
@@ -101,21 +115,32 @@ class ConnectionConfig(Sending):
     key_file: str | None = None
     #: Share of received datagrams to throw away, to try a program under loss.
     drop_received: float = 0.0
+    #: Over TCP: how long a link whose connection is gone is kept for another connection to go on with.
+    resume_s: float = 10.0
+    #: Over TCP: how long an attempt to connect may take.
+    connect_timeout_s: float = 5.0
+    #: Over TCP: the longest wait between two attempts to connect; the first one is 0.05 s, each about twice the last.
+    reconnect_max_s: float = 30.0
+    #: Over TCP: how many connections a listener has at the most, and how many links a node; others are turned away.
+    connections_max: int = 1000
 
     def __post_init__(self) -> None:
         if self.scheme in _LATER_SCHEMES:
             raise ConfigError(
-                f"the scheme {self.scheme}:// is not available yet: use norm:// or inproc://name"
+                f"the scheme {self.scheme}:// is not available yet: use norm://, tcp://host:port or inproc://name"
             )
         if self.scheme not in _SCHEMES:
-            raise ConfigError(f"unknown scheme {self.scheme!r}: use norm:// or inproc://name")
-        if self.scheme == "inproc":
-            self._check_inproc()
+            raise ConfigError(
+                f"unknown scheme {self.scheme!r}: use norm://, tcp://host:port or inproc://name"
+            )
+        self._check_scheme()
         self.check_types()
         self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
-        self.check_range("port", 1, 65535)
+        self.check_range("port", 0 if self.scheme == "tcp" else 1, 65535)
         self.check_range("drop_received", 0, 1)
-        for field in ("heartbeat_s", "slow_after_s"):
+        self.check_range("resume_s", 0, SECONDS_MAX)
+        self.check_range("connections_max", 1, CONNECTIONS_MAX)
+        for field in ("heartbeat_s", "slow_after_s", "connect_timeout_s", "reconnect_max_s"):
             fine = 0 < getattr(self, field) <= SECONDS_MAX
             self.check(field, fine, f"more than 0, and at most {SECONDS_MAX:,.0f}")
         self.check_range("missed_heartbeats_max", 1, MISSED_MAX)
@@ -125,7 +150,10 @@ class ConnectionConfig(Sending):
         self.check_range("cache_bytes", 65_536, CACHE_BYTES_MAX)
         self.check_range("receive_window_bytes", 65_536, RECEIVE_BYTES_MAX)
         self.check_range("receive_buffer_bytes", 65_536, (1 << 31) - 1)
-        self.check("window_bytes", self.window_bytes <= self.cache_bytes, "at most cache_bytes")
+        if self.scheme == "tcp":
+            self.check_range("window_bytes", 65_536, TCP_WINDOW_BYTES_MAX)
+        else:
+            self.check("window_bytes", self.window_bytes <= self.cache_bytes, "at most cache_bytes")
         self.check_range("message_bytes_max", 1, (1 << 28) - 1)
         self.check(
             "assembly_bytes_max",
@@ -140,13 +168,20 @@ class ConnectionConfig(Sending):
         if self.group is not None:
             self._check_group(self.group)
 
-    def _check_inproc(self) -> None:
+    def _check_scheme(self) -> None:
+        """Refuse options that mean nothing there."""
+        known = {"inproc": _INPROC_FIELDS, "tcp": _TCP_FIELDS}.get(self.scheme)
         for field in dataclasses.fields(self):
-            if field.name not in _INPROC_FIELDS and getattr(self, field.name) != field.default:
-                raise ConfigError(
-                    f"{field.name} means nothing on inproc://, which has no network: leave it out "
-                    f"(what counts there is {', '.join(_INPROC_FIELDS[1:])})"
-                )
+            means = field.name not in _TCP_ONLY if known is None else field.name in known
+            if means or getattr(self, field.name) == field.default:
+                continue
+            if known is None:
+                raise ConfigError(f"{field.name} means nothing on norm://: it is for tcp:// alone")
+            network = "has no network" if self.scheme == "inproc" else "has no multicast"
+            raise ConfigError(
+                f"{field.name} means nothing on {self.scheme}://, which {network}: leave it out "
+                f"(what counts there is {', '.join(known[1:])})"
+            )
 
     def _check_group(self, group: str) -> None:
         try:
@@ -183,6 +218,7 @@ class ConnectionOptions(TypedDict, total=False):
     domain: str
     group: str | None
     port: int
+    host: str | None
     interface: str
     when_full: WhenFull
     heartbeat_s: float
@@ -206,6 +242,10 @@ class ConnectionOptions(TypedDict, total=False):
     key: str | None
     key_file: str | None
     drop_received: float
+    resume_s: float
+    connect_timeout_s: float
+    reconnect_max_s: float
+    connections_max: int
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}
@@ -234,7 +274,9 @@ def resolve(
     the URL nor a keyword names one.
     """
     if url is not None and not isinstance(url, str):
-        raise TypeError(f"url is {url!r}, and must be a str such as 'norm://' or 'inproc://name', or None")
+        raise TypeError(
+            f"url is {url!r}, and must be a str such as 'norm://', 'tcp://host:port' or 'inproc://name', or None"
+        )
     url = url or environment.get("SHOAL_URL") or "norm://"
     options = dict(options)
     domain = environment.get("SHOAL_DOMAIN")
@@ -243,19 +285,31 @@ def resolve(
     return parse_url(url, **options)
 
 
+def resolve_listening(url: str, options: Mapping[str, Any]) -> ConnectionConfig:
+    """The configuration that `listen` was asked for."""
+    config = resolve(url, options)
+    if config.scheme != "tcp":
+        raise ConfigError(f"{url!r} cannot be listened at: use tcp://address:port")
+    return config
+
+
 def _options_of(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     if not parts.scheme or "://" not in url:
-        raise ConfigError(f"{url!r} is not a URL: it must look like norm:// or inproc://name")
+        raise ConfigError(
+            f"{url!r} is not a URL: it must look like norm://, tcp://host:port or inproc://name"
+        )
     options: dict[str, Any] = {"scheme": parts.scheme}
     if parts.scheme == "inproc":
         if parts.netloc:
             options["domain"] = parts.netloc
     elif parts.netloc:
         try:
-            options["group"], port = parts.hostname, parts.port
+            host, port = parts.hostname, parts.port
         except ValueError as error:
             raise ConfigError(f"{url!r}: {error}") from None
+        if host is not None or parts.scheme != "tcp":
+            options["host" if parts.scheme == "tcp" else "group"] = host
         if port is not None:
             options["port"] = port
     if parts.path not in ("", "/"):
@@ -275,7 +329,7 @@ def _value_of(name: str, text: str) -> Any:
         )
     if field is None or name == "scheme":
         raise unknown_option(name, _FIELDS.keys() - {"scheme", "key"}, " in the URL")
-    if field.type is str or name in ("group", "when_full", "congestion", "key_file"):
+    if field.type is str or name in ("group", "host", "when_full", "when_slow", "congestion", "key_file"):
         return text
     kind = int if field.type in WHOLE else float
     try:

@@ -32,6 +32,13 @@ def test_a_group_may_be_ipv6() -> None:
     assert (config.group_address(), config.port) == ("ff15::74:1", 9000)
 
 
+def test_a_tcp_url_names_the_other_end() -> None:
+    config = parse_url("tcp://gateway:7000?resume_s=5&when_slow=wait", domain="desk")
+    assert (config.host, config.port, config.domain, config.resume_s) == ("gateway", 7000, "desk", 5.0)
+    assert (parse_url("tcp://[::1]:0").host, parse_url("tcp://[::1]:0").port) == ("::1", 0)
+    assert (parse_url("tcp://:7000").host, parse_url("tcp://").port) == (None, 7474)
+
+
 def test_inproc_takes_its_name_from_the_url_and_keeps_its_case() -> None:
     assert parse_url("inproc://Prices").domain == "Prices"
 
@@ -63,7 +70,13 @@ def test_a_configuration_cannot_be_changed() -> None:
         ("prices", ["'prices'", "norm://", "inproc://name"]),
         ("", []),
         ("ftp://x", ["'ftp'", "norm://"]),
-        ("tcp://localhost:1", ["tcp://", "not available yet", "norm://"]),
+        ("tls://localhost:1", ["tls://", "not available yet", "norm://"]),
+        ("tcp://localhost:70000", ["70000", "0-65535"]),
+        ("tcp://localhost:1?interface=lo", ["interface", "tcp://", "multicast"]),
+        ("tcp://localhost:1?resume_s=-1", ["resume_s", "-1"]),
+        ("tcp://localhost:1?connections_max=0", ["connections_max", "0"]),
+        ("tcp://localhost:1?reconnect_max_s=0", ["reconnect_max_s", "0"]),
+        ("norm://?resume_s=1", ["resume_s", "tcp://"]),
         ("norm://239.1.2.3:70000", ["70000", "0-65535"]),
         ("norm://239.1.2.3:0", ["port", "0", "1 to 65535"]),
         ("norm://10.0.0.1:7474", ["group", "'10.0.0.1'", "224.0.0.0/4"]),

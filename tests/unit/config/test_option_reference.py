@@ -13,7 +13,7 @@ from shoal.config import ConnectionConfig, ConnectionOptions, NormConfig, NormOp
 REFERENCE = Path(__file__).parents[3] / "docs/reference"
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
 #: What a URL says in another place, or the page in other words.
-ELSEWHERE = {"scheme", "group"}
+ELSEWHERE = {"scheme", "group", "host"}
 
 
 def rows(page: str) -> dict[str, str]:

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use shoal_node::hub::Wake as _;
 use shoal_node::hub::{Consumer, FlushId, FlushState, Overflow};
 use shoal_node::inproc::{Meeting, Seat};
 use shoal_node::norm::{LANES, NormBus, lane_streams};
+use shoal_node::tcp::TcpConfig;
 use shoal_node::{Hub, HubConfig, HubEvent, Interest, MembershipConfig, NodeConfig, SubscriptionId};
 use shoal_norm::{NodeId, Stats};
 
@@ -14,10 +16,14 @@ use super::reader::Reader;
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::norm::{LinkError, LinkOptions, NormBell, NormLink};
+use crate::tcp::TcpNet;
 use crate::waiter::Waiter;
 
 /// Bytes that wait for the other connections of a process: a message at a time, so that a full queue is felt at once.
 const INPROC_LANE_BYTES: usize = 1;
+
+/// Bytes that wait in a lane of a TCP link before publishers wait.
+const TCP_LANE_BYTES: usize = 1 << 20;
 
 /// A bus on a NORM link.
 #[derive(Clone, Debug)]
@@ -55,6 +61,23 @@ pub struct InprocOptions {
     pub seed: u64,
 }
 
+/// A bus over TCP, which has no links at first.
+#[derive(Clone, Debug)]
+pub struct TcpOptions {
+    /// Our node id.
+    pub node: NodeId,
+    /// Who publishes: a random number that no other connection has.
+    pub publisher: u64,
+    /// The longest message.
+    pub message_bytes_max: usize,
+    /// Parts of messages whose end has not come yet, of each link.
+    pub assembly_bytes_max: usize,
+    /// Keeps others from choosing topics that collide.
+    pub seed: u64,
+    /// Its links.
+    pub links: TcpConfig,
+}
+
 /// Publish and subscribe. Dropping it closes it without lingering.
 pub struct Bus {
     hub: Arc<Hub>,
@@ -62,6 +85,7 @@ pub struct Bus {
     waiter: Arc<Waiter>,
     norm: Mutex<Norm>,
     seat: Mutex<Option<Seat>>,
+    tcp: Option<TcpNet>,
 }
 
 /// The NORM link of a bus, if it has one.
@@ -115,6 +139,7 @@ impl Bus {
             waiter,
             norm: Mutex::new(Norm { link: Some(Arc::new(norm)), stats: None }),
             seat: Mutex::default(),
+            tcp: None,
         })
     }
 
@@ -133,7 +158,24 @@ impl Bus {
         let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
         let hub = Hub::new(&config, waiter.clone());
         let seat = meeting.join(&hub, move || clock.now());
-        Bus { hub, clock, waiter, norm: Mutex::default(), seat: Mutex::new(Some(seat)) }
+        Bus { hub, clock, waiter, norm: Mutex::default(), seat: Mutex::new(Some(seat)), tcp: None }
+    }
+
+    /// Begins without links; [`Bus::tcp`] makes them.
+    pub fn open_tcp(options: TcpOptions) -> Result<Bus, LinkError> {
+        let config = HubConfig {
+            publisher: options.publisher,
+            node: options.node,
+            lanes: LANES,
+            lane_bytes_max: TCP_LANE_BYTES,
+            message_bytes_max: options.message_bytes_max,
+            assembly_bytes_max: options.assembly_bytes_max,
+            seed: options.seed,
+        };
+        let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
+        let hub = Hub::new(&config, waiter.clone());
+        let tcp = TcpNet::open(hub.clone(), clock, options.links)?;
+        Ok(Bus { hub, clock, waiter, norm: Mutex::default(), seat: Mutex::default(), tcp: Some(tcp) })
     }
 
     /// What decides.
@@ -151,6 +193,16 @@ impl Bus {
     /// The NORM link, if there is one and it is not closed.
     pub fn norm(&self) -> Option<Arc<NormLink>> {
         lock(&self.norm).link.clone()
+    }
+
+    /// The TCP links, if it is a bus of those.
+    pub fn tcp(&self) -> Option<&TcpNet> {
+        self.tcp.as_ref()
+    }
+
+    /// Wakes whoever waits for the bus, for something that happened beside it.
+    pub fn wake(&self) {
+        self.waiter.wake();
     }
 
     /// What the NORM link did so far.
@@ -208,6 +260,9 @@ impl Bus {
     /// Bytes that were not sent yet, and the members that have not acknowledged everything that was, each with about how
     /// many bytes it lacks.
     pub fn backlog(&self) -> (u64, Vec<(NodeId, u64)>) {
+        if let Some(tcp) = &self.tcp {
+            return tcp.backlog();
+        }
         let Some(norm) = self.norm() else {
             return (lock(&self.seat).as_ref().map_or(0, Seat::unsent), Vec::new());
         };
@@ -227,11 +282,14 @@ impl Bus {
         if let Some(norm) = self.norm() {
             norm.begin_close(Duration::ZERO);
         }
+        if let Some(tcp) = &self.tcp {
+            tcp.begin_close(Duration::ZERO);
+        }
     }
 
     /// Whether the goodbye was said.
     pub fn has_left(&self) -> bool {
-        self.norm().is_none_or(|norm| norm.has_left())
+        self.norm().is_none_or(|norm| norm.has_left()) && self.tcp.as_ref().is_none_or(TcpNet::has_left)
     }
 
     /// Leaves the domain, after waiting up to `linger` until everybody has everything. True if everybody has.
@@ -243,7 +301,8 @@ impl Bus {
             && matches!(self.begin_flush().wait(deadline), FlushState::Done(silent) if silent.is_empty());
         let left = deadline.saturating_duration_since(Instant::now());
         let norm = self.norm();
-        let drained = norm.as_ref().is_none_or(|norm| norm.close(left));
+        let drained = norm.as_ref().is_none_or(|norm| norm.close(left))
+            && self.tcp.as_ref().is_none_or(|tcp| tcp.close(left));
         lock(&self.seat).take();
         self.hub.close();
         if let Some(norm) = norm {

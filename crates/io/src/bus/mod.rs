@@ -3,5 +3,5 @@
 mod handle;
 mod reader;
 
-pub use handle::{Bus, BusOptions, Flush, InprocOptions};
+pub use handle::{Bus, BusOptions, Flush, InprocOptions, TcpOptions};
 pub use reader::Reader;

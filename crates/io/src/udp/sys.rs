@@ -43,6 +43,41 @@ pub(super) fn poll<const N: usize>(
     Ok(polled.map(|item| (item.revents & !libc::POLLOUT != 0, item.revents & libc::POLLOUT != 0)))
 }
 
+/// The same for any number of descriptors; their list is kept from call to call.
+#[derive(Default)]
+pub(crate) struct Poller(Vec<libc::pollfd>);
+
+impl Poller {
+    /// Forgets all descriptors.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Waits for this one too: for something to read, for room to write, or both.
+    pub fn add(&mut self, fd: BorrowedFd<'_>, read: bool, write: bool) {
+        let events = if read { libc::POLLIN } else { 0 } | if write { libc::POLLOUT } else { 0 };
+        self.0.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+    }
+
+    /// Waits until one of them is ready or the time is over.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        match check(poll_raw(&mut self.0, Some(timeout))) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.0.iter_mut().for_each(|item| item.revents = 0);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the one is ready for that was added as this: reading (or hearing of an error), and writing.
+    pub fn ready(&self, index: usize) -> (bool, bool) {
+        let found = self.0.get(index).map_or(0, |item| item.revents);
+        (found & !libc::POLLOUT != 0, found & libc::POLLOUT != 0)
+    }
+}
+
 #[cfg(target_os = "linux")]
 fn poll_raw(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_int {
     let limit = timeout.map(|timeout| libc::timespec {

@@ -161,6 +161,11 @@ impl Chains {
         self.message_bytes_max
     }
 
+    /// Bytes that may wait for a link in a chain.
+    pub fn lane_bytes_max(&self) -> usize {
+        self.lane_bytes_max
+    }
+
     /// Gives a link its buffers. What it is given first has the number that comes next.
     pub fn open(&self, link: LinkId) {
         for chain in &self.chains {

@@ -1,5 +1,7 @@
 //! A link as the hub knows it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::chain::LinkId;
 
 /// Why a link is rung.
@@ -41,4 +43,13 @@ pub struct Link {
     /// Whether it leads out of the process: then nobody waits for long for a reader in here.
     pub remote: bool,
     pub(super) bell: Box<dyn LinkBell>,
+    /// Whoever is behind it takes nothing, and publishers do not wait for it.
+    pub(super) lagging: AtomicBool,
+}
+
+impl Link {
+    #[cold]
+    pub(super) fn is_lagging(&self) -> bool {
+        self.lagging.load(Ordering::Relaxed)
+    }
 }

@@ -22,7 +22,7 @@ mod skips;
 mod unnumbered;
 mod wake;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -91,7 +91,8 @@ pub struct Hub {
     flushes: Mutex<Flushes>,
     events: Mutex<Events>,
     wake: Arc<dyn Wake>,
-    next_link: AtomicUsize,
+    /// Numbers of links that are in use.
+    link_ids: Mutex<BTreeSet<LinkId>>,
     remote_links: AtomicUsize,
     /// A publisher was sent away because a queue was full.
     sent_away: AtomicBool,
@@ -120,7 +121,7 @@ impl Hub {
             flushes: Mutex::default(),
             events: Mutex::default(),
             wake,
-            next_link: AtomicUsize::new(0),
+            link_ids: Mutex::default(),
             remote_links: AtomicUsize::new(0),
             sent_away: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -340,9 +341,16 @@ impl Hub {
     /// Gives a link its place, and whoever drives it what to drive it with. `remote` says that it leads out of the
     /// process.
     pub fn attach(self: &Arc<Hub>, name: &str, remote: bool, bell: Box<dyn LinkBell>) -> Port {
-        let id = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let id = {
+            let mut ids = lock(&self.link_ids);
+            // Buffers are kept by number, and connections come and go: numbers are used again.
+            let free = (0..).find(|id| !ids.contains(id)).unwrap_or_default();
+            ids.insert(free);
+            free
+        };
         self.chains.open(id);
-        self.routes().add_link(Arc::new(Link { id, name: name.to_owned(), remote, bell }));
+        let lagging = AtomicBool::new(false);
+        self.routes().add_link(Arc::new(Link { id, name: name.to_owned(), remote, bell, lagging }));
         self.remote_links.fetch_add(usize::from(remote), Ordering::Relaxed);
         self.change_interest();
         Port::new(self.clone(), id)
@@ -357,6 +365,7 @@ impl Hub {
         let consumers: Vec<Arc<Consumer>> = routes.consumers().cloned().collect();
         drop(routes);
         self.chains.shut(link);
+        lock(&self.link_ids).remove(&link);
         self.remote_links.fetch_sub(usize::from(gone.remote), Ordering::Relaxed);
         let why: Option<Arc<str>> = why.map(|why| format!("{}: {why}", gone.name).into());
         lock(&self.flushes).lose(link, why.as_ref());

@@ -4,7 +4,7 @@
 //! |---------------------------------------|-------------------------------------------------------------------|
 //! | [`Port::open_source`], [`Port::feed`], [`Port::hand_over`] | what came: frames of records, source by source |
 //! | [`Port::has_credit`]                  | whether a source may go on                                        |
-//! | [`Port::take`], [`Port::set_blocked`] | what is to be sent, lane by lane                                  |
+//! | [`Port::take`], [`Port::set_blocked`], [`Port::set_lagging`] | what is to be sent, lane by lane           |
 //! | [`Port::announcement`]                | what we want, to be announced                                     |
 //! | [`Port::join`], [`Port::change_interest`], [`Port::set_open`], [`Port::part`] | who is there, and what they want |
 //! | [`Port::ask_flushes`], [`Port::answer_flush`] | what flushes wait for                                     |
@@ -125,6 +125,13 @@ impl Port {
     /// Says whether a lane is not sent for now, because receivers take no more. Publishers do not ring for it then.
     pub fn set_blocked(&self, lane: usize, blocked: bool) {
         self.hub.chains.set_blocked(lane, self.link, blocked);
+    }
+
+    /// Says whether publishers do not wait for this link, because nobody behind it takes anything: what it has no room for
+    /// is dropped, and told there.
+    pub fn set_lagging(&self, lagging: bool) {
+        self.hub.routes().set_lagging(self.link, lagging);
+        self.hub.wake.wake_waiting();
     }
 
     /// The number given last in each lane.

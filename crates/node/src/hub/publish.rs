@@ -2,7 +2,7 @@
 //!
 //! | `when_full` | the buffer of a link is full | a queue of this process is full                                  |
 //! |-------------|------------------------------|-----------------------------------------------------------------|
-//! | `block`     | wait                         | wait; with links only for `patience`, and then lose messages as a slow member does |
+//! | `block`     | wait, unless it is lagging   | wait; with links only for `patience`, and then lose messages as a slow member does |
 //! | `drop`      | not sent over that link      | dropped for that queue                                          |
 //! | `error`     | nobody gets the message      | nobody gets the message                                         |
 //!
@@ -236,6 +236,7 @@ impl Hub {
         for link in &plan.links {
             if !publishing.has_room(link.id, length) {
                 match publication.patience.when_full {
+                    _ if link.is_lagging() => dropped += 1,
                     WhenFull::Error => return Some(Attempt::Refused(Refusal::Send(SendError::Full))),
                     WhenFull::Drop => dropped += 1,
                     WhenFull::Block => return Some(publication.wait(clock.now(), Time::NEVER)),
@@ -254,7 +255,7 @@ impl Hub {
             }
         }
         let targets = plan.links.len() + plan.consumers.len();
-        if dropped > 0 && dropped == targets {
+        if drops && dropped > 0 && dropped == targets {
             plan.consumers.iter().for_each(|consumer| consumer.count_dropped());
             return Some(Attempt::Done(0));
         }

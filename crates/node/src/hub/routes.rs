@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use foldhash::{HashMap, HashMapExt};
 use shoal_norm::NodeId;
@@ -181,6 +182,12 @@ impl Routes {
     /// Says whether somebody behind a link may want anything. True if that is new.
     pub fn set_open(&mut self, link: LinkId, open: bool) -> bool {
         self.links.get_mut(&link).is_some_and(|joined| std::mem::replace(&mut joined.open, open) != open)
+    }
+
+    pub fn set_lagging(&self, link: LinkId, lagging: bool) {
+        if let Some(joined) = self.links.get(&link) {
+            joined.link.lagging.store(lagging, Ordering::Relaxed);
+        }
     }
 
     pub fn add_member(&mut self, link: LinkId, node: NodeId) {

@@ -11,6 +11,7 @@ mod outgoing;
 pub mod properties;
 mod publishing;
 mod subscription;
+mod tcp;
 mod topic_cache;
 mod typed;
 
@@ -20,3 +21,4 @@ pub use message::Message;
 pub use node::Node;
 pub use outgoing::priority_of;
 pub use subscription::Subscription;
+pub use tcp::TcpLinks;

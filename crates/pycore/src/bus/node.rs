@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_io::bus::{Bus, BusOptions, InprocOptions};
+use shoal_io::bus::{Bus, BusOptions, InprocOptions, TcpOptions};
 use shoal_io::norm::fresh_publisher;
 use shoal_node::hub::{FlushState, Overflow, WhenFull};
 use shoal_node::inproc::Domains;
 use shoal_node::norm::Lane;
+use shoal_node::tcp::TcpConfig;
 use shoal_node::{Interest, Origin};
 use shoal_norm::NodeId;
 
@@ -39,7 +40,7 @@ const CACHING_LANES: usize = 4;
 /// What a node shares with its subscriptions.
 pub struct Inner {
     pub(super) bus: Bus,
-    birth: Birth,
+    pub(super) birth: Birth,
     closed: AtomicBool,
 }
 
@@ -83,7 +84,7 @@ impl Node {
         Ok(inner)
     }
 
-    fn inner(&self) -> PyResult<&Arc<Inner>> {
+    pub(super) fn inner(&self) -> PyResult<&Arc<Inner>> {
         let inner = self.inner.as_ref().ok_or_else(errors::closed)?;
         inner.birth.check()?;
         Ok(inner)
@@ -92,10 +93,11 @@ impl Node {
 
 #[pymethods]
 impl Node {
-    /// A node on a NORM link, or with `inproc` a name, in this process alone.
+    /// A node on a NORM link; with `inproc` a name, in this process alone; with `tcp`, which is the domain's name, how long
+    /// a link waits for another connection and how many peers there may be, one without links.
     #[new]
     #[pyo3(signature = (
-        node, *, inproc = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
+        node, *, inproc = None, tcp = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
         heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
         cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, assembly_bytes_max = 256 << 20,
         patience_s = 0.5, **options
@@ -105,6 +107,7 @@ impl Node {
         py: Python<'_>,
         node: NodeId,
         inproc: Option<&str>,
+        tcp: Option<(String, f64, usize)>,
         domain: u64,
         group: &str,
         port: u16,
@@ -133,14 +136,30 @@ impl Node {
         let patience = duration("patience_s", patience_s)?;
         let birth = Birth::now();
         let publisher = fresh_publisher();
-        let bus = match inproc {
+        let bus = match (inproc, tcp) {
+            (None, Some((name, resume_s, peers_max))) => {
+                let links = TcpConfig {
+                    domain: name,
+                    domain_number: domain,
+                    software: concat!("shoal ", env!("CARGO_PKG_VERSION")).to_owned(),
+                    heartbeat: duration("heartbeat_s", heartbeat_s)?,
+                    missed_heartbeats_max,
+                    resume: duration("resume_s", resume_s)?,
+                    patience,
+                    window_bytes,
+                    peers_max,
+                };
+                let options =
+                    TcpOptions { node, publisher, message_bytes_max, assembly_bytes_max, seed, links };
+                detached(py, || Bus::open_tcp(options)).map_err(errors::link)?
+            }
             // A child does not share the domains of its parent, whose readers it does not have.
-            Some(name) => {
+            (Some(name), _) => {
                 let meeting = DOMAINS.open(&format!("{}:{name}", birth.forks()));
                 let options = InprocOptions { node, publisher, message_bytes_max, seed };
                 Bus::open_inproc(&options, &meeting)
             }
-            None => {
+            (None, None) => {
                 let mut link = link_options(address(group, port, interface)?, node, seed, options, py)?;
                 check_cache(cache_bytes, CACHING_LANES)?;
                 link.message_bytes_max = message_bytes_max;

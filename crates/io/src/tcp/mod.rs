@@ -1,0 +1,9 @@
+//! TCP links: sockets, and the thread that moves bytes between them and the engine.
+//!
+//! What is said on a connection, and what becomes of it, is [`shoal_node::tcp`]'s business. When to connect is decided by
+//! whoever holds [`TcpNet`], who hears what became of each connection.
+
+mod net;
+mod sockets;
+
+pub use net::{TcpBell, TcpNet};

@@ -1,0 +1,345 @@
+//! The handle of a node's TCP links, and their thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use shoal_node::Hub;
+use shoal_node::hub::{LinkBell, Ring, Wake as _};
+use shoal_node::tcp::{ConnectionId, LinkState, TcpConfig, TcpLinks, TcpNews};
+use shoal_norm::Time;
+
+use super::sockets::TcpSockets;
+use crate::bell::Bell;
+use crate::clock::Clock;
+use crate::udp::Waker;
+use crate::udp::sys::Poller;
+use crate::waiter::Waiter;
+
+/// While a stream flows, less than a run waits so long for company.
+const GATHER: Duration = Duration::from_micros(50);
+const RUN_BYTES: usize = 64 << 10;
+/// A publisher that comes so soon after the last data went out is likely to come again at once.
+const RAPID: Duration = Duration::from_micros(20);
+/// The thread wakes at least so often, should a wake-up ever be missed.
+const SLEEP_MAX: Duration = Duration::from_secs(5);
+/// How long the goodbye may take.
+const GOODBYE: Duration = Duration::from_millis(20);
+/// And how long the other ends are waited for after it.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// What became of connections, for an owner who may not look; the oldest go first.
+const NEWS_MAX: usize = 10_000;
+
+/// What the thread is doing, as publishers need to know it.
+mod state {
+    /// It will look at the hub before it sleeps.
+    pub const BUSY: u8 = 0;
+    /// It sleeps for a moment to let small amounts gather.
+    pub const GATHERING: u8 = 1;
+    /// It sleeps until something happens.
+    pub const IDLE: u8 = 2;
+}
+
+/// What is under the lock.
+struct Engine {
+    links: TcpLinks,
+    sockets: TcpSockets,
+    news: VecDeque<(TcpNews, Option<SocketAddr>, Option<u64>)>,
+    last_sent: Time,
+    failure: Option<String>,
+}
+
+impl Engine {
+    /// Writes what there is. True if there may be more at once.
+    fn write(&mut self, now: Time) -> bool {
+        let before = self.links.sendable();
+        let more = self.sockets.write(now, &mut self.links);
+        if before > 0 {
+            self.last_sent = now;
+        }
+        more
+    }
+
+    /// Takes what became of connections. True if something did.
+    fn take_news(&mut self) -> bool {
+        let before = self.news.len();
+        while let Some(news) = self.links.poll_news() {
+            let (TcpNews::Up { connection, .. } | TcpNews::Over { connection, .. }) = &news;
+            let known = self.sockets.address(*connection);
+            self.news.push_back((
+                news,
+                known.map(|(address, _)| address),
+                known.and_then(|(_, listener)| listener),
+            ));
+            if self.news.len() > NEWS_MAX {
+                self.news.pop_front();
+            }
+        }
+        self.sockets.close_ended(&mut self.links);
+        self.news.len() > before
+    }
+}
+
+struct Shared {
+    engine: Mutex<Engine>,
+    clock: Clock,
+    waker: Waker,
+    state: AtomicU8,
+    /// Whoever waits for news.
+    told: Waiter,
+    closing: Mutex<Option<Instant>>,
+}
+
+impl Shared {
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn closing(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread sleeps: write from here if nothing was written a moment ago, otherwise wake it, because more is likely to
+    /// follow and one thread gathers better than two.
+    fn send_now(&self) {
+        if let Ok(mut engine) = self.engine.try_lock() {
+            let now = self.clock.now();
+            if now >= engine.last_sent + RAPID {
+                let written = catch_unwind(AssertUnwindSafe(|| engine.write(now)));
+                match written {
+                    Ok(false) if engine.news.is_empty() => return,
+                    Ok(_) => {}
+                    // It fails the links, not whoever happened to publish.
+                    Err(_) => engine.failure = Some("writing panicked".to_owned()),
+                }
+            }
+        }
+        self.waker.wake();
+    }
+}
+
+/// How the hub reaches the links, which are opened after the hub knows of them.
+#[derive(Clone, Default)]
+pub struct TcpBell(Arc<OnceLock<Weak<Shared>>>);
+
+impl LinkBell for TcpBell {
+    #[inline]
+    fn is_slow(&self) -> bool {
+        let shared = self.0.get().and_then(Weak::upgrade);
+        shared.is_some_and(|shared| shared.state.load(Ordering::SeqCst) == state::IDLE)
+    }
+
+    #[inline]
+    fn ring(&self, why: Ring) {
+        let Some(shared) = self.0.get().and_then(Weak::upgrade) else { return };
+        match (why, shared.state.load(Ordering::SeqCst)) {
+            (Ring::Data(..), state::IDLE) => shared.send_now(),
+            (Ring::Data(_, waiting), state::GATHERING) if waiting >= RUN_BYTES => shared.waker.wake(),
+            (Ring::Data(..), _) => {}
+            (Ring::Interest | Ring::Turn, _) => shared.waker.wake(),
+        }
+    }
+}
+
+/// The TCP links of a node. Dropping it closes it without lingering.
+pub struct TcpNet {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl TcpNet {
+    /// Starts the thread. There are no links yet.
+    pub fn open(hub: Arc<Hub>, clock: Clock, config: TcpConfig) -> io::Result<TcpNet> {
+        let bell = TcpBell::default();
+        let bells = {
+            let bell = bell.clone();
+            Box::new(move || Box::new(bell.clone()) as Box<dyn LinkBell>)
+        };
+        let engine = Engine {
+            links: TcpLinks::new(hub, config, bells),
+            sockets: TcpSockets::new(),
+            news: VecDeque::new(),
+            last_sent: Time::ZERO,
+            failure: None,
+        };
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(engine),
+            clock,
+            waker: Waker::new()?,
+            state: AtomicU8::new(state::BUSY),
+            told: Waiter::default(),
+            closing: Mutex::default(),
+        });
+        let _ = bell.0.set(Arc::downgrade(&shared));
+        let thread = {
+            let shared = shared.clone();
+            std::thread::Builder::new().name("shoal-tcp".into()).spawn(move || supervise(&shared))?
+        };
+        Ok(TcpNet { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Listens at an address: the listener's number, and where it listens.
+    pub fn listen(&self, address: SocketAddr, connections_max: usize) -> io::Result<(u64, SocketAddr)> {
+        let listening = self.shared.engine().sockets.listen(address, connections_max);
+        self.shared.waker.wake();
+        listening
+    }
+
+    /// Begins to connect to an address, where there was this publisher the last time.
+    pub fn dial(
+        &self,
+        address: SocketAddr,
+        last: Option<u64>,
+        patience: Duration,
+    ) -> io::Result<ConnectionId> {
+        let by = self.shared.clock.now() + patience;
+        let dialled = self.shared.engine().sockets.dial(address, last, by);
+        self.shared.waker.wake();
+        dialled
+    }
+
+    /// Rings `bell` as `source` when there is news.
+    pub fn attach(&self, bell: &Arc<Bell>, source: u64) {
+        self.shared.told.attach(bell, source);
+    }
+
+    /// What became of connections: each with the address of its other end, and the listener that took it.
+    pub fn take_news(&self) -> VecDeque<(TcpNews, Option<SocketAddr>, Option<u64>)> {
+        std::mem::take(&mut self.shared.engine().news)
+    }
+
+    /// The links as they are now, each with the address of its other end, and the listener that took it.
+    pub fn states(&self) -> Vec<(LinkState, Option<SocketAddr>, Option<u64>)> {
+        let engine = self.shared.engine();
+        let states = engine.links.states(self.shared.clock.now()).into_iter();
+        let with_address = |state: LinkState| {
+            let known = state.connection.and_then(|id| engine.sockets.address(id));
+            (state, known.map(|(address, _)| address), known.and_then(|(_, listener)| listener))
+        };
+        states.map(with_address).collect()
+    }
+
+    /// Connections that a listener has, and how many it did not let in because there were too many.
+    pub fn listener(&self, id: u64) -> (usize, u64) {
+        let engine = self.shared.engine();
+        (engine.sockets.count(Some(id)), engine.sockets.refused(id))
+    }
+
+    /// Bytes that were not sent yet, and who has not acknowledged how many that were.
+    pub fn backlog(&self) -> (u64, Vec<(u32, u64)>) {
+        let states = self.shared.engine().links.states(self.shared.clock.now());
+        let waiting = states.iter().map(|state| state.waiting).sum();
+        let lacking = states.iter().filter(|state| state.lacking > 0);
+        (waiting, lacking.map(|state| (state.node, state.lacking)).collect())
+    }
+
+    /// Begins to say goodbye, as [`TcpNet::close`] does, without waiting for it.
+    pub fn begin_close(&self, linger: Duration) {
+        let until = Instant::now() + linger.max(GOODBYE);
+        self.shared.closing().get_or_insert(until);
+        self.shared.waker.wake();
+    }
+
+    /// Whether the goodbye was said.
+    pub fn has_left(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Says goodbye once everything was sent, at the latest after `linger`, and ends the thread. True if everybody had
+    /// acknowledged everything.
+    pub fn close(&self, linger: Duration) -> bool {
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return true;
+        };
+        self.begin_close(linger);
+        let joined = thread.join().is_ok();
+        let mut engine = self.shared.engine();
+        let states = engine.links.states(self.shared.clock.now());
+        engine.links.close();
+        engine.sockets.clear();
+        joined && engine.failure.is_none() && states.iter().all(|state| state.waiting + state.lacking == 0)
+    }
+}
+
+impl Drop for TcpNet {
+    fn drop(&mut self) {
+        self.close(Duration::ZERO);
+    }
+}
+
+/// The thread. Whatever ends it before its time, those who wait for its links learn why.
+fn supervise(shared: &Shared) {
+    let why = match catch_unwind(AssertUnwindSafe(|| run(shared))) {
+        Ok(Ok(())) => return shared.told.wake(),
+        Ok(Err(why)) => why,
+        Err(_) => "its thread panicked".to_owned(),
+    };
+    let mut engine = shared.engine();
+    engine.links.fail(&why);
+    engine.failure = Some(why);
+    engine.sockets.clear();
+    drop(engine);
+    shared.told.wake();
+}
+
+fn run(shared: &Shared) -> Result<(), String> {
+    let mut poller = Poller::default();
+    let mut leaving = false;
+    let mut polled = false;
+    loop {
+        shared.state.store(state::BUSY, Ordering::SeqCst);
+        let mut guard = shared.engine();
+        let engine = &mut *guard;
+        if let Some(why) = engine.failure.take() {
+            return Err(why);
+        }
+        let now = shared.clock.now();
+        if std::mem::take(&mut polled) {
+            engine.sockets.handle_ready(now, &poller, &shared.waker, &mut engine.links);
+        }
+        engine.links.handle_timeout(now);
+        let closing = *shared.closing();
+        if let Some(limit) = closing {
+            if !std::mem::replace(&mut leaving, true) {
+                engine.sockets.close_listeners();
+                engine.links.leave(now, shared.clock.at(limit));
+            }
+            if engine.sockets.count(None) == 0 || Instant::now() >= limit + FAREWELL {
+                return Ok(());
+            }
+        }
+        let gather_until = engine.last_sent + GATHER;
+        let gathering = closing.is_none() && now < gather_until && engine.links.sendable() < RUN_BYTES;
+        let more = !gathering && engine.write(now);
+        let told = engine.take_news();
+        let now = shared.clock.now();
+        let mut deadline = engine.links.poll_timeout().min(engine.sockets.deadline(now)).min(now + SLEEP_MAX);
+        engine.sockets.prepare(now, &mut poller, &shared.waker);
+        shared.state.store(state::IDLE, Ordering::SeqCst);
+        // A publisher that came before this saw a busy thread, and trusts that we look once more.
+        let waits = engine.links.sendable() > 0;
+        drop(guard);
+        if told {
+            shared.told.wake();
+        }
+        if let Some(limit) = closing {
+            deadline = deadline.min(shared.clock.at(limit)).max(now).min(now + Duration::from_millis(1));
+        }
+        if more || (waits && !gathering) {
+            deadline = now;
+        } else if gathering {
+            if waits {
+                shared.state.store(state::GATHERING, Ordering::SeqCst);
+            }
+            deadline = deadline.min(gather_until);
+        }
+        poller.wait(deadline.since(now)).map_err(|error| error.to_string())?;
+        polled = true;
+    }
+}

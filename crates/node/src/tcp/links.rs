@@ -1,0 +1,858 @@
+//! All TCP links of a node, without sockets: connections come and go, and sessions outlive them.
+//!
+//! Input: [`TcpLinks::open`], [`TcpLinks::handle_bytes`], [`TcpLinks::handle_end`], [`TcpLinks::handle_timeout`]. Output, to be asked for
+//! after each of them: [`TcpLinks::transmit`] for every connection, [`TcpLinks::poll_close`], [`TcpLinks::poll_news`],
+//! [`TcpLinks::poll_timeout`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use shoal_norm::{NodeId, Time};
+use shoal_wire::{Goodbye, frame};
+
+use super::block::{self, BLOCK_BYTES_MAX, Found, kind};
+use super::connection::{Connection, HANDSHAKE, Stage};
+use super::greeting::{Code, Greeting, Misread, read_positions};
+use super::session::Session;
+use crate::hub::{Departure, Hub, HubEvent, LinkBell};
+use crate::interest::Announcer;
+
+/// Names a connection; whoever opens it chooses the name.
+pub type ConnectionId = u64;
+
+/// More is put together for a connection while less than this is to be written.
+const FILL_BYTES: usize = 128 << 10;
+/// Lanes by precedence: answers first, because somebody waits for them.
+const PRECEDENCE: [usize; 4] = [4, 1, 2, 3];
+/// Connections whose greetings are not over, at the most; the oldest gives way.
+const STRANGERS_MAX: usize = 64;
+/// Chains of which it is remembered where we left off; of others nobody knows what was missed.
+const LEFT_OFF_MAX: usize = 4096;
+/// The other side's heartbeats are never taken to be further apart than this.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(3600);
+
+/// What links can be told.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// The domain by name; nobody of another one is let in.
+    pub domain: String,
+    /// The same as a number.
+    pub domain_number: u64,
+    /// What our program is called when it refuses another one, or is refused.
+    pub software: String,
+    /// How often to say that we are here.
+    pub heartbeat: Duration,
+    /// After how many missed ones a connection is taken for dead.
+    pub missed_heartbeats_max: u32,
+    /// How long a session waits for another connection when its own is gone.
+    pub resume: Duration,
+    /// How long a peer that takes nothing may hold publishers back while others have room.
+    pub patience: Duration,
+    /// Bytes of a lane that may be on their way to a peer, or wait there for a reader.
+    pub window_bytes: usize,
+    /// The most peers.
+    pub peers_max: usize,
+}
+
+impl TcpConfig {
+    /// How long somebody may be silent who says that he is there so often.
+    pub(super) fn silence(&self, heartbeat_ms: u32) -> Duration {
+        let theirs = Duration::from_millis(heartbeat_ms.max(1).into()).min(HEARTBEAT_MAX);
+        theirs.saturating_mul(self.missed_heartbeats_max.max(1))
+    }
+}
+
+/// Who opened a connection.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// We did. There was this publisher the last time, if there was one.
+    Dialled(Option<u64>),
+    /// Somebody else.
+    Accepted,
+}
+
+/// Why a connection is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The peer said goodbye.
+    Left,
+    /// We did.
+    Closed,
+    /// It broke: why. Another one may go on with the session.
+    Broken(String),
+    /// We are refused, and will be again: why.
+    Refused(String),
+    /// We refused: why.
+    Turned(String),
+    /// There is another one with this publisher.
+    Duplicate(u64),
+    /// We are refused for a session with this publisher that we do not have. The next connection insists.
+    Stale(u64),
+}
+
+/// What became of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TcpNews {
+    /// It carries messages.
+    Up {
+        /// Which.
+        connection: ConnectionId,
+        /// Who publishes there.
+        publisher: u64,
+        /// And where.
+        node: NodeId,
+        /// Nothing was missed since the connection before.
+        resumed: bool,
+    },
+    /// It is over.
+    Over {
+        /// Which.
+        connection: ConnectionId,
+        /// Whose session it carried, if it carried one.
+        peer: Option<(u64, NodeId)>,
+        /// Why.
+        why: Over,
+    },
+}
+
+/// A session as it is now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkState {
+    /// Who publishes there.
+    pub publisher: u64,
+    /// And where.
+    pub node: NodeId,
+    /// The connection that carries it, if one does.
+    pub connection: Option<ConnectionId>,
+    /// How long it takes to hear an answer, once one was heard.
+    pub round_trip: Option<Duration>,
+    /// Bytes written and read, in all and in a second.
+    pub bytes_sent: u64,
+    /// Bytes read, in all.
+    pub bytes_received: u64,
+    /// Bytes written in a second.
+    pub send_rate: f64,
+    /// Bytes read in a second.
+    pub receive_rate: f64,
+    /// Bytes that wait to be sent.
+    pub waiting: u64,
+    /// Bytes that were taken to be sent, and the peer has not acknowledged.
+    pub lacking: u64,
+}
+
+/// What carries a session.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// We said welcome on it.
+    Pending(ConnectionId),
+    Up(ConnectionId),
+    /// Nothing, since then.
+    Down(Time),
+}
+
+impl Line {
+    pub fn connection(self) -> Option<ConnectionId> {
+        match self {
+            Line::Pending(id) | Line::Up(id) => Some(id),
+            Line::Down(_) => None,
+        }
+    }
+}
+
+/// Somebody with whom there is a session, or is about to be.
+pub(super) struct Peer {
+    /// The session's name.
+    pub id: u64,
+    pub line: Line,
+    /// Once it was confirmed.
+    pub session: Option<Session>,
+}
+
+impl Peer {
+    pub fn new(id: u64) -> Peer {
+        Peer { id, line: Line::Down(Time::ZERO), session: None }
+    }
+}
+
+/// Gives each session a bell for the hub to ring.
+pub type Bells = Box<dyn Fn() -> Box<dyn LinkBell> + Send>;
+
+/// The links.
+pub struct TcpLinks {
+    pub(super) hub: Arc<Hub>,
+    pub(super) config: TcpConfig,
+    bells: Bells,
+    pub(super) lanes: usize,
+    pub(super) connections: BTreeMap<ConnectionId, Connection>,
+    /// By publisher.
+    pub(super) peers: BTreeMap<u64, Peer>,
+    /// Sessions that are over, until what came of them was read.
+    pub(super) draining: Vec<Session>,
+    left_off: VecDeque<((u64, u32), u64)>,
+    /// Publishers that claim a session with us that we do not have.
+    pub(super) insists: BTreeSet<u64>,
+    pub(super) news: VecDeque<TcpNews>,
+    closed: VecDeque<ConnectionId>,
+    leaving: bool,
+    /// When to look whether somebody takes nothing.
+    look_at: Time,
+}
+
+impl TcpLinks {
+    /// None yet.
+    pub fn new(hub: Arc<Hub>, config: TcpConfig, bells: Bells) -> TcpLinks {
+        let lanes = hub.chains().count();
+        TcpLinks {
+            hub,
+            config,
+            bells,
+            lanes,
+            connections: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            draining: Vec::new(),
+            left_off: VecDeque::new(),
+            insists: BTreeSet::new(),
+            news: VecDeque::new(),
+            closed: VecDeque::new(),
+            leaving: false,
+            look_at: Time::NEVER,
+        }
+    }
+
+    // --- getters ---
+
+    /// The sessions.
+    pub fn states(&self, now: Time) -> Vec<LinkState> {
+        let state = |(&publisher, peer): (&u64, &Peer)| {
+            let session = peer.session.as_ref()?;
+            Some(LinkState {
+                publisher,
+                node: session.node,
+                connection: if let Line::Up(id) = peer.line { Some(id) } else { None },
+                round_trip: session.round_trip,
+                bytes_sent: session.sent.total,
+                bytes_received: session.received.total,
+                send_rate: session.sent.rate(now),
+                receive_rate: session.received.rate(now),
+                waiting: session.waiting() as u64,
+                lacking: session.lacking(),
+            })
+        };
+        self.peers.iter().filter_map(state).collect()
+    }
+
+    /// Connections there are, those included whose greetings are not over.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Bytes that wait in the hub and can be sent.
+    pub fn sendable(&self) -> usize {
+        let sessions = self.peers.values().filter_map(|peer| peer.session.as_ref());
+        sessions.map(|session| self.hub.chains().sendable(session.port.link())).sum()
+    }
+
+    /// Bytes that came and wait for readers.
+    pub fn held_bytes(&self) -> usize {
+        let sessions = self.peers.values().filter_map(|peer| peer.session.as_ref()).chain(&self.draining);
+        sessions.flat_map(|session| &session.into).map(|inflow| inflow.held_bytes()).sum()
+    }
+
+    /// Whether a connection has said its last word, and its end is waited for.
+    pub fn is_ending(&self, id: ConnectionId) -> bool {
+        self.connections
+            .get(&id)
+            .is_some_and(|connection| connection.stage == Stage::Ending && connection.unwritten().is_empty())
+    }
+
+    // --- input ---
+
+    /// A connection is there. `fresh` is a random number, for a session that may begin.
+    pub fn open(&mut self, now: Time, id: ConnectionId, role: Role, fresh: u64) {
+        let strangers: Vec<ConnectionId> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| matches!(connection.stage, Stage::Listening | Stage::Answered))
+            .map(|(&id, _)| id)
+            .collect();
+        if role == Role::Accepted
+            && strangers.len() >= STRANGERS_MAX
+            && let Some(&oldest) = strangers.iter().min_by_key(|id| self.connections[id].began)
+        {
+            self.handle_end(now, oldest, "too many connections came at once that said nothing");
+            self.closed.push_back(oldest);
+        }
+        let mut connection = match role {
+            Role::Accepted => Connection::new(now, false, 0),
+            Role::Dialled(last) => {
+                let peer = last.and_then(|publisher| self.peers.get(&publisher));
+                let session = peer.filter(|peer| peer.session.is_some()).map_or(fresh, |peer| peer.id);
+                let mut connection = Connection::new(now, true, session);
+                connection.last = last;
+                let insists = last.is_some_and(|publisher| self.insists.remove(&publisher));
+                self.hail(&mut connection, insists);
+                connection
+            }
+        };
+        if self.leaving {
+            self.over(id, &mut connection, Over::Closed);
+            connection.begin_ending(now);
+        }
+        self.connections.insert(id, connection);
+    }
+
+    /// Bytes came.
+    pub fn handle_bytes(&mut self, now: Time, id: ConnectionId, mut bytes: &[u8]) {
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        connection.heard_at = now;
+        if let Some(session) = self.session_on(id, &connection) {
+            session.received.add(now, bytes.len());
+        }
+        while !bytes.is_empty() && connection.stage != Stage::Ending {
+            let software = &self.config.software;
+            match connection.reader.read(bytes, software) {
+                Ok((found, taken)) => {
+                    self.handle(now, id, &mut connection, found);
+                    bytes = &bytes[taken..];
+                }
+                Err(misread) => self.on_misread(now, id, &mut connection, misread),
+            }
+        }
+        if let Some(session) = self.session_on(id, &connection) {
+            session.port.hand_over(now);
+        }
+        self.connections.insert(id, connection);
+    }
+
+    /// Bytes cannot be read. Another version is told so; it reads that much.
+    fn on_misread(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, misread: Misread) {
+        let over = match (connection.stage, misread) {
+            (Stage::Listening, Misread::Version(why)) => {
+                let (code, publisher) = (Code::Never, self.hub.publisher());
+                let no = Greeting::Refusal { code, publisher, session: 0, why: why.clone() };
+                no.write(&self.config.software, connection.out());
+                Over::Turned(why)
+            }
+            (Stage::Listening, Misread::Nonsense(why)) => Over::Turned(why),
+            (Stage::Hailing, Misread::Version(why)) => Over::Refused(why),
+            (_, Misread::Version(why) | Misread::Nonsense(why)) => {
+                return self.break_off(now, id, connection, &why);
+            }
+        };
+        self.over(id, connection, over);
+        connection.begin_ending(now);
+    }
+
+    fn handle(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, found: Found<'_>) {
+        match (connection.stage, found) {
+            (_, Found::Nothing) => {}
+            (Stage::Listening, Found::Greeting(Greeting::Hello(hello, insists))) => {
+                self.on_hello(now, id, connection, &hello, insists);
+            }
+            (Stage::Hailing, Found::Greeting(Greeting::Welcome(welcome, resumed, positions))) => {
+                self.on_welcome(now, id, connection, (&welcome, resumed, &positions));
+            }
+            (Stage::Hailing, Found::Greeting(Greeting::Refusal { code, publisher, session, why })) => {
+                self.on_refusal(now, id, connection, (code, publisher, session, why));
+            }
+            (Stage::Answered, Found::Block(kind::CONFIRM, content)) => match read_positions(&content) {
+                Some(positions) => self.on_confirm(now, id, connection, &positions),
+                None => self.break_off(now, id, connection, "its confirmation cannot be read"),
+            },
+            (Stage::Answered, Found::Block(kind::END, why)) => {
+                self.break_off(now, id, connection, &words(&why));
+            }
+            (Stage::Open, Found::Bytes(lane, bytes)) => {
+                if let Err(why) = self.handle_lane(now, connection, lane.into(), bytes) {
+                    self.fail_session(now, id, connection, &why);
+                }
+            }
+            (Stage::Open, Found::Block(kind, content)) => {
+                if let Err(why) = self.handle_block(now, id, connection, kind, &content) {
+                    self.break_off(now, id, connection, &why);
+                }
+            }
+            _ => self.break_off(now, id, connection, "it says what does not belong here"),
+        }
+    }
+
+    fn handle_lane(
+        &mut self,
+        now: Time,
+        connection: &mut Connection,
+        lane: usize,
+        bytes: &[u8],
+    ) -> Result<(), String> {
+        let Some(session) = connection
+            .publisher
+            .and_then(|publisher| self.peers.get_mut(&publisher))
+            .and_then(|peer| peer.session.as_mut())
+        else {
+            return Err("there is no session".to_owned());
+        };
+        if lane > 0 {
+            return session.handle_bytes(now, lane, bytes);
+        }
+        let mut outcome = Ok(());
+        let each = |record: &[u8], _| {
+            if outcome.is_ok() {
+                outcome = session.handle_record(record);
+            }
+            false
+        };
+        connection.control.read(bytes, each).map_err(|error| error.to_string())?;
+        outcome
+    }
+
+    fn handle_block(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        connection: &mut Connection,
+        kind: u8,
+        content: &[u8],
+    ) -> Result<(), String> {
+        let unreadable = || format!("a block of kind {kind} cannot be read");
+        let session = self.session_on(id, connection).ok_or("there is no session")?;
+        match kind {
+            kind::ACK => {
+                let [lane, rest @ ..] = content else { return Err(unreadable()) };
+                let consumed = rest.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+                let limit =
+                    rest.get(8..).and_then(<[u8]>::first_chunk).map(|bytes| u64::from_be_bytes(*bytes));
+                let (Some(consumed), Some(limit)) = (consumed, limit) else { return Err(unreadable()) };
+                if !session.acknowledge((*lane).into(), consumed, limit) {
+                    return Err("it acknowledges what was not sent".to_owned());
+                }
+            }
+            kind::ASK => {
+                let [lane] = content else { return Err(unreadable()) };
+                let inflow = usize::from(*lane).checked_sub(1).and_then(|at| session.into.get_mut(at));
+                inflow.ok_or_else(unreadable)?.tell_at = now;
+            }
+            kind::PING => {
+                connection.pong = Some(u64::from_be_bytes(*content.first_chunk().ok_or_else(unreadable)?));
+            }
+            kind::PONG => {
+                let sent_us = u64::from_be_bytes(*content.first_chunk().ok_or_else(unreadable)?);
+                let sample = Duration::from_micros((now.as_nanos() / 1000).saturating_sub(sent_us));
+                // Nobody can answer what was not asked yet.
+                if sent_us > 0 && sample <= now.since(connection.began) {
+                    let smooth = |known: Duration| (known * 7 + sample) / 8;
+                    session.round_trip = Some(session.round_trip.map_or(sample, smooth));
+                }
+            }
+            kind::GOODBYE => {
+                let goodbye = Goodbye::read(content).map_err(|error| error.to_string())?;
+                session.move_held(now)?;
+                let publisher = session.publisher;
+                session.goodbye = Some(goodbye);
+                self.over(id, connection, Over::Left);
+                self.end_session(now, publisher, Departure::Left);
+                connection.begin_ending(now);
+            }
+            kind::END => self.break_off(now, id, connection, &words(content)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A connection ended by itself: why.
+    pub fn handle_end(&mut self, now: Time, id: ConnectionId, why: &str) {
+        if let Some(mut connection) = self.connections.remove(&id) {
+            self.over(id, &mut connection, Over::Broken(why.to_owned()));
+            self.note_down(now, id, &connection);
+        }
+    }
+
+    /// What was to become a connection did not: why.
+    pub fn handle_unreachable(&mut self, id: ConnectionId, why: &str) {
+        let why = Over::Broken(why.to_owned());
+        self.news.push_back(TcpNews::Over { connection: id, peer: None, why });
+    }
+
+    /// Time went by, or the hub rang.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let due =
+            |(id, connection): (&ConnectionId, &Connection)| (now >= connection.deadline()).then_some(*id);
+        let late: Vec<ConnectionId> = self.connections.iter().filter_map(due).collect();
+        for id in late {
+            self.handle_late(now, id);
+        }
+        self.move_held(now);
+        self.expire(now);
+        self.find_stuck(now);
+    }
+
+    fn handle_late(&mut self, now: Time, id: ConnectionId) {
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        match connection.stage {
+            Stage::Hailing | Stage::Listening | Stage::Answered => {
+                let limit = HANDSHAKE.as_secs();
+                self.break_off(
+                    now,
+                    id,
+                    &mut connection,
+                    &format!("it did not say who it is within {limit} s"),
+                );
+            }
+            Stage::Open if now >= connection.heard_at + connection.silence => {
+                let silent_s = connection.silence.as_secs_f64();
+                self.break_off(now, id, &mut connection, &format!("nothing was heard for {silent_s} s"));
+            }
+            Stage::Ending if now >= connection.end_by => {
+                self.note_down(now, id, &connection);
+                return self.closed.push_back(id);
+            }
+            Stage::Open if connection.leave_by.is_some_and(|by| now >= by) && connection.clogged => {
+                // Not even the goodbye can be written.
+                self.over(id, &mut connection, Over::Closed);
+                connection.begin_ending(now);
+            }
+            Stage::Open | Stage::Ending => {}
+        }
+        self.connections.insert(id, connection);
+    }
+
+    /// Gives the hub what it had no room for.
+    fn move_held(&mut self, now: Time) {
+        let mut failed = Vec::new();
+        for (&publisher, peer) in &mut self.peers {
+            if let Some(session) = &mut peer.session
+                && let Err(why) = session.move_held(now)
+            {
+                failed.push((publisher, peer.line, why));
+            }
+        }
+        for (publisher, line, why) in failed {
+            if let Some(id) = line.connection()
+                && let Some(mut connection) = self.connections.remove(&id)
+            {
+                self.fail_session(now, id, &mut connection, &why);
+                self.connections.insert(id, connection);
+            } else {
+                self.give_up(now, publisher);
+            }
+        }
+        for mut session in std::mem::take(&mut self.draining) {
+            let moved = session.move_held(now);
+            if moved.is_ok() && !session.is_drained() {
+                self.draining.push(session);
+            } else {
+                self.close_session(now, session);
+            }
+        }
+    }
+
+    /// Gives up sessions that waited long enough.
+    fn expire(&mut self, now: Time) {
+        let resume = self.config.resume;
+        let late = |(&publisher, peer): (&u64, &Peer)| {
+            matches!(peer.line, Line::Down(since) if now >= since + resume).then_some(publisher)
+        };
+        let late: Vec<u64> = self.peers.iter().filter_map(late).collect();
+        for publisher in late {
+            self.give_up(now, publisher);
+        }
+    }
+
+    /// Lets nobody wait for a peer that takes nothing while others do.
+    fn find_stuck(&mut self, now: Time) {
+        let full = self.hub.chains().lane_bytes_max() / 2;
+        let mut moving = 0;
+        self.look_at = Time::NEVER;
+        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
+            let blocked = session.out.iter().any(|out| out.blocked);
+            if blocked && !session.lagging {
+                // Nobody rings for what cannot be sent.
+                self.look_at = now + self.config.patience / 4;
+            }
+            if blocked && session.waiting() >= full.max(1) {
+                session.stuck_since.get_or_insert(now);
+            } else {
+                session.stuck_since = None;
+                moving += 1;
+            }
+        }
+        if moving == 0 {
+            return;
+        }
+        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
+            if session.stuck_since.is_some_and(|since| now >= since + self.config.patience)
+                && !session.lagging
+            {
+                session.lagging = true;
+                session.port.set_lagging(true);
+                session.port.tell(HubEvent::Slow(session.node));
+            }
+        }
+    }
+
+    // --- commands ---
+
+    /// Says goodbye to everybody, by then at the latest, and sooner where everything was sent. Nobody is let in any more.
+    pub fn leave(&mut self, now: Time, by: Time) {
+        self.leaving = true;
+        let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for id in ids {
+            let Some(mut connection) = self.connections.remove(&id) else { continue };
+            match connection.stage {
+                Stage::Open => {
+                    connection.leave_by = Some(connection.leave_by.map_or(by, |known| known.min(by)))
+                }
+                Stage::Ending => {}
+                _ => {
+                    self.over(id, &mut connection, Over::Closed);
+                    connection.end(now, "it closes");
+                }
+            }
+            self.connections.insert(id, connection);
+        }
+    }
+
+    /// Ends every session, with its port. Nothing more is said.
+    pub fn close(&mut self) {
+        self.peers.clear();
+        self.draining.clear();
+        self.connections.clear();
+    }
+
+    /// The links cannot go on: why. Whoever waits for one is told.
+    pub fn fail(&mut self, why: &str) {
+        for session in self.peers.values().filter_map(|peer| peer.session.as_ref()) {
+            session.port.fail(why);
+        }
+        self.close();
+    }
+
+    // --- output ---
+
+    /// What is to be written to a connection now. Say with [`TcpLinks::written`] how much of it was.
+    pub fn transmit(&mut self, now: Time, id: ConnectionId) -> &[u8] {
+        let Some(mut connection) = self.connections.remove(&id) else { return &[] };
+        if connection.stage == Stage::Open && connection.unwritten().len() < FILL_BYTES {
+            connection.clogged = false;
+            self.fill(now, id, &mut connection);
+        }
+        let connection = self.connections.entry(id).or_insert(connection);
+        connection.unwritten()
+    }
+
+    /// So much of that was written; less than all of it if the socket takes no more.
+    pub fn written(&mut self, now: Time, id: ConnectionId, bytes: usize) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.wrote(bytes);
+        connection.clogged = !connection.unwritten().is_empty();
+        let (clogged, open, publisher) =
+            (connection.clogged, connection.stage == Stage::Open, connection.publisher);
+        if let Some(session) = publisher
+            .and_then(|publisher| self.peers.get_mut(&publisher))
+            .filter(|peer| peer.line == Line::Up(id))
+            .and_then(|peer| peer.session.as_mut())
+        {
+            session.sent.add(now, bytes);
+            if open {
+                session.set_blocked(clogged);
+            }
+        }
+    }
+
+    /// Whether [`TcpLinks::transmit`] has something, as far as known without looking into the hub.
+    pub fn has_unwritten(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|connection| !connection.unwritten().is_empty())
+    }
+
+    fn fill(&mut self, now: Time, id: ConnectionId, connection: &mut Connection) {
+        let Some(publisher) = connection.publisher else { return };
+        let Some(peer) = self.peers.get_mut(&publisher).filter(|peer| peer.line == Line::Up(id)) else {
+            return;
+        };
+        let Some(session) = &mut peer.session else { return };
+        session.set_blocked(false);
+        let mut taken = session.take();
+        // What we want is said before what was published after we wanted it.
+        let version = session.port.wanted_version();
+        if version != connection.announced {
+            let announcer = Announcer {
+                domain: self.config.domain_number,
+                publisher: self.hub.publisher(),
+                heartbeat_ms: self.config.heartbeat.as_millis() as u64,
+            };
+            let since = Some(connection.announced).filter(|&since| since > 0);
+            let mut frames = Vec::new();
+            for record in session.port.announcement(announcer, since, &[]) {
+                frame::write(&record, &mut frames);
+            }
+            for part in frames.chunks(BLOCK_BYTES_MAX) {
+                block::write(kind::CONTROL, part, connection.out());
+            }
+            connection.announced = version;
+        }
+        for (at, inflow) in session.into.iter_mut().enumerate() {
+            if inflow.tell_at <= now {
+                let (consumed, limit) = inflow.tell();
+                let mut content = vec![at as u8 + 1];
+                content.extend_from_slice(&consumed.to_be_bytes());
+                content.extend_from_slice(&limit.to_be_bytes());
+                block::write(kind::ACK, &content, connection.out());
+            }
+        }
+        if let Some(sent_us) = connection.pong.take() {
+            block::write(kind::PONG, &sent_us.to_be_bytes(), connection.out());
+        }
+        if now >= connection.ping_at {
+            connection.ping_at = now + self.config.heartbeat;
+            block::write(kind::PING, &(now.as_nanos() / 1000).to_be_bytes(), connection.out());
+        }
+        loop {
+            for lane in PRECEDENCE {
+                let Some(flow) = session.out.get_mut(lane - 1) else { continue };
+                while flow.has_sendable() && connection.unwritten().len() < FILL_BYTES {
+                    let bytes = flow.send(BLOCK_BYTES_MAX);
+                    block::write(kind::LANE + lane as u8, bytes, connection.out());
+                }
+            }
+            if !taken || connection.unwritten().len() >= FILL_BYTES {
+                break;
+            }
+            taken = session.take();
+        }
+        for lane in session.ask_flushes() {
+            block::write(kind::ASK, &[lane as u8], connection.out());
+        }
+        if connection.leave_by.is_some_and(|by| now >= by || session.is_sent()) {
+            let last = session.port.last_numbers();
+            let last =
+                last.into_iter().enumerate().skip(1).map(|(chain, last)| (chain as u32, last)).collect();
+            let (domain, own) = (self.config.domain_number, self.hub.publisher());
+            let mut record = Vec::new();
+            Goodbye { domain, publisher: own, last }.write(&mut record);
+            block::write(kind::GOODBYE, &record, connection.out());
+            self.over(id, connection, Over::Closed);
+            connection.begin_ending(now);
+        }
+    }
+
+    /// A connection that is to be closed.
+    pub fn poll_close(&mut self) -> Option<ConnectionId> {
+        self.closed.pop_front()
+    }
+
+    /// What became of connections.
+    pub fn poll_news(&mut self) -> Option<TcpNews> {
+        self.news.pop_front()
+    }
+
+    /// When [`TcpLinks::handle_timeout`] and [`TcpLinks::transmit`] have something to do though nothing comes.
+    pub fn poll_timeout(&self) -> Time {
+        let connections = self.connections.values().map(Connection::deadline);
+        let sessions = self.peers.values().filter_map(|peer| {
+            let session = peer.session.as_ref()?;
+            let down = match peer.line {
+                Line::Down(since) => since + self.config.resume,
+                Line::Up(_) => session.tell_at(),
+                Line::Pending(_) => Time::NEVER,
+            };
+            Some(down)
+        });
+        connections.chain(sessions).fold(self.look_at, Time::min)
+    }
+
+    // --- ends ---
+
+    /// The session that a connection carries.
+    fn session_on(&mut self, id: ConnectionId, connection: &Connection) -> Option<&mut Session> {
+        let peer = self.peers.get_mut(&connection.publisher?)?;
+        if peer.line == Line::Up(id) { peer.session.as_mut() } else { None }
+    }
+
+    /// Tells that a connection is over, once, and lets its session wait for another one.
+    pub(super) fn over(&mut self, id: ConnectionId, connection: &mut Connection, why: Over) {
+        if std::mem::replace(&mut connection.is_over, true) {
+            return;
+        }
+        let was_up = connection.stage == Stage::Open;
+        let peer = connection.publisher.filter(|_| was_up).map(|publisher| (publisher, connection.node));
+        self.news.push_back(TcpNews::Over { connection: id, peer, why });
+    }
+
+    /// A connection no longer carries its session.
+    fn note_down(&mut self, now: Time, id: ConnectionId, connection: &Connection) {
+        let Some(publisher) = connection.publisher else { return };
+        let Some(peer) = self.peers.get_mut(&publisher) else { return };
+        if peer.line.connection() == Some(id) {
+            peer.line = Line::Down(now);
+            match &mut peer.session {
+                Some(session) => session.set_blocked(true),
+                None => drop(self.peers.remove(&publisher)),
+            }
+        }
+    }
+
+    /// Something is wrong with a connection; its session may go on with another one.
+    pub(super) fn break_off(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, why: &str) {
+        self.over(id, connection, Over::Broken(why.to_owned()));
+        connection.end(now, why);
+        self.note_down(now, id, connection);
+    }
+
+    /// Something is wrong with a session: the next connection begins another one.
+    fn fail_session(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, why: &str) {
+        if let Some(session) = self.session_on(id, connection) {
+            session.port.tell(HubEvent::Unreadable(session.node, why.to_owned()));
+        }
+        self.break_off(now, id, connection, why);
+        if let Some(publisher) = connection.publisher {
+            self.give_up(now, publisher);
+        }
+    }
+
+    /// A session is over. What came of it is still read.
+    pub(super) fn end_session(&mut self, now: Time, publisher: u64, departure: Departure) {
+        let Some(peer) = self.peers.remove(&publisher) else { return };
+        let Some(mut session) = peer.session else { return };
+        session.part(departure);
+        let drained = session.move_held(now).is_err() || session.is_drained();
+        if drained { self.close_session(now, session) } else { self.draining.push(session) }
+    }
+
+    fn close_session(&mut self, now: Time, mut session: Session) {
+        session.note_goodbye(now);
+        for (chain, next) in session.awaited() {
+            if self.left_off.len() == LEFT_OFF_MAX {
+                self.left_off.pop_front();
+            }
+            self.left_off.push_back(((session.publisher, chain), next));
+        }
+        session.close(now);
+    }
+
+    pub(super) fn begin_session(&mut self, publisher: u64, node: NodeId) -> Session {
+        let port = self.hub.attach("tcp", true, (self.bells)());
+        let left_off = &self.left_off;
+        let next = |chain| {
+            left_off.iter().rev().find(|(known, _)| *known == (publisher, chain)).map(|&(_, next)| next)
+        };
+        let session = Session::new(port, (publisher, node), self.config.window_bytes, next);
+        self.left_off.retain(|((known, _), _)| *known != publisher);
+        session
+    }
+
+    /// Makes room for another peer: whoever was longest without a connection gives way. False if nobody does.
+    pub(super) fn make_room(&mut self, now: Time) -> bool {
+        if self.peers.len() + self.draining.len() < self.config.peers_max {
+            return true;
+        }
+        let since = |peer: &Peer| if let Line::Down(since) = peer.line { Some(since) } else { None };
+        let idle = self.peers.iter().filter_map(|(&publisher, peer)| Some((since(peer)?, publisher))).min();
+        if let Some((_, publisher)) = idle {
+            self.give_up(now, publisher);
+        }
+        self.peers.len() + self.draining.len() < self.config.peers_max
+    }
+}
+
+fn words(content: &[u8]) -> String {
+    String::from_utf8_lossy(content).chars().filter(|letter| !letter.is_control()).take(200).collect()
+}

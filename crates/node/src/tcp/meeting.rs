@@ -1,0 +1,263 @@
+//! Greetings: whether a connection is welcome, and which session it carries.
+
+use shoal_norm::Time;
+
+use super::block::{self, kind};
+use super::connection::{Connection, Stage};
+use super::greeting::{Code, Greeting, Identity, Position, write_positions};
+use super::links::{ConnectionId, Line, Over, Peer, TcpLinks, TcpNews};
+use crate::hub::Departure;
+
+impl TcpLinks {
+    fn identity(&self, session: u64) -> Identity {
+        Identity {
+            domain: self.config.domain.clone(),
+            publisher: self.hub.publisher(),
+            node: self.hub.node(),
+            heartbeat_ms: u32::try_from(self.config.heartbeat.as_millis()).unwrap_or(u32::MAX),
+            session,
+        }
+    }
+
+    /// Says hello.
+    pub(super) fn hail(&self, connection: &mut Connection, insists: bool) {
+        let hello = Greeting::Hello(self.identity(connection.session), insists);
+        hello.write(&self.config.software, connection.out());
+    }
+
+    fn refuse(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, no: Greeting) {
+        if let Greeting::Refusal { why, .. } = &no {
+            self.over(id, connection, Over::Turned(why.clone()));
+        }
+        no.write(&self.config.software, connection.out());
+        connection.begin_ending(now);
+    }
+
+    /// Why there can be no session with somebody, if there cannot.
+    fn objection(&self, other: &Identity) -> Option<String> {
+        if other.domain != self.config.domain {
+            let (there, here) = (&other.domain, &self.config.domain);
+            return Some(format!("its domain is {there:?}, and ours {here:?}"));
+        }
+        (other.publisher == self.hub.publisher())
+            .then(|| "a connection cannot be linked with itself: connect to another address".to_owned())
+    }
+
+    /// Somebody who connected says hello.
+    pub(super) fn on_hello(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        connection: &mut Connection,
+        hello: &Identity,
+        insists: bool,
+    ) {
+        let own = self.hub.publisher();
+        let refusal = move |code, session, why| Greeting::Refusal { code, publisher: own, session, why };
+        let publisher = hello.publisher;
+        if let Some(why) = self.objection(hello) {
+            // Seen from there it is the other way round.
+            let why = match hello.domain == self.config.domain {
+                true => why,
+                false => format!("its domain is {:?}, and ours {:?}", self.config.domain, hello.domain),
+            };
+            let no = refusal(Code::Never, 0, why);
+            return self.refuse(now, id, connection, no);
+        }
+        if self.draining.iter().any(|session| session.publisher == publisher) {
+            let why = "what came of the session before is still being read".to_owned();
+            let no = refusal(Code::Busy, 0, why);
+            return self.refuse(now, id, connection, no);
+        }
+        if let Some(peer) = self.peers.get(&publisher) {
+            let other = peer.line.connection();
+            let same = peer.id == hello.session;
+            let ours =
+                other.is_some_and(|other| self.connections.get(&other).is_some_and(|other| other.dialled));
+            let stays = match (other, &peer.session) {
+                _ if insists => false,
+                (None, _) => false,
+                // Both ends connect at once, to go on.
+                (Some(_), Some(_)) if same => ours && self.hub.publisher() < publisher,
+                (Some(_), Some(_)) => true,
+                // Whoever said hello and did not confirm is here again.
+                (Some(_), None) => false,
+            };
+            if stays {
+                let no = refusal(Code::Duplicate, peer.id, "there is a link with it already".to_owned());
+                return self.refuse(now, id, connection, no);
+            }
+            if let Some(other) = other {
+                self.replace(now, other);
+            }
+            if !same {
+                self.give_up(now, publisher);
+                if self.draining.iter().any(|session| session.publisher == publisher) {
+                    let why = "what came of the session before is still being read".to_owned();
+                    let no = refusal(Code::Busy, 0, why);
+                    return self.refuse(now, id, connection, no);
+                }
+            }
+        }
+        if !self.peers.contains_key(&publisher) && !self.make_room(now) {
+            let why = format!("it has {} links, and takes no more", self.peers.len());
+            let no = refusal(Code::Busy, 0, why);
+            return self.refuse(now, id, connection, no);
+        }
+        let peer = self.peers.entry(publisher).or_insert_with(|| Peer::new(hello.session));
+        peer.line = Line::Pending(id);
+        connection.session = hello.session;
+        connection.publisher = Some(publisher);
+        connection.node = hello.node;
+        connection.silence = self.config.silence(hello.heartbeat_ms);
+        let resumed = peer.session.is_some();
+        let window = self.config.window_bytes as u64;
+        let positions = match &mut peer.session {
+            Some(session) => {
+                session.set_blocked(true);
+                session.positions()
+            }
+            None => vec![Position { received: 0, limit: window }; self.lanes - 1],
+        };
+        let welcome = Greeting::Welcome(self.identity(hello.session), resumed, positions);
+        welcome.write(&self.config.software, connection.out());
+        connection.stage = Stage::Answered;
+    }
+
+    /// We are welcome, if the other end may be what it says.
+    pub(super) fn on_welcome(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        connection: &mut Connection,
+        (welcome, resumed, theirs): (&Identity, bool, &[Position]),
+    ) {
+        let publisher = welcome.publisher;
+        if let Some(why) = self.objection(welcome) {
+            self.over(id, connection, Over::Refused(why));
+            return connection.begin_ending(now);
+        }
+        if welcome.session != connection.session {
+            return self.break_off(now, id, connection, "it welcomed another session");
+        }
+        if let Some(peer) = self.peers.get(&publisher)
+            && let Some(other) = peer.line.connection()
+        {
+            let other_dialled = self.connections.get(&other).is_some_and(|other| other.dialled);
+            let stands = peer.session.is_some() && peer.id != welcome.session;
+            if other_dialled || stands || publisher < self.hub.publisher() {
+                self.over(id, connection, Over::Duplicate(publisher));
+                return connection.end(now, "there is a link already");
+            }
+            self.replace(now, other);
+        }
+        let known = self.peers.get(&publisher);
+        let goes_on = known.is_some_and(|peer| peer.session.is_some() && peer.id == welcome.session);
+        if resumed && !goes_on {
+            return self.break_off(now, id, connection, "it goes on with a session that is over");
+        }
+        if !resumed {
+            // It remembers nothing of the one before.
+            self.give_up(now, publisher);
+            if self.draining.iter().any(|session| session.publisher == publisher) {
+                return self.break_off(now, id, connection, "what came before is still being read");
+            }
+        }
+        if let Some(last) = connection.last.filter(|&last| last != publisher)
+            && self.peers.get(&last).is_some_and(|peer| peer.line.connection().is_none())
+        {
+            // Whoever was there before is not any more.
+            self.give_up(now, last);
+        }
+        connection.publisher = Some(publisher);
+        connection.node = welcome.node;
+        connection.silence = self.config.silence(welcome.heartbeat_ms);
+        self.peers.entry(publisher).or_insert_with(|| Peer::new(welcome.session)).id = welcome.session;
+        let Some(ours) = self.carry(now, id, connection, theirs, resumed) else { return };
+        let mut content = Vec::new();
+        write_positions(&ours, &mut content);
+        block::write(kind::CONFIRM, &content, connection.out());
+    }
+
+    /// Whoever said hello confirms.
+    pub(super) fn on_confirm(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        connection: &mut Connection,
+        theirs: &[Position],
+    ) {
+        let resumed = connection
+            .publisher
+            .and_then(|publisher| self.peers.get(&publisher))
+            .is_some_and(|peer| peer.session.is_some());
+        let _ = self.carry(now, id, connection, theirs, resumed);
+    }
+
+    /// The session goes on over this connection. Returns how far we are with it.
+    fn carry(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        connection: &mut Connection,
+        theirs: &[Position],
+        resumed: bool,
+    ) -> Option<Vec<Position>> {
+        let (publisher, node) = (connection.publisher?, connection.node);
+        if !self.peers.get(&publisher)?.session.is_some() {
+            let session = self.begin_session(publisher, node);
+            self.peers.get_mut(&publisher)?.session = Some(session);
+        }
+        let peer = self.peers.get_mut(&publisher)?;
+        let session = peer.session.as_mut()?;
+        let positions = session.positions();
+        if !session.rewind(theirs) {
+            self.give_up(now, publisher);
+            self.break_off(now, id, connection, "it says that it has what was never sent");
+            return None;
+        }
+        // What was acknowledged last may not have arrived.
+        session.tell_soon(now);
+        peer.line = Line::Up(id);
+        connection.stage = Stage::Open;
+        connection.ping_at = now;
+        self.news.push_back(TcpNews::Up { connection: id, publisher, node, resumed });
+        Some(positions)
+    }
+
+    /// We are refused.
+    pub(super) fn on_refusal(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        connection: &mut Connection,
+        (code, publisher, session, why): (Code, u64, u64, String),
+    ) {
+        let has = |peer: &Peer| peer.id == session && peer.line.connection().is_some();
+        let over = match code {
+            Code::Never => Over::Refused(why),
+            Code::Busy => Over::Broken(why),
+            Code::Duplicate if self.peers.get(&publisher).is_some_and(has) => Over::Duplicate(publisher),
+            Code::Duplicate => {
+                self.insists.insert(publisher);
+                Over::Stale(publisher)
+            }
+        };
+        self.over(id, connection, over);
+        connection.begin_ending(now);
+    }
+
+    /// Another connection takes over.
+    fn replace(&mut self, now: Time, id: ConnectionId) {
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        let publisher = connection.publisher.unwrap_or_default();
+        self.over(id, &mut connection, Over::Duplicate(publisher));
+        connection.end(now, "another connection takes over");
+        self.connections.insert(id, connection);
+    }
+
+    /// Ends what there is with a publisher, whether or not a connection carries it.
+    pub(super) fn give_up(&mut self, now: Time, publisher: u64) {
+        self.end_session(now, publisher, Departure::Failed);
+    }
+}

@@ -1,0 +1,311 @@
+//! What two nodes have with each other, whichever connection carries it: a port of the hub, and a lane's flow in each direction.
+
+use std::time::Duration;
+
+use shoal_norm::{Chunk, NodeId, Time};
+use shoal_wire::{Announce, Goodbye, RecordKind};
+
+use super::flow::{Inflow, Outflow};
+use super::greeting::Position;
+use super::meter::Meter;
+use crate::hub::{Departure, Fed, HubEvent, Lost, Port, Source, SourceNews, Told};
+use crate::interest::{AnnouncedInterest, Applied, InterestBounds};
+
+/// What was read is acknowledged after so long at the latest.
+const ACK_DELAY: Duration = Duration::from_millis(20);
+/// What is kept of what the other side wants; beyond it everything is sent to it.
+const INTEREST_BYTES_MAX: usize = 16 << 20;
+
+/// A session.
+pub(super) struct Session {
+    pub port: Port,
+    pub publisher: u64,
+    pub node: NodeId,
+    /// From lane 1 on.
+    pub out: Vec<Outflow>,
+    pub into: Vec<Inflow>,
+    announced: AnnouncedInterest,
+    pub sent: Meter,
+    pub received: Meter,
+    pub round_trip: Option<Duration>,
+    /// Since when the hub has had much for it that could not be taken.
+    pub stuck_since: Option<Time>,
+    /// Publishers do not wait for it.
+    pub lagging: bool,
+    /// What the other side said when it left.
+    pub goodbye: Option<Goodbye>,
+    told: Vec<Told>,
+}
+
+impl Session {
+    /// One that begins; `left_off` says which number of a chain should come next, as far as known.
+    pub fn new(
+        mut port: Port,
+        (publisher, node): (u64, NodeId),
+        window: usize,
+        left_off: impl Fn(u32) -> Option<u64>,
+    ) -> Session {
+        let lanes = port.lanes();
+        // Until we hear what it wants, it may want anything.
+        port.set_open(true);
+        port.join(node);
+        port.tell_position();
+        let into = (1..lanes as u32).map(|chain| {
+            let source = port.open_source(Source { publisher, chain, node });
+            if let Some(next) = left_off(chain) {
+                port.note_source(source, SourceNews::Begins(next), |_| ());
+            }
+            Inflow::new(source, window)
+        });
+        Session {
+            into: into.collect(),
+            out: (1..lanes).map(|_| Outflow::default()).collect(),
+            port,
+            publisher,
+            node,
+            announced: AnnouncedInterest::new(InterestBounds { bytes_max: INTEREST_BYTES_MAX }),
+            sent: Meter::default(),
+            received: Meter::default(),
+            round_trip: None,
+            stuck_since: None,
+            lagging: false,
+            goodbye: None,
+            told: Vec::new(),
+        }
+    }
+
+    // --- getters ---
+
+    /// Whether the hub has everything that came.
+    pub fn is_drained(&self) -> bool {
+        self.into.iter().all(Inflow::is_drained)
+    }
+
+    /// Whether everything published was sent.
+    pub fn is_sent(&self) -> bool {
+        !self.out.iter().any(Outflow::has_sendable)
+            && self.out.iter().all(Outflow::is_hungry)
+            && self.waiting() == 0
+    }
+
+    /// Bytes that wait in the hub.
+    pub fn waiting(&self) -> usize {
+        self.port.hub().chains().waiting(self.port.link())
+    }
+
+    /// Bytes that the other side's hub has not got, without those that wait in ours.
+    pub fn lacking(&self) -> u64 {
+        self.out.iter().map(Outflow::lacking).sum()
+    }
+
+    /// When to say how far we are.
+    pub fn tell_at(&self) -> Time {
+        self.into.iter().map(|inflow| inflow.tell_at).fold(Time::NEVER, Time::min)
+    }
+
+    /// The number that should come next in each chain, as far as known.
+    pub fn awaited(&self) -> impl Iterator<Item = (u32, u64)> {
+        let next = |inflow: &Inflow| self.port.source(inflow.source);
+        self.into
+            .iter()
+            .filter_map(next)
+            .filter(|&(_, next)| next > 0)
+            .map(|(source, next)| (source.chain, next))
+    }
+
+    // --- what came ---
+
+    /// The next bytes of a lane.
+    pub fn handle_bytes(&mut self, now: Time, lane: usize, bytes: &[u8]) -> Result<(), String> {
+        let Some(inflow) = lane.checked_sub(1).and_then(|at| self.into.get_mut(at)) else {
+            return Err(format!("there is no lane {lane}"));
+        };
+        if !inflow.admits(bytes.len()) {
+            return Err("it sent more than there was credit for".to_owned());
+        }
+        if !inflow.is_drained() {
+            inflow.hold(bytes);
+            return Ok(());
+        }
+        let (source, told) = (inflow.source, &mut self.told);
+        let fed = self.port.feed(now, source, Chunk { bytes, fresh: false }, |news| told.push(news));
+        match fed {
+            Fed::All => inflow.consume(now, bytes.len(), ACK_DELAY),
+            Fed::Held => inflow.hold(bytes),
+            Fed::Broken => return Err("what it sent cannot be read".to_owned()),
+        }
+        self.after_feeding(now, lane);
+        Ok(())
+    }
+
+    /// Acts on what stood between messages before anybody reads those that follow.
+    fn after_feeding(&mut self, now: Time, lane: usize) {
+        for told in self.told.drain(..) {
+            if let Told::Lost(first, last) = told {
+                let (publisher, chain, node) = (self.publisher, lane as u32, self.node);
+                self.port.tell(HubEvent::Lost(Lost { node, publisher, chain, first, last, segments: 0 }));
+            }
+        }
+        self.port.hand_over_if_full(now);
+    }
+
+    /// Gives the hub what it had no room for.
+    pub fn move_held(&mut self, now: Time) -> Result<(), String> {
+        for at in 0..self.into.len() {
+            loop {
+                let Session { into, told, port, .. } = self;
+                let Some(bytes) = into[at].first_held() else { break };
+                let chunk = Chunk { bytes, fresh: false };
+                match port.feed(now, into[at].source, chunk, |news| told.push(news)) {
+                    Fed::All => into[at].drop_first_held(now, ACK_DELAY),
+                    Fed::Held => break,
+                    Fed::Broken => return Err("what it sent cannot be read".to_owned()),
+                }
+                self.after_feeding(now, at + 1);
+            }
+        }
+        self.port.hand_over(now);
+        Ok(())
+    }
+
+    /// A record that the other side says of itself.
+    pub fn handle_record(&mut self, record: &[u8]) -> Result<(), String> {
+        match RecordKind::of(record) {
+            Ok(RecordKind::Announce) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        }
+        let announce = Announce::read(record).map_err(|error| error.to_string())?;
+        match self.announced.apply(&announce) {
+            Applied::Changed { added, removed } => {
+                self.port.change_interest(self.node, &added, &removed);
+                self.port.set_open(false);
+            }
+            Applied::TooMuch => {
+                let why = "it subscribes to more than is kept of one node: everything is sent to it";
+                self.port.tell(HubEvent::Unreadable(self.node, why.to_owned()));
+                self.port.set_open(true);
+            }
+            Applied::Lacking => return Err("it announced a change of what we do not know".to_owned()),
+            Applied::Partly | Applied::Old => {}
+        }
+        Ok(())
+    }
+
+    /// If the other side left: what it published and we have not got is lost.
+    pub fn note_goodbye(&mut self, now: Time) {
+        let Some(goodbye) = self.goodbye.take() else { return };
+        for &(chain, last) in &goodbye.last {
+            if let Some(inflow) = (chain as usize).checked_sub(1).and_then(|at| self.into.get(at)) {
+                let told = &mut self.told;
+                self.port.note_source(inflow.source, SourceNews::Ends(last), |news| told.push(news));
+                self.after_feeding(now, chain as usize);
+            }
+        }
+    }
+
+    /// Says how far we are with each lane; nothing more is read until the other side heard it.
+    pub fn positions(&mut self) -> Vec<Position> {
+        self.into.iter_mut().map(Inflow::position).collect()
+    }
+
+    // --- what is to be sent ---
+
+    /// Another connection goes on where the other side is. False if it cannot be there.
+    pub fn rewind(&mut self, positions: &[Position]) -> bool {
+        positions.len() == self.out.len()
+            && self.out.iter_mut().zip(positions).all(|(out, &position)| out.rewind(position))
+    }
+
+    /// Says at once how far the hub is.
+    pub fn tell_soon(&mut self, now: Time) {
+        self.into.iter_mut().for_each(|inflow| inflow.tell_at = now);
+    }
+
+    /// Says whether anything can be sent: if not, publishers need not ring.
+    pub fn set_blocked(&mut self, down: bool) {
+        for (at, out) in self.out.iter_mut().enumerate() {
+            let blocked = down || !(out.is_hungry() || out.has_sendable());
+            if blocked != std::mem::replace(&mut out.blocked, blocked) {
+                self.port.set_blocked(at + 1, blocked);
+            }
+        }
+    }
+
+    /// Takes what the hub has for lanes that have credit. True if that was anything.
+    pub fn take(&mut self) -> bool {
+        let mut taken = false;
+        for (at, out) in self.out.iter_mut().enumerate() {
+            if out.is_hungry() {
+                let mut bytes = out.spare();
+                taken |= self.port.take(at + 1, &mut bytes);
+                out.add(bytes);
+            }
+        }
+        if taken {
+            self.stuck_since = None;
+            if std::mem::take(&mut self.lagging) {
+                self.port.set_lagging(false);
+                // It hears what it lost, though nothing more may be published.
+                self.port.tell_position();
+            }
+        }
+        taken
+    }
+
+    /// The other side's hub has more, and has room for more. False if it cannot be so.
+    pub fn acknowledge(&mut self, lane: usize, consumed: u64, limit: u64) -> bool {
+        let Some(out) = lane.checked_sub(1).and_then(|at| self.out.get_mut(at)) else { return false };
+        if !out.acknowledge(consumed, limit) {
+            return false;
+        }
+        if out.take_answer() {
+            self.port.answer_flush(lane, &[]);
+        }
+        true
+    }
+
+    /// Begins to wait for what flushes wait for. The lanes to ask about.
+    pub fn ask_flushes(&mut self) -> Vec<usize> {
+        let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        let out = &mut self.out;
+        let taken: Vec<u64> = out.iter().map(Outflow::taken).collect();
+        self.port.ask_flushes(
+            |lane| taken[lane - 1],
+            |lane| {
+                let out = &mut out[lane - 1];
+                out.awaited = Some(out.taken());
+                if out.take_answer() {
+                    answered.push(lane)
+                } else {
+                    asked.push(lane)
+                }
+                true
+            },
+        );
+        answered.iter().for_each(|&lane| self.port.answer_flush(lane, &[]));
+        asked
+    }
+
+    /// The other side is gone. What flushes wait for does not come.
+    pub fn part(&mut self, departure: Departure) {
+        let mut lanes = Vec::new();
+        let ask = |lane| {
+            lanes.push(lane);
+            true
+        };
+        let lacks = self.lacking() > 0 || self.waiting() > 0;
+        self.port.ask_flushes(|_| u64::MAX, ask);
+        let silent = if lacks { std::slice::from_ref(&self.node) } else { &[] };
+        (1..=self.out.len()).for_each(|lane| self.port.answer_flush(lane, silent));
+        self.port.set_open(false);
+        self.port.part(self.node, departure);
+    }
+
+    /// Nothing more comes.
+    pub fn close(mut self, now: Time) {
+        for inflow in &self.into {
+            self.port.close_source(now, inflow.source);
+        }
+    }
+}

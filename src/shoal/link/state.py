@@ -1,0 +1,49 @@
+"""A link as its owner sees it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: Who made it: this program, somebody else through a listener, or it is the listener itself.
+Role = Literal["connect", "accept", "listen"]
+#: How it is: `connecting` for the first time, `up`, `reconnecting` after it was up or was tried in vain, `standby`
+#: while another link leads to the same program, `refused` by the other end, `waiting` for the other end to
+#: connect again, `listening`.
+State = Literal["connecting", "up", "reconnecting", "standby", "refused", "waiting", "listening"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinkState:
+    """A link, or a listener, at one moment."""
+
+    #: What was asked for: the address to connect to, or to listen at.
+    url: str
+    #: `connect`, `accept` (made by the other end) or `listen` (a listener).
+    role: Role
+    #: `connecting`, `up`, `reconnecting`, `standby`, `refused`, `waiting` or `listening`.
+    state: State
+    #: The node id of the other end; 0 while there is none.
+    node: int = 0
+    #: The publisher at the other end; 0 while there is none.
+    publisher: int = 0
+    #: The address of the other end, or the one listened at.
+    address: str = ""
+    #: What happened last, if it is not up.
+    why: str = ""
+    #: How long an answer takes; `None` while none was heard.
+    round_trip_s: float | None = None
+    #: Bytes written to the network since the link was made.
+    bytes_sent: int = 0
+    #: Bytes read from the network.
+    bytes_received: int = 0
+    #: Bytes written in the last second.
+    send_bytes_per_s: float = 0.0
+    #: Bytes read in the last second.
+    receive_bytes_per_s: float = 0.0
+    #: Bytes that were published and wait here.
+    unsent_bytes: int = 0
+    #: Bytes on their way that the other end has not acknowledged.
+    unacknowledged_bytes: int = 0
+    #: Of a listener: how many connections it has.
+    connections: int = 0
+    #: Of a listener: how many it closed at once, because there were too many.
+    turned_away: int = 0
