@@ -1,6 +1,7 @@
 """A program with one connection that does what it is told: JSON in, JSON out, line by line.
 
-`python peer.py URL OPTIONS`, with the options as JSON; `listen` listens there instead of connecting. Answers carry `"ok"`, or `"error"` with its name.
+`python peer.py URL OPTIONS`, with the options as JSON; `listen` listens there instead of connecting.
+Answers carry `"ok"`, or `"error"` with its name.
 """
 
 import dataclasses

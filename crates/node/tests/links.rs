@@ -360,6 +360,35 @@ fn a_full_buffer_makes_publishers_wait_drops_or_refuses_and_numbers_have_no_hole
 }
 
 #[test]
+fn nobody_waits_for_a_link_that_lags_and_those_behind_it_are_told_what_they_lost() {
+    let hub = hub(60);
+    let mut links = [TestLink::new(&hub, "one"), TestLink::new(&hub, "two")];
+    links.iter().enumerate().for_each(|(at, link)| link.join(10 + at as u32, "a"));
+    let long = "x".repeat(50);
+    let block = Offer { when_full: WhenFull::Block, ..Offer::default() };
+    assert_eq!(offer(&hub, "a", &long, block), Attempt::Done(1));
+    links[1].take();
+    assert_eq!(offer(&hub, "a", &long, block), Attempt::Wait(Time::NEVER));
+    links[0].port.set_lagging(true);
+    assert_eq!(offer(&hub, "a", &long, block), Attempt::Done(2));
+    assert_eq!(links[1].take(), [&*long]);
+    links[0].port.set_lagging(false);
+    assert_eq!(links[0].take(), ["mark 1", &long]);
+    assert_eq!(offer(&hub, "a", "y", block), Attempt::Done(3));
+    assert_eq!(links[0].take(), ["Skip", "y"]);
+}
+
+#[test]
+fn numbers_of_links_that_are_gone_are_used_again() {
+    let hub = hub(60);
+    let [one, two] = ["one", "two"].map(|name| TestLink::new(&hub, name));
+    assert_eq!((one.port.link(), two.port.link()), (0, 1));
+    drop(one);
+    assert_eq!(TestLink::new(&hub, "three").port.link(), 0);
+    assert_eq!(two.port.link(), 1);
+}
+
+#[test]
 fn a_full_queue_here_is_waited_for_only_within_patience_if_others_listen_too() {
     let hub = hub(1 << 20);
     let mut link = TestLink::new(&hub, "one");

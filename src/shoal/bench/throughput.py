@@ -99,9 +99,7 @@ def _count_for(name: str, options: ThroughputOptions) -> int:
     return max(2, int(warm.msg_s * options.seconds))
 
 
-def transfer(
-    name: str, load: Load, seconds: float, interface: str = "lo", *, link: str = "norm"
-) -> Transfer:
+def transfer(name: str, load: Load, seconds: float, interface: str = "lo", *, link: str = "norm") -> Transfer:
     """One transfer by one contestant."""
     patience_s = PATIENCE_S + PATIENCE_FACTOR * seconds
     with contextlib.ExitStack() as stack:

@@ -83,8 +83,8 @@ class Connection:
         self.check_open()
         if self.links is None:
             raise ConfigError(
-                f"a connection on {self.config.scheme}:// has no TCP links: use shoal.connect('tcp://host:port') "
-                "or shoal.listen('tcp://host:port')"
+                f"a connection on {self.config.scheme}:// has no TCP links: use "
+                "shoal.connect('tcp://host:port') or shoal.listen('tcp://host:port')"
             )
         return self.links
 

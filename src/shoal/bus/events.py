@@ -123,7 +123,10 @@ class LinkUp:
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
-    """The connection of a TCP link is gone. Unless the other end left, messages are kept for it for `resume_s`."""
+    """The connection of a TCP link is gone.
+
+    Unless the other end left, messages are kept for it for `resume_s`.
+    """
 
     #: The address it was made for.
     link: str
@@ -228,8 +231,8 @@ def warning(event: Event) -> str | None:
             return f"a link failed: {why}; nothing is sent or received on it any more: connect again"
         case LinkDown(link, node, address, why, False):
             return (
-                f"the link {link} with member {node} at {address} is down: {why}; what is published meanwhile is "
-                "kept for it, as far as there is room (resume_s, window_bytes)"
+                f"the link {link} with member {node} at {address} is down: {why}; what is published "
+                "meanwhile is kept for it, as far as there is room (resume_s, window_bytes)"
             )
         case LinkReconnecting(link, delay_s, why):
             return f"the link {link} is tried again in {delay_s:.2g} s: {why}"

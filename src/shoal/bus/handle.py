@@ -73,7 +73,7 @@ class Handle:
         return [] if keeper is None or self.closed else keeper.states()
 
     def listen(self, url: str) -> str:
-        """Let others connect to one more address, `tcp://address:port`, and return it. For connections over TCP.
+        """Let others connect to one more address, `tcp://address:port`, and return it. For TCP connections.
 
         Raises:
             LinkError: the address cannot be listened at.

@@ -53,8 +53,8 @@ _CALLBACKS_S = 1.0
 def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """Join a domain and return the connection to it.
 
-    With `tcp://` it waits until the other end answered, or could not be reached; then it goes on trying. With no
-    arguments: what the environment variables `SHOAL_URL` and `SHOAL_DOMAIN` say, and otherwise
+    With `tcp://` it waits until the other end answered, or could not be reached; then it goes on trying.
+    With no arguments: what the environment variables `SHOAL_URL` and `SHOAL_DOMAIN` say, and otherwise
     reliable multicast on the default domain and interface.
 
     Args:

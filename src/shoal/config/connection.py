@@ -119,9 +119,9 @@ class ConnectionConfig(Sending):
     resume_s: float = 10.0
     #: Over TCP: how long an attempt to connect may take.
     connect_timeout_s: float = 5.0
-    #: Over TCP: the longest wait between two attempts to connect; the first one is 0.05 s, each about twice the last.
+    #: Over TCP: the longest wait between two attempts to connect; the first is 0.05 s, each twice the last.
     reconnect_max_s: float = 30.0
-    #: Over TCP: how many connections a listener has at the most, and how many links a node; others are turned away.
+    #: Over TCP: how many connections a listener has at the most, and links a node; others are turned away.
     connections_max: int = 1000
 
     def __post_init__(self) -> None:
@@ -275,7 +275,8 @@ def resolve(
     """
     if url is not None and not isinstance(url, str):
         raise TypeError(
-            f"url is {url!r}, and must be a str such as 'norm://', 'tcp://host:port' or 'inproc://name', or None"
+            f"url is {url!r}, and must be a str such as 'norm://', 'tcp://host:port' or 'inproc://name', "
+            "or None"
         )
     url = url or environment.get("SHOAL_URL") or "norm://"
     options = dict(options)

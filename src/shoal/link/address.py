@@ -39,7 +39,7 @@ def is_address(host: str) -> bool:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host, in the order in which they should be tried. Takes as long as the system takes."""
+    """The addresses of a host, in the order in which to try them. Takes as long as the system takes."""
     if is_address(host):
         return [host]
     try:

@@ -1,14 +1,14 @@
 """Keeps one address connected: decides when to connect again. No sockets, threads or clock of its own.
 
-| on …                                    | it is          | next                                              |
-|-----------------------------------------|----------------|---------------------------------------------------|
-| start                                   | `connecting`   | at once                                           |
-| `up`                                    | `up`           |                                                   |
-| `broken`, `left`, an address that fails | `reconnecting` | after a wait that grows                           |
-| `duplicate`                             | `standby`      | when no other link leads to that publisher        |
-| `stale`                                 | `reconnecting` | at once: the other end holds on to what is no more |
-| `refused`                               | `refused`      | after the longest wait                            |
-| `closed`                                | over           | never                                             |
+| on …                            | it is          | next                                               |
+|---------------------------------|----------------|----------------------------------------------------|
+| start                           | `connecting`   | at once                                            |
+| `up`                            | `up`           |                                                    |
+| `broken`, `left`, no such address | `reconnecting` | after a wait that grows                          |
+| `duplicate`                     | `standby`      | when no other link leads to that publisher         |
+| `stale`                         | `reconnecting` | at once: the other end holds on to what is no more |
+| `refused`                       | `refused`      | after the longest wait                             |
+| `closed`                        | over           | never                                              |
 """
 
 from collections.abc import Collection, Mapping

@@ -14,7 +14,7 @@ from shoal.errors import LinkError
 from shoal.link.address import is_address, resolve, text_of
 from shoal.link.backoff import Backoff
 from shoal.link.dialler import Dialler
-from shoal.link.state import LinkState
+from shoal.link.state import LinkState, State
 
 #: The thread looks at least so often, should a wake-up ever be missed.
 _SLEEP_MAX_S = 5.0
@@ -111,7 +111,7 @@ class Keeper:
             connection = session["connection"]
             url = up.get(connection, ("", ""))[0] if connection else ""
             listener = listeners.get(session["listener"] or 0)
-            state = "up" if connection else "waiting"
+            state: State = "up" if connection else "waiting"
             found.append(
                 LinkState(
                     url=listener.url if listener else url, role="accept", state=state, **_figures(session)

@@ -5,9 +5,9 @@ from typing import Literal
 
 #: Who made it: this program, somebody else through a listener, or it is the listener itself.
 Role = Literal["connect", "accept", "listen"]
-#: How it is: `connecting` for the first time, `up`, `reconnecting` after it was up or was tried in vain, `standby`
-#: while another link leads to the same program, `refused` by the other end, `waiting` for the other end to
-#: connect again, `listening`.
+#: How it is: `connecting` for the first time, `up`, `reconnecting` after it was up or was tried in vain,
+#: `standby` while another link leads to the same program, `refused` by the other end, `waiting` for the other
+#: end to connect again, `listening`.
 State = Literal["connecting", "up", "reconnecting", "standby", "refused", "waiting", "listening"]
 
 

@@ -85,21 +85,26 @@ def test_events_tell_of_links_that_come_and_go(hub: shoal.Bus) -> None:
         if isinstance(event, shoal.LinkDown):
             break
     up, down = [event for event in told if isinstance(event, shoal.LinkUp | shoal.LinkDown)]
-    assert isinstance(up, shoal.LinkUp) and isinstance(down, shoal.LinkDown)
+    assert isinstance(up, shoal.LinkUp)
+    assert isinstance(down, shoal.LinkDown)
     assert (up.node, up.resumed, up.link) == (node, False, url_of(hub))
     assert (down.node, down.address) == (node, up.address)
     assert shoal.MemberLeft(node, False) in told
 
 
 def test_leaves_of_one_listener_do_not_hear_each_other(hub: shoal.Bus) -> None:
-    with shoal.connect(url_of(hub)) as one, shoal.connect(url_of(hub)) as two:
-        with hub.subscribe("a") as here, two.subscribe("a") as there:
-            assert one.members == [hub.node]
-            assert one.wait_for_subscribers("a", timeout_s=10)
-            one.publish("a", 1)
-            one.flush()
-            assert here.receive(10).body == 1
-            assert there.pending == 0
+    with (
+        shoal.connect(url_of(hub)) as one,
+        shoal.connect(url_of(hub)) as two,
+        hub.subscribe("a") as here,
+        two.subscribe("a") as there,
+    ):
+        assert one.members == [hub.node]
+        assert one.wait_for_subscribers("a", timeout_s=10)
+        one.publish("a", 1)
+        one.flush()
+        assert here.receive(10).body == 1
+        assert there.pending == 0
 
 
 def test_both_ends_may_connect_to_each_other_and_nothing_comes_twice() -> None:
@@ -139,7 +144,8 @@ def test_another_domain_is_refused_by_name_at_both_ends(hub: shoal.Bus) -> None:
         shoal.connect(url_of(hub), domain="desk")
     for event in hub.events(timeout_s=10):
         if isinstance(event, shoal.LinkRefused):
-            assert "desk" in event.why and event.address
+            assert "desk" in event.why
+            assert event.address
             return
     pytest.fail("the listener was not told")
 
@@ -167,9 +173,16 @@ def test_a_listener_that_is_full_turns_others_away_and_counts_them() -> None:
 
 @pytest.mark.parametrize(
     "bytes_",
-    [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01" + bytes(300), b"SHOAL/\x03\xff\xff", b"SHOAL/\x09\x00\x02\x01x"],
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01" + bytes(300),
+        b"SHOAL/\x03\xff\xff",
+        b"SHOAL/\x09\x00\x02\x01x",
+    ],
 )
-def test_whatever_else_comes_to_the_port_is_refused_and_disturbs_nobody(hub: shoal.Bus, bytes_: bytes) -> None:
+def test_whatever_else_comes_to_the_port_is_refused_and_disturbs_nobody(
+    hub: shoal.Bus, bytes_: bytes
+) -> None:
     with hub.subscribe("a") as heard, shoal.connect(url_of(hub)) as leaf:
         address = url_of(hub).removeprefix("tcp://").split(":")
         with socket.create_connection((address[0], int(address[1]))) as stranger:
@@ -201,7 +214,8 @@ def test_an_address_that_is_taken_is_refused_with_its_name(hub: shoal.Bus) -> No
 
 def test_a_connection_that_nobody_has_any_more_is_closed(hub: shoal.Bus) -> None:
     leaf = shoal.connect(url_of(hub))
-    wait_until(lambda: hub.members == [leaf.node])
+    node = leaf.node
+    wait_until(lambda: hub.members == [node])
     del leaf
     wait_until(lambda: hub.members == [])
 

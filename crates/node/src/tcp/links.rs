@@ -8,138 +8,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_norm::{NodeId, Time};
-use shoal_wire::{Goodbye, frame};
+use shoal_norm::Time;
+use shoal_wire::Goodbye;
 
-use super::block::{self, BLOCK_BYTES_MAX, Found, kind};
+use super::block::{Found, kind};
 use super::connection::{Connection, HANDSHAKE, Stage};
 use super::greeting::{Code, Greeting, Misread, read_positions};
+use super::news::{ConnectionId, LinkState, Over, Role, TcpConfig, TcpNews};
 use super::session::Session;
-use crate::hub::{Departure, Hub, HubEvent, LinkBell};
-use crate::interest::Announcer;
+use crate::hub::{Departure, Hub, LinkBell};
 
-/// Names a connection; whoever opens it chooses the name.
-pub type ConnectionId = u64;
-
-/// More is put together for a connection while less than this is to be written.
-const FILL_BYTES: usize = 128 << 10;
-/// Lanes by precedence: answers first, because somebody waits for them.
-const PRECEDENCE: [usize; 4] = [4, 1, 2, 3];
 /// Connections whose greetings are not over, at the most; the oldest gives way.
 const STRANGERS_MAX: usize = 64;
-/// Chains of which it is remembered where we left off; of others nobody knows what was missed.
-const LEFT_OFF_MAX: usize = 4096;
-/// The other side's heartbeats are never taken to be further apart than this.
-const HEARTBEAT_MAX: Duration = Duration::from_secs(3600);
-
-/// What links can be told.
-#[derive(Clone, Debug)]
-pub struct TcpConfig {
-    /// The domain by name; nobody of another one is let in.
-    pub domain: String,
-    /// The same as a number.
-    pub domain_number: u64,
-    /// What our program is called when it refuses another one, or is refused.
-    pub software: String,
-    /// How often to say that we are here.
-    pub heartbeat: Duration,
-    /// After how many missed ones a connection is taken for dead.
-    pub missed_heartbeats_max: u32,
-    /// How long a session waits for another connection when its own is gone.
-    pub resume: Duration,
-    /// How long a peer that takes nothing may hold publishers back while others have room.
-    pub patience: Duration,
-    /// Bytes of a lane that may be on their way to a peer, or wait there for a reader.
-    pub window_bytes: usize,
-    /// The most peers.
-    pub peers_max: usize,
-}
-
-impl TcpConfig {
-    /// How long somebody may be silent who says that he is there so often.
-    pub(super) fn silence(&self, heartbeat_ms: u32) -> Duration {
-        let theirs = Duration::from_millis(heartbeat_ms.max(1).into()).min(HEARTBEAT_MAX);
-        theirs.saturating_mul(self.missed_heartbeats_max.max(1))
-    }
-}
-
-/// Who opened a connection.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// We did. There was this publisher the last time, if there was one.
-    Dialled(Option<u64>),
-    /// Somebody else.
-    Accepted,
-}
-
-/// Why a connection is over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// The peer said goodbye.
-    Left,
-    /// We did.
-    Closed,
-    /// It broke: why. Another one may go on with the session.
-    Broken(String),
-    /// We are refused, and will be again: why.
-    Refused(String),
-    /// We refused: why.
-    Turned(String),
-    /// There is another one with this publisher.
-    Duplicate(u64),
-    /// We are refused for a session with this publisher that we do not have. The next connection insists.
-    Stale(u64),
-}
-
-/// What became of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TcpNews {
-    /// It carries messages.
-    Up {
-        /// Which.
-        connection: ConnectionId,
-        /// Who publishes there.
-        publisher: u64,
-        /// And where.
-        node: NodeId,
-        /// Nothing was missed since the connection before.
-        resumed: bool,
-    },
-    /// It is over.
-    Over {
-        /// Which.
-        connection: ConnectionId,
-        /// Whose session it carried, if it carried one.
-        peer: Option<(u64, NodeId)>,
-        /// Why.
-        why: Over,
-    },
-}
-
-/// A session as it is now.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinkState {
-    /// Who publishes there.
-    pub publisher: u64,
-    /// And where.
-    pub node: NodeId,
-    /// The connection that carries it, if one does.
-    pub connection: Option<ConnectionId>,
-    /// How long it takes to hear an answer, once one was heard.
-    pub round_trip: Option<Duration>,
-    /// Bytes written and read, in all and in a second.
-    pub bytes_sent: u64,
-    /// Bytes read, in all.
-    pub bytes_received: u64,
-    /// Bytes written in a second.
-    pub send_rate: f64,
-    /// Bytes read in a second.
-    pub receive_rate: f64,
-    /// Bytes that wait to be sent.
-    pub waiting: u64,
-    /// Bytes that were taken to be sent, and the peer has not acknowledged.
-    pub lacking: u64,
-}
 
 /// What carries a session.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -182,21 +62,21 @@ pub type Bells = Box<dyn Fn() -> Box<dyn LinkBell> + Send>;
 pub struct TcpLinks {
     pub(super) hub: Arc<Hub>,
     pub(super) config: TcpConfig,
-    bells: Bells,
+    pub(super) bells: Bells,
     pub(super) lanes: usize,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     /// By publisher.
     pub(super) peers: BTreeMap<u64, Peer>,
     /// Sessions that are over, until what came of them was read.
     pub(super) draining: Vec<Session>,
-    left_off: VecDeque<((u64, u32), u64)>,
+    pub(super) left_off: VecDeque<((u64, u32), u64)>,
     /// Publishers that claim a session with us that we do not have.
     pub(super) insists: BTreeSet<u64>,
     pub(super) news: VecDeque<TcpNews>,
     closed: VecDeque<ConnectionId>,
     leaving: bool,
     /// When to look whether somebody takes nothing.
-    look_at: Time,
+    pub(super) look_at: Time,
 }
 
 impl TcpLinks {
@@ -545,50 +425,6 @@ impl TcpLinks {
         }
     }
 
-    /// Gives up sessions that waited long enough.
-    fn expire(&mut self, now: Time) {
-        let resume = self.config.resume;
-        let late = |(&publisher, peer): (&u64, &Peer)| {
-            matches!(peer.line, Line::Down(since) if now >= since + resume).then_some(publisher)
-        };
-        let late: Vec<u64> = self.peers.iter().filter_map(late).collect();
-        for publisher in late {
-            self.give_up(now, publisher);
-        }
-    }
-
-    /// Lets nobody wait for a peer that takes nothing while others do.
-    fn find_stuck(&mut self, now: Time) {
-        let full = self.hub.chains().lane_bytes_max() / 2;
-        let mut moving = 0;
-        self.look_at = Time::NEVER;
-        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            let blocked = session.out.iter().any(|out| out.blocked);
-            if blocked && !session.lagging {
-                // Nobody rings for what cannot be sent.
-                self.look_at = now + self.config.patience / 4;
-            }
-            if blocked && session.waiting() >= full.max(1) {
-                session.stuck_since.get_or_insert(now);
-            } else {
-                session.stuck_since = None;
-                moving += 1;
-            }
-        }
-        if moving == 0 {
-            return;
-        }
-        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            if session.stuck_since.is_some_and(|since| now >= since + self.config.patience)
-                && !session.lagging
-            {
-                session.lagging = true;
-                session.port.set_lagging(true);
-                session.port.tell(HubEvent::Slow(session.node));
-            }
-        }
-    }
-
     // --- commands ---
 
     /// Says goodbye to everybody, by then at the latest, and sooner where everything was sent. Nobody is let in any more.
@@ -628,112 +464,6 @@ impl TcpLinks {
 
     // --- output ---
 
-    /// What is to be written to a connection now. Say with [`TcpLinks::written`] how much of it was.
-    pub fn transmit(&mut self, now: Time, id: ConnectionId) -> &[u8] {
-        let Some(mut connection) = self.connections.remove(&id) else { return &[] };
-        if connection.stage == Stage::Open && connection.unwritten().len() < FILL_BYTES {
-            connection.clogged = false;
-            self.fill(now, id, &mut connection);
-        }
-        let connection = self.connections.entry(id).or_insert(connection);
-        connection.unwritten()
-    }
-
-    /// So much of that was written; less than all of it if the socket takes no more.
-    pub fn written(&mut self, now: Time, id: ConnectionId, bytes: usize) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.wrote(bytes);
-        connection.clogged = !connection.unwritten().is_empty();
-        let (clogged, open, publisher) =
-            (connection.clogged, connection.stage == Stage::Open, connection.publisher);
-        if let Some(session) = publisher
-            .and_then(|publisher| self.peers.get_mut(&publisher))
-            .filter(|peer| peer.line == Line::Up(id))
-            .and_then(|peer| peer.session.as_mut())
-        {
-            session.sent.add(now, bytes);
-            if open {
-                session.set_blocked(clogged);
-            }
-        }
-    }
-
-    /// Whether [`TcpLinks::transmit`] has something, as far as known without looking into the hub.
-    pub fn has_unwritten(&self, id: ConnectionId) -> bool {
-        self.connections.get(&id).is_some_and(|connection| !connection.unwritten().is_empty())
-    }
-
-    fn fill(&mut self, now: Time, id: ConnectionId, connection: &mut Connection) {
-        let Some(publisher) = connection.publisher else { return };
-        let Some(peer) = self.peers.get_mut(&publisher).filter(|peer| peer.line == Line::Up(id)) else {
-            return;
-        };
-        let Some(session) = &mut peer.session else { return };
-        session.set_blocked(false);
-        let mut taken = session.take();
-        // What we want is said before what was published after we wanted it.
-        let version = session.port.wanted_version();
-        if version != connection.announced {
-            let announcer = Announcer {
-                domain: self.config.domain_number,
-                publisher: self.hub.publisher(),
-                heartbeat_ms: self.config.heartbeat.as_millis() as u64,
-            };
-            let since = Some(connection.announced).filter(|&since| since > 0);
-            let mut frames = Vec::new();
-            for record in session.port.announcement(announcer, since, &[]) {
-                frame::write(&record, &mut frames);
-            }
-            for part in frames.chunks(BLOCK_BYTES_MAX) {
-                block::write(kind::CONTROL, part, connection.out());
-            }
-            connection.announced = version;
-        }
-        for (at, inflow) in session.into.iter_mut().enumerate() {
-            if inflow.tell_at <= now {
-                let (consumed, limit) = inflow.tell();
-                let mut content = vec![at as u8 + 1];
-                content.extend_from_slice(&consumed.to_be_bytes());
-                content.extend_from_slice(&limit.to_be_bytes());
-                block::write(kind::ACK, &content, connection.out());
-            }
-        }
-        if let Some(sent_us) = connection.pong.take() {
-            block::write(kind::PONG, &sent_us.to_be_bytes(), connection.out());
-        }
-        if now >= connection.ping_at {
-            connection.ping_at = now + self.config.heartbeat;
-            block::write(kind::PING, &(now.as_nanos() / 1000).to_be_bytes(), connection.out());
-        }
-        loop {
-            for lane in PRECEDENCE {
-                let Some(flow) = session.out.get_mut(lane - 1) else { continue };
-                while flow.has_sendable() && connection.unwritten().len() < FILL_BYTES {
-                    let bytes = flow.send(BLOCK_BYTES_MAX);
-                    block::write(kind::LANE + lane as u8, bytes, connection.out());
-                }
-            }
-            if !taken || connection.unwritten().len() >= FILL_BYTES {
-                break;
-            }
-            taken = session.take();
-        }
-        for lane in session.ask_flushes() {
-            block::write(kind::ASK, &[lane as u8], connection.out());
-        }
-        if connection.leave_by.is_some_and(|by| now >= by || session.is_sent()) {
-            let last = session.port.last_numbers();
-            let last =
-                last.into_iter().enumerate().skip(1).map(|(chain, last)| (chain as u32, last)).collect();
-            let (domain, own) = (self.config.domain_number, self.hub.publisher());
-            let mut record = Vec::new();
-            Goodbye { domain, publisher: own, last }.write(&mut record);
-            block::write(kind::GOODBYE, &record, connection.out());
-            self.over(id, connection, Over::Closed);
-            connection.begin_ending(now);
-        }
-    }
-
     /// A connection that is to be closed.
     pub fn poll_close(&mut self) -> Option<ConnectionId> {
         self.closed.pop_front()
@@ -757,99 +487,6 @@ impl TcpLinks {
             Some(down)
         });
         connections.chain(sessions).fold(self.look_at, Time::min)
-    }
-
-    // --- ends ---
-
-    /// The session that a connection carries.
-    fn session_on(&mut self, id: ConnectionId, connection: &Connection) -> Option<&mut Session> {
-        let peer = self.peers.get_mut(&connection.publisher?)?;
-        if peer.line == Line::Up(id) { peer.session.as_mut() } else { None }
-    }
-
-    /// Tells that a connection is over, once, and lets its session wait for another one.
-    pub(super) fn over(&mut self, id: ConnectionId, connection: &mut Connection, why: Over) {
-        if std::mem::replace(&mut connection.is_over, true) {
-            return;
-        }
-        let was_up = connection.stage == Stage::Open;
-        let peer = connection.publisher.filter(|_| was_up).map(|publisher| (publisher, connection.node));
-        self.news.push_back(TcpNews::Over { connection: id, peer, why });
-    }
-
-    /// A connection no longer carries its session.
-    fn note_down(&mut self, now: Time, id: ConnectionId, connection: &Connection) {
-        let Some(publisher) = connection.publisher else { return };
-        let Some(peer) = self.peers.get_mut(&publisher) else { return };
-        if peer.line.connection() == Some(id) {
-            peer.line = Line::Down(now);
-            match &mut peer.session {
-                Some(session) => session.set_blocked(true),
-                None => drop(self.peers.remove(&publisher)),
-            }
-        }
-    }
-
-    /// Something is wrong with a connection; its session may go on with another one.
-    pub(super) fn break_off(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, why: &str) {
-        self.over(id, connection, Over::Broken(why.to_owned()));
-        connection.end(now, why);
-        self.note_down(now, id, connection);
-    }
-
-    /// Something is wrong with a session: the next connection begins another one.
-    fn fail_session(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, why: &str) {
-        if let Some(session) = self.session_on(id, connection) {
-            session.port.tell(HubEvent::Unreadable(session.node, why.to_owned()));
-        }
-        self.break_off(now, id, connection, why);
-        if let Some(publisher) = connection.publisher {
-            self.give_up(now, publisher);
-        }
-    }
-
-    /// A session is over. What came of it is still read.
-    pub(super) fn end_session(&mut self, now: Time, publisher: u64, departure: Departure) {
-        let Some(peer) = self.peers.remove(&publisher) else { return };
-        let Some(mut session) = peer.session else { return };
-        session.part(departure);
-        let drained = session.move_held(now).is_err() || session.is_drained();
-        if drained { self.close_session(now, session) } else { self.draining.push(session) }
-    }
-
-    fn close_session(&mut self, now: Time, mut session: Session) {
-        session.note_goodbye(now);
-        for (chain, next) in session.awaited() {
-            if self.left_off.len() == LEFT_OFF_MAX {
-                self.left_off.pop_front();
-            }
-            self.left_off.push_back(((session.publisher, chain), next));
-        }
-        session.close(now);
-    }
-
-    pub(super) fn begin_session(&mut self, publisher: u64, node: NodeId) -> Session {
-        let port = self.hub.attach("tcp", true, (self.bells)());
-        let left_off = &self.left_off;
-        let next = |chain| {
-            left_off.iter().rev().find(|(known, _)| *known == (publisher, chain)).map(|&(_, next)| next)
-        };
-        let session = Session::new(port, (publisher, node), self.config.window_bytes, next);
-        self.left_off.retain(|((known, _), _)| *known != publisher);
-        session
-    }
-
-    /// Makes room for another peer: whoever was longest without a connection gives way. False if nobody does.
-    pub(super) fn make_room(&mut self, now: Time) -> bool {
-        if self.peers.len() + self.draining.len() < self.config.peers_max {
-            return true;
-        }
-        let since = |peer: &Peer| if let Line::Down(since) = peer.line { Some(since) } else { None };
-        let idle = self.peers.iter().filter_map(|(&publisher, peer)| Some((since(peer)?, publisher))).min();
-        if let Some((_, publisher)) = idle {
-            self.give_up(now, publisher);
-        }
-        self.peers.len() + self.draining.len() < self.config.peers_max
     }
 }
 

@@ -5,7 +5,8 @@ use shoal_norm::Time;
 use super::block::{self, kind};
 use super::connection::{Connection, Stage};
 use super::greeting::{Code, Greeting, Identity, Position, write_positions};
-use super::links::{ConnectionId, Line, Over, Peer, TcpLinks, TcpNews};
+use super::links::{Line, Peer, TcpLinks};
+use super::news::{ConnectionId, Over, TcpNews};
 use crate::hub::Departure;
 
 impl TcpLinks {
@@ -76,10 +77,11 @@ impl TcpLinks {
                 other.is_some_and(|other| self.connections.get(&other).is_some_and(|other| other.dialled));
             let stays = match (other, &peer.session) {
                 _ if insists => false,
+                // Whoever dials may not know yet whom it reaches, and have that session.
+                (_, Some(_)) if !same => true,
                 (None, _) => false,
                 // Both ends connect at once, to go on.
-                (Some(_), Some(_)) if same => ours && self.hub.publisher() < publisher,
-                (Some(_), Some(_)) => true,
+                (Some(_), Some(_)) => ours && self.hub.publisher() < publisher,
                 // Whoever said hello and did not confirm is here again.
                 (Some(_), None) => false,
             };
@@ -204,7 +206,7 @@ impl TcpLinks {
         resumed: bool,
     ) -> Option<Vec<Position>> {
         let (publisher, node) = (connection.publisher?, connection.node);
-        if !self.peers.get(&publisher)?.session.is_some() {
+        if self.peers.get(&publisher)?.session.is_none() {
             let session = self.begin_session(publisher, node);
             self.peers.get_mut(&publisher)?.session = Some(session);
         }
@@ -233,7 +235,7 @@ impl TcpLinks {
         connection: &mut Connection,
         (code, publisher, session, why): (Code, u64, u64, String),
     ) {
-        let has = |peer: &Peer| peer.id == session && peer.line.connection().is_some();
+        let has = |peer: &Peer| peer.id == session;
         let over = match code {
             Code::Never => Over::Refused(why),
             Code::Busy => Over::Broken(why),

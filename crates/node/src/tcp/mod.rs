@@ -26,11 +26,15 @@
 
 mod block;
 mod connection;
+mod ends;
 mod flow;
 mod greeting;
 mod links;
 mod meeting;
 mod meter;
+mod news;
+mod sending;
 mod session;
 
-pub use links::{ConnectionId, LinkState, Over, Role, TcpConfig, TcpLinks, TcpNews};
+pub use links::{Bells, TcpLinks};
+pub use news::{ConnectionId, LinkState, Over, Role, TcpConfig, TcpNews};

@@ -1,0 +1,155 @@
+//! How connections and sessions end, and who is no longer waited for.
+
+use shoal_norm::{NodeId, Time};
+
+use super::connection::{Connection, Stage};
+use super::links::{Line, Peer, TcpLinks};
+use super::news::{ConnectionId, Over, TcpNews};
+use super::session::Session;
+use crate::hub::{Departure, HubEvent};
+
+/// Chains of which it is remembered where we left off; of others nobody knows what was missed.
+const LEFT_OFF_MAX: usize = 4096;
+
+impl TcpLinks {
+    /// Gives up sessions that waited long enough.
+    pub(super) fn expire(&mut self, now: Time) {
+        let resume = self.config.resume;
+        let late = |(&publisher, peer): (&u64, &Peer)| {
+            matches!(peer.line, Line::Down(since) if now >= since + resume).then_some(publisher)
+        };
+        let late: Vec<u64> = self.peers.iter().filter_map(late).collect();
+        for publisher in late {
+            self.give_up(now, publisher);
+        }
+    }
+
+    /// Lets nobody wait for a peer that takes nothing while others do.
+    pub(super) fn find_stuck(&mut self, now: Time) {
+        let full = self.hub.chains().lane_bytes_max() / 2;
+        let mut moving = 0;
+        self.look_at = Time::NEVER;
+        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
+            let blocked = session.out.iter().any(|out| out.blocked);
+            if blocked && !session.lagging {
+                // Nobody rings for what cannot be sent.
+                self.look_at = now + self.config.patience / 4;
+            }
+            if blocked && session.waiting() >= full.max(1) {
+                session.stuck_since.get_or_insert(now);
+            } else {
+                session.stuck_since = None;
+                moving += 1;
+            }
+        }
+        if moving == 0 {
+            return;
+        }
+        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
+            if session.stuck_since.is_some_and(|since| now >= since + self.config.patience)
+                && !session.lagging
+            {
+                session.lagging = true;
+                session.port.set_lagging(true);
+                session.port.tell(HubEvent::Slow(session.node));
+            }
+        }
+    }
+
+    /// The session that a connection carries.
+    pub(super) fn session_on(&mut self, id: ConnectionId, connection: &Connection) -> Option<&mut Session> {
+        let peer = self.peers.get_mut(&connection.publisher?)?;
+        if peer.line == Line::Up(id) { peer.session.as_mut() } else { None }
+    }
+
+    /// Tells that a connection is over, once, and lets its session wait for another one.
+    pub(super) fn over(&mut self, id: ConnectionId, connection: &mut Connection, why: Over) {
+        if std::mem::replace(&mut connection.is_over, true) {
+            return;
+        }
+        let was_up = connection.stage == Stage::Open;
+        let peer = connection.publisher.filter(|_| was_up).map(|publisher| (publisher, connection.node));
+        self.news.push_back(TcpNews::Over { connection: id, peer, why });
+    }
+
+    /// A connection no longer carries its session.
+    pub(super) fn note_down(&mut self, now: Time, id: ConnectionId, connection: &Connection) {
+        let Some(publisher) = connection.publisher else { return };
+        let Some(peer) = self.peers.get_mut(&publisher) else { return };
+        if peer.line.connection() == Some(id) {
+            peer.line = Line::Down(now);
+            match &mut peer.session {
+                Some(session) => session.set_blocked(true),
+                None => drop(self.peers.remove(&publisher)),
+            }
+        }
+    }
+
+    /// Something is wrong with a connection; its session may go on with another one.
+    pub(super) fn break_off(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, why: &str) {
+        self.over(id, connection, Over::Broken(why.to_owned()));
+        connection.end(now, why);
+        self.note_down(now, id, connection);
+    }
+
+    /// Something is wrong with a session: the next connection begins another one.
+    pub(super) fn fail_session(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        connection: &mut Connection,
+        why: &str,
+    ) {
+        if let Some(session) = self.session_on(id, connection) {
+            session.port.tell(HubEvent::Unreadable(session.node, why.to_owned()));
+        }
+        self.break_off(now, id, connection, why);
+        if let Some(publisher) = connection.publisher {
+            self.give_up(now, publisher);
+        }
+    }
+
+    /// A session is over. What came of it is still read.
+    pub(super) fn end_session(&mut self, now: Time, publisher: u64, departure: Departure) {
+        let Some(peer) = self.peers.remove(&publisher) else { return };
+        let Some(mut session) = peer.session else { return };
+        session.part(departure);
+        let drained = session.move_held(now).is_err() || session.is_drained();
+        if drained { self.close_session(now, session) } else { self.draining.push(session) }
+    }
+
+    pub(super) fn close_session(&mut self, now: Time, mut session: Session) {
+        session.note_goodbye(now);
+        for (chain, next) in session.awaited() {
+            if self.left_off.len() == LEFT_OFF_MAX {
+                self.left_off.pop_front();
+            }
+            self.left_off.push_back(((session.publisher, chain), next));
+        }
+        session.close(now);
+    }
+
+    pub(super) fn begin_session(&mut self, publisher: u64, node: NodeId) -> Session {
+        let port = self.hub.attach("tcp", true, (self.bells)());
+        let left_off = &self.left_off;
+        let next = |chain| {
+            left_off.iter().rev().find(|(known, _)| *known == (publisher, chain)).map(|&(_, next)| next)
+        };
+        let session = Session::new(port, (publisher, node), self.config.window_bytes, next);
+        self.left_off.retain(|((known, _), _)| *known != publisher);
+        session
+    }
+
+    /// Makes room for another peer: whoever was longest without a connection gives way. False if nobody does.
+    pub(super) fn make_room(&mut self, now: Time) -> bool {
+        if self.peers.len() + self.draining.len() < self.config.peers_max {
+            return true;
+        }
+        let since = |peer: &Peer| if let Line::Down(since) = peer.line { Some(since) } else { None };
+        let idle = self.peers.iter().filter_map(|(&publisher, peer)| Some((since(peer)?, publisher))).min();
+        if let Some((_, publisher)) = idle {
+            self.give_up(now, publisher);
+        }
+        self.peers.len() + self.draining.len() < self.config.peers_max
+    }
+}

@@ -1,0 +1,123 @@
+//! What goes out on a connection: what we want, how far we are, and what was published, in this order.
+
+use shoal_norm::Time;
+use shoal_wire::{Goodbye, frame};
+
+use super::block::{self, BLOCK_BYTES_MAX, kind};
+use super::connection::{Connection, Stage};
+use super::links::{Line, TcpLinks};
+use super::news::{ConnectionId, Over};
+use crate::interest::Announcer;
+
+/// More is put together for a connection while less than this is to be written.
+const FILL_BYTES: usize = 128 << 10;
+/// Lanes by precedence: answers first, because somebody waits for them.
+const PRECEDENCE: [usize; 4] = [4, 1, 2, 3];
+
+impl TcpLinks {
+    /// What is to be written to a connection now. Say with [`TcpLinks::written`] how much of it was.
+    pub fn transmit(&mut self, now: Time, id: ConnectionId) -> &[u8] {
+        let Some(mut connection) = self.connections.remove(&id) else { return &[] };
+        if connection.stage == Stage::Open && connection.unwritten().len() < FILL_BYTES {
+            connection.clogged = false;
+            self.fill(now, id, &mut connection);
+        }
+        let connection = self.connections.entry(id).or_insert(connection);
+        connection.unwritten()
+    }
+
+    /// So much of that was written; less than all of it if the socket takes no more.
+    pub fn written(&mut self, now: Time, id: ConnectionId, bytes: usize) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.wrote(bytes);
+        connection.clogged = !connection.unwritten().is_empty();
+        let (clogged, open, publisher) =
+            (connection.clogged, connection.stage == Stage::Open, connection.publisher);
+        if let Some(session) = publisher
+            .and_then(|publisher| self.peers.get_mut(&publisher))
+            .filter(|peer| peer.line == Line::Up(id))
+            .and_then(|peer| peer.session.as_mut())
+        {
+            session.sent.add(now, bytes);
+            if open {
+                session.set_blocked(clogged);
+            }
+        }
+    }
+
+    /// Whether [`TcpLinks::transmit`] has something, as far as known without looking into the hub.
+    pub fn has_unwritten(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|connection| !connection.unwritten().is_empty())
+    }
+
+    fn fill(&mut self, now: Time, id: ConnectionId, connection: &mut Connection) {
+        let Some(publisher) = connection.publisher else { return };
+        let Some(peer) = self.peers.get_mut(&publisher).filter(|peer| peer.line == Line::Up(id)) else {
+            return;
+        };
+        let Some(session) = &mut peer.session else { return };
+        session.set_blocked(false);
+        let mut taken = session.take();
+        // What we want is said before what was published after we wanted it.
+        let version = session.port.wanted_version();
+        if version != connection.announced {
+            let announcer = Announcer {
+                domain: self.config.domain_number,
+                publisher: self.hub.publisher(),
+                heartbeat_ms: self.config.heartbeat.as_millis() as u64,
+            };
+            let since = Some(connection.announced).filter(|&since| since > 0);
+            let mut frames = Vec::new();
+            for record in session.port.announcement(announcer, since, &[]) {
+                frame::write(&record, &mut frames);
+            }
+            for part in frames.chunks(BLOCK_BYTES_MAX) {
+                block::write(kind::CONTROL, part, connection.out());
+            }
+            connection.announced = version;
+        }
+        for (at, inflow) in session.into.iter_mut().enumerate() {
+            if inflow.tell_at <= now {
+                let (consumed, limit) = inflow.tell();
+                let mut content = vec![at as u8 + 1];
+                content.extend_from_slice(&consumed.to_be_bytes());
+                content.extend_from_slice(&limit.to_be_bytes());
+                block::write(kind::ACK, &content, connection.out());
+            }
+        }
+        if let Some(sent_us) = connection.pong.take() {
+            block::write(kind::PONG, &sent_us.to_be_bytes(), connection.out());
+        }
+        if now >= connection.ping_at {
+            connection.ping_at = now + self.config.heartbeat;
+            block::write(kind::PING, &(now.as_nanos() / 1000).to_be_bytes(), connection.out());
+        }
+        loop {
+            for lane in PRECEDENCE {
+                let Some(flow) = session.out.get_mut(lane - 1) else { continue };
+                while flow.has_sendable() && connection.unwritten().len() < FILL_BYTES {
+                    let bytes = flow.send(BLOCK_BYTES_MAX);
+                    block::write(kind::LANE + lane as u8, bytes, connection.out());
+                }
+            }
+            if !taken || connection.unwritten().len() >= FILL_BYTES {
+                break;
+            }
+            taken = session.take();
+        }
+        for lane in session.ask_flushes() {
+            block::write(kind::ASK, &[lane as u8], connection.out());
+        }
+        if connection.leave_by.is_some_and(|by| now >= by || session.is_sent()) {
+            let last = session.port.last_numbers();
+            let last =
+                last.into_iter().enumerate().skip(1).map(|(chain, last)| (chain as u32, last)).collect();
+            let (domain, own) = (self.config.domain_number, self.hub.publisher());
+            let mut record = Vec::new();
+            Goodbye { domain, publisher: own, last }.write(&mut record);
+            block::write(kind::GOODBYE, &record, connection.out());
+            self.over(id, connection, Over::Closed);
+            connection.begin_ending(now);
+        }
+    }
+}
