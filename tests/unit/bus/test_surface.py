@@ -28,7 +28,7 @@ BUS = {
         "stats",
         "subscribe",
     ),
-    *("store", "subscribers", "wait_for_subscribers"),
+    *("connect", "links", "listen", "store", "subscribers", "wait_for_subscribers"),
 }
 SUBSCRIPTION = {"close", "closed", "dropped", "pattern", "pending", "receive", "receive_nowait"}
 
