@@ -19,7 +19,8 @@ def transfers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Load]]:
     """Transfers without a network: each contestant always reaches its speed."""
     made: list[tuple[str, Load]] = []
 
-    def transfer(name: str, load: Load, _seconds: float) -> Transfer:
+    def transfer(name: str, load: Load, _seconds: float, *, link: str) -> Transfer:
+        assert link == "norm"
         made.append((name, load))
         cpu_s = load.count * load.subscribers / 1e6
         return Transfer(messages=load.count, msg_s=SPEEDS[name], cpu_s=cpu_s, subscribers=load.subscribers)
@@ -37,6 +38,7 @@ def transfers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Load]]:
         ("rounds", 0),
         ("seconds", 0.0),
         ("count", 1),
+        ("link", "smoke"),
         ("peers", ("smoke",)),
     ],
 )
