@@ -11,7 +11,7 @@ use shoal_wire::TopicPattern;
 
 use crate::commit::Commit;
 use crate::disk::Disk;
-use crate::error::LogError;
+use crate::error::{LogError, MEANINGLESS};
 use crate::filter::Filter;
 use crate::frame::{Header, Kind};
 use crate::frames::Frames;
@@ -339,7 +339,7 @@ pub(crate) fn meaningless(file: &str, offset: u64) -> LogError {
         to: 0,
         first: offset,
         end: offset,
-        why: "a frame whose checksum is right has no meaning".into(),
+        why: MEANINGLESS.into(),
     }
 }
 

@@ -4,6 +4,9 @@ use std::io;
 
 use thiserror::Error;
 
+/// Why a frame is damaged whose checksum is right.
+pub(crate) const MEANINGLESS: &str = "a frame whose checksum is right has no meaning";
+
 /// A log could not do what it was asked.
 #[derive(Debug, Error)]
 pub enum LogError {

@@ -57,8 +57,17 @@ impl<D: Disk> Frames<D> {
         self.store
     }
 
+    pub fn segment(&self) -> u32 {
+        self.segment
+    }
+
     pub fn file(&self) -> &Arc<D::File> {
         &self.file
+    }
+
+    /// Frames of another store are expected from now on.
+    pub fn set_store(&mut self, store: u64) {
+        self.store = store;
     }
 
     pub fn set_ahead(&mut self, bytes: usize) {

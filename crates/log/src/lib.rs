@@ -13,6 +13,7 @@
 
 pub mod columns;
 
+mod behind;
 mod bytes;
 mod commit;
 mod cursor;

@@ -155,6 +155,8 @@ pub fn find_marks<D: Disk>(
     let skipped = snapshot.segments.len().saturating_sub(MARKS_SEGMENTS_MAX);
     for segment in &snapshot.segments[skipped..] {
         let start = if are_known { segment.first_offset.max(known.covered) } else { segment.first_offset };
+        // Below the floor, rows of commits may be gone already.
+        let start = start.max(snapshot.floor);
         if start >= segment.end_offset {
             continue;
         }

@@ -14,16 +14,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::behind::look_behind;
 use crate::commit::Commit;
 use crate::disk::Disk;
-use crate::error::LogError;
+use crate::error::{LogError, MEANINGLESS};
 use crate::flush::Durable;
-use crate::frame::{BadFrame, HEADER_BYTES, Header, Kind, Place};
-use crate::frames::Frames;
+use crate::frame::{BadFrame, HEADER_BYTES, Header, Kind};
+use crate::frames::{Frames, NEAR_BYTES};
 use crate::log::{Active, Class, Log, Options};
 use crate::rows::count_of;
 use crate::segment::{Incarnation, Name, Segment, SegmentInfo, segment_name};
 use crate::state::{Change, StagedFrame, State};
+use crate::verify::damage_at;
 
 /// What a new log is called.
 #[derive(Copy, Clone, Debug)]
@@ -56,6 +58,15 @@ impl<D: Disk> Log<D> {
         fresh: Identity,
         now_us: u64,
     ) -> Result<(Log<D>, Recovery), LogError> {
+        Log::recover(disk.clone(), options, fresh, now_us).map_err(|error| damage_at(&disk, error))
+    }
+
+    fn recover(
+        disk: Arc<D>,
+        options: Options,
+        fresh: Identity,
+        now_us: u64,
+    ) -> Result<(Log<D>, Recovery), LogError> {
         let numbers = tidy(&*disk)?;
         let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else {
             return create(disk, options, fresh, now_us);
@@ -67,11 +78,14 @@ impl<D: Disk> Log<D> {
                 segment_name(missing)
             )));
         }
-        let store = store_of(&*disk, &numbers)?;
+        let store = store_of(&disk, &numbers)?;
         let mut log = Log::empty(disk.clone(), options, store, fresh.incarnation);
         let mut recovery = Recovery::default();
         for &number in &numbers {
             let mut frames = Frames::open(&disk, store, number)?;
+            if number < last {
+                frames.set_ahead(NEAR_BYTES);
+            }
             let (header, info) = first_frame(&mut frames)?;
             seal_previous(&mut log, &header, &info, &disk)?;
             log.incarnation = info.incarnation;
@@ -131,17 +145,21 @@ fn create<D: Disk>(
     Ok((log, Recovery { created: true, ..Recovery::default() }))
 }
 
-/// The store whose log it is: what most of the files say, for one of them may be damaged.
-pub(crate) fn store_of<D: Disk>(disk: &D, numbers: &[u32]) -> Result<u64, LogError> {
-    let mut said: BTreeMap<u64, usize> = BTreeMap::new();
+/// The store whose log it is: what most of the files say whose first frame is valid. If none is, what most say at all.
+pub(crate) fn store_of<D: Disk>(disk: &Arc<D>, numbers: &[u32]) -> Result<u64, LogError> {
+    let mut said: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
     for &number in numbers {
-        let name = segment_name(number);
-        let failed = |error| LogError::io(format!("reading {name}"), error);
-        let file = disk.open(&name).map_err(failed)?;
-        let mut start = [0; HEADER_BYTES];
-        if disk.read(&file, 0, &mut start).map_err(failed)? == HEADER_BYTES {
-            *said.entry(crate::bytes::u64_at(&start, 8)).or_default() += 1;
+        let mut frames = Frames::open(disk, 0, number)?;
+        frames.set_ahead(NEAR_BYTES);
+        let start = frames.bytes(0, HEADER_BYTES)?;
+        if start.len() < HEADER_BYTES {
+            continue;
         }
+        let store = crate::bytes::u64_at(start, 8);
+        frames.set_store(store);
+        let files = said.entry(store).or_default();
+        files.0 += usize::from(frames.read(0)?.is_ok());
+        files.1 += 1;
     }
     Ok(said.into_iter().max_by_key(|(_, files)| *files).map_or(0, |(store, _)| store))
 }
@@ -190,8 +208,7 @@ fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) ->
     let capacity = frames.length()?;
     if capacity < file_bytes {
         // Its end may be gone with the rest.
-        let first = log.segments.last_key_value().map_or(0, |(_, segment)| segment.first_offset);
-        return Err(damaged(frames.name(), capacity, file_bytes, first, first, BadFrame::Short));
+        return Err(damaged(frames.name(), capacity, file_bytes, 0, 0, BadFrame::Short));
     }
     let mut position = 0;
     let mut end = 0;
@@ -209,7 +226,7 @@ fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) ->
                 log.marked = header.kind == Kind::Change && header.length == 0;
             }
             Err(bad) => {
-                torn = cut_tail(log, frames, position, capacity, end, bad)?;
+                torn = cut_tail(&*log.disk, frames, position, capacity, end, bad)?;
                 break;
             }
         }
@@ -233,7 +250,7 @@ fn unreadable(file: &str, header: &Header) -> LogError {
         to: header.end(),
         first: header.offset,
         end: header.offset,
-        why: "a frame whose checksum is right has no meaning".into(),
+        why: MEANINGLESS.into(),
     }
 }
 
@@ -269,63 +286,26 @@ fn apply(state: &mut State, header: &Header, payload: &[u8], end: u64) -> Option
 
 /// Decides what a bad frame is. Returns how many bytes of a torn tail were overwritten.
 fn cut_tail<D: Disk>(
-    log: &Log<D>,
+    disk: &D,
     frames: &mut Frames<D>,
     position: u64,
     capacity: u64,
     offset: u64,
     bad: BadFrame,
 ) -> Result<u64, LogError> {
-    let segment = log.segments.last_key_value().map_or(0, |(number, _)| *number);
-    let mut last_written = position;
-    let mut at = position;
-    while at < capacity {
-        let window = frames.bytes(at, HEADER_BYTES.min((capacity - at) as usize))?;
-        let length = window.len();
-        if length == 0 {
-            break;
-        }
-        if let Some(written) = window.iter().rposition(|&byte| byte != 0) {
-            last_written = last_written.max(at + written as u64 + 1);
-        } else {
-            // A window overlaps the next by a header, which may begin in its last bytes.
-            at += (length.saturating_sub(HEADER_BYTES - 8)).max(8) as u64 & !7;
-            continue;
-        }
-        let candidates = candidates(window, log.store, segment, at);
-        let next = at + ((length.saturating_sub(HEADER_BYTES - 8)).max(8) as u64 & !7);
-        for candidate in candidates {
-            if let Ok(header) = frames.read(candidate)?
-                && header.synced > position
-            {
-                return Err(damaged(frames.name(), position, candidate, offset, header.offset, bad));
-            }
-        }
-        at = next;
+    let behind = look_behind(frames, position, capacity, true)?;
+    if let Some(next) = behind.next {
+        return Err(damaged(frames.name(), position, next.place.position, offset, next.offset, bad));
     }
     let failed = |error| LogError::io(format!("overwriting the torn tail of {}", frames.name()), error);
     let mut zeroed = position;
-    while zeroed < last_written {
-        let count = ZEROS.len().min((last_written - zeroed) as usize);
-        log.disk.write(frames.file(), zeroed, &ZEROS[..count]).map_err(failed)?;
+    while zeroed < behind.written {
+        let count = ZEROS.len().min((behind.written - zeroed) as usize);
+        disk.write(frames.file(), zeroed, &ZEROS[..count]).map_err(failed)?;
         zeroed += count as u64;
     }
     if zeroed > position {
-        log.disk.sync(frames.file()).map_err(failed)?;
+        disk.sync(frames.file()).map_err(failed)?;
     }
     Ok(zeroed - position)
-}
-
-/// Where in a window, which lies at a place of the file, headers of frames of that place could be.
-pub(crate) fn candidates(window: &[u8], store: u64, segment: u32, at: u64) -> Vec<u64> {
-    let fits = |start: &usize| {
-        let position = at + *start as u64;
-        let place = Place { store, segment, position };
-        Header::read(&window[*start..], place).is_ok()
-    };
-    (0..window.len().saturating_sub(HEADER_BYTES - 1))
-        .step_by(8)
-        .filter(fits)
-        .map(|start| at + start as u64)
-        .collect()
 }

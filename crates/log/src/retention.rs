@@ -95,7 +95,8 @@ pub fn compact<D: Disk>(
     let segment = found.ok_or_else(|| LogError::Refused(format!("there is no sealed segment {number}")))?;
     let mut frames = Frames::open(disk, snapshot.store, number)?;
     let segment = as_it_is(&mut frames, segment)?;
-    let range = Query::range(segment.first_offset, segment.end_offset);
+    // Nobody reads below the floor, and rows of commits may be gone there.
+    let range = Query::range(segment.first_offset.max(snapshot.floor), segment.end_offset);
     let mut cursor = Cursor::unbounded(disk.clone(), snapshot, &range)?;
     let mut loses = anyway;
     while !loses && let Some(row) = cursor.next()? {

@@ -98,8 +98,7 @@ class Keeper:
 
     def project(self, removed: tuple[int, ...] = (), changed: tuple[int, ...] = ()) -> None:
         """Bring the projection up to date."""
-        segments = self._log.segments()
-        sealed = {segment["number"]: segment for segment in segments[:-1] if segment["sealed"]}
+        sealed = {segment["number"]: segment for segment in self._sealed()}
         known = set(self.projection.segments())
         missing = [number for number in sealed if number not in known or number in changed]
         durable = self._log.durable
@@ -117,6 +116,11 @@ class Keeper:
             holds=holds_of(self._log),
             commits=self._log.scopes(),
         )
+
+    def _sealed(self) -> list[dict[str, Any]]:
+        """Sealed segments that have something to read. Some below the floor stay for rows of commits."""
+        floor = self._log.floor
+        return [each for each in self._log.segments()[:-1] if each["sealed"] and each["end"] > floor]
 
     def _topics_in(self, segment: int) -> list[Topic]:
         """The topics of a segment; of one that is damaged none are known."""
@@ -139,12 +143,11 @@ class Keeper:
         """The sealed segments."""
         known, self._facts = self._facts, {}
         facts, projected = [], set(self.projection.segments())
-        for segment in self._log.segments()[:-1]:
-            if segment["sealed"]:
-                key = segment["number"], segment["bytes"]
-                facts.append(known.get(key) or self._facts_of(segment))
-                if segment["number"] in projected:
-                    self._facts[key] = facts[-1]
+        for segment in self._sealed():
+            key = segment["number"], segment["bytes"]
+            facts.append(known.get(key) or self._facts_of(segment))
+            if segment["number"] in projected:
+                self._facts[key] = facts[-1]
         return facts
 
     def _facts_of(self, segment: dict[str, Any]) -> SegmentFacts:

@@ -159,6 +159,8 @@ class LogTwin:
         self.store = struct.unpack_from("<Q", self.files[numbers[-1]], 8)[0]
         self.rows: list[Row] = []
         self.gaps: list[tuple[int, int, int, int | None, int | None, int, bool]] = []
+        #: Offsets of committed rows, first and after the last, whose segment retention removed.
+        self.gone: list[tuple[int, int]] = []
         self.state = State()
         self.incarnation = b""
         ends = self._ends(numbers)
@@ -166,6 +168,7 @@ class LogTwin:
             for frame in self._frames(number, ends.get(number)):
                 self._take(frame)
         self.end = self._end
+        assert all(end <= self.state.floor for _, end in self.gone), "rows above the floor are missing"
 
     def _ends(self, numbers: list[int]) -> dict[int, int]:
         """Where segments end: as the next one says, or their own first frame."""
@@ -230,6 +233,10 @@ class LogTwin:
         for _ in range(reader.number("I")):
             self.state.stagings.pop(reader.text())
             for segment, position, count, length in references(reader):
+                if segment < min(self.files):
+                    self.gone.append((offset, offset + count))
+                    offset += count
+                    continue
                 staged = frame_at(self.files[segment], segment, position, self.store)
                 assert staged is not None
                 assert staged.kind == STAGED
@@ -292,6 +299,8 @@ class LogTwin:
                 case 9:
                     reader.number("I")
                     reader.number("I")
+                case 10:
+                    state.scopes.pop(reader.text(), None)
                 case 11:
                     state.marks = {}
                     state.covered = reader.number("Q")

@@ -2,11 +2,9 @@
 
 import itertools
 import secrets
-import shutil
 from pathlib import Path
 
 import pytest
-from staging import stage
 
 import shoal
 from shoal._core import Log, Recorder, encode_record
@@ -169,18 +167,3 @@ def test_a_recorder_appends_what_a_subscription_receives(tmp_path: Path) -> None
     assert records[1].endswith(b"text")
     assert b"region" in records[1]
     assert len(records) == 4
-
-
-def test_a_segment_is_written_anew_only_once_the_reason_for_it_is_durable(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "data")
-    stage(log, "s", "t", [b"x" * 1000] * 10)
-    log.seal()
-    log.sync()
-    log.discard(["s"])
-    assert log.compact(1, [])
-    # What a crash would leave now: without the rows, there must be no staging that has them.
-    shutil.copytree(tmp_path / "data", tmp_path / "copy")
-    copy = open_log(tmp_path / "copy")
-    assert copy.stagings() == []
-    copy.close()
-    log.close()

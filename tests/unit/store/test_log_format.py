@@ -17,7 +17,7 @@ def test_the_checksum_is_the_one_of_the_standard() -> None:
 
 ACTIONS = {
     "append": 50, "gap": 5, "put": 8, "remove": 3, "trim": 2, "compact": 5, "published": 3, "sync": 14,
-    "stage": 8, "discard": 1, "commit": 5,
+    "stage": 8, "discard": 1, "commit": 5, "forget": 2,
 }  # fmt: skip
 
 
@@ -63,6 +63,8 @@ def act(log: Log, dice: random.Random, step: int) -> None:
             log.discard(stagings)
         else:
             log.commit(dice.choice((None, "q", "r")), step, stagings)
+    elif kind == "forget":
+        log.forget("r")
     elif kind == "published":
         log.set_published(log.end)
     else:
@@ -108,3 +110,28 @@ def test_the_twin_reads_what_the_kernel_wrote(tmp_path: Path, seed: int) -> None
     )
     assert marks
     assert sorted(twin.state.lanes) == sorted(crc32c(pattern.encode()) for pattern in PATTERNS)
+
+
+def test_a_commit_may_refer_to_rows_below_the_floor_that_are_gone(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+
+    def seal() -> None:
+        log.append(1, 1, [(None, 1, record("t", b"x"))])
+        log.seal()
+        log.sync()
+
+    stage(log, "early", "t", [b"x"] * 3)
+    seal()
+    stage(log, "late", "t", [b"x"] * 3)
+    seal()
+    log.commit("q", 1, ["early"])
+    seal()
+    floor = log.end
+    log.commit("q", 2, ["late"])
+    seal()
+    # The second segment stays for the last commit, and so does the third, which refers to the first.
+    assert log.trim(floor) == (floor, [1])
+    log.close()
+    twin = LogTwin(tmp_path)
+    assert twin.gone == [(2, 5)]
+    assert [row.offset for row in twin.rows if row.offset >= floor] == [6, 7, 8, 9]

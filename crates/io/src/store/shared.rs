@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use shoal_log::{
-    Clock, CommitOutcome, Cursor, Durable, Extent, GapRow, Identity, Incarnation, Log, LogError, MarkKey,
-    Marks, Options, Query, Recovery, RowsWriter, Snapshot, TopicEntry, build_index, compact, extent,
+    Clock, CommitOutcome, Cursor, Disk, Durable, Extent, GapRow, Identity, Incarnation, Log, LogError,
+    MarkKey, Marks, Options, Query, Recovery, RowsWriter, Snapshot, TopicEntry, build_index, compact, extent,
     find_marks, gaps, offset_at, split, topics,
 };
 
@@ -36,8 +36,8 @@ pub struct SyncStats {
     pub last: Duration,
 }
 
-struct Inner {
-    log: Log<Directory>,
+struct Inner<D: Disk> {
+    log: Log<D>,
     stats: SyncStats,
     is_closed: bool,
     /// Threads that wait for something to become durable, or to be appended.
@@ -46,10 +46,10 @@ struct Inner {
     indexed_below: u32,
 }
 
-/// An open log that threads share.
-pub struct Shared {
-    disk: Arc<Directory>,
-    inner: Mutex<Inner>,
+/// An open log that threads share, on a real disk or on a simulated one.
+pub struct Shared<D: Disk = Directory> {
+    disk: Arc<D>,
+    inner: Mutex<Inner<D>>,
     changed: Condvar,
     buffer_bytes_max: usize,
     frame_bytes: usize,
@@ -68,7 +68,7 @@ fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-impl Shared {
+impl Shared<Directory> {
     /// Locks a directory and opens the log in it, or makes one. At most `buffer_bytes_max` wait to be written.
     pub fn open(
         path: &Path,
@@ -78,21 +78,39 @@ impl Shared {
         fresh: Identity,
     ) -> Result<(Shared, Recovery), OpenError> {
         let disk = Arc::new(Directory::lock(path, holder).map_err(OpenError::Lock)?);
-        let opened = Log::open(disk.clone(), options, fresh, now_us());
-        let (log, recovery) = opened.map_err(OpenError::Log)?;
+        Shared::on(disk, options, buffer_bytes_max, fresh).map_err(OpenError::Log)
+    }
+
+    /// Makes everything durable and takes nothing more; somebody else can have the directory. What failed stays failed.
+    pub fn close(&self) -> Result<(), LogError> {
+        if self.end()? {
+            self.disk.unlock();
+        }
+        Ok(())
+    }
+}
+
+impl<D: Disk> Shared<D> {
+    /// Opens the log on a disk that nobody else uses, or makes one.
+    pub fn on(
+        disk: Arc<D>,
+        options: Options,
+        buffer_bytes_max: usize,
+        fresh: Identity,
+    ) -> Result<(Shared<D>, Recovery), LogError> {
+        let (log, recovery) = Log::open(disk.clone(), options, fresh, now_us())?;
         let inner =
             Inner { log, stats: SyncStats::default(), is_closed: false, waiting: 0, indexed_below: 0 };
         let frame_bytes = (options.segment_bytes / 8).min(FRAME_BYTES) as usize;
         let (inner, changed) = (Mutex::new(inner), Condvar::new());
-        let shared = Shared { disk, inner, changed, buffer_bytes_max, frame_bytes };
-        Ok((shared, recovery))
+        Ok((Shared { disk, inner, changed, buffer_bytes_max, frame_bytes }, recovery))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner<D>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, mut inner: MutexGuard<'a, Inner>, limit: Duration) -> MutexGuard<'a, Inner> {
+    fn wait<'a>(&self, mut inner: MutexGuard<'a, Inner<D>>, limit: Duration) -> MutexGuard<'a, Inner<D>> {
         inner.waiting += 1;
         let waited = self.changed.wait_timeout(inner, limit);
         let mut inner = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -100,7 +118,7 @@ impl Shared {
         inner
     }
 
-    fn open_log(&self) -> Result<MutexGuard<'_, Inner>, LogError> {
+    fn open_log(&self) -> Result<MutexGuard<'_, Inner<D>>, LogError> {
         let inner = self.lock();
         if inner.is_closed {
             return Err(LogError::Refused("the log is closed".into()));
@@ -121,14 +139,14 @@ impl Shared {
     }
 
     /// Looks at the log.
-    pub fn look<R>(&self, look: impl FnOnce(&Log<Directory>) -> R) -> R {
+    pub fn look<R>(&self, look: impl FnOnce(&Log<D>) -> R) -> R {
         look(&self.lock().log)
     }
 
     /// Appends something; it is durable after [`Shared::sync`].
     pub fn with<R>(
         &self,
-        append: impl FnOnce(&mut Log<Directory>, u64) -> Result<R, LogError>,
+        append: impl FnOnce(&mut Log<D>, u64) -> Result<R, LogError>,
     ) -> Result<R, LogError> {
         let mut inner = self.open_log()?;
         while inner.log.pending_bytes() >= self.buffer_bytes_max {
@@ -261,7 +279,10 @@ impl Shared {
         let inner = self.open_log()?;
         let (below, snapshot) = (inner.indexed_below, inner.log.snapshot());
         drop(inner);
-        let sealed = |segment: &&shoal_log::Segment| segment.sealed && segment.number >= below;
+        // What lies below the floor is read no more, and rows of its commits may be gone already.
+        let sealed = |segment: &&shoal_log::Segment| {
+            segment.sealed && segment.number >= below && segment.end_offset > snapshot.floor
+        };
         let last = snapshot.segments.last().map_or(0, |segment| segment.number);
         let Some(segment) = snapshot.segments.iter().filter(sealed).find(|segment| segment.number < last)
         else {
@@ -311,13 +332,13 @@ impl Shared {
         Ok(true)
     }
 
-    /// The topics of one segment.
+    /// The topics of one segment; none of what lies below the floor.
     pub fn segment_topics(&self, number: u32) -> Result<Vec<TopicEntry>, LogError> {
         let snapshot = self.snapshot();
         let found = snapshot.segments.iter().find(|segment| segment.number == number);
         let segment = found.ok_or_else(|| LogError::Refused(format!("there is no segment {number}")))?;
         let query = Query::range(segment.first_offset, segment.end_offset);
-        topics(&self.disk, &Snapshot { floor: 0, ..snapshot }, &query)
+        topics(&self.disk, &snapshot, &query)
     }
 
     /// What a cursor reads.
@@ -326,7 +347,7 @@ impl Shared {
     }
 
     /// Reads what is durable now.
-    pub fn cursor(&self, query: &Query) -> Result<Cursor<Directory>, LogError> {
+    pub fn cursor(&self, query: &Query) -> Result<Cursor<D>, LogError> {
         Cursor::new(self.disk.clone(), &self.snapshot(), query)
     }
 
@@ -355,18 +376,15 @@ impl Shared {
         gaps(&self.disk, &self.snapshot(), start, end)
     }
 
-    /// Makes everything durable and takes nothing more. What failed stays failed.
-    pub fn close(&self) -> Result<(), LogError> {
-        let mut inner = self.lock();
-        if std::mem::replace(&mut inner.is_closed, true) {
-            return Ok(());
+    /// Makes everything durable and takes nothing more. False if that was done before.
+    fn end(&self) -> Result<bool, LogError> {
+        if std::mem::replace(&mut self.lock().is_closed, true) {
+            return Ok(false);
         }
-        drop(inner);
         self.changed.notify_all();
         self.sync()?;
         self.lock().log.mark(now_us())?;
         self.sync()?;
-        self.disk.unlock();
-        Ok(())
+        Ok(true)
     }
 }

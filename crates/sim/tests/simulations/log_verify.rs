@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use shoal_log::{Change, Cursor, Identity, Log, Meta, Options, Query, RowsWriter, Verification, verify};
+use shoal_log::{
+    Change, Cursor, Damage, Disk, HEADER_BYTES, Identity, Log, LogError, Meta, Options, Query, RowsWriter,
+    Verification, verify,
+};
 use shoal_sim::SimDisk;
 use shoal_wire::{BodyKind, Destination, Outgoing, Topic};
 
@@ -17,10 +20,14 @@ fn rows(count: usize) -> RowsWriter {
     rows
 }
 
+fn open(disk: &Arc<SimDisk>) -> Result<Log<SimDisk>, LogError> {
+    let options = Options { segment_bytes: 64 << 10, ..Options::default() };
+    Log::open(disk.clone(), options, Identity { store: 7, incarnation: [7; 16] }, 1).map(|opened| opened.0)
+}
+
 /// Five segments and a bit, each append a frame of ten messages, two commits, everything durable and closed.
 fn log(disk: &Arc<SimDisk>) -> u64 {
-    let options = Options { segment_bytes: 64 << 10, ..Options::default() };
-    let mut log = Log::open(disk.clone(), options, Identity { store: 7, incarnation: [7; 16] }, 1).unwrap().0;
+    let mut log = open(disk).unwrap();
     for number in 0..30 {
         log.append(number, &rows(10)).unwrap();
         if number % 10 == 5 {
@@ -93,16 +100,14 @@ fn a_file_that_is_cut_or_missing_is_named() {
     assert_eq!(messages(&found) + lost, end);
     disk.cut("0000000002.log", 0);
     assert_eq!(verified(&disk).damages[0].from, 0);
-    shoal_log::Disk::remove(&*disk, "0000000002.log").unwrap();
+    Disk::remove(&*disk, "0000000002.log").unwrap();
     assert_eq!(verified(&disk).missing, [2]);
 }
 
 #[test]
 fn a_staging_whose_discard_a_crash_takes_back_still_has_its_rows() {
     let disk = Arc::new(SimDisk::new(1));
-    let options = Options { segment_bytes: 64 << 10, ..Options::default() };
-    let open = || Log::open(disk.clone(), options, Identity { store: 7, incarnation: [7; 16] }, 1).unwrap().0;
-    let mut log = open();
+    let mut log = open(&disk).unwrap();
     log.stage(1, "s", &rows(10)).unwrap();
     log.seal(2).unwrap();
     log.flush().unwrap();
@@ -112,7 +117,7 @@ fn a_staging_whose_discard_a_crash_takes_back_still_has_its_rows() {
     assert_eq!(log.removable(), [1]);
     drop(log);
     disk.restart();
-    let mut log = open();
+    let mut log = open(&disk).unwrap();
     assert!(!log.can_compact(1));
     assert!(log.removable().is_empty());
     log.commit(4, Some("q"), 1, &["s"]).unwrap();
@@ -123,4 +128,100 @@ fn a_staging_whose_discard_a_crash_takes_back_still_has_its_rows() {
         found += 1;
     }
     assert_eq!(found, 10);
+}
+
+/// A start that was refused for damage.
+fn refused(disk: &Arc<SimDisk>) -> Option<Damage> {
+    match open(disk) {
+        Ok(_) => None,
+        Err(LogError::Corrupt { file, from, to, first, end, why }) => {
+            Some(Damage { file, from, to, first, end, why })
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_start_names_damage_as_verifying_does() {
+    let disk = Arc::new(SimDisk::new(1));
+    log(&disk);
+    let segments = verified(&disk).segments;
+    let newest = segments.last().unwrap();
+    let mut places: Vec<(u32, u64)> = segments.iter().map(|segment| (segment.number, 20)).collect();
+    places.extend((0..newest.bytes - 64).step_by(2999).map(|at| (newest.number, at)));
+    let mut named = 0;
+    for (number, at) in places {
+        for cuts in [false, true] {
+            let disk = Arc::new(SimDisk::new(1));
+            log(&disk);
+            let name = format!("{number:010}.log");
+            if cuts {
+                disk.cut(&name, at as usize)
+            } else {
+                disk.flip(&name, at as usize * 8 + 3)
+            }
+            let damages = verified(&disk).damages;
+            if let Some(damage) = refused(&disk) {
+                assert!(damages.contains(&damage), "byte {at} of {name}: {damage:?} is none of {damages:?}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+#[test]
+fn a_damaged_first_frame_does_not_say_whose_log_it_is() {
+    for wrong in [1, 2] {
+        let disk = Arc::new(SimDisk::new(1));
+        let mut log = open(&disk).unwrap();
+        log.append(1, &rows(10)).unwrap();
+        log.seal(2).unwrap();
+        log.append(3, &rows(10)).unwrap();
+        log.flush().unwrap();
+        // A bit of the store's id, in one of two files.
+        let name = format!("{wrong:010}.log");
+        disk.flip(&name, 8 * 8 + 5);
+        let found = verified(&disk);
+        assert_eq!((found.store, messages(&found)), (7, 20));
+        assert_eq!(found.damages.len(), 1);
+        assert_eq!(refused(&disk).unwrap().file, name);
+    }
+}
+
+#[test]
+fn a_frame_without_meaning_is_damage_though_its_checksum_is_right() {
+    let disk = Arc::new(SimDisk::new(1));
+    log(&disk);
+    let whole = verified(&disk);
+    let mut kinds = 0;
+    for (name, bytes) in disk.contents().into_iter().filter(|(name, _)| name.starts_with('0')) {
+        let mut seen = Vec::new();
+        let mut at = 0;
+        while let Some(frame) = bytes.get(at..at + HEADER_BYTES).filter(|frame| frame[20] > 0) {
+            let length = u32::from_le_bytes(frame[4..8].try_into().unwrap()) as usize;
+            let next = at + (HEADER_BYTES + length).next_multiple_of(8);
+            // Every kind but the first frame of a file, once for each file.
+            if at > 0 && length > 0 && !seen.contains(&frame[20]) {
+                seen.push(frame[20]);
+                let disk = Arc::new(SimDisk::new(1));
+                log(&disk);
+                let mut broken = bytes[at..next].to_vec();
+                broken[HEADER_BYTES..HEADER_BYTES + length].fill(0xff);
+                let sum = crc32c::crc32c(&broken[4..HEADER_BYTES + length]);
+                broken[..4].copy_from_slice(&sum.to_le_bytes());
+                let file = disk.open(&name).unwrap();
+                disk.write(&file, at as u64, &broken).unwrap();
+                let found = verified(&disk);
+                let damage = &found.damages[0];
+                assert_eq!((&damage.file, damage.from, damage.to), (&name, at as u64, next as u64));
+                assert_eq!(damage.why, "a frame whose checksum is right has no meaning");
+                let lost: u64 = found.damages.iter().map(|one| one.end - one.first).sum();
+                assert_eq!(messages(&found) + lost, messages(&whole), "{:?}", found.damages);
+                kinds += 1;
+            }
+            at = next;
+        }
+    }
+    assert!(kinds > 10, "{kinds}");
 }
