@@ -37,7 +37,9 @@ class Recording:
         #: Set while there is room; nothing is taken from the bus otherwise.
         self._room = threading.Event()
         self._room.set()
-        self._full: str | None = None
+        self._lock = threading.Lock()
+        #: Why nothing is recorded, by whoever said so: a recorder, or none for all of them.
+        self._refusals: dict[Recorder | None, str] = {}
         self._subscriptions: list[Subscription] = []
         self._recorders: list[Recorder] = []
         self._threads: list[threading.Thread] = []
@@ -73,25 +75,34 @@ class Recording:
 
     @property
     def refused(self) -> str | None:
-        """Why nothing is recorded now, if nothing is."""
-        return self._full
+        """Why nothing is recorded now by all recorders or some, if that is so."""
+        with self._lock:
+            return next(iter(self._refusals.values()), None)
 
     def pause(self, why: str) -> None:
         """Take nothing more from the bus until `resume`: publishers wait, as for any slow member."""
-        if self._full is None:
-            log.error("%s", why)
-        self._full = why
+        self._refuse(None, why)
         self._room.clear()
 
     def resume(self) -> None:
         """Go on after a `pause`."""
-        if not self._room.is_set():
-            self._goes_on()
-            self._room.set()
+        self._goes_on(None)
+        self._room.set()
 
-    def _goes_on(self) -> None:
-        log.warning("there is room again: recording goes on")
-        self._full = None
+    def _refuse(self, who: Recorder | None, why: str) -> None:
+        with self._lock:
+            is_new = not self._refusals
+            self._refusals[who] = why
+        if is_new:
+            log.error("%s", why)
+
+    def _goes_on(self, who: Recorder | None) -> None:
+        """There is room for one of them, or for all; it is said when there is for everybody."""
+        with self._lock:
+            was_refused = self._refusals.pop(who, None) is not None
+            is_over = was_refused and not self._refusals
+        if is_over:
+            log.warning("there is room again: recording goes on")
 
     def _run(self, recorder: Recorder) -> None:
         try:
@@ -102,15 +113,12 @@ class Recording:
                     if not recorder.run(TURN_S):
                         self._ended()
                         return
-                    if self._full is not None and self._room.is_set():
-                        self._goes_on()
+                    self._goes_on(recorder)
                 except _ENDS:
                     raise
                 except StoreError as error:
                     # No room, or no descriptor for the next segment: nothing is lost by waiting.
-                    if self._full is None:
-                        log.error("%s", error)
-                        self._full = str(error)
+                    self._refuse(recorder, str(error))
                     self._stopping.wait(FULL_RETRY_S)
             # What has arrived is recorded, if the disk takes it.
             while recorder.run(TURN_S):

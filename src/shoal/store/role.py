@@ -5,7 +5,6 @@ anybody, and recording runs without the application's interpreter lock.
 """
 
 import atexit
-import collections
 import dataclasses
 import importlib
 import ipaddress
@@ -29,6 +28,7 @@ from shoal.errors import ConfigError, StoreError, StoreFailedError
 from shoal.store import holds
 from shoal.store.config import StoreConfig
 from shoal.store.keeping import Keeper
+from shoal.store.losses import Losses
 from shoal.store.projection import Projection
 from shoal.store.publishing import Publishing
 from shoal.store.recording import Recording
@@ -41,8 +41,6 @@ log = logging.getLogger("shoal.store")
 KEEP_EVERY_S = 1.0
 #: How often it lists its topics, for which it reads the last segment.
 TOPICS_EVERY_S = 10.0
-#: Losses that may wait for room in the log; beyond, the oldest are forgotten.
-LOSSES_MAX = 10_000
 
 _open: "weakref.WeakSet[Store]" = weakref.WeakSet()
 
@@ -69,10 +67,7 @@ class Store:
         self._warned = False
         #: What it could not do in its last turn.
         self._trouble: str | None = None
-        #: Losses that are to be noted in the log.
-        self._losses: collections.deque[tuple[int, int, int | None, int | None, int]] = collections.deque(
-            maxlen=LOSSES_MAX
-        )
+        self._losses = Losses()
         self.log = _open_log(config)
         try:
             self._keeper = Keeper(self.log, config, Projection(config.path / "state.sqlite"))
@@ -188,6 +183,7 @@ class Store:
             "keep_s": self.config.keep_s,
             "keep_bytes": self.config.keep_bytes,
             "holds": self.holds(),
+            "losses_waiting": self._losses.waiting,
             "unpublished_rows": sum(end - first for first, end in self.log.unpublished()),
             "stagings": len(self.log.stagings()),
             "recorded": {"messages": messages, "bytes": size, "repeated": self._recording.repeated},
@@ -242,10 +238,8 @@ class Store:
                 known = event.first > 0 and event.last > 0
                 count = event.last - event.first + 1 if known else event.segments
                 first, last = event.first or None, event.last or None
-                self._losses.append((event.publisher or event.node, event.chain, first, last, count))
-        while self._losses:
-            self.log.gap(*self._losses[0])
-            self._losses.popleft()
+                self._losses.add((event.publisher or event.node, event.chain, first, last, count))
+        self._losses.note(self.log)
 
     def _look_at_disk(self) -> None:
         config = self.config

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from staging import stage
 
 import shoal
 from shoal._core import encode_record
@@ -199,6 +200,60 @@ def test_a_store_without_room_refuses_says_so_and_goes_on(
     recording.stop()
     assert "recording goes on" in caplog.text
     assert failures == []
+
+
+def test_a_pattern_without_room_is_told_once_while_others_have_nothing_to_record(
+    open_store: Callable[..., Store], domain: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store()
+    recording = Recording(store.log, store._bus, ["a", "b"], queue_bytes_max=1 << 20, failed=lambda _: None)
+    full, idle = recording._recorders
+    for _ in range(5):
+        recording._refuse(full, "the disk is full")
+        recording._goes_on(idle)
+        assert recording.refused == "the disk is full"
+    recording._goes_on(full)
+    assert recording.refused is None
+    recording.stop()
+    told = [record.message for record in caplog.records if record.name == "shoal.store"]
+    assert told == ["the disk is full", "there is room again: recording goes on"]
+
+
+def test_a_store_starts_though_a_commit_below_the_floor_lost_its_rows(
+    open_store: Callable[..., Store], tmp_path: Path
+) -> None:
+    store = open_store("t", keep="1h")
+    log = store.log
+
+    def seal() -> None:
+        log.append(1, 1, [(None, 1, encode_record("t", b"x"))])
+        log.seal()
+        log.sync()
+
+    stage(log, "early", "t", [b"x"] * 3)
+    seal()
+    stage(log, "late", "t", [b"x"] * 3)
+    seal()
+    store.commit("q", 1, ["early"])
+    seal()
+    floor = log.end
+    store.commit("q", 2, ["late"])
+    seal()
+    until = time.monotonic() + 20
+    while log.unpublished() and time.monotonic() < until:
+        store.wait(0.02)
+    assert log.trim(floor) == (floor, [1])
+    store.close()
+    data = tmp_path / "data"
+    for file in [*data.glob("*.idx"), *data.glob("state.sqlite*")]:
+        file.unlink()
+    store = open_store("t", keep="1h")
+    keep(store)
+    assert store.failure is None
+    assert store.status()["topics"] == [{"topic": "t", "messages": 4, "first": floor, "last": floor + 3}]
+    # What is old goes, though the oldest segments tell nothing of what is in them.
+    keep(store, time.time() + 7200)
+    assert store.floor == floor + 4
 
 
 def test_a_store_that_cannot_write_its_files_beside_the_log_goes_on_and_tries_again(
