@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import threading
@@ -23,7 +24,7 @@ import shoal
 from shoal.cli.app import app
 from shoal.config import resolve as resolve_connection
 from shoal.errors import HistoryError, StoreUnavailableError
-from shoal.history import connect
+from shoal.history import History, connect
 from shoal.store import Store
 from shoal.store.config import resolve
 from shoal.store.publishing import ROWS_MAX
@@ -273,3 +274,37 @@ def test_long_rows_are_read_by_many_in_turns(tmp_path: Path) -> None:
 
             with ThreadPoolExecutor(12) as pool:
                 assert list(pool.map(read, range(12))) == [[1, size, 1] * 2] * 12
+
+
+def test_a_store_without_descriptors_refuses_new_readers_and_says_why(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    store = StoreProgram(tmp_path / "data", f"descriptors-{os.getpid()}")
+    readers: list[History] = []
+    try:
+        used = len(list(Path(f"/proc/{store.process.pid}/fd").iterdir()))
+        resource.prlimit(store.process.pid, resource.RLIMIT_NOFILE, (used + 20, limits[1]))
+        refusals = []
+        for _ in range(30):
+            readers.append(connect(store.endpoint))
+            try:
+                readers[-1].info()
+            except HistoryError as error:
+                refusals.append(str(error))
+        assert len(refusals) >= 10
+        assert all("file descriptors in use, and needs the rest itself" in each for each in refusals)
+        # Whoever was let in goes on, and whoever goes makes room.
+        assert readers[0].info()["end"] == 0
+        for reader in readers[1:6]:
+            reader.close()
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                assert readers[-1].info()["end"] == 0
+                break
+            except HistoryError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+    finally:
+        for reader in readers:
+            reader.close()
+        store.stop()

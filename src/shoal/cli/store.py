@@ -2,6 +2,7 @@
 
 import json as json_module
 import logging
+import resource
 import signal
 import threading
 from pathlib import Path
@@ -103,6 +104,7 @@ def _retention(record: list[str], keep: list[str], keep_bytes: list[str]) -> dic
 def _run(store_config: Any, connection: Any) -> None:
     from shoal.store import Store
 
+    _raise_descriptor_limit()
     # Whoever runs a store wants to see what it does, not only what goes wrong.
     logging.getLogger("shoal.store").setLevel(logging.INFO)
     ended = threading.Event()
@@ -116,6 +118,13 @@ def _run(store_config: Any, connection: Any) -> None:
                 running.wait(0.2)
         except KeyboardInterrupt:
             typer.echo("shoal store: closing", err=True)
+
+
+def _raise_descriptor_limit() -> None:
+    """Each reader of history takes a file descriptor: have as many as this process may ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @app.command()

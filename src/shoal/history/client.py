@@ -22,6 +22,9 @@ Time = int | datetime
 
 ENDPOINT_FILE = "endpoint.json"
 
+#: How long a store may take to answer a new connection; one without a free file descriptor never does.
+CONNECT_S = 10.0
+
 
 def connect(store: str | Path, *, token: str | None = None) -> "History":
     """A store's history: `grpc://host:port`, or the directory of a store that runs on this machine.
@@ -60,7 +63,8 @@ class History:
     def _connected(self) -> flight.FlightClient:
         if self._client is None:
             try:
-                self._client = flight.FlightClient(self.endpoint)
+                patience = [("grpc.min_reconnect_backoff_ms", int(CONNECT_S * 1000))]
+                self._client = flight.FlightClient(self.endpoint, generic_options=patience)
             except pa.ArrowInvalid as error:
                 raise ConfigError(f"store is {self.endpoint!r}, which is no address: {error}") from None
         return self._client
@@ -86,7 +90,7 @@ class History:
     def read(self, topics: str | Sequence[str] = (), **query: Any) -> pa.Table:
         """All rows that match; arguments as for `batches`."""
         reader = self._reader(_query(topics, **query))
-        with _understood():
+        with self._understood():
             return reader.read_all()
 
     def batches(self, topics: str | Sequence[str] = (), **query: Any) -> Iterator[pa.RecordBatch]:
@@ -101,7 +105,7 @@ class History:
                 offsets are from).
         """
         reader = self._reader(_query(topics, **query))
-        with _understood():
+        with self._understood():
             for chunk in reader:
                 yield chunk.data
 
@@ -109,7 +113,7 @@ class History:
         """The same rows as something that DuckDB, polars and pyarrow read batch by batch."""
         asked = _query(topics, **query)
         stream = self._reader(asked)
-        with _understood():
+        with self._understood():
             return stream.to_reader()
 
     def follow(self, topics: str | Sequence[str] = (), **query: Any) -> Iterator[pa.RecordBatch]:
@@ -218,7 +222,7 @@ class History:
         schema, batches = _batches_of(rows)
         order = json.dumps({"v": VERSION, "staging": staging, "topic": topic}).encode()
         descriptor = flight.FlightDescriptor.for_command(order)
-        with _understood():
+        with self._understood():
             writer, answers = self._connected().do_put(descriptor, schema, self._options)
             try:
                 for batch in batches:
@@ -267,20 +271,37 @@ class History:
 
     # The transport
 
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Flight's errors as Shoal's."""
+        try:
+            yield
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            told = faults.from_text(str(error))
+            if told is not None and "descriptors" in told.detail:
+                # It was not let in: whoever comes next may have its place.
+                self.close()
+            if told is not None and told.code != faults.CLOSED:
+                raise told from None
+            sentence = faults.sentence_of(str(error)) if told is None else told.sentence
+            if isinstance(error, flight.FlightUnavailableError | flight.FlightCancelledError):
+                raise StoreUnavailableError(f"the store cannot be reached: {sentence}") from None
+            raise HistoryError(faults.BROKEN, sentence, {}) from error
+
     def _act(self, name: str, **order: Any) -> dict[str, Any]:
         body = json.dumps({"v": VERSION, **order}).encode()
-        with _understood():
+        with self._understood():
             [answer] = self._connected().do_action(flight.Action(name, body), self._options)
             return dict(json.loads(answer.body.to_pybytes()))
 
     def _reader(self, query: Query) -> flight.FlightStreamReader:
         ticket = flight.Ticket(json.dumps(query.to_json()).encode())
-        with _understood():
+        with self._understood():
             return self._connected().do_get(ticket, self._options)
 
     def _batches(self, query: Query) -> Iterator[pa.RecordBatch]:
         reader = self._reader(query)
-        with _understood():
+        with self._understood():
             for chunk in reader:
                 yield chunk.data
 
@@ -344,18 +365,3 @@ def _batches_of(
 def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from others
-
-
-@contextmanager
-def _understood() -> Iterator[None]:
-    """Flight's errors as Shoal's."""
-    try:
-        yield
-    except (flight.FlightError, pa.ArrowException, OSError) as error:
-        told = faults.from_text(str(error))
-        if told is not None and told.code != faults.CLOSED:
-            raise told from None
-        sentence = faults.sentence_of(str(error)) if told is None else told.sentence
-        if isinstance(error, flight.FlightUnavailableError | flight.FlightCancelledError):
-            raise StoreUnavailableError(f"the store cannot be reached: {sentence}") from None
-        raise HistoryError(faults.BROKEN, sentence, {}) from error

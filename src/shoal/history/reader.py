@@ -3,7 +3,6 @@
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
 from time import monotonic, time
 from typing import Any
 
@@ -14,6 +13,7 @@ from shoal.history import faults
 from shoal.history.options import ServerOptions
 from shoal.history.query import Query
 from shoal.history.schema import GAP_COLUMNS, SCHEMA_VERSION, record_batch, schema_of
+from shoal.history.slots import Slots, Turns
 from shoal.history.store import Scan, Store, core_selector
 
 OpenScan = Callable[..., Scan]
@@ -30,31 +30,10 @@ _UNSYNCED_US_MAX = 2_000_000
 PARTITIONS_MAX = 4096
 #: Batches that are made at the same time; each may have a long frame of the log in memory.
 BUILDERS = 8
-#: How long a reader waits for others that read long rows.
+#: How long a reader waits for others that read long rows while none of them gets done.
 LARGE_WAIT_S = 60.0
 #: Rows or bytes without a limit.
 UNLIMITED = 2**63 - 1
-
-
-class Slots:
-    """So many at a time, and one more is refused. May be shared between threads."""
-
-    def __init__(self, what: str, most: int) -> None:
-        self._what, self._most = what, most
-        self._free = threading.Semaphore(most)
-
-    def take(self) -> Callable[[], None]:
-        """Take a slot; call what is returned to give it back. Calling it twice gives it back once."""
-        if not self._free.acquire(blocking=False):
-            sentence = f"{self._most} {self._what} are running already; try again later"
-            raise HistoryError(faults.FULL, sentence, {"most": self._most})
-        taken = [self._free]
-
-        def give_back() -> None:
-            while taken:
-                taken.pop().release()
-
-        return give_back
 
 
 class Reader:
@@ -65,7 +44,8 @@ class Reader:
         self._streams = Slots("reads", options.streams_max)
         self._waits = Slots("waiting calls", options.waits_max)
         self._building = threading.BoundedSemaphore(BUILDERS)
-        self._large = threading.BoundedSemaphore(options.large_rows_max)
+        #: Few long rows are in memory at a time, whoever reads them, until their readers have them.
+        self._large = Turns("rows longer than a batch", options.large_rows_max, LARGE_WAIT_S)
         self._closing = threading.Event()
 
     def close(self) -> None:
@@ -84,8 +64,11 @@ class Reader:
             "name": self._store.name,
         }
 
-    def range_of(self, query: Query) -> tuple[int, int]:
-        """The offsets that a query is about, as of now: the first, and the one after the last."""
+    def range_of(self, query: Query, *, waits: bool = False) -> tuple[int, int]:
+        """The offsets that a query is about, as of now: the first, and the one after the last.
+
+        Only whoever waits may begin where history has not got to yet.
+        """
         log = self._store.log
         if query.incarnation not in (None, log.incarnation):
             raise HistoryError(
@@ -98,6 +81,13 @@ class Reader:
         start = (
             {"earliest": floor, "latest": high}[query.start] if isinstance(query.start, str) else query.start
         )
+        if start > high and not waits:
+            raise HistoryError(
+                faults.BAD_QUERY,
+                f"the query begins at offset {start}, and history ends at {high}: begin there or before, or "
+                "follow what comes. If the store was restored from an older copy, begin anew",
+                {"field": "from", "from": start, "end": high},
+            )
         if query.from_time_us is not None:
             start = max(start, log.offset_at(query.from_time_us, "stored"))
         if start < floor:
@@ -154,7 +144,7 @@ class Reader:
                     yield record_batch(schema, columns)
                 else:
                     left = None if left is None else left - 1
-                    with self._large_slot():
+                    with self._large.turn(self._check_open):
                         yield self._large_batch(scan, schema)
         finally:
             give_back()
@@ -165,21 +155,6 @@ class Reader:
             # It was there a moment ago.
             raise HistoryError(faults.BROKEN, "a row that is being read is gone", {})
         return record_batch(schema, found[1])
-
-    @contextmanager
-    def _large_slot(self) -> Iterator[None]:
-        """Few long rows are in memory at a time, whoever reads them, until their readers have them."""
-        deadline = monotonic() + LARGE_WAIT_S
-        while not self._large.acquire(timeout=_GONE_CHECK_S):
-            self._check_open()
-            if monotonic() > deadline:
-                most = self._options.large_rows_max
-                sentence = f"{most} rows longer than a batch are being read already; try again later"
-                raise HistoryError(faults.FULL, sentence, {"most": most})
-        try:
-            yield
-        finally:
-            self._large.release()
 
     def latest(self, query: Query, max_rows: int, max_bytes: int) -> dict[str, Any]:
         """How far a batch within these limits reaches."""
@@ -198,7 +173,7 @@ class Reader:
         log, deadline = self._store.log, monotonic() + min(timeout_s, WAIT_S_MAX)
         give_back = self._waits.take()
         try:
-            start, end = self.range_of(query)
+            start, end = self.range_of(query, waits=True)
             looked_from, over = start, False
             while True:
                 self._check_open()
@@ -213,7 +188,7 @@ class Reader:
                 over = self._is_over(query)
                 if not over:
                     log.wait_for(end, min(left, _GONE_CHECK_S))
-                _, end = self.range_of(query)
+                _, end = self.range_of(query, waits=True)
         finally:
             give_back()
 

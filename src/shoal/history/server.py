@@ -28,6 +28,7 @@ from shoal.errors import (
     TrimmedError,
 )
 from shoal.history import faults, query
+from shoal.history.descriptors import Admission
 from shoal.history.options import DEFAULT_PORT, ServerOptions
 from shoal.history.query import OFFSET_MAX, Query
 from shoal.history.reader import PARTITIONS_MAX, WAIT_S_MAX, OpenScan, Reader
@@ -201,11 +202,12 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
 
     def __init__(self, service: _Actions, options: ServerOptions) -> None:
         self._service = service
+        self._admission = Admission()
         middleware = {} if options.token is None else {"token": _TokenCheck(options.token)}
         super().__init__((options.host, options.port), middleware=middleware)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
-        with _translated():
+        with self._call(context):
             asked = Query.from_json(query.load(ticket.ticket, "the ticket"))
             batches = self._service.reader.batches(asked)
             return flight.GeneratorStream(self._service.reader.schema(asked), _translating(batches))
@@ -223,7 +225,7 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
             return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
     def do_put(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
-        with _translated():
+        with self._call(context):
             order = query.versioned(query.load(descriptor.command or b"", "the descriptor"), "the descriptor")
             staging, topic = _named(order, "staging"), query.text(order, "topic")
             batches = (chunk.data for chunk in reader if chunk.data is not None)
@@ -231,10 +233,16 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
             writer.write(pa.py_buffer(json.dumps(answer).encode()))
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
-        with _translated():
+        with self._call(context):
             body = b"" if action.body is None else action.body.to_pybytes()
             answer = self._service.call(action.type, body, context.is_cancelled)
             return iter([flight.Result(pa.py_buffer(json.dumps(answer).encode()))])
+
+    @contextlib.contextmanager
+    def _call(self, context: Any) -> Iterator[None]:
+        with _translated():
+            self._admission.admit(context.peer())
+            yield
 
     def list_actions(self, context: Any) -> list[flight.ActionType]:
         return [flight.ActionType(name, what) for name, (_, what) in self._service.table.items()]

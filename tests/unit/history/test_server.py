@@ -196,6 +196,26 @@ def test_what_retention_took_is_named(store: MemoryStore, history: History) -> N
     assert offsets(history.read(start="earliest")) == [4, 5, 6, 7, 8, 9]
 
 
+def test_a_range_that_begins_behind_the_end_is_a_mistake_unless_it_is_waited_for(
+    store: MemoryStore, history: History
+) -> None:
+    store.log.append(*prices(10))
+    assert history.read(start=10).num_rows == 0
+    for call in (
+        lambda: history.read(start=11),
+        lambda: history.plan(start=11),
+        lambda: history.latest(start=11),
+        lambda: history.gaps(start=11),
+    ):
+        error = refusal(call, "BAD-QUERY")
+        assert "begins at offset 11, and history ends at 10" in str(error)
+        assert error.detail["end"] == 10
+    assert history.wait(start=11, timeout_s=0.0)["rows"] == 0
+    following = history.follow(start=12, limit=1)
+    store.log.append(*prices(3))
+    assert offsets(pa.Table.from_batches([next(following)])) == [12]
+
+
 def test_a_token_is_asked_for_where_there_is_one(store: MemoryStore, serve: Serve) -> None:
     endpoint = serve(token="secret").endpoint
     for token, what in ((None, "missing"), ("wrong", "wrong")):

@@ -1,0 +1,55 @@
+"""File descriptors: each client's connection takes one, and the log must not be left without.
+
+A server that has none left cannot even take a connection to refuse it; so some are kept back, and whoever
+connects then is told.
+"""
+
+import resource
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from shoal.errors import HistoryError
+from shoal.history import faults
+
+#: Descriptors that new clients leave to the log, and to those who are told that there are no more.
+RESERVED = 8
+#: Connections that are remembered as admitted.
+_KNOWN_MAX = 4096
+
+
+def in_use() -> int:
+    """How many descriptors this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def limit() -> int:
+    """How many it may have."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+class Admission:
+    """Lets connections in as long as descriptors are left. May be shared between threads."""
+
+    def __init__(self, used: Callable[[], int] = in_use, most: Callable[[], int] = limit) -> None:
+        self._used, self._most = used, most
+        self._lock = threading.Lock()
+        #: Those that were let in, the latest last.
+        self._known: dict[str, None] = {}
+
+    def admit(self, peer: str) -> None:
+        """Refuse a new connection if it leaves too few descriptors."""
+        with self._lock:
+            if peer in self._known:
+                return
+            used, most = self._used(), self._most()
+            if used + RESERVED > most:
+                raise HistoryError(
+                    faults.FULL,
+                    f"the store has {used} of {most} file descriptors in use, and needs the rest itself: "
+                    "close other readers, or raise its limit (ulimit -n)",
+                    {"descriptors": most},
+                )
+            self._known[peer] = None
+            if len(self._known) > _KNOWN_MAX:
+                del self._known[next(iter(self._known))]
