@@ -1,6 +1,7 @@
 """One Spark session for all tests of this tier, and real stores."""
 
 import json
+import secrets
 
 import pyarrow as pa
 import pytest
@@ -8,6 +9,8 @@ import pytest
 import shoal.spark
 from shoal import history
 from shoal.bench.store_process import StoreProcess
+from shoal.config import resolve as resolve_connection
+from shoal.store import Store, resolve
 
 
 @pytest.fixture(scope="session")
@@ -24,15 +27,38 @@ def spark():
     session.stop()
 
 
+class LocalStore:
+    """A store in this process, which is there at once; Spark reaches it as any other."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.domain = f"spark-{secrets.token_hex(4)}"
+        config = resolve(directory, ">", flight="127.0.0.1:0", segment_bytes="4MB")
+        self._store = Store(config, resolve_connection(None, {"domain": self.domain, "interface": "lo"}))
+        self.address = self._store.endpoint
+
+    def close(self):
+        self._store.close()
+
+
 @pytest.fixture(scope="session")
 def any_store(tmp_path_factory):
     """One for tests that do not care what is in it."""
-    with StoreProcess(tmp_path_factory.mktemp("any") / "store") as started:
-        yield started
+    started = LocalStore(tmp_path_factory.mktemp("any") / "store")
+    yield started
+    started.close()
 
 
 @pytest.fixture
 def store(tmp_path):
+    started = LocalStore(tmp_path / "store")
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def mortal_store(tmp_path):
+    """One in a process of its own, which can be killed."""
     with StoreProcess(tmp_path / "store") as started:
         yield started
 

@@ -142,7 +142,7 @@ def test_a_replay_publishes_an_archive_again_in_order(spark, store, client, tmp_
     assert received[-1].properties == {"region": "US", "size": 199}
 
 
-def test_commands_audit_and_say_what_is_wrong(spark, store, client):
+def test_commands_audit_and_say_what_is_wrong(spark, store, client, tmp_path):
     client.write(prices(10))
     done = command("audit", "--store", str(store.directory), "--json", "-")
     assert json.loads(done.stdout)["messages"] == 10
@@ -151,3 +151,8 @@ def test_commands_audit_and_say_what_is_wrong(spark, store, client):
     wrong = command("stats", "--store", store.address, "--option", "colour=red", status=2)
     assert "format shoal has no option colour when it reads" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+    away = ("--store", "grpc://127.0.0.1:1", "--option", "storeTimeout=200ms")
+    for words in (("audit",), ("stats", "--window", "1h"), ("archive", ">", str(tmp_path / "archive"))):
+        failed = command(*words, *away, status=1)
+        assert "nobody answered at grpc://127.0.0.1:1" in failed.stderr
+        assert "Traceback" not in failed.stderr

@@ -127,6 +127,8 @@ def test_what_is_wrong_is_said_in_one_sentence(spark, any_store, select, options
     with pytest.raises(PySparkException) as raised:
         save(spark.sql(f"SELECT {select}"), any_store, **options)
     assert said in sentence(raised.value)
+    assert said in str(raised.value).splitlines()[0]
+    assert "Traceback" not in str(raised.value)
 
 
 def test_messages_cannot_be_overwritten(spark, any_store):

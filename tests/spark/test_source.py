@@ -8,6 +8,7 @@ from conftest import finish, prices
 from pyspark.errors import PySparkException
 from pyspark.testing import assertDataFrameEqual
 
+from shoal import history
 from shoal.spark.explain import sentence
 from shoal.spark.progress import QueryMetrics, rows_behind
 from shoal.spark.rows import ROW_SCHEMA
@@ -156,7 +157,8 @@ def test_only_messages_that_match_make_micro_batches(spark, store, client, tmp_p
     assert collect(frame, tmp_path)[0] == []
 
 
-def test_a_stream_goes_on_after_the_store_was_killed(spark, store, client, tmp_path):
+def test_a_stream_goes_on_after_the_store_was_killed(spark, mortal_store, tmp_path):
+    store, client = mortal_store, history.connect(mortal_store.address)
     client.write(prices(10))
     metrics = QueryMetrics()
     spark.streams.addListener(metrics)
@@ -182,6 +184,7 @@ def test_a_stream_goes_on_after_the_store_was_killed(spark, store, client, tmp_p
         wait_until(lambda: 'shoal_spark_rows_behind{query="survivor"} 0' in metrics.text())
     finally:
         query.stop()
+        client.close()
         spark.streams.removeListener(metrics)
 
 
@@ -209,6 +212,8 @@ def test_what_is_wrong_is_said_in_one_sentence(spark, any_store, options, said):
     with pytest.raises(PySparkException) as raised:
         read(spark, any_store, **options).load().count()
     assert said in sentence(raised.value)
+    assert said in str(raised.value).splitlines()[0]
+    assert "Traceback" not in str(raised.value)
 
 
 def test_a_schema_that_does_not_fit_is_said_in_one_sentence(spark, any_store):

@@ -85,17 +85,18 @@ def archive(
 
         pipeline.prepare(directory)
         table = None if iceberg is None else tables.open_table(iceberg, directory)
-        query = pipeline.archive(
-            _session("archive", master, remote, conf),
-            topics,
-            directory,
-            store=store,
-            selector=selector,
-            follow=follow,
-            every=every,
-            options=_pairs(option),
-        )
-        _wait(query)
+        with _session("archive", master, remote, conf) as spark:
+            query = pipeline.archive(
+                spark,
+                topics,
+                directory,
+                store=store,
+                selector=selector,
+                follow=follow,
+                every=every,
+                options=_pairs(option),
+            )
+            _wait(query)
         if compact:
             before, after = pipeline.compact(directory)
             typer.echo(f"compacted {before} files into {after}")
@@ -128,8 +129,11 @@ def replay(
         from shoal.spark.pipelines.replay import replay as pipeline
 
         console = Console(stderr=True)
-        spark = _session("replay", master, None, conf)
-        with connect(url, domain, interface) as bus, console.status("reading") as status:
+        with (
+            _session("replay", master, None, conf) as spark,
+            connect(url, domain, interface) as bus,
+            console.status("reading") as status,
+        ):
             bus.wait_for_subscribers(f"{prefix or 'any'}/any", 1, timeout_s=wait)
             done = pipeline(
                 spark,
@@ -173,12 +177,15 @@ def stats(
         from shoal.spark.options import parse_duration_s
         from shoal.spark.pipelines import stats as pipeline
 
+        if follow and plot is not None:
+            raise ValueError("--plot draws what is stored now: leave out --follow")
+        if not follow and checkpoint is not None:
+            raise ValueError("--checkpoint is for --follow: without it, everything is read once")
         if follow and to is not None and checkpoint is None:
             raise ValueError(
                 "--to with --follow needs --checkpoint DIRECTORY, so that each row is published once"
             )
         parse_duration_s("window", window)
-        spark = _session("stats", master, None, conf)
         chosen: dict[str, Any] = {
             "window": window,
             "store": store,
@@ -186,15 +193,17 @@ def stats(
             "to_topic": to,
             "options": _pairs(option),
         }
-        if follow:
-            with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
+            if follow:
                 place = checkpoint or stack.enter_context(_temporary())
+            spark = stack.enter_context(_session("stats", master, None, conf))
+            if follow:
                 query = pipeline.follow_stats(
                     spark, topics, checkpoint=place, shown=lambda found: _show_stats(found, json), **chosen
                 )
                 _wait(query, quiet=True)
-            return
-        found = pipeline.stats(spark, topics, **chosen)
+                return
+            found = pipeline.stats(spark, topics, **chosen)
         if plot is not None:
             pipeline.plot(found, plot)
         _show_stats(found, json)
@@ -214,7 +223,8 @@ def audit(
     with _ran("audit"):
         from shoal.spark.pipelines.audit import audit as pipeline
 
-        found = pipeline(_session("audit", master, remote, conf), topics, store=store, options=_pairs(option))
+        with _session("audit", master, remote, conf) as spark:
+            found = pipeline(spark, topics, store=store, options=_pairs(option))
         if json is not None:
             _write(json, [json_text.dumps(found.to_dict(), indent=2, default=str)])
         if json != "-":
@@ -229,23 +239,36 @@ def _ran(command: str) -> Iterator[None]:
     with plain_endings(f"pipeline {command}"):
         if find_spec("pyspark") is None:
             raise ValueError("Spark is not installed: pip install 'shoal[spark]'")
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from shoal.spark.explain import sentence
+        from shoal.spark.explain import plain
 
         try:
             yield
-        except PySparkException as error:
-            raise ValueError(sentence(error)) from error
+        except (PySparkException, Py4JError) as error:
+            raise plain(error) from error
 
 
-def _session(name: str, master: str | None, remote: str | None, conf: list[str] | None) -> "SparkSession":
+@contextlib.contextmanager
+def _session(
+    name: str, master: str | None, remote: str | None, conf: list[str] | None
+) -> "Iterator[SparkSession]":
+    """Spark for one command. What is started here is stopped, so that its workers end in order."""
+    from pyspark.sql import SparkSession
+
     import shoal.spark
 
+    before = SparkSession.getActiveSession()
     with Console(stderr=True).status("starting Spark"):
-        return shoal.spark.session(
+        spark = shoal.spark.session(
             f"shoal {name}", master=master, remote=remote, conf=_pairs(conf), quiet=True
         )
+    try:
+        yield spark
+    finally:
+        if before is None:
+            spark.stop()
 
 
 def _wait(query: "StreamingQuery", *, quiet: bool = False) -> None:

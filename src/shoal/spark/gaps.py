@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from shoal.errors import ConfigError
+from shoal.spark.explain import plainly, speaks_plainly
 from shoal.spark.offsets import Boundary, Position
 from shoal.spark.options import ReadOptions
 from shoal.spark.reading import asked, first_offset, offset_of
@@ -61,12 +62,13 @@ class _Gaps:
     def rows(self, part: GapRange) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
         layout = to_arrow_schema(self.schema, timezone="UTC")
-        with Store(self.options.at, part.address) as store:
+        with plainly(), Store(self.options.at, part.address) as store:
             _, gaps = self.found(store, Position(part.incarnation, part.start), part.last)
         rows = [{**gap, "stored": gap["stored_us"]} for gap in gaps]
         yield pa.RecordBatch.from_pylist([{name: row[name] for name in layout.names} for row in rows], layout)
 
 
+@speaks_plainly
 class GapReader(DataSourceReader):
     """Reads the gaps of a range of history once."""
 
@@ -91,6 +93,7 @@ class GapReader(DataSourceReader):
         return self._gaps.rows(partition) if isinstance(partition, GapRange) else iter(())
 
 
+@speaks_plainly
 class GapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the gaps. An offset is a `Position`, as for messages."""
 

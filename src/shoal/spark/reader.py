@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from shoal.history.query import OFFSET_MAX
+from shoal.spark.explain import speaks_plainly
 from shoal.spark.filters import Pushed, push
 from shoal.spark.gaps import GapReader
 from shoal.spark.offsets import Boundary, Position
@@ -16,6 +17,7 @@ from shoal.spark.rows import property_types
 from shoal.spark.store import Store
 
 
+@speaks_plainly
 class ShoalReader(DataSourceReader):
     """Reads a range of history once."""
 
@@ -50,6 +52,7 @@ class ShoalReader(DataSourceReader):
         return self._reading.rows(partition) if isinstance(partition, Range) else iter(())
 
 
+@speaks_plainly
 class ShoalPushingReader(ShoalReader):
     """Reads a range of history once, and has the store check Spark's filters.
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from shoal.errors import ConfigError, DataLossError, HistoryError
 from shoal.spark import topics
+from shoal.spark.explain import plainly
 from shoal.spark.filters import Pushed
 from shoal.spark.offsets import Boundary, Position
 from shoal.spark.options import ReadOptions
@@ -86,7 +87,7 @@ class Reading:
 
     def rows(self, part: Range) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
-        with Store(self.options.at, part.address) as store:
+        with plainly(), Store(self.options.at, part.address) as store:
             begin = Position(part.incarnation, part.start)
             try:
                 for batch in store.batches(part.query, begin.offset, part.end, begin.incarnation):

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from shoal.spark import options
+from shoal.spark.explain import speaks_plainly
 from shoal.spark.gaps import GapStreamReader
 from shoal.spark.live import LiveReader
 from shoal.spark.reader import batch_reader
@@ -20,6 +21,7 @@ from shoal.spark.stream_reader import ShoalStreamReader
 from shoal.spark.writer import ShoalStreamWriter, ShoalWriter
 
 
+@speaks_plainly
 class ShoalSource(DataSource):
     """Topics as tables: history read in batches or followed, rows published as messages."""
 

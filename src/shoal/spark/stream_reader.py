@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from shoal.errors import DataLossError
+from shoal.spark.explain import speaks_plainly
 from shoal.spark.offsets import Boundary, Position
 from shoal.spark.options import ReadOptions
 from shoal.spark.reading import Range, Reading, asked, first_offset
@@ -33,6 +34,7 @@ WAIT_S = 0.25
 LAG_ROWS_MAX = 1_000_000
 
 
+@speaks_plainly
 class ShoalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows history. An offset is a `Position`; reading a range again gives the same rows.
 

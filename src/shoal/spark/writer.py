@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from shoal.errors import ConfigError, HistoryError
 from shoal.history import History
+from shoal.spark.explain import speaks_plainly
 from shoal.spark.options import StoreOptions, WriteOptions
 from shoal.spark.sink_rows import SinkPlan, plan_messages
 from shoal.spark.store import Store
@@ -110,6 +111,7 @@ def discard(at: StoreOptions, messages: Iterable[WriterCommitMessage | None]) ->
             store.call(lambda client: client.discard(stagings))
 
 
+@speaks_plainly
 class ShoalWriter(DataSourceArrowWriter):
     """Writes the rows of a batch. With option writeId, writing it again changes nothing."""
 
@@ -138,6 +140,7 @@ class ShoalWriter(DataSourceArrowWriter):
         discard(self._writing.options.at, messages)
 
 
+@speaks_plainly
 class ShoalStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 

@@ -55,11 +55,13 @@ def archive(
     """Start writing what is stored on `topics` into Parquet files; goes on where it stopped before.
 
     Args:
-        spark: the session. topics: patterns of topics, with commas between them. directory: where the files
-        go, on a disk that the driver and all executors see. store: the store's address or directory.
-        selector: which messages; all if none. follow: go on with what is published later, a micro-batch
-        `every` so often. Otherwise the query ends when all
-            that is stored now has been written.
+        spark: the session.
+        topics: patterns of topics, with commas between them.
+        directory: where the files go, on a disk that the driver and all executors see.
+        store: the store's address or directory.
+        selector: which messages; all if none.
+        follow: go on with what is published later, a micro-batch `every` so often. Otherwise the query ends
+            when all that is stored now has been written.
         every: how often, as Spark says it.
         options: further options of the source, such as `maxOffsetsPerTrigger`.
         finished: told the directory of each epoch once it is complete.
