@@ -239,7 +239,7 @@ def _ran(command: str) -> Iterator[None]:
     with plain_endings(f"pipeline {command}"):
         if find_spec("pyspark") is None:
             raise ValueError("Spark is not installed: pip install 'shoal[spark]'")
-        from py4j.protocol import Py4JError
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
         from shoal.spark.explain import plain
