@@ -60,13 +60,18 @@ _by_name: dict[str, Codec] = {}
 
 
 def register(
-    kind: type[T], encode: Callable[[T], Any], decode: Callable[[Any], T], *, name: str | None = None
+    kind: type[T],
+    encode: Callable[[T], Any] | None = None,
+    decode: Callable[[Any], T] | None = None,
+    *,
+    name: str | None = None,
 ) -> Codec:
     """Say how objects of a class travel. Registering a class again replaces what was said before.
 
     Args:
         kind: the class itself; subclasses need codecs of their own.
-        encode: makes an object into plain values, or objects that have codecs.
+        encode: makes an object into plain values, or objects that have codecs. A dataclass needs neither
+            function: see `register_dataclass`.
         decode: makes such values into an object. It is called with what others sent: check it.
         name: what it is called on the wire, 1 to 255 characters; the class's qualified name if not given.
 
@@ -75,9 +80,12 @@ def register(
     """
     if not isinstance(kind, type):
         raise TypeError(f"kind is {kind!r}, and must be a class")
-    for argument, function in (("encode", encode), ("decode", decode)):
-        if not callable(function):
-            raise TypeError(f"{argument} is {function!r}, and must be a function of one value")
+    if encode is None and decode is None and dataclasses.is_dataclass(kind):
+        return register_dataclass(kind, name=name)
+    if not callable(encode):
+        raise TypeError(f"encode is {encode!r}, and must be a function of one value")
+    if not callable(decode):
+        raise TypeError(f"decode is {decode!r}, and must be a function of one value")
     name = f"{kind.__module__}.{kind.__qualname__}" if name is None else name
     if not 1 <= len(name) <= 255:
         raise ConfigError(f"name is {name!r}, and must have 1 to 255 characters")

@@ -106,11 +106,18 @@ def test_a_type_that_cannot_be_made_of_what_came_is_told_with_the_reason() -> No
         round_trip(ORDER)
 
 
+def test_a_dataclass_needs_no_functions() -> None:
+    codecs.register(Order, name="order")
+    assert round_trip(ORDER) == ORDER
+
+
 @pytest.mark.parametrize(
     ("register", "error", "names"),
     [
         (lambda: codecs.register(5, str, str), TypeError, ["kind is 5"]),
         (lambda: codecs.register(Point, 5, str), TypeError, ["encode is 5"]),
+        (lambda: codecs.register(Point), TypeError, ["encode is None"]),
+        (lambda: codecs.register(Order, str), TypeError, ["decode is None"]),
         (lambda: codecs.register(Point, str, str, name=""), ConfigError, ["name is ''"]),
         (lambda: codecs.register(Point, str, str, name="order"), ConfigError, ["'order'", "Order"]),
         (lambda: codecs.register_dataclass(Point), TypeError, ["dataclass"]),
