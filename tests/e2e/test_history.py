@@ -29,9 +29,6 @@ from shoal.store import Store
 from shoal.store.config import resolve
 from shoal.store.publishing import ROWS_MAX
 
-# All of them ask one store.
-pytestmark = pytest.mark.xdist_group("history")
-
 
 @pytest.fixture(scope="module")
 def domain() -> str:

@@ -22,10 +22,6 @@ with shoal.connect(sys.argv[1]) as bus, bus.subscribe("a") as subscription:
 """
 
 
-# The wheel is built once.
-pytestmark = pytest.mark.xdist_group("wheel")
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")
