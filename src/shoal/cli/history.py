@@ -50,7 +50,8 @@ def history(
         list[str] | None, typer.Argument(help="Topics: * is one level, > all that follow. None: everything.")
     ] = None,
     store: Annotated[
-        str, typer.Option(help="A store's directory on this machine, or grpc://host:port.")
+        str,
+        typer.Option(envvar="SHOAL_STORE", help="A store's directory on this machine, or grpc://host:port."),
     ] = "grpc://127.0.0.1:7475",
     token: Annotated[
         str | None, typer.Option(envvar="SHOAL_TOKEN", help="What the store asks its readers for.")

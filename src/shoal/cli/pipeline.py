@@ -2,12 +2,14 @@
 
 import contextlib
 import json as json_text
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Archive, replay, measure and audit recorded messages, on Spark.", no_args_is_help=True
 )
+
+#: Columns of a table that is not shown in a terminal.
+WIDTH = 160
 
 Topics = Annotated[
     str, typer.Argument(help="Topics: * is one level, > all that follow; commas between several.")
@@ -258,9 +263,14 @@ def _session(
     from pyspark.sql import SparkSession
 
     import shoal.spark
+    from shoal.spark.stderr import filtered
 
     before = SparkSession.getActiveSession()
-    with Console(stderr=True).status("starting Spark"):
+    with (
+        os.fdopen(os.dup(2), "w") as terminal,
+        Console(file=terminal).status("starting Spark"),
+        filtered(),
+    ):
         spark = shoal.spark.session(
             f"shoal {name}", master=master, remote=remote, conf=_pairs(conf), quiet=True
         )
@@ -321,7 +331,7 @@ def _show_stats(found: "list[WindowStats]", json: str | None) -> None:
         _write(json, [json_text.dumps(each.to_dict()) for each in found])
     if json == "-":
         return
-    table = Table()
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in (
         "from",
         "topic",
@@ -339,7 +349,7 @@ def _show_stats(found: "list[WindowStats]", json: str | None) -> None:
         table.add_row(
             f"{each.start:%H:%M:%S}",
             each.topic,
-            each.publisher,
+            each.publisher[:8],
             f"{each.messages:,}",
             f"{each.messages_per_s:,.1f}",
             f"{each.bytes_per_s:,.0f}",
@@ -349,12 +359,18 @@ def _show_stats(found: "list[WindowStats]", json: str | None) -> None:
             ),
             f"{each.lost:,}",
         )
-    Console().print(table)
+    _wide_console().print(table)
+
+
+def _wide_console() -> Console:
+    """A table in a file or a pipe is as wide as it needs to be."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDTH)
 
 
 def _show_audit(found: "Audit") -> None:
-    console = Console(highlight=False)
-    table = Table()
+    console = _wide_console()
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     headings = (
         "publisher",
         "chain",

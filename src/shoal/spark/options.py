@@ -321,7 +321,7 @@ class _Options:
 def _store_options(options: _Options) -> StoreOptions:
     return StoreOptions(
         store=options.get("store", _text) or os.environ.get("SHOAL_STORE") or DEFAULT_STORE,
-        token=options.get("token", _text),
+        token=options.get("token", _text) or os.environ.get("SHOAL_TOKEN") or None,
         domain=options.get("domain", _text),
         timeout_s=options.get("storeTimeout", parse_duration_s) or 60.0,
     )
