@@ -2,9 +2,12 @@
 
 import contextlib
 import random
+import select
 import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -213,3 +216,72 @@ def test_a_connection_that_says_nothing_is_closed(start: Callable[..., Peer], po
 def test_nothing_listens_beyond_loopback_unless_asked() -> None:
     with shoal.listen("tcp://:0") as bus:
         assert bus.links[-1].url.startswith("tcp://127.0.0.1:")
+
+
+class Cutter(threading.Thread):
+    """Passes bytes on between two ports, and cuts every connection after a random number of them."""
+
+    def __init__(self, target: int, chance: random.Random) -> None:
+        super().__init__(daemon=True)
+        self._target, self._chance = target, chance
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.cuts = 0
+        self.cutting = True
+
+    def run(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            with near, socket.create_connection(("127.0.0.1", self._target)) as far:
+                self._pass_on(near, far, self._chance.randrange(20, 3_000_000))
+
+    def _pass_on(self, near: socket.socket, far: socket.socket, left: int) -> None:
+        while left > 0 or not self.cutting:
+            for source in select.select([near, far], [], [], 0.5)[0]:
+                piece = source.recv(min(65536, left) if self.cutting else 65536)
+                if not piece:
+                    return
+                left -= len(piece)
+                (far if source is near else near).sendall(piece)
+        self.cuts += 1
+        # Now and then the ends hear of it at once, by a reset.
+        if self._chance.random() < 0.5:
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_connections_that_are_cut_anywhere_lose_and_double_nothing(
+    start: Callable[..., Peer], port: int
+) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    hub = start(listen=True, resume_s=60)
+    cutter = Cutter(port, random.Random(seed))
+    cutter.start()
+    leaf = Peer(f"tcp://127.0.0.1:{cutter.port}", **QUICK, resume_s=60)
+    try:
+        leaf.connected()
+        leaf.ask("subscribe", pattern="t/>")
+        hub.ask("subscribe", pattern="u/>")
+        hub.ask("wait_for_subscribers", topic="t/x", count=1)
+        leaf.ask("wait_for_subscribers", topic="u/x", count=1)
+        for peer, topic in ((hub, "t/x"), (leaf, "u/x")):
+            peer.tell("publish", topic=topic, count=30_000, sizes=[10, 300, 3000])
+        for peer in (hub, leaf):
+            peer.answer()
+        cutter.cutting = False
+        for peer in (hub, leaf):
+            peer.ask("flush", timeout_s=30)
+        whole(leaf.ask("wait_received", pattern="t/>", source=0, count=30_000), 30_000)
+        whole(hub.ask("wait_received", pattern="u/>", source=0, count=30_000), 30_000)
+        assert cutter.cuts > 5
+        assert not events(leaf, "MessagesLost")
+        assert not events(hub, "MessagesLost")
+    finally:
+        leaf.kill()
+        cutter.close()

@@ -70,7 +70,7 @@ pub struct TcpOptions {
     pub publisher: u64,
     /// The longest message.
     pub message_bytes_max: usize,
-    /// Parts of messages whose end has not come yet, of each link.
+    /// Parts of messages whose end has not come yet, of all links together.
     pub assembly_bytes_max: usize,
     /// Keeps others from choosing topics that collide.
     pub seed: u64,

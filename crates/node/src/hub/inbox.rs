@@ -15,6 +15,7 @@ use shoal_norm::{Chunk, NodeId, Time};
 use shoal_wire::frame::FrameReader;
 use shoal_wire::{DecodeError, Mark, MessageView, RecordKind, Skip, SkipReason};
 
+use super::assembly::Assembly;
 use super::consumer::{Batch, Entry, Source};
 use super::routes::Routes;
 use super::skips::Skips;
@@ -27,8 +28,6 @@ use crate::switch::SubscriptionId;
 const BUFFER_BYTES: usize = 128 << 10;
 /// Less than this is copied when it is handed over, so that a few bytes that wait for long hold no whole buffer.
 const SHARED_BYTES_MIN: usize = BUFFER_BYTES / 4;
-/// Parts of messages up to this length are not counted.
-const PART_BYTES_FREE: usize = 64 << 10;
 /// Buffers handed over that may come back for their memory.
 const LENT_MAX: usize = 64;
 
@@ -194,36 +193,6 @@ impl Stream {
     }
 }
 
-/// Parts of messages whose end has not come yet, of all sources together.
-#[derive(Debug)]
-struct Assembly {
-    bytes: usize,
-    bytes_max: usize,
-}
-
-impl Assembly {
-    /// What a part counts as: a small one nothing, so that whoever holds large ones breaks only those.
-    fn cost(part: usize) -> usize {
-        part.saturating_sub(PART_BYTES_FREE)
-    }
-
-    /// A source's part grew or shrank. False if there is no room for it: then it is to be dropped.
-    fn change(&mut self, from: usize, to: usize) -> bool {
-        let others = self.bytes.saturating_sub(Assembly::cost(from));
-        let fits = others + Assembly::cost(to) <= self.bytes_max;
-        self.bytes = if fits { others + Assembly::cost(to) } else { others };
-        fits
-    }
-
-    fn refusal(&self) -> String {
-        format!(
-            "a message was lost because parts of too many large ones came at once: \
-             assembly_bytes_max is {} bytes",
-            self.bytes_max
-        )
-    }
-}
-
 /// Who gets what of the buffer that is being filled.
 #[derive(Default)]
 struct Staged {
@@ -280,13 +249,13 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub fn new(message_bytes_max: usize, assembly_bytes_max: usize) -> Inbox {
+    pub fn new(message_bytes_max: usize, assembly: Assembly) -> Inbox {
         Inbox {
             streams: Vec::new(),
             staged: Staged::default(),
             current: None,
             lent: Vec::new(),
-            assembly: Assembly { bytes: 0, bytes_max: assembly_bytes_max },
+            assembly,
             message_bytes_max,
         }
     }

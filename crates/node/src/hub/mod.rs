@@ -8,6 +8,7 @@
 //! a chain's, the routes', a queue's; nobody is woken, and no link rung, while one of the first two is held.
 
 mod asking;
+mod assembly;
 mod chain;
 mod consumer;
 mod event;
@@ -40,6 +41,7 @@ pub use self::publish::{Attempt, Patience, Publication, Refusal, Unrung, WhenFul
 pub use self::routes::{InterestId, Plan};
 pub use self::wake::{Asleep, Wake};
 
+use self::assembly::Budget;
 use self::events::Events;
 use self::flush::Flushes;
 use self::link::Link;
@@ -61,7 +63,7 @@ pub struct HubConfig {
     pub lane_bytes_max: usize,
     /// The longest message.
     pub message_bytes_max: usize,
-    /// Parts of messages whose end has not come yet, of all senders of a link together.
+    /// Parts of messages whose end has not come yet, of all senders together.
     pub assembly_bytes_max: usize,
     /// Keeps others from choosing topics that collide.
     pub seed: u64,
@@ -80,7 +82,7 @@ pub struct Hub {
     publisher: u64,
     node: AtomicU32,
     lanes: usize,
-    assembly_bytes_max: usize,
+    assembly: Arc<Budget>,
     chains: Arc<Chains>,
     routes: Mutex<Routes>,
     wanted: Mutex<Wanted>,
@@ -112,7 +114,7 @@ impl Hub {
             publisher: config.publisher,
             node: AtomicU32::new(config.node),
             lanes: config.lanes,
-            assembly_bytes_max: config.assembly_bytes_max,
+            assembly: Arc::new(Budget::new(config.assembly_bytes_max)),
             chains: Arc::new(chains),
             routes: Mutex::new(Routes::new(config.seed)),
             wanted: Mutex::default(),

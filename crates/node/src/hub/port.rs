@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use shoal_norm::{Chunk, NodeId, Time};
 
 use super::asking::interest_of;
+use super::assembly::Assembly;
 use super::chain::LinkId;
 use super::consumer::Source;
 use super::event::{Departure, HubEvent};
@@ -36,7 +37,7 @@ pub struct Port {
 
 impl Port {
     pub(super) fn new(hub: Arc<Hub>, link: LinkId) -> Port {
-        let inbox = Inbox::new(hub.chains.message_bytes_max(), hub.assembly_bytes_max);
+        let inbox = Inbox::new(hub.chains.message_bytes_max(), Assembly::new(hub.assembly.clone()));
         Port { hub, link, inbox }
     }
 

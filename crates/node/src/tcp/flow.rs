@@ -26,6 +26,8 @@ pub(super) struct Outflow {
     taken: u64,
     /// The other side has room up to here.
     limit: u64,
+    /// And we keep no more than this that is not acknowledged, whatever room it says it has.
+    window: u64,
     /// A flush waits until all before this is acknowledged.
     pub awaited: Option<u64>,
     /// Whether the hub was told that nothing can be sent.
@@ -34,6 +36,15 @@ pub(super) struct Outflow {
 }
 
 impl Outflow {
+    pub fn new(window: usize) -> Outflow {
+        Outflow { window: window as u64, ..Outflow::default() }
+    }
+
+    /// How far may be sent.
+    fn credit(&self) -> u64 {
+        self.limit.min(self.acked.saturating_add(self.window))
+    }
+
     pub fn taken(&self) -> u64 {
         self.taken
     }
@@ -54,12 +65,12 @@ impl Outflow {
 
     /// Whether more is to be taken from the hub: what was taken is sent, and there is credit.
     pub fn is_hungry(&self) -> bool {
-        self.sent == self.taken && self.sent < self.limit
+        self.sent == self.taken && self.sent < self.credit()
     }
 
     /// Whether there is something to send, and credit for it.
     pub fn has_sendable(&self) -> bool {
-        self.sent < self.taken.min(self.limit)
+        self.sent < self.taken.min(self.credit())
     }
 
     /// An empty buffer to exchange with the hub.
@@ -76,7 +87,7 @@ impl Outflow {
     /// The next bytes to send, `most` at the most; they count as sent.
     pub fn send(&mut self, most: usize) -> &[u8] {
         let mut at = (self.sent - self.base) as usize;
-        let credit = usize::try_from(self.limit.saturating_sub(self.sent)).unwrap_or(usize::MAX);
+        let credit = usize::try_from(self.credit().saturating_sub(self.sent)).unwrap_or(usize::MAX);
         for chunk in &self.chunks {
             if at < chunk.len() {
                 let length = (chunk.len() - at).min(most).min(credit);
@@ -224,7 +235,7 @@ mod tests {
     const DELAY: Duration = Duration::from_millis(20);
 
     fn out(chunks: &[usize], limit: u64) -> Outflow {
-        let mut out = Outflow { limit, ..Outflow::default() };
+        let mut out = Outflow { limit, ..Outflow::new(1000) };
         let mut next = 0u8;
         for &length in chunks {
             out.add((0..length).map(|at| next.wrapping_add(at as u8)).collect());
@@ -252,6 +263,16 @@ mod tests {
         assert_eq!(out.send(1), [9]);
         assert!(out.is_hungry());
         assert_eq!(out.lacking(), 1);
+    }
+
+    #[test]
+    fn whoever_grants_everything_and_acknowledges_nothing_gets_no_more_than_the_window() {
+        let mut out = out(&[600, 600], u64::MAX);
+        while out.has_sendable() {
+            out.send(100);
+        }
+        assert_eq!((out.sent, out.is_hungry()), (1000, false));
+        assert!(out.acknowledge(100, u64::MAX) && out.has_sendable());
     }
 
     #[test]

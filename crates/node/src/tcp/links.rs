@@ -18,6 +18,8 @@ use super::news::{ConnectionId, LinkState, Over, Role, TcpConfig, TcpNews};
 use super::session::Session;
 use crate::hub::{Departure, Hub, LinkBell};
 
+/// What is kept of what all peers want together; beyond it everything is sent to whoever wants more.
+const ALL_INTEREST_BYTES_MAX: usize = 256 << 20;
 /// Connections whose greetings are not over, at the most; the oldest gives way.
 const STRANGERS_MAX: usize = 64;
 
@@ -264,6 +266,8 @@ impl TcpLinks {
         lane: usize,
         bytes: &[u8],
     ) -> Result<(), String> {
+        let everybody = self.peers.values().filter_map(|peer| peer.session.as_ref());
+        let interest: usize = if lane == 0 { everybody.map(Session::interest_bytes).sum() } else { 0 };
         let Some(session) = connection
             .publisher
             .and_then(|publisher| self.peers.get_mut(&publisher))
@@ -277,7 +281,8 @@ impl TcpLinks {
         let mut outcome = Ok(());
         let each = |record: &[u8], _| {
             if outcome.is_ok() {
-                outcome = session.handle_record(record);
+                let others = interest.saturating_sub(session.interest_bytes());
+                outcome = session.handle_record(record, ALL_INTEREST_BYTES_MAX.saturating_sub(others));
             }
             false
         };

@@ -59,7 +59,7 @@ impl Session {
         });
         Session {
             into: into.collect(),
-            out: (1..lanes).map(|_| Outflow::default()).collect(),
+            out: (1..lanes).map(|_| Outflow::new(window)).collect(),
             port,
             publisher,
             node,
@@ -168,14 +168,20 @@ impl Session {
         Ok(())
     }
 
-    /// A record that the other side says of itself.
-    pub fn handle_record(&mut self, record: &[u8]) -> Result<(), String> {
+    /// Bytes kept of what the other side wants.
+    pub fn interest_bytes(&self) -> usize {
+        self.announced.bytes()
+    }
+
+    /// A record that the other side says of itself; of what it wants, so many bytes may be kept.
+    pub fn handle_record(&mut self, record: &[u8], room: usize) -> Result<(), String> {
         match RecordKind::of(record) {
             Ok(RecordKind::Announce) => {}
             Ok(_) => return Ok(()),
             Err(error) => return Err(error.to_string()),
         }
         let announce = Announce::read(record).map_err(|error| error.to_string())?;
+        self.announced.set_bytes_max(room.min(INTEREST_BYTES_MAX));
         match self.announced.apply(&announce) {
             Applied::Changed { added, removed } => {
                 self.port.change_interest(self.node, &added, &removed);

@@ -2,6 +2,7 @@
 
 use shoal_wire::{BodyKind, Destination, HeaderFields, Outgoing, Topic, TopicPattern, frame};
 
+use super::super::assembly::{Budget, PART_BYTES_FREE};
 use super::super::consumer::{Consumer, Overflow};
 use super::super::wake::Asleep;
 use super::*;
@@ -15,7 +16,11 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        Bench { inbox: Inbox::new(1 << 20, 1 << 20), routes: Routes::new(1), sources: HashMap::default() }
+        Bench {
+            inbox: Inbox::new(1 << 20, Assembly::new(Arc::new(Budget::new(1 << 20)))),
+            routes: Routes::new(1),
+            sources: HashMap::default(),
+        }
     }
 
     fn subscribe(&mut self, pattern: &str, bytes_max: usize) -> Arc<Consumer> {
@@ -197,7 +202,7 @@ fn parts_of_messages_are_bounded_for_all_streams_together() {
         let (fed, wrong) = bench.feed(stream(node, 2), begun, false);
         lost.extend(wrong);
         assert_eq!(fed, if node == 2 { Fed::All } else { Fed::Broken });
-        assert!(bench.inbox.assembly.bytes <= bench.inbox.assembly.bytes_max);
+        assert!(bench.inbox.assembly.bytes <= bench.inbox.assembly.budget.bytes_max);
     }
     assert!(lost.len() == 2 && lost[0].contains("assembly_bytes_max"), "{lost:?}");
     assert_eq!(bench.take(stream(2, 2), rest), Fed::All);
