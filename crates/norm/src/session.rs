@@ -265,6 +265,12 @@ impl Session {
         self.sender.objects.set_ackers(nodes, true);
     }
 
+    /// Sets which ackers the windows of streams wait for, however slow they are and however long they are silent: nobody goes
+    /// on without them as long as they are listed.
+    pub fn set_indispensable(&mut self, nodes: &[NodeId]) {
+        self.sender.set_indispensable(nodes);
+    }
+
     /// Sets the rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.
     pub fn set_rate(&mut self, rate_bytes_per_s: Option<f64>) {
         self.sender.set_rate(rate_bytes_per_s.map(|rate| rate.max(1.0)));

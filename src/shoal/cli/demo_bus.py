@@ -81,8 +81,7 @@ def _watch(
 
 
 def _publish(domain: str) -> None:
-    # Four processes may share two cores: whoever is last is waited for.
-    with shoal.connect(interface="lo", domain=domain, when_slow="wait") as bus:
+    with shoal.connect(interface="lo", domain=domain) as bus:
         if not bus.wait_for_subscribers(TOPIC, SUBSCRIBERS, timeout_s=PATIENCE_S):
             raise shoal.ShoalError("the subscribers did not come up")
         padding = bytes(BODY_BYTES - 8)

@@ -5,9 +5,14 @@
 //! | New      | if nobody counts | Counts: it acknowledges something                                                |
 //! |          |                  | Silent: it was asked often enough, for long enough, and did not                  |
 //! | Counts   | yes              | Silent: it was asked often enough, for long enough, and got nowhere              |
-//! |          |                  | Slow: for as long it was what held back others that had room, because it got less far or because its losses made the window small |
+//! |          |                  | Slow: it was what held back others that had room for [too long](Acker::on_held), because it got less far or because its losses made the window small |
 //! | Silent   | no               | Counts: it has caught up, or acknowledges something while nobody counts          |
 //! | Slow     | no               | Counts: it has caught up and stayed so for a while without losing anything, or nobody else counts; one that lost too much, losing no more than the window bears |
+//!
+//! Somebody is always last, and a host that runs many programs stops each of them now and then. So one that holds others
+//! back is slow only if it does so for two fifths of the time and more, as one does that takes about half of what they could or less,
+//! and if it is asked again and again meanwhile: among equals another one is last soon. One that is *indispensable* is neither
+//! slow nor silent, whatever it does.
 //!
 //! An application's watermark waits for everybody, whatever their standing, but only as long as they answer: whoever
 //! does not is *excused*. That a watermark waits for somebody does not make him hold the window.
@@ -29,9 +34,18 @@ const KEEP_UP_DOUBLINGS_MAX: u32 = 3;
 /// Who counted for so many times the patience without being slow begins anew.
 const FORGIVEN_FACTOR: u32 = 60;
 
-/// Of the time in which somebody holds nobody back one part in so many makes up for time in which it does: whoever does
-/// so for less than a third of the time is never slow.
-const FREE_TIME_ONE_IN: u32 = 2;
+/// Of the time in which somebody holds nobody back two parts in so many count against the time in which it does: whoever does
+/// so for less than two fifths of the time is never slow.
+const FREE_TIME_TWO_IN: u32 = 3;
+/// Who holds others back has to be asked for so much meanwhile, or to do so for so many times the patience: a program that
+/// was stopped for a moment is asked once.
+const HELD_REQUESTS_MIN: u32 = 12;
+const HELD_FACTOR: u32 = 6;
+/// Time in which another one held back somebody like it counts so many times against it besides: among equals the last one
+/// changes.
+const OTHERS_TIME_FACTOR: u32 = 32;
+/// One whose losses make the window small is known by them: of other time only one part in so many counts.
+const LOSSLESS_TIME_ONE_IN: u32 = 2;
 
 /// Whether it holds the window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -49,6 +63,27 @@ pub struct Reached {
     pub acked: u64,
     /// Everything before this one is there, or was asked for: none of it is on its way any more.
     pub seen: u64,
+}
+
+/// For how long something was so, other time deducted, and until when.
+#[derive(Copy, Clone, Debug, Default)]
+struct Balance {
+    time: Duration,
+    until: Time,
+}
+
+impl Balance {
+    /// It was not so until `from`: deducts what that time counts, and returns what is left.
+    fn deduct(&mut self, from: Time, counts: impl Fn(Duration) -> Duration) -> Duration {
+        self.time = self.time.saturating_sub(counts(from.since(self.until)));
+        self.time
+    }
+
+    /// It was so until `now`.
+    fn add(&mut self, from: Time, now: Time) -> Duration {
+        (self.time, self.until) = (self.time + now.since(from), now);
+        self.time
+    }
 }
 
 /// The node.
@@ -70,9 +105,15 @@ pub struct Acker {
     heard: bool,
     /// That it no longer counts was told.
     pub told: bool,
-    /// For how long it held others back, less a part of the time since then in which it did not; and when it did last.
-    held: Duration,
-    held_at: Time,
+    /// It is waited for, however slow.
+    pub indispensable: bool,
+    /// For how long it held others back, less what the time counts in which it did not.
+    held: Balance,
+    /// In how many requests that was, and the last of them.
+    held_requests: u32,
+    held_request: u64,
+    /// For how long its losses made the window small.
+    blamed: Balance,
     /// How often it was slow, when it counted again after that, and since when it keeps up.
     slow_times: u32,
     back_at: Time,
@@ -96,8 +137,11 @@ impl Acker {
             excused: false,
             heard: true,
             told: false,
-            held: Duration::ZERO,
-            held_at: Time::ZERO,
+            indispensable: false,
+            held: Balance::default(),
+            held_requests: 0,
+            held_request: 0,
+            blamed: Balance::default(),
             slow_times: 0,
             back_at: Time::ZERO,
             keeps_up_since: None,
@@ -137,7 +181,7 @@ impl Acker {
             self.asked_at = now;
         }
         self.unanswered += 1;
-        if self.unanswered > requests && now.since(self.asked_at) >= patience {
+        if self.unanswered > requests && now.since(self.asked_at) >= patience && !self.indispensable {
             self.excused = true;
             if self.counts() || self.standing == Standing::New {
                 self.standing = Standing::Silent;
@@ -189,7 +233,7 @@ impl Acker {
     pub fn count_again(&mut self, now: Time) {
         if !self.counts() {
             (self.standing, self.back_at) = (Standing::Counts, now);
-            (self.held, self.keeps_up_since) = (Duration::ZERO, None);
+            (self.held, self.blamed, self.keeps_up_since) = (Balance::default(), Balance::default(), None);
         }
         (self.unanswered, self.excused, self.told) = (0, false, false);
     }
@@ -215,12 +259,31 @@ impl Acker {
         self.keeps_up_since = None;
     }
 
-    /// It held others back from `from` to `now`. Half of the time in which it did not counts against that: true if
-    /// altogether it held them back for as long as `patience`.
-    pub fn on_held(&mut self, from: Time, now: Time, patience: Duration) -> bool {
-        self.held = self.held.saturating_sub(from.since(self.held_at) / FREE_TIME_ONE_IN) + now.since(from);
-        self.held_at = now;
-        self.held >= patience
+    /// It held others back from `from` to `now`, and was asked for what comes before `request`. True if it did so for as long
+    /// as `patience`, other time deducted, and was asked often enough meanwhile.
+    pub fn on_held(&mut self, from: Time, now: Time, request: u64, patience: Duration) -> bool {
+        let before = self.held.deduct(from, |other| other * 2 / FREE_TIME_TWO_IN);
+        if before.is_zero() {
+            self.held_requests = 0;
+        }
+        if self.held_requests == 0 || self.held_request != request {
+            (self.held_requests, self.held_request) = (self.held_requests + 1, request);
+        }
+        let held = self.held.add(from, now);
+        let often = self.held_requests >= HELD_REQUESTS_MIN;
+        held >= patience && (often || held >= patience.saturating_mul(HELD_FACTOR))
+    }
+
+    /// Another one held others back for so long, and this one was among those who had room.
+    pub fn on_other_held(&mut self, span: Duration) {
+        self.held.time = self.held.time.saturating_sub(span.saturating_mul(OTHERS_TIME_FACTOR));
+    }
+
+    /// Its losses made the window small, and so held others back, from `from` to `now`. True if altogether they did so for
+    /// as long as `patience`.
+    pub fn on_blamed(&mut self, from: Time, now: Time, patience: Duration) -> bool {
+        self.blamed.deduct(from, |other| other / LOSSLESS_TIME_ONE_IN);
+        self.blamed.add(from, now) >= patience
     }
 
     /// It held others back for too long, because it `loses` too much or otherwise.
@@ -229,6 +292,6 @@ impl Acker {
         let is_forgiven = now.since(self.back_at) > patience.saturating_mul(FORGIVEN_FACTOR);
         self.slow_times = if is_forgiven { 1 } else { self.slow_times + 1 };
         (self.standing, self.told, self.keeps_up_since) = (Standing::Slow, false, None);
-        self.held = Duration::ZERO;
+        (self.held, self.blamed) = (Balance::default(), Balance::default());
     }
 }

@@ -70,6 +70,8 @@ pub struct Sender {
     pub(super) leaving: Option<(Time, u32)>,
     pub(super) last_data_at: Time,
     pub(super) ackers: Vec<NodeId>,
+    /// Those of them that are waited for, however slow.
+    indispensable: Vec<NodeId>,
     pub(super) asked: Vec<NodeId>,
     pub(super) scratch: Vec<u8>,
     /// Computes parity, if blocks have any.
@@ -131,6 +133,7 @@ impl Sender {
             leaving: None,
             last_data_at: Time::ZERO,
             ackers: Vec::new(),
+            indispensable: Vec::new(),
             asked: Vec::new(),
             scratch: Vec::with_capacity(65_536),
             code: (config.parity_symbols > 0)
@@ -161,6 +164,7 @@ impl Sender {
         let cache = SegmentCache::new(&self.config, &header, options.cache_bytes);
         let mut stream = TxStream::new(&self.config, object, options, cache);
         stream.acks.set_ackers(&self.ackers, 0);
+        stream.acks.set_indispensable(&self.indispensable);
         stream.set_paced(self.control.is_pacing());
         let at = self.streams.partition_point(|other| other.precedence <= options.precedence);
         self.streams.insert(at, stream);
@@ -240,7 +244,13 @@ impl Sender {
         for stream in &mut self.streams {
             let from = from(stream);
             stream.acks.set_ackers(nodes, from);
+            stream.acks.set_indispensable(&self.indispensable);
         }
+    }
+
+    pub fn set_indispensable(&mut self, nodes: &[NodeId]) {
+        self.indispensable = nodes.to_vec();
+        self.streams.iter_mut().for_each(|stream| stream.acks.set_indispensable(nodes));
     }
 
     /// Sets the rate, or the most rate control may choose.

@@ -2,6 +2,7 @@
 
 mod congestion;
 mod crowd;
+mod equals;
 mod fec;
 mod freeze;
 mod log_crashes;
