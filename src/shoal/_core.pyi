@@ -147,6 +147,8 @@ class Node:
         """The identity of a message that `publish` returned the number of, as its readers see it."""
     @property
     def members(self) -> list[int]: ...
+    def set_store(self, is_store: bool) -> None:
+        """Say whether this node is a store, for which publishers wait however slow it is."""
     def publish(
         self,
         topic: str,
@@ -449,6 +451,7 @@ class DomainSimulation:
     def thaw(self, name: int) -> None: ...
     def jump(self, name: int, by_s: float) -> None: ...
     def set_port(self, name: int, port: tuple[float | None, float | None, int]) -> None: ...
+    def set_store(self, name: int, is_store: bool) -> None: ...
     def subscribe(
         self,
         name: int,

@@ -65,6 +65,21 @@ def test_publishing_waits_while_a_subscriber_does_not_read_and_memory_stays_flat
     whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=100_000), 0, 100_000)
 
 
+def test_a_class_that_has_to_wait_does_not_delay_publishing_in_another(start: StartPeers) -> None:
+    (subscriber,) = start(1)
+    (publisher,) = start(1, slow_after_s=60)
+    subscriber.ask("subscribe", pattern="t/>", read=False, queue_bytes_max=1 << 20)
+    publisher.ask("wait_for_subscribers", topic="t/x", count=1)
+    publisher.ask("publish_aside", source=0, topic="t/x", count=5000, sizes=[10_000], for_s=60)
+    with pytest.raises(Failure, match="did not end"):
+        publisher.ask("wait_published", source=0, timeout_s=2.0)
+    urgent = publisher.ask("publish", topic="t/x", count=100, sizes=[100], source=1, priority=8)
+    assert urgent["longest_s"] < 0.5
+    subscriber.ask("read", pattern="t/>")
+    for source, count in ((1, 100), (0, 5000)):
+        whole(subscriber.ask("wait_received", pattern="t/>", source=source, count=count), source, count)
+
+
 @pytest.mark.parametrize("policy", ["drop", "error"])
 def test_publishing_drops_or_fails_at_once_when_asked_to(start: StartPeers, policy: str) -> None:
     (subscriber,) = start(1)

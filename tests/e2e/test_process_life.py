@@ -189,6 +189,9 @@ def in_child():
         lambda: next(subscription),
         lambda: subscription.receive(5),
         lambda: subscription.receive_nowait(),
+        lambda: subscription.dropped,
+        lambda: subscription.closed,
+        lambda: subscription.pending,
         lambda: bus.wait_for_subscribers("a", timeout_s=5),
     ):
         try:

@@ -19,6 +19,7 @@
 //! | control records of a member lost | its welcome for us may be among them: announce that we lack it |
 //! | something of a member is lacking | announce that again, ever more rarely                       |
 //! | goodbye, or silence too long     | member left; count on it no longer                          |
+//! | a turn that comes late           | we stood still: of that time we do not know who was silent  |
 //! | a member under another node id   | the old one is gone, the new one joined                     |
 //! | somebody else under our node id  | take another one; announce; welcome every member there      |
 //! | anything of another domain       | nothing                                                     |
@@ -27,13 +28,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{Announce, DecodeError, Goodbye, Heartbeat, Position, RecordKind, Welcome};
+use shoal_wire::{Announce, DecodeError, Goodbye, Heartbeat, Position, RecordKind, Roles, Welcome};
 
 use self::forgotten::Forgotten;
 use self::member::{Heard, Member};
 use crate::hub::Departure;
 use crate::interest::{Announcer, Entry, InterestBounds};
 
+mod beat;
 mod forgotten;
 mod member;
 
@@ -42,8 +44,10 @@ const ANNOUNCE_DELAY: Duration = Duration::from_millis(20);
 /// And are spread over so much time for each member.
 const ANNOUNCE_SPREAD: Duration = Duration::from_micros(200);
 /// In a larger group than this, welcomes wait for the announcement that follows them: a newcomer is welcomed by
-/// everybody, and everybody hears it.
+/// everybody, and everybody hears it. And whoever announces something because of others does so at most once in so much time
+/// for each member, so that many who come at once do not have everybody say everything again for each of them.
 const PROMPT_MEMBERS_MAX: usize = 8;
+const ANNOUNCE_GAP: Duration = Duration::from_millis(2);
 /// Nodes that were heard without having been announced, at the most; the rest will be heard again.
 const STRANGERS_MAX: usize = 256;
 /// How soon an unanswered announcement is repeated at first, and at last.
@@ -67,7 +71,7 @@ pub struct MembershipConfig {
     pub publisher: u64,
     /// How often to say that we are here (TI).
     pub heartbeat: Duration,
-    /// After how many missed ones a node is taken for dead (MH).
+    /// After how many missed ones a node is taken for dead (MH), as often as they are seen to come (AT).
     pub missed_heartbeats_max: u32,
     /// The most members kept track of.
     pub members_max: usize,
@@ -123,6 +127,8 @@ pub struct Membership {
     /// Heard, but never announced.
     strangers: BTreeSet<u64>,
     announce_at: Time,
+    /// When that was last.
+    announced_at: Option<Time>,
     /// Only because something is lacking.
     repeats: bool,
     repeat: Duration,
@@ -135,6 +141,8 @@ pub struct Membership {
     beats: bool,
     events: VecDeque<MemberEvent>,
     ackers_changed: bool,
+    /// When our next turn was to be.
+    due: Time,
 }
 
 /// What is to be announced.
@@ -160,6 +168,7 @@ impl Membership {
             forgotten: Forgotten::default(),
             strangers: BTreeSet::new(),
             announce_at: Time::ZERO,
+            announced_at: None,
             repeats: false,
             repeat: REPEAT_FIRST,
             heartbeat_at: Time::NEVER,
@@ -169,6 +178,7 @@ impl Membership {
             beats: false,
             events: VecDeque::new(),
             ackers_changed: false,
+            due: Time::NEVER,
         }
     }
 
@@ -177,6 +187,12 @@ impl Membership {
     /// Everybody known, without us.
     pub fn members(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.members.keys().copied()
+    }
+
+    /// Those that do something for others, and are waited for however slow they are.
+    pub fn indispensable(&self) -> Vec<NodeId> {
+        let is_store = |(_, member): &(&NodeId, &Member)| member.roles.contains(Roles::STORE);
+        self.members.iter().filter(is_store).map(|(&node, _)| node).collect()
     }
 
     /// Counts the changes of what we subscribe to.
@@ -224,8 +240,20 @@ impl Membership {
     fn announce_soon(&mut self, now: Time) {
         let share = f64::from(self.config.node % 1000) / 1000.0;
         let spread = (ANNOUNCE_SPREAD * self.members.len() as u32).mul_f64(share);
-        self.announce_at = self.announce_at.min(now + ANNOUNCE_DELAY + spread);
+        let earliest = self.announced_at.map_or(Time::ZERO, |at| at + self.gap());
+        self.announce_at = self.announce_at.min(earliest.max(now + ANNOUNCE_DELAY + spread));
         self.repeats = false;
+    }
+
+    /// The least time between announcements that others provoke.
+    fn gap(&self) -> Duration {
+        let members = self.members.len();
+        if members > PROMPT_MEMBERS_MAX { ANNOUNCE_GAP * members as u32 } else { Duration::ZERO }
+    }
+
+    /// How soon an announcement that was not answered is repeated at first: others need their time.
+    fn repeat_first(&self) -> Duration {
+        REPEAT_FIRST.max(2 * self.gap())
     }
 
     /// Says from which number of each chain on members that just went are not counted on.
@@ -274,10 +302,14 @@ impl Membership {
         record: &[u8],
         positions: impl FnOnce(Option<Vec<u64>>) -> Vec<Position>,
     ) -> Result<(), DecodeError> {
+        let kind = RecordKind::of(record)?;
         if let Some(member) = self.members.get_mut(&node).filter(|member| member.instance == instance) {
             member.heard_at = now;
+            if matches!(kind, RecordKind::Heartbeat | RecordKind::Announce) {
+                member.beat.on_beat(now);
+            }
         }
-        match RecordKind::of(record)? {
+        match kind {
             RecordKind::Announce => {
                 self.on_announce(now, node, instance, &Announce::read(record)?, positions)
             }
@@ -329,7 +361,9 @@ impl Membership {
         let Some(member) = self.members.get_mut(&node) else { return };
         let others = self.interest_bytes - member.interest_bytes();
         let room = self.interest_bytes_max.saturating_sub(others).min(INTEREST_BYTES_MAX);
+        let roles = member.roles;
         let heard = member.take_announce(now, announce, room);
+        self.ackers_changed |= member.roles != roles;
         self.interest_bytes = others + member.interest_bytes();
         match heard {
             Heard::Changed(change) => self.events.push_back(MemberEvent::Subscriptions(node, change)),
@@ -342,10 +376,11 @@ impl Membership {
             }
             Heard::Nothing => {}
         }
+        let patience = self.repeat_first();
         let Some(member) = self.members.get_mut(&node) else { return };
         let lacks_us = announce.missing.contains(&self.config.publisher);
         // What was said a moment ago is on its way.
-        if !is_new && (!lacks_us || now.since(member.welcomed_at) < REPEAT_FIRST) {
+        if !is_new && (!lacks_us || now.since(member.welcomed_at) < patience) {
             return self.stop_repeating();
         }
         let record = member.welcome(now, self.config.publisher);
@@ -418,8 +453,9 @@ impl Membership {
     /// Announces, beats and buries as time goes on. `last_heard` tells when anything was heard of a node last:
     /// one that speaks is alive, though its heartbeats were lost.
     pub fn handle_timeout(&mut self, now: Time, last_heard: impl Fn(NodeId, u16) -> Option<Time>) {
-        let beats = self.config.missed_heartbeats_max + 1;
-        let silent = |member: &Member| now.since(member.heard_at) > member.heartbeat * beats;
+        self.pardon_silence(now);
+        let missed_max = self.config.missed_heartbeats_max;
+        let silent = |member: &Member| now.since(member.heard_at) > member.beat.silence_max(missed_max);
         let mut failed = Vec::new();
         for (&node, member) in self.members.iter_mut().filter(|(_, member)| silent(member)) {
             member.heard_at = member.heard_at.max(last_heard(node, member.instance).unwrap_or(Time::ZERO));
@@ -436,27 +472,40 @@ impl Membership {
             self.beats = true;
             self.heartbeat_at = now + self.config.heartbeat;
         }
+        self.due = self.poll_timeout();
+    }
+
+    /// A turn that comes later than it was to be shows that we stood still, or had no time: who was silent meanwhile may
+    /// have spoken.
+    fn pardon_silence(&mut self, now: Time) {
+        let late = now.since(self.due);
+        if late > Duration::ZERO {
+            for member in self.members.values_mut() {
+                member.heard_at = (member.heard_at + late).min(now);
+                member.beat.pardon(now, late);
+            }
+        }
     }
 
     fn announce(&mut self, now: Time) {
-        let complete = !self.members.values().any(Member::is_lacking);
+        let (complete, patience) = (!self.members.values().any(Member::is_lacking), self.repeat_first());
         // One that was met a moment ago has not had the time to welcome us.
         let lacking = self.members.values().filter(|member| {
-            member.is_lacking() && (now.since(member.welcomed_at) >= REPEAT_FIRST || !member.is_known())
+            member.is_lacking() && (now.since(member.welcomed_at) >= patience || !member.is_known())
         });
         let mut missing: Vec<u64> = lacking.map(|member| member.publisher).collect();
         missing.extend(std::mem::take(&mut self.strangers));
         let since = (self.announced > 0).then_some(self.announced);
         self.announcement = Some(Asked { since, missing, held: std::mem::take(&mut self.held) });
-        self.announced = self.version;
+        (self.announced, self.announced_at) = (self.version, Some(now));
         self.heartbeat_at = now + self.config.heartbeat;
         // A stranger that is there will be heard again.
         self.repeats = !complete;
         if complete {
             self.announce_at = Time::NEVER;
         } else {
-            self.announce_at = now + self.repeat;
-            self.repeat = (self.repeat * 2).min(REPEAT_LAST);
+            self.announce_at = now + self.repeat.max(patience);
+            self.repeat = (self.repeat.max(patience) * 2).min(REPEAT_LAST);
         }
     }
 
@@ -514,11 +563,11 @@ impl Membership {
 
     /// When [`Membership::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Time {
-        let deaths = self.members.values().map(|member| {
-            member.heard_at
-                + member.heartbeat * (self.config.missed_heartbeats_max + 1)
-                + Duration::from_millis(1)
-        });
+        let missed_max = self.config.missed_heartbeats_max;
+        let death = |member: &Member| {
+            member.heard_at + member.beat.silence_max(missed_max) + Duration::from_millis(1)
+        };
+        let deaths = self.members.values().map(death);
         deaths.fold(self.announce_at.min(self.heartbeat_at), Time::min)
     }
 }

@@ -11,6 +11,7 @@ use shoal_node::{HubConfig, Interest, MembershipConfig, NodeConfig};
 use shoal_norm::{ConfigError, NodeId, Time};
 use shoal_sim::node::Clock;
 use shoal_sim::{Simulation as Network, Whole};
+use shoal_wire::Roles;
 
 use crate::bus::event_to_python;
 use crate::bus::priority_of;
@@ -258,6 +259,11 @@ impl DomainSimulation {
 
     fn set_port(&mut self, name: NodeId, port: (Option<f64>, Option<f64>, usize)) -> PyResult<()> {
         self.network().set_port(name, port_of(port)).map_err(config_error)
+    }
+
+    fn set_store(&mut self, name: NodeId, is_store: bool) -> PyResult<()> {
+        let roles = if is_store { Roles::STORE } else { Roles::default() };
+        self.act(name, |whole, now| whole.set_roles(now, roles))
     }
 
     // --- what applications do ---

@@ -11,7 +11,7 @@ use shoal_node::norm::Lane;
 use shoal_node::{HubEvent, Interest, Moment, Node, NodeConfig, SubscriptionId};
 use shoal_norm::{ConfigError, Destination, NodeId, Source, Time};
 use shoal_wire::{
-    BodyKind, Destination as Address, EncodeError, MessageId, MessageView, Outgoing, Priority, Topic,
+    BodyKind, Destination as Address, EncodeError, MessageId, MessageView, Outgoing, Priority, Roles, Topic,
 };
 
 use crate::node::Clock;
@@ -224,6 +224,12 @@ impl Whole {
         if let Some(subscription) = self.subscriptions.get_mut(&number) {
             subscription.reading = reading;
         }
+    }
+
+    /// Says what it does beside what its own programs do.
+    pub fn set_roles(&mut self, now: Time, roles: Roles) {
+        self.node.hub().set_roles(roles);
+        self.node.handle_timeout(self.clock.read(now));
     }
 
     /// Publishes a message, once those before it are published.

@@ -51,6 +51,37 @@ pub struct Fact<'a> {
     pub value: &'a [u8],
 }
 
+/// The tag of the fact that says what a node does beside what its own programs do.
+pub const FACT_ROLES: u64 = 1;
+
+/// What a node does beside what its own programs do, a bit each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Roles(pub u64);
+
+impl Roles {
+    /// It records what others publish: publishers wait for it, however slow it is.
+    pub const STORE: Roles = Roles(1);
+
+    /// Whether all of these are among them.
+    pub fn contains(self, roles: Roles) -> bool {
+        self.0 & roles.0 == roles.0
+    }
+
+    /// The value of the fact.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut value = Vec::new();
+        write_varint(&mut value, self.0);
+        value
+    }
+
+    /// What facts say; without a word, or one that cannot be read, there are none.
+    pub fn of(facts: &[Fact<'_>]) -> Roles {
+        let fact = facts.iter().find(|fact| fact.tag == FACT_ROLES);
+        let bits = fact.and_then(|fact| Cursor::new(fact.value).varint("roles").ok());
+        Roles(bits.unwrap_or(0))
+    }
+}
+
 /// A subscription in an announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announced<'a> {
@@ -334,6 +365,20 @@ mod tests {
         }
         let grown = [&records[0][..], &[1, 2, 3]].concat();
         assert_eq!(Announce::read(&grown), Announce::read(&records[0]));
+    }
+
+    #[test]
+    fn roles_come_back_and_what_cannot_be_read_is_no_role() {
+        let value = Roles::STORE.to_bytes();
+        let fact = Fact { tag: FACT_ROLES, value: &value };
+        assert_eq!(Roles::of(&[Fact { tag: 7, value: b"x" }, fact]), Roles::STORE);
+        // What a later version calls a role is left alone.
+        let many = Roles(u64::MAX).to_bytes();
+        assert!(Roles::of(&[Fact { tag: FACT_ROLES, value: &many }]).contains(Roles::STORE));
+        for unreadable in [&[][..], &[0x80]] {
+            assert_eq!(Roles::of(&[Fact { tag: FACT_ROLES, value: unreadable }]), Roles::default());
+        }
+        assert_eq!(Roles::of(&[]), Roles::default());
     }
 
     #[test]

@@ -38,7 +38,7 @@ mod value_reader;
 mod value_writer;
 mod varint;
 
-pub use announce::{Announce, AnnounceHeader, Announced, Announcement, Fact};
+pub use announce::{Announce, AnnounceHeader, Announced, Announcement, FACT_ROLES, Fact, Roles};
 pub use body::{ArrayLayout, ArrayOrder, BodyKind};
 pub use control::{Goodbye, Heartbeat, Mark, Position, Skip, SkipReason, Welcome};
 pub use destination::{Destination, DestinationKind};

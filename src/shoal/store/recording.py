@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from shoal._core import Lanes, Log, Recorder
-from shoal.bus.inside import core_of
+from shoal.bus.inside import core_of, node_of
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus
 from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreFullError, StoreRefusedError
@@ -37,6 +37,10 @@ class Recording:
         #: Set while there is room; nothing is taken from the bus otherwise.
         self._room = threading.Event()
         self._room.set()
+        #: While it records, publishers wait for this member however slow it is.
+        self._node = node_of(bus)
+        if patterns:
+            self._node.set_store(True)
         self._lock = threading.Lock()
         #: Why nothing is recorded, by whoever said so: a recorder, or none for all of them.
         self._refusals: dict[Recorder | None, str] = {}
@@ -80,7 +84,7 @@ class Recording:
             return next(iter(self._refusals.values()), None)
 
     def pause(self, why: str) -> None:
-        """Take nothing more from the bus until `resume`: publishers wait, as for any slow member."""
+        """Take nothing more from the bus until `resume`: publishers go on after `slow_after_s`."""
         self._refuse(None, why)
         self._room.clear()
 
@@ -95,6 +99,8 @@ class Recording:
             self._refusals[who] = why
         if is_new:
             log.error("%s", why)
+            # Whoever cannot record for an unknown time must not stop everybody for as long.
+            self._node.set_store(False)
 
     def _goes_on(self, who: Recorder | None) -> None:
         """There is room for one of them, or for all; it is said when there is for everybody."""
@@ -103,6 +109,7 @@ class Recording:
             is_over = was_refused and not self._refusals
         if is_over:
             log.warning("there is room again: recording goes on")
+            self._node.set_store(True)
 
     def _run(self, recorder: Recorder) -> None:
         try:
@@ -126,6 +133,8 @@ class Recording:
         except StoreFullError as error:
             log.error("messages that had arrived were not recorded: %s", error)
         except StoreError as error:
+            # A store that takes nothing more is nobody to wait for.
+            self._node.set_store(False)
             self._failed(error)
 
     def _ended(self) -> None:

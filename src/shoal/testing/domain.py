@@ -345,6 +345,10 @@ class Node:
         """Exchange its cable."""
         self.core.set_port(self.name, _port(port))
 
+    def set_store(self, is_store: bool = True) -> None:
+        """Be a store, for which publishers wait however slow it is; or be none any more."""
+        self.core.set_store(self.name, is_store)
+
     # --- what a program does ---
 
     def publish(
@@ -423,6 +427,11 @@ class Node:
     def state(self) -> _core._DomainNodeState:
         """What it holds, and the most it ever held."""
         return self.core.state(self.name)
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """What its links counted, added up."""
+        return self.core.stats(self.name)
 
     @property
     def happenings(self) -> Sequence[Happening]:

@@ -221,6 +221,56 @@ def a_slow_reader(domain: Domain) -> None:
 
 
 @domain_scenario
+def a_slow_store(domain: Domain) -> None:
+    """A store that reads by fits and starts is waited for: nothing is lost, and it is not expelled."""
+    bytes_max = 64 << 10
+    publisher, store, *readers = domain.add_nodes(
+        4,
+        lane_bytes_max=bytes_max,
+        window_bytes=bytes_max,
+        cache_bytes=2 * bytes_max,
+        receive_window_bytes=2 * bytes_max,
+    )
+    store.set_store()
+    recorder = store.subscribe("prices/>", queue_bytes_max=32 << 10)
+    for reader in readers:
+        reader.subscribe("prices/>")
+    meet(domain)
+    for step in range(200):
+        # For three seconds not at all, then in one turn of twenty.
+        recorder.set_reading(step >= 100 and step % 20 == 0)
+        publisher.publish("prices/ACME", *numbered(10, size=1000, first=10 * step))
+        domain.run_for(0.03)
+    recorder.set_reading(True)
+    nothing_lost(settle(domain))
+    slow = [happening for happening in publisher.happenings if happening.kind == "slow"]
+    if slow:
+        raise DomainCheckError(domain.history(), "slow store", f"the publisher went on without it: {slow[0]}")
+    if max(sent.waited_s for sent in publisher.life.published) < 2.0:
+        raise DomainCheckError(domain.history(), "slow store", "the publisher did not wait for it")
+
+
+@domain_scenario
+def a_host_that_pauses_now_and_then(domain: Domain) -> None:
+    """A host that stands still at times is given longer until it is taken for dead, and buries nobody."""
+    publisher, pausing, other = domain.add_nodes(3)
+    for node in (pausing, other):
+        node.subscribe("prices/>")
+    meet(domain)
+    # Within its heartbeats the first time; then, once it is known to pause, for longer than they allow.
+    for pause_s in (2.0, 2.0, 4.0):
+        publish_for(domain, publisher, "prices/ACME", 1.0, every_s=0.1)
+        with paused(pausing, socket_bytes=64 << 10):
+            publish_for(domain, publisher, "prices/ACME", pause_s, every_s=0.1)
+    publish_for(domain, publisher, "prices/ACME", 1.0, every_s=0.1)
+    nothing_lost(settle(domain))
+    gone = [happening for node in (publisher, pausing, other) for happening in node.happenings]
+    gone = [happening for happening in gone if happening.kind == "gone"]
+    if gone:
+        raise DomainCheckError(domain.history(), "deaths", f"somebody was taken for dead: {gone[0]}")
+
+
+@domain_scenario
 def a_paused_host(domain: Domain) -> None:
     """A host stands still for longer than its heartbeats, comes back, and is told what it missed."""
     publisher, reader, other = domain.add_nodes(3)

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use shoal_norm::NodeId;
-use shoal_wire::MessageView;
+use shoal_wire::{MessageView, Roles};
 
 pub use self::chain::{Chains, Clock, LinkId, SendError, Stamp};
 pub use self::consumer::{Batch, Consumer, Entry, Overflow, Source, Taken};
@@ -258,6 +258,13 @@ impl Hub {
         if let Some(announced) = wanted.announced.remove(&id) {
             wanted.own.unsubscribe(announced);
         }
+        self.want(wanted);
+    }
+
+    /// Says what we do beside what our own programs do.
+    pub fn set_roles(&self, roles: Roles) {
+        let mut wanted = lock(&self.wanted);
+        wanted.own.set_roles(roles);
         self.want(wanted);
     }
 

@@ -2,12 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use shoal_wire::{AnnounceHeader, Announcement, EncodeError, InterestEntry, NumberedEntry};
+use shoal_wire::{
+    AnnounceHeader, Announcement, EncodeError, FACT_ROLES, Fact, InterestEntry, NumberedEntry, Roles,
+};
 
 /// Changes that can be told as such; whoever is further behind gets everything.
 const CHANGES_MAX: usize = 1024;
 /// A part of an announcement is no longer than this, unless one subscription is.
 const PART_BYTES_MAX: usize = 32 << 10;
+/// In the place of a subscription's number: not what is wanted changed, but the roles.
+const NO_SUBSCRIPTION: u64 = 0;
 /// A full announcement is rather sent than changes that are no shorter.
 const CHANGES_PER_ENTRY: usize = 1;
 
@@ -39,6 +43,7 @@ pub struct OwnInterest {
     next_id: u64,
     version: u64,
     digest: u64,
+    roles: Roles,
     /// What began and ended, by number, the last of them with the present version.
     changes: VecDeque<u64>,
 }
@@ -58,6 +63,7 @@ impl OwnInterest {
             next_id: 1,
             version: 1,
             digest: 0,
+            roles: Roles::default(),
             changes: VecDeque::new(),
         }
     }
@@ -111,6 +117,13 @@ impl OwnInterest {
         }
     }
 
+    /// Has other roles from now on.
+    pub fn set_roles(&mut self, roles: Roles) {
+        if std::mem::replace(&mut self.roles, roles) != roles {
+            self.change(NO_SUBSCRIPTION);
+        }
+    }
+
     fn change(&mut self, id: u64) {
         self.version += 1;
         if self.changes.len() == CHANGES_MAX {
@@ -140,7 +153,7 @@ impl OwnInterest {
         for (id, times) in times {
             match self.held.get(&id) {
                 Some(held) => added.push(&held.numbered),
-                None if times == 1 => removed.push(id),
+                None if times == 1 && id != NO_SUBSCRIPTION => removed.push(id),
                 None => {}
             }
         }
@@ -164,6 +177,9 @@ impl OwnInterest {
             total: self.held.len() as u64,
             digest: self.digest,
         };
-        Announcement { header, removed, added, missing, facts: &[] }.write(PART_BYTES_MAX)
+        let value = self.roles.to_bytes();
+        let roles = [Fact { tag: FACT_ROLES, value: &value }];
+        let facts = if self.roles == Roles::default() { &[][..] } else { &roles };
+        Announcement { header, removed, added, missing, facts }.write(PART_BYTES_MAX)
     }
 }

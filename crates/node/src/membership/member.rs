@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use shoal_norm::Time;
-use shoal_wire::{Announce, Position, Welcome};
+use shoal_wire::{Announce, Position, Roles, Welcome};
 
+use super::beat::Beat;
 use super::{Change, REPEAT_FIRST};
 use crate::interest::{AnnouncedInterest, Applied, InterestBounds};
 
@@ -47,13 +48,15 @@ pub(super) struct Member {
     /// Who it is.
     pub publisher: u64,
     interest: AnnouncedInterest,
+    /// What it does beside what its own programs do.
+    pub roles: Roles,
     /// The latest version of it that we heard of, and when; beyond the one we have, what it wants is not known.
     version_heard: u64,
     version_heard_at: Time,
     /// It announced more than is kept of one node.
     too_much: bool,
     pub heard_at: Time,
-    pub heartbeat: Duration,
+    pub beat: Beat,
     /// What we told it, and when last.
     pub welcome: Vec<Position>,
     pub welcomed_at: Time,
@@ -74,11 +77,12 @@ impl Member {
             instance,
             publisher: announce.header.publisher,
             interest: AnnouncedInterest::new(bounds),
+            roles: Roles::default(),
             version_heard: 0,
             version_heard_at: Time::ZERO,
             too_much: false,
             heard_at: now,
-            heartbeat: Duration::from_millis(announce.header.heartbeat_ms.clamp(10, 3_600_000)),
+            beat: Beat::new(now, Duration::from_millis(announce.header.heartbeat_ms.clamp(10, 3_600_000))),
             welcome,
             welcomed_at: Time::ZERO,
             welcomed_us: false,
@@ -113,6 +117,9 @@ impl Member {
     pub fn take_announce(&mut self, now: Time, announce: &Announce<'_>, bytes_max: usize) -> Heard {
         self.interest.set_bytes_max(bytes_max);
         let version = announce.header.version;
+        if announce.part == 0 && version > self.interest.version() {
+            self.roles = Roles::of(&announce.facts);
+        }
         // Heartbeats and Marks are easily forged. If it announces what we have once more, long after another version
         // was heard of, there is no other. One that is new to us may be followed by that other.
         let repeats = version == self.interest.version();

@@ -200,11 +200,84 @@ fn a_silent_node_is_taken_for_dead_after_its_missed_heartbeats() {
     settle(at(30), &mut nodes);
     events(&mut nodes[0]);
     let one = &mut nodes[0];
-    one.handle_timeout(at(6000), unheard);
+    pass(one, at(6030), unheard);
     assert_eq!(events(one), []);
-    one.handle_timeout(at(6031), unheard);
+    pass(one, at(6031), unheard);
     assert_eq!(events(one), [MemberEvent::Gone(2, 1, Departure::Failed)]);
     assert_eq!(one.poll_ackers(), Some(vec![]));
+}
+
+/// One node lets time go by, and hears nothing.
+fn pass(node: &mut Node, end: Time, last_heard: impl Fn(NodeId, u16) -> Option<Time>) {
+    while node.poll_timeout() <= end {
+        let now = node.poll_timeout();
+        node.handle_timeout(now, &last_heard);
+        while node.record().or_else(|| node.poll_heartbeat()).is_some() {}
+    }
+}
+
+/// A node that met another one, which then said its heartbeats at these times.
+fn after_heartbeats(times: &[u64]) -> Node {
+    let mut nodes = [node(1), node(2)];
+    settle(at(0), &mut nodes);
+    settle(at(30), &mut nodes);
+    settle(at(200), &mut nodes);
+    let [mut one, two] = nodes;
+    let mut heartbeat = Vec::new();
+    Heartbeat { domain: 7, publisher: two.config.publisher, version: two.version() }.write(&mut heartbeat);
+    for &millis in times {
+        pass(&mut one, at(millis), unheard);
+        one.handle_record(at(millis), 2, 1, &heartbeat, no_positions).unwrap();
+    }
+    events(&mut one);
+    one
+}
+
+#[test]
+fn a_member_that_pauses_now_and_then_is_given_longer_and_one_that_does_not_is_not() {
+    let mut punctual = after_heartbeats(&[1000, 2000, 3000, 4000, 5000, 6000, 7000]);
+    pass(&mut punctual, at(13_000), unheard);
+    assert_eq!(events(&mut punctual), []);
+    pass(&mut punctual, at(13_001), unheard);
+    assert_eq!(events(&mut punctual), [MemberEvent::Gone(2, 1, Departure::Failed)]);
+    // It was silent for four seconds, and is alive after ten.
+    let mut pausing = after_heartbeats(&[1000, 2000, 6000, 7000]);
+    pass(&mut pausing, at(17_000), unheard);
+    assert_eq!(events(&mut pausing), []);
+    pass(&mut pausing, at(7000 + 24_001), unheard);
+    assert_eq!(events(&mut pausing), [MemberEvent::Gone(2, 1, Departure::Failed)], "a death is noticed");
+}
+
+#[test]
+fn who_stood_still_itself_takes_nobody_for_dead_before_it_listened_again() {
+    let mut one = after_heartbeats(&[1000, 2000, 3000]);
+    let due = one.poll_timeout();
+    one.handle_timeout(at(60_000), unheard);
+    assert_eq!(events(&mut one), []);
+    let left = at(9001).since(due);
+    pass(&mut one, at(59_999) + left, unheard);
+    assert_eq!(events(&mut one), []);
+    pass(&mut one, at(60_000) + left, unheard);
+    assert_eq!(events(&mut one), [MemberEvent::Gone(2, 1, Departure::Failed)]);
+}
+
+#[test]
+fn a_store_is_told_by_its_role_until_it_gives_it_up() {
+    let mut nodes = [node(1), node(2)];
+    nodes[1].own.set_roles(Roles::STORE);
+    let version = nodes[1].own.version();
+    nodes[1].set_wanted(at(0), version);
+    settle(at(0), &mut nodes);
+    settle(at(30), &mut nodes);
+    assert_eq!(nodes[0].indispensable(), [2]);
+    assert_eq!(nodes[1].indispensable(), []);
+    nodes[0].poll_ackers();
+    nodes[1].own.set_roles(Roles::default());
+    let version = nodes[1].own.version();
+    nodes[1].set_wanted(at(40), version);
+    settle(at(40), &mut nodes);
+    assert_eq!(nodes[0].indispensable(), []);
+    assert_eq!(nodes[0].poll_ackers(), Some(vec![2]), "whoever waits for it is told");
 }
 
 #[test]
@@ -349,10 +422,9 @@ fn a_member_that_speaks_is_alive_though_its_heartbeats_are_lost() {
     settle(at(30), &mut nodes);
     events(&mut nodes[0]);
     let one = &mut nodes[0];
-    one.handle_timeout(at(6031), |_, _| Some(at(6000)));
+    pass(one, at(12_000), |_, _| Some(at(6000)));
     assert_eq!(events(one), []);
-    assert!(one.poll_timeout() > at(6031));
-    one.handle_timeout(at(12_001), |_, _| Some(at(6000)));
+    pass(one, at(12_001), |_, _| Some(at(6000)));
     assert_eq!(events(one), [MemberEvent::Gone(2, 1, Departure::Failed)]);
 }
 

@@ -261,6 +261,7 @@ impl NormBus {
         let port = &self.port;
         self.membership.note_forgotten(|| port.last_numbers().iter().map(|last| last + 1).collect());
         if let Some(ackers) = self.membership.poll_ackers() {
+            session.set_indispensable(&self.membership.indispensable());
             if self.age < Age::Settled {
                 session.set_ackers_from_oldest(&ackers);
             } else {

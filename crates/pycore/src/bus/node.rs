@@ -14,6 +14,7 @@ use shoal_node::norm::Lane;
 use shoal_node::tcp::TcpConfig;
 use shoal_node::{Interest, Origin};
 use shoal_norm::NodeId;
+use shoal_wire::Roles;
 
 use super::events::{EventTuple, event_to_python};
 use super::exit::detached;
@@ -280,6 +281,14 @@ impl Node {
         };
         let reader = detached(py, || inner.bus.subscribe(interest, queue_bytes_max, overflow, no_local));
         Ok(Subscription::new(inner.clone(), reader, pattern.to_owned()))
+    }
+
+    /// Says whether this node is a store, for which publishers wait however slow it is.
+    fn set_store(&self, py: Python<'_>, is_store: bool) -> PyResult<()> {
+        let inner = self.open()?;
+        let roles = if is_store { Roles::STORE } else { Roles::default() };
+        detached(py, || inner.bus.hub().set_roles(roles));
+        Ok(())
     }
 
     /// The nodes that subscribe to a topic, this one among them if it does.

@@ -320,8 +320,10 @@ impl Subscription {
     }
 
     #[getter]
-    fn dropped(&self) -> u64 {
-        self.reader.consumer().dropped()
+    fn dropped(&self) -> PyResult<u64> {
+        // In a child its queue may be locked for ever, by a thread that stayed behind.
+        self.birth.check()?;
+        Ok(self.reader.consumer().dropped())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -411,8 +413,9 @@ impl Subscription {
     }
 
     #[getter]
-    fn closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst) || self.reader.consumer().is_closed()
+    fn closed(&self) -> PyResult<bool> {
+        self.birth.check()?;
+        Ok(self.closed.load(Ordering::SeqCst) || self.reader.consumer().is_closed())
     }
 
     /// Ends the subscription; what has arrived can still be read.
