@@ -8,7 +8,7 @@ SEEDS ?= 10000
 CYCLES ?= 200
 LIMIT ?= 3600
 
-.PHONY: help setup build demo test check bench sim soak kill-tests spark-tests figures docs fuzz coverage wheel clean
+.PHONY: help setup build demo test check bench sim soak storm kill-tests spark-tests figures docs fuzz coverage wheel clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,8 +41,15 @@ kill-tests: build  ## kill a store two hundred times, then Spark jobs and their 
 	$(BIN)/python tests/e2e/kill_store.py --cycles $(CYCLES)
 	$(BIN)/python tests/spark/kills.py --kills 30 --rows 60000
 
-soak: build  ## ten minutes of load while programs freeze, die and come back
-	$(BIN)/python tests/e2e/soak.py --seconds 600
+soak: build  ## load while programs freeze and die, overload, cut cables, more parameters with libnorm: 15 minutes
+	$(BIN)/python tests/e2e/soak.py --seconds 300
+	$(PYTEST) -q tests/e2e/long_soak.py tests/e2e/test_lan.py --timeout 300
+	$(PYTEST) -q tests/interop/long_matrix.py --timeout 120
+
+storm: build  ## two hundred and three hundred nodes that start together, and what they cost when idle
+	STORM_NODES=200 $(PYTEST) -q -s tests/sim/test_storm.py --timeout 900
+	$(BIN)/python tests/e2e/storm.py --nodes 200 --within 10
+	$(BIN)/python tests/e2e/storm.py --nodes 300 --within 20
 
 spark-tests: build  ## Spark on a standalone cluster, Spark Connect, declarative pipelines, Java from PyPI
 	$(PYTEST) -q tests/spark/long_deployments.py --timeout 400

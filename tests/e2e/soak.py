@@ -1,8 +1,9 @@
-"""A soak: publishers and subscribers under steady load while others freeze, die and come back.
+"""A soak: publishers and subscribers under steady load while others freeze, go on, die and come back.
 
-`python tests/e2e/soak.py --seconds 600 [--seed N]`. What must hold to the end: everybody who stays gets
-every message of every publisher and priority class, in order and once; nobody who stays grows, in memory,
-threads or descriptors; requests are answered.
+`python tests/e2e/soak.py --seconds 600 [--seed N]`. Three publishers, each in three priority classes, two
+subscribers that nobody touches, and two more that are. What must hold to the end: everybody who stays gets
+every message of every publisher and class, in order and once; who was stopped got what it did not lose, in
+order and once; nobody who stays grows, in memory, threads or descriptors; requests are answered.
 """
 
 import argparse
@@ -18,6 +19,9 @@ GROWTH_BYTES_MAX = 24 << 20
 #: What a visitor that does not read may say when it leaves.
 LOSSES = r"\A((messages of .* lost here for good|\d+ more of MessagesLost were not logged).*\n)*\Z"
 CLASSES = (1, 4, 8)
+PUBLISHERS = 3
+#: How long somebody is stopped at the most: longer than its heartbeats last, some of the time.
+STOPPED_S_MAX = 6.0
 
 
 class Soak:
@@ -27,8 +31,9 @@ class Soak:
         self.random = random.Random(seed)
         self.url = loopback_url()
         self.all: list[Peer] = []
-        self.publishers = [self.start() for _ in range(2)]
+        self.publishers = [self.start() for _ in range(PUBLISHERS)]
         self.subscribers = [self.start() for _ in range(2)]
+        self.stopped = self.start_visitor()
         self.published = dict.fromkeys(self.sources(), 0)
         self.asked = 0
         for subscriber in self.subscribers:
@@ -39,13 +44,19 @@ class Soak:
 
     def sources(self) -> list[int]:
         """One for every publisher and priority class."""
-        return [10 * number + priority for number in range(2) for priority in CLASSES]
+        return [10 * number + priority for number in range(PUBLISHERS) for priority in CLASSES]
 
     def start(self) -> Peer:
         """One more program."""
         peer = Peer(self.url, heartbeat_s=0.5)
         self.all.append(peer)
         return peer.connected()
+
+    def start_visitor(self, read: bool = True) -> Peer:
+        """One more program that subscribes."""
+        visitor = self.start()
+        visitor.ask("subscribe", pattern="soak/>", read=read)
+        return visitor
 
     def publish(self) -> None:
         """A burst of every publisher in every class."""
@@ -66,9 +77,9 @@ class Soak:
                 self.published[source] += count
 
     def disturb(self) -> None:
-        """Somebody comes, subscribes, and freezes, dies or leaves."""
-        visitor = self.start()
-        visitor.ask("subscribe", pattern="soak/>", read=self.random.random() < 0.5)
+        """Somebody comes, subscribes, and freezes, dies or leaves; somebody else is stopped and goes on."""
+        visitor = self.start_visitor(read=self.random.random() < 0.5)
+        self.stop_for_a_while()
         self.publish()
         match self.random.randrange(3):
             case 0:
@@ -82,6 +93,21 @@ class Soak:
                 visitor.finish(says=LOSSES)
         self.all.remove(visitor)
         visitor.kill()
+
+    def stop_for_a_while(self) -> None:
+        """One subscriber stands still while others publish, and goes on; now and then it dies instead."""
+        self.stopped.freeze()
+        until = time.monotonic() + self.random.uniform(0.05, STOPPED_S_MAX)
+        while time.monotonic() < until:
+            self.publish()
+        self.stopped.thaw()
+        for source, tally in self.stopped.ask("received", pattern="soak/>")["received"].items():
+            wrong = [fault for fault in tally["faults"] if "missing" not in fault]
+            assert not wrong, (source, wrong)
+        if self.random.random() < 0.3:
+            self.all.remove(self.stopped)
+            self.stopped.kill()
+            self.stopped = self.start_visitor()
 
     def request(self) -> None:
         """A question and its answer."""

@@ -55,12 +55,16 @@ class Case:
     receivers: int
     watermark: bool
     auto_parity: int = 0
+    segment_bytes: int = SEGMENT_BYTES
+    block_symbols: int = BLOCK_SYMBOLS
 
     def __str__(self) -> str:
         parity = f"parity_{self.parity}+{self.auto_parity}" if self.parity else "no_parity"
         control = "cc" if self.congestion_control else "fixed"
         ending = "acked" if self.watermark else "nacks_only"
         scheme = f"{self.kind}-fec{self.fec_id}-{parity}"
+        if (self.segment_bytes, self.block_symbols) != (SEGMENT_BYTES, BLOCK_SYMBOLS):
+            scheme += f"-{self.block_symbols}x{self.segment_bytes}"
         return f"{scheme}-loss{self.loss_percent:g}-{control}-to_{self.receivers}-{ending}"
 
     @property
@@ -75,7 +79,8 @@ class Case:
         print(f"seed {self.seed}")
         source = random.Random(self.seed)
         many = int(20 / (self.loss_percent / 100)) if self.loss_percent else 100
-        lengths = (1, SEGMENT_BYTES, many * SEGMENT_BYTES + 5, BLOCK_SYMBOLS * SEGMENT_BYTES)
+        segment, block = self.segment_bytes, self.block_symbols * self.segment_bytes
+        lengths = (1, segment, many * segment + 5, block)
         return [source.randbytes(length) for length in lengths]
 
 
@@ -96,8 +101,8 @@ def shoal_link(case: Case, port: int, node: int, **options: object) -> NormLink:
         "congestion": "norm_cc" if case.congestion_control else "fixed",
         "backoff_factor": 1,
         "fec": FEC_NAMES[case.fec_id],
-        "segment_bytes": SEGMENT_BYTES,
-        "block_symbols": BLOCK_SYMBOLS,
+        "segment_bytes": case.segment_bytes,
+        "block_symbols": case.block_symbols,
         "parity_symbols": case.parity,
         "auto_parity": case.auto_parity,
     }
@@ -137,8 +142,8 @@ def libnorm_sender(
     session.set_congestion_control(case.congestion_control)
     session.set_tx_loss(case.loss_percent)
     session.start_sender(
-        segment_bytes=SEGMENT_BYTES,
-        block_symbols=BLOCK_SYMBOLS,
+        segment_bytes=case.segment_bytes,
+        block_symbols=case.block_symbols,
         parity_symbols=case.parity,
         fec_id=case.fec_id,
     )
