@@ -105,7 +105,7 @@ _HOMES = {
     "selector": ("Byte", "CorrelationFilter", "Double", "Float", "Int", "Long", "Selector", "Short"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("aio", "codecs", "config", "errors", "norm")
+_MODULES = ("aio", "codecs", "config", "errors", "history", "norm", "spark", "store", "types")
 
 __all__ = [
     "Bus",

@@ -156,6 +156,7 @@ def test_one_import_is_enough_and_loads_no_more_than_it_must() -> None:
 import sys, shoal
 assert "shoal.aio" not in sys.modules and "asyncio" not in sys.modules
 assert shoal.aio.connect and shoal.norm.Session and shoal.errors.ShoalError
+assert shoal.store.Store and shoal.types.Byte and shoal.history.connect
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -184,6 +185,21 @@ def test_a_coroutine_is_refused_as_a_callback_on_threads(bus: shoal.Bus) -> None
 
     with pytest.raises(TypeError, match=r"callback is .*, and must be a plain function: .*shoal\.aio"):
         bus.subscribe("a", callback)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"properties": {"x": [1]}}, 'the property "x": a list cannot be a property: use str, .* or None'),
+        ({"body": {(1, 2): 3}}, "a tuple cannot be a key in a body: use str, .* or None"),
+        ({"body": [object()]}, "a object cannot be part of a body: use str, .* lists and mappings"),
+    ],
+)
+def test_a_value_that_cannot_stand_there_is_told_what_can(
+    bus: shoal.Bus, given: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(TypeError, match=says):
+        bus.publish("a", **given)
 
 
 #: What a message is published with, beside its body, which may be of many types.

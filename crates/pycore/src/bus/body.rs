@@ -154,21 +154,30 @@ fn write_value(value: &Bound<'_, PyAny>, writer: &mut ValueWriter<'_>) -> PyResu
     if !plain && let Some(mapping) = dict_of(value)? {
         return write_map(&mapping, writer);
     }
-    with_scalar(value, |scalar| writer.scalar(scalar).map_err(encode_error))
+    with_scalar(value, PART, |scalar| writer.scalar(scalar).map_err(encode_error))
 }
 
 fn write_map(mapping: &Bound<'_, PyDict>, writer: &mut ValueWriter<'_>) -> PyResult<()> {
     writer.begin_map(mapping.len()).map_err(encode_error)?;
     for (key, value) in mapping {
-        with_scalar(&key, |key| writer.scalar(key).map_err(encode_error))?;
+        with_scalar(&key, KEY, |key| writer.scalar(key).map_err(encode_error))?;
         write_value(&value, writer)?;
     }
     writer.end();
     Ok(())
 }
 
-/// Calls `take` with a single Python value.
-pub fn with_scalar<R>(value: &Bound<'_, PyAny>, take: impl FnOnce(Scalar<'_>) -> PyResult<R>) -> PyResult<R> {
+/// Where a single value stands, and what may stand there, as an error says it.
+pub const PROPERTY: &str = "a property: use str, bytes, bool, int, float or None";
+const KEY: &str = "a key in a body: use str, bytes, bool, int, float or None";
+const PART: &str = "part of a body: use str, bytes, bool, int, float, None, lists and mappings";
+
+/// Calls `take` with a single Python value. `place` says in an error where it stands.
+pub fn with_scalar<R>(
+    value: &Bound<'_, PyAny>,
+    place: &str,
+    take: impl FnOnce(Scalar<'_>) -> PyResult<R>,
+) -> PyResult<R> {
     if let Ok(text) = value.cast::<PyString>() {
         return match typed::of(value, text.is_exact_instance_of::<PyString>())? {
             Some(typed) => take(typed),
@@ -205,13 +214,10 @@ pub fn with_scalar<R>(value: &Bound<'_, PyAny>, take: impl FnOnce(Scalar<'_>) ->
     if is_array_scalar(value)? {
         let plain = value.call_method0("item")?;
         if !is_array_scalar(&plain)? {
-            return with_scalar(&plain, take);
+            return with_scalar(&plain, place, take);
         }
     }
-    Err(PyTypeError::new_err(format!(
-        "a {} cannot be part of a message: use str, bytes, bool, int, float, None, lists and mappings",
-        value.get_type().name()?
-    )))
+    Err(PyTypeError::new_err(format!("a {} cannot be {place}", value.get_type().name()?)))
 }
 
 /// The Python value of a body.

@@ -6,7 +6,7 @@ use pyo3::types::PyString;
 use shoal_selector::is_property_name;
 use shoal_wire::PropertiesWriter;
 
-use super::body::{dict_of, encode_error, with_scalar};
+use super::body::{PROPERTY, dict_of, encode_error, with_scalar};
 
 /// Writes every entry of `mapping`.
 pub fn write(properties: &Bound<'_, PyAny>, writer: &mut PropertiesWriter) -> PyResult<()> {
@@ -24,16 +24,18 @@ pub fn write(properties: &Bound<'_, PyAny>, writer: &mut PropertiesWriter) -> Py
                  start with a digit or with JMS, and is no word of selectors such as IN or NOT"
             )));
         }
-        with_scalar(&value, |scalar| writer.push(name, scalar).map_err(encode_error)).map_err(|error| {
-            let py = mapping.py();
-            let explained = format!("the property {name:?}: {}", error.value(py));
-            let explained = match error.is_instance_of::<PyTypeError>(py) {
-                true => PyTypeError::new_err(explained),
-                false => PyValueError::new_err(explained),
-            };
-            explained.set_cause(py, Some(error));
-            explained
-        })?;
+        with_scalar(&value, PROPERTY, |scalar| writer.push(name, scalar).map_err(encode_error)).map_err(
+            |error| {
+                let py = mapping.py();
+                let explained = format!("the property {name:?}: {}", error.value(py));
+                let explained = match error.is_instance_of::<PyTypeError>(py) {
+                    true => PyTypeError::new_err(explained),
+                    false => PyValueError::new_err(explained),
+                };
+                explained.set_cause(py, Some(error));
+                explained
+            },
+        )?;
     }
     Ok(())
 }
