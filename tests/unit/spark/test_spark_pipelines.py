@@ -9,7 +9,7 @@ from shoal.errors import ConfigError
 from shoal.spark.explain import sentence
 from shoal.spark.pipelines import archive, common, stats
 from shoal.spark.pipelines.replay import Pace
-from shoal.spark.pipelines.stats import WindowStats, plot
+from shoal.spark.pipelines.stats import WindowStats, drawn, plot
 from shoal.spark.progress import describe, rows_behind
 
 DAY = datetime(2026, 10, 1, 23, 59, 59, tzinfo=UTC)
@@ -147,6 +147,18 @@ def test_a_plot_is_an_image(tmp_path):
     ]
     plot(found, tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_single_window_can_be_seen_in_a_plot():
+    pytest.importorskip("matplotlib")
+    found = [WindowStats(DAY, "a", "0" * 16, 5, 10, 0.5, 1.0, 1.0, 2.0, 3.0, 0)]
+    rates, delays = drawn(found).axes
+    for axes, value in ((rates, 0.5), (delays, 2.0)):
+        (line,) = axes.lines
+        assert line.get_marker() == "o"
+        (first, last), (low, high) = axes.get_xlim(), axes.get_ylim()
+        assert last - first < 1 / 24
+        assert low == 0 < value < high
 
 
 PROGRESS = {

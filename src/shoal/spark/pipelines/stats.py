@@ -11,7 +11,7 @@ if all that came from the publisher on that chain in the window had one topic. O
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from shoal.spark.options import parse_duration_s
 from shoal.spark.pipelines import common
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -185,7 +186,13 @@ def summarise(counted: "DataFrame") -> "DataFrame":
 
 def plot(found: Iterable[WindowStats], path: str | Path) -> None:
     """Draw rate and delay over time into an image."""
+    drawn(found).savefig(path)
+
+
+def drawn(found: Iterable[WindowStats]) -> "Figure":
+    """Rate and delay over time."""
     try:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
         from matplotlib.figure import Figure
     except ImportError:
         raise ConfigError("a plot needs matplotlib: pip install 'shoal[plot]'") from None
@@ -196,15 +203,24 @@ def plot(found: Iterable[WindowStats], path: str | Path) -> None:
     rates, delays = figure.subplots(2, 1, sharex=True)
     for topic, windows in sorted(by_topic.items()):
         times = sorted(windows)
-        rates.plot(times, [sum(each.messages_per_s for each in windows[at]) for at in times], label=topic)
+        rate = [sum(each.messages_per_s for each in windows[at]) for at in times]
+        rates.plot(times, rate, marker="o", markersize=3, label=topic)
         late = [max((each.delay_p99_ms or 0.0 for each in windows[at]), default=0.0) for at in times]
-        delays.plot(times, late, label=topic)
+        delays.plot(times, late, marker="o", markersize=3, label=topic)
     rates.set_ylabel("messages/s")
     delays.set_ylabel("delay, 99 %, ms")
+    for axes in (rates, delays):
+        axes.set_ylim(0, axes.get_ylim()[1] * 1.05)
+    known = sorted({at for windows in by_topic.values() for at in windows})
+    if len(known) == 1:
+        # One window alone would be drawn on a scale of years.
+        delays.set_xlim(known[0] - timedelta(minutes=1), known[0] + timedelta(minutes=1))
+    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+    delays.xaxis.set_major_locator(locator)
+    delays.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     if 0 < len(by_topic) <= 10:
         rates.legend()
-    figure.autofmt_xdate()
-    figure.savefig(path)
+    return figure
 
 
 @dataclass(frozen=True)
