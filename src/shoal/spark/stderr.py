@@ -1,7 +1,7 @@
-"""What Spark's processes write to standard error, without the farewells of workers whose JVM has gone.
+"""What Spark's processes write to standard error, without greetings and farewells.
 
-Spark's Python workers end with a traceback when the JVM closes their sockets first. It says nothing to
-anybody, and hides what does.
+Spark tells at each start how its log could be set. Its Python workers end with a traceback when the JVM
+closes their sockets first. Both say nothing to who runs a pipeline, and hide what does.
 """
 
 import contextlib
@@ -11,11 +11,17 @@ from collections.abc import Iterator
 
 _BEGIN = b"Traceback (most recent call last):"
 _FAREWELLS = (b"BrokenPipeError", b"ConnectionResetError")
+_GREETINGS = (
+    b"WARNING: Using incubator modules",
+    b"Using Spark's default log4j profile",
+    b"Setting default log level to",
+    b"To adjust logging level use",
+)
 #: A traceback that is longer is passed on as it comes.
 _HELD_MAX = 200
 
 
-class Farewells:
+class Phrases:
     """Takes lines one by one, and gives back those that are worth showing."""
 
     def __init__(self) -> None:
@@ -30,7 +36,7 @@ class Farewells:
         if is_of_worker and line.startswith(_FAREWELLS):
             self._held = []
             return []
-        return [*self.rest(), line]
+        return [*self.rest(), *([] if line.startswith(_GREETINGS) else [line])]
 
     def rest(self) -> list[bytes]:
         """The lines that were held back, to be shown after all."""
@@ -40,7 +46,7 @@ class Farewells:
 
 @contextlib.contextmanager
 def filtered() -> Iterator[None]:
-    """Have processes that are started in the block write to standard error without farewells."""
+    """Have processes that are started in the block write to standard error without phrases."""
     shown = os.dup(2)
     read_end, write_end = os.pipe()
     threading.Thread(target=_copy, args=(read_end, shown), name="shoal-spark-stderr", daemon=True).start()
@@ -53,10 +59,10 @@ def filtered() -> Iterator[None]:
 
 
 def _copy(read_end: int, shown: int) -> None:
-    farewells = Farewells()
+    phrases = Phrases()
     with os.fdopen(read_end, "rb") as lines, os.fdopen(shown, "wb", buffering=0) as to:
         for line in lines:
-            for each in farewells.take(line):
+            for each in phrases.take(line):
                 to.write(each)
-        for each in farewells.rest():
+        for each in phrases.rest():
             to.write(each)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from shoal.spark.stderr import Farewells, filtered
+from shoal.spark.stderr import Phrases, filtered
 
 FAREWELL = b"""Traceback (most recent call last):
   File "/x/pyspark/daemon.py", line 264, in manager
@@ -17,17 +17,18 @@ BrokenPipeError: [Errno 32] Broken pipe
 
 
 def shown(text: bytes) -> bytes:
-    farewells = Farewells()
-    lines = [each for line in text.splitlines(keepends=True) for each in farewells.take(line)]
-    return b"".join([*lines, *farewells.rest()])
+    phrases = Phrases()
+    lines = [each for line in text.splitlines(keepends=True) for each in phrases.take(line)]
+    return b"".join([*lines, *phrases.rest()])
 
 
-def test_farewells_are_left_out_and_everything_else_is_shown() -> None:
+def test_greetings_and_farewells_are_left_out_and_everything_else_is_shown() -> None:
     other = FAREWELL.replace(b"BrokenPipeError: [Errno 32] Broken pipe", b"KeyError: 'n'")
     of_user = FAREWELL.replace(b"pyspark/daemon.py", b"my/program.py")
     unfinished = b"Traceback (most recent call last):\n  File x\n"
     before, after = b"a warning\n", b"another\n"
     assert shown(before + FAREWELL + FAREWELL + after) == before + after
+    assert shown(b'Setting default log level to "WARN".\n' + after) == after
     for text in (other, of_user, unfinished, before):
         assert shown(before + text) == before + text
 
