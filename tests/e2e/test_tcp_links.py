@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 import select
 import socket
 import struct
@@ -10,12 +11,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from programs import Peer
 
 import shoal
 
+#: Processes start in any order, and the page says to wait for whom you need.
+WAIT = 'bus.wait_for_subscribers("prices/ACME")'
 #: A peer that is silent for so long is taken for dead.
 QUICK = {"heartbeat_s": 0.25, "missed_heartbeats_max": 4, "reconnect_max_s": 0.2}
 
@@ -285,3 +289,19 @@ def test_connections_that_are_cut_anywhere_lose_and_double_nothing(
     finally:
         leaf.kill()
         cutter.close()
+
+
+def test_the_programs_of_the_page_do_what_it_says(port: int) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/tcp.md").read_text()
+    codes = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    here = [re.sub(r"tcp://[\w.]+:7474", f"tcp://127.0.0.1:{port}", code) for code in codes]
+    listens, connects = [code.replace("bus.publish(", f"{WAIT}; bus.publish(") for code in here[:2]]
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", listens], stdout=subprocess.PIPE, text=True
+    ) as listener:
+        try:
+            subprocess.run([sys.executable, "-c", connects], check=True, timeout=40)
+            assert listener.stdout is not None
+            assert listener.stdout.readline() == "prices/ACME {'bid': 10.25}\n"
+        finally:
+            listener.kill()

@@ -68,7 +68,8 @@ class Connection:
                 connections_max=config.connections_max,
             )
             # Its thread would keep the node.
-            weakref.finalize(self, self.links.stop).atexit = False
+            self._end_links = weakref.finalize(self, self.links.stop)
+            self._end_links.atexit = False
         self._process = os.getpid()
 
     def tell(self, event: Event) -> None:
@@ -91,7 +92,9 @@ class Connection:
     def shut_down(self) -> bool:
         """Leave without waiting for anybody: whether everybody had everything."""
         if self.links is not None:
-            self.links.stop()
+            self._end_links()
+            # Its descriptor goes with it.
+            self.links = None
         return self.node.shut_down(0.0)
 
     def take_role(self, options: dict[str, Any]) -> None:

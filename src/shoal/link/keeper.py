@@ -10,7 +10,7 @@ from typing import Any
 
 from shoal import _core
 from shoal.bus.events import Event, LinkDown, LinkReconnecting, LinkRefused, LinkUp
-from shoal.errors import LinkError
+from shoal.errors import ClosedError, LinkError
 from shoal.link.address import is_address, resolve, text_of
 from shoal.link.backoff import Backoff
 from shoal.link.dialler import Dialler
@@ -151,7 +151,10 @@ class Keeper:
             self._bell.take()
             if self._stopped or self._tell() is None or _core.is_abandoned():
                 return
-            self._turn(time.monotonic())
+            try:
+                self._turn(time.monotonic())
+            except ClosedError:
+                return
 
     def _wait_s(self, now: float) -> float:
         due = [at for dialler in self._copy() if (at := dialler.due_at(self._publishers())) is not None]

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -218,6 +219,21 @@ def test_a_connection_that_nobody_has_any_more_is_closed(hub: shoal.Bus) -> None
     wait_until(lambda: hub.members == [node])
     del leaf
     wait_until(lambda: hub.members == [])
+
+
+def test_a_closed_connection_has_no_thread_and_no_descriptor_left() -> None:
+    def held() -> tuple[int, int]:
+        return len(list(Path("/proc/self/fd").iterdir())), len(list(Path("/proc/self/task").iterdir()))
+
+    with shoal.listen("tcp://127.0.0.1:0") as warm, shoal.connect(url_of(warm)):
+        pass
+    before = held()
+    hub = shoal.listen("tcp://127.0.0.1:0")
+    leaf = shoal.connect(url_of(hub))
+    assert held() > before
+    leaf.close()
+    hub.close()
+    assert held() == before
 
 
 def test_asyncio_connects_and_listens_too() -> None:

@@ -85,7 +85,8 @@ pub struct Bus {
     waiter: Arc<Waiter>,
     norm: Mutex<Norm>,
     seat: Mutex<Option<Seat>>,
-    tcp: Option<TcpNet>,
+    /// Until it is closed, which gives back its descriptors.
+    tcp: Mutex<Option<Arc<TcpNet>>>,
 }
 
 /// The NORM link of a bus, if it has one.
@@ -139,7 +140,7 @@ impl Bus {
             waiter,
             norm: Mutex::new(Norm { link: Some(Arc::new(norm)), stats: None }),
             seat: Mutex::default(),
-            tcp: None,
+            tcp: Mutex::default(),
         })
     }
 
@@ -158,7 +159,14 @@ impl Bus {
         let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
         let hub = Hub::new(&config, waiter.clone());
         let seat = meeting.join(&hub, move || clock.now());
-        Bus { hub, clock, waiter, norm: Mutex::default(), seat: Mutex::new(Some(seat)), tcp: None }
+        Bus {
+            hub,
+            clock,
+            waiter,
+            norm: Mutex::default(),
+            seat: Mutex::new(Some(seat)),
+            tcp: Mutex::default(),
+        }
     }
 
     /// Begins without links; [`Bus::tcp`] makes them.
@@ -175,7 +183,14 @@ impl Bus {
         let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
         let hub = Hub::new(&config, waiter.clone());
         let tcp = TcpNet::open(hub.clone(), clock, options.links)?;
-        Ok(Bus { hub, clock, waiter, norm: Mutex::default(), seat: Mutex::default(), tcp: Some(tcp) })
+        Ok(Bus {
+            hub,
+            clock,
+            waiter,
+            norm: Mutex::default(),
+            seat: Mutex::default(),
+            tcp: Mutex::new(Some(Arc::new(tcp))),
+        })
     }
 
     /// What decides.
@@ -195,9 +210,9 @@ impl Bus {
         lock(&self.norm).link.clone()
     }
 
-    /// The TCP links, if it is a bus of those.
-    pub fn tcp(&self) -> Option<&TcpNet> {
-        self.tcp.as_ref()
+    /// The TCP links, if it is a bus of those, and not closed.
+    pub fn tcp(&self) -> Option<Arc<TcpNet>> {
+        lock(&self.tcp).clone()
     }
 
     /// Wakes whoever waits for the bus, for something that happened beside it.
@@ -260,7 +275,7 @@ impl Bus {
     /// Bytes that were not sent yet, and the members that have not acknowledged everything that was, each with about how
     /// many bytes it lacks.
     pub fn backlog(&self) -> (u64, Vec<(NodeId, u64)>) {
-        if let Some(tcp) = &self.tcp {
+        if let Some(tcp) = self.tcp() {
             return tcp.backlog();
         }
         let Some(norm) = self.norm() else {
@@ -282,14 +297,14 @@ impl Bus {
         if let Some(norm) = self.norm() {
             norm.begin_close(Duration::ZERO);
         }
-        if let Some(tcp) = &self.tcp {
+        if let Some(tcp) = self.tcp() {
             tcp.begin_close(Duration::ZERO);
         }
     }
 
     /// Whether the goodbye was said.
     pub fn has_left(&self) -> bool {
-        self.norm().is_none_or(|norm| norm.has_left()) && self.tcp.as_ref().is_none_or(TcpNet::has_left)
+        self.norm().is_none_or(|norm| norm.has_left()) && self.tcp().is_none_or(|tcp| tcp.has_left())
     }
 
     /// Leaves the domain, after waiting up to `linger` until everybody has everything. True if everybody has.
@@ -301,8 +316,9 @@ impl Bus {
             && matches!(self.begin_flush().wait(deadline), FlushState::Done(silent) if silent.is_empty());
         let left = deadline.saturating_duration_since(Instant::now());
         let norm = self.norm();
-        let drained = norm.as_ref().is_none_or(|norm| norm.close(left))
-            && self.tcp.as_ref().is_none_or(|tcp| tcp.close(left));
+        let drained =
+            norm.as_ref().is_none_or(|norm| norm.close(left)) && self.tcp().is_none_or(|tcp| tcp.close(left));
+        lock(&self.tcp).take();
         lock(&self.seat).take();
         self.hub.close();
         if let Some(norm) = norm {

@@ -41,9 +41,8 @@ pub struct TcpLinks(Arc<Inner>);
 impl TcpLinks {
     fn with<R: Send>(&self, py: Python<'_>, act: impl FnOnce(&TcpNet) -> R + Send) -> PyResult<R> {
         self.0.birth.check()?;
-        let none = || errors::config("this connection has no TCP links".to_owned());
-        let tcp = self.0.bus.tcp().ok_or_else(none)?;
-        Ok(detached(py, || act(tcp)))
+        let tcp = self.0.bus.tcp().ok_or_else(errors::closed)?;
+        Ok(detached(py, || act(&tcp)))
     }
 }
 
@@ -52,7 +51,11 @@ impl TcpLinks {
     /// Those of a node that has some.
     #[new]
     fn new(node: &Bound<'_, Node>) -> PyResult<TcpLinks> {
-        Ok(TcpLinks(node.get().inner()?.clone()))
+        let inner = node.get().inner()?;
+        if inner.bus.tcp().is_none() {
+            return Err(errors::config("this connection has no TCP links".to_owned()));
+        }
+        Ok(TcpLinks(inner.clone()))
     }
 
     /// Listens at an address: the listener's number, and the port.
