@@ -81,7 +81,8 @@ def _watch(
 
 
 def _publish(domain: str) -> None:
-    with shoal.connect(interface="lo", domain=domain) as bus:
+    # On a busy machine a subscriber may be stopped until its buffers overflow: it is waited for.
+    with shoal.connect(interface="lo", domain=domain, when_slow="wait") as bus:
         if not bus.wait_for_subscribers(TOPIC, SUBSCRIBERS, timeout_s=PATIENCE_S):
             raise shoal.ShoalError("the subscribers did not come up")
         padding = bytes(BODY_BYTES - 8)

@@ -27,6 +27,8 @@ DomainChecker = Callable[[DomainHistory], None]
 DISCOVERY_S = 2.0
 #: A queue may exceed its bound by what came at once.
 QUEUE_SLACK_BYTES = 300 << 10
+#: Who leaves says goodbye, once, within so long.
+GOODBYE_S = 2.0
 
 
 class DomainCheckError(AssertionError):
@@ -331,13 +333,21 @@ def _must_have_all(history: DomainHistory, life: Life, reader: Life, record: Sub
         return False
     if life.end == "running":
         return True
-    # A goodbye says what the last numbers are. Nobody repairs it: all its copies may be lost.
+    # A goodbye says what the last numbers are. Nobody repairs it: all its copies may be lost, on the network
+    # or at a host that stands still.
     farewell = [happening for happening in reader.happenings if happening.node in life.nodes]
     return (
         history.lossless
         and life.end == "left"
+        and not _paused_at_the_end(reader, life)
         and any(happening.kind == "gone" and not happening.details["failed"] for happening in farewell)
     )
+
+
+def _paused_at_the_end(reader: Life, life: Life) -> bool:
+    """Whether a reader stood still while somebody said goodbye."""
+    end_s = life.ended_s or 0.0
+    return any(began_s <= end_s + GOODBYE_S and ended_s >= end_s for began_s, ended_s in reader.pauses)
 
 
 def no_stall(longest_s: float) -> DomainChecker:

@@ -210,6 +210,8 @@ def test_who_said_goodbye_is_accounted_for_to_the_end():
     with pytest.raises(DomainCheckError):
         accounted(history)
     accounted(replace(history, lossless=False))
+    history.lives[1].pauses.append((7.0, 9.0))
+    accounted(history)
 
 
 def test_before_its_publisher_knew_it_a_subscriber_may_miss_messages():
