@@ -2,7 +2,10 @@
 
 import contextlib
 import json as json_text
+import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -249,10 +252,15 @@ def _ran(command: str) -> Iterator[None]:
 
         from shoal.spark.explain import plain
 
+        # What goes wrong is said once, below; Py4J would log it, too.
+        quiet = logging.NullHandler()
+        logging.getLogger().addHandler(quiet)
         try:
             yield
         except (PySparkException, Py4JError) as error:
             raise plain(error) from error
+        finally:
+            logging.getLogger().removeHandler(quiet)
 
 
 @contextlib.contextmanager
@@ -293,7 +301,13 @@ def _wait(query: "StreamingQuery", *, quiet: bool = False) -> None:
             if not quiet and not console.is_terminal:
                 console.print(line)
 
-        progress.wait(query, told)
+        # No KeyboardInterrupt: it would come in the middle of a call to Spark's JVM, which logs it at length.
+        stopping = threading.Event()
+        before = signal.signal(signal.SIGINT, lambda *_: stopping.set())
+        try:
+            progress.wait(query, told, stopping=stopping)
+        finally:
+            signal.signal(signal.SIGINT, before)
     failed = query.exception()
     if failed is not None:
         raise failed

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,13 @@ from pyspark.sql.streaming.listener import (
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+#: How long a micro-batch that is being processed may go on when its query is stopped.
+STOP_PATIENCE_S = 30.0
+
+#: What Spark says while it processes a micro-batch.
+_BUSY = "Processing new data"
 
 
 def rows_behind(progress: Mapping[str, Any] | None) -> int | None:
@@ -38,19 +46,35 @@ def describe(progress: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def wait(query: "StreamingQuery", told: Callable[[str], object], poll_s: float = 0.5) -> None:
-    """Wait for the end of a query and tell each micro-batch meanwhile; an interrupt stops it cleanly.
+def wait(
+    query: "StreamingQuery",
+    told: Callable[[str], object],
+    poll_s: float = 0.5,
+    *,
+    stopping: threading.Event | None = None,
+) -> None:
+    """Wait for the end of a query and tell each micro-batch meanwhile.
 
-    A query that is stopped goes on from its checkpoint when it is started again.
+    An interrupt stops it cleanly, and so does `stopping` once it is set. A query that is stopped goes on from
+    its checkpoint when it is started again.
     """
     seen = None
     try:
         while not query.awaitTermination(poll_s):  # type: ignore[arg-type]
             seen = _tell(query, told, seen)
-        _tell(query, told, seen)
+            if stopping is not None and stopping.is_set():
+                stop(query)
     except KeyboardInterrupt:
-        query.stop()
-        _tell(query, told, seen)
+        stop(query)
+    _tell(query, told, seen)
+
+
+def stop(query: "StreamingQuery", patience_s: float = STOP_PATIENCE_S) -> None:
+    """Stop a query, if possible between two micro-batches: Spark makes an error of one that it cuts short."""
+    deadline = time.monotonic() + patience_s
+    while query.isActive and query.status["message"] == _BUSY and time.monotonic() < deadline:
+        time.sleep(0.02)
+    query.stop()
 
 
 def _tell(query: "StreamingQuery", told: Callable[[str], object], seen: object) -> object:

@@ -1,4 +1,5 @@
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from shoal.spark.explain import sentence
 from shoal.spark.pipelines import archive, common, stats
 from shoal.spark.pipelines.replay import Pace
 from shoal.spark.pipelines.stats import WindowStats, drawn, plot
-from shoal.spark.progress import describe, rows_behind
+from shoal.spark.progress import describe, rows_behind, stop, wait
 
 DAY = datetime(2026, 10, 1, 23, 59, 59, tzinfo=UTC)
 
@@ -227,3 +228,36 @@ def test_gaps_are_read_of_the_same_range_as_messages_or_of_another():
     assert common.gap_options(options) == {"store": "grpc://s:1", "startingoffsets": "5", "gaps": "true"}
     since = {"startingTimestamp": "7"}
     assert common.gap_options(options, since) == {"store": "grpc://s:1", "gaps": "true"} | since
+
+
+class FakeQuery:
+    """A query that processes a micro-batch for so many looks, and can be stopped then."""
+
+    def __init__(self, busy):
+        self.busy, self.isActive, self.lastProgress = busy, True, None
+        self.stopped_while_busy = None
+
+    @property
+    def status(self):
+        self.busy -= 1
+        return {"message": "Processing new data" if self.busy > 0 else "Waiting for data to arrive"}
+
+    def awaitTermination(self, seconds):  # noqa: N802 - Spark's name
+        return not self.isActive
+
+    def stop(self):
+        self.isActive, self.stopped_while_busy = False, self.busy > 0
+
+
+def test_a_query_is_stopped_between_two_micro_batches():
+    stopping = threading.Event()
+    stopping.set()
+    query = FakeQuery(busy=3)
+    wait(query, print, stopping=stopping)
+    assert query.stopped_while_busy is False
+
+
+def test_a_micro_batch_that_does_not_end_is_cut_short():
+    query = FakeQuery(busy=1 << 60)
+    stop(query, patience_s=0.0)
+    assert query.stopped_while_busy is True
