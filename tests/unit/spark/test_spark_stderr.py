@@ -15,6 +15,17 @@ FAREWELL = b"""Traceback (most recent call last):
 BrokenPipeError: [Errno 32] Broken pipe
 """
 
+CHAINED = b"""Traceback (most recent call last):
+  File "/x/pyspark/sql/streaming/python_streaming_source_runner.py", line 265, in main
+EOFError
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+
 
 def shown(text: bytes) -> bytes:
     phrases = Phrases()
@@ -28,6 +39,10 @@ def test_greetings_and_farewells_are_left_out_and_everything_else_is_shown() -> 
     unfinished = b"Traceback (most recent call last):\n  File x\n"
     before, after = b"a warning\n", b"another\n"
     assert shown(before + FAREWELL + FAREWELL + after) == before + after
+    assert shown(before + CHAINED + after + FAREWELL) == before + after
+    assert shown(CHAINED + other) == other
+    chained_other = CHAINED.replace(b"BrokenPipeError: [Errno 32] Broken pipe", b"KeyError: 'n'")
+    assert shown(chained_other + after) == chained_other + after
     assert shown(b'Setting default log level to "WARN".\n' + after) == after
     for text in (other, of_user, unfinished, before):
         assert shown(before + text) == before + text
