@@ -17,7 +17,7 @@ from typing import Any
 
 from shoal import _core
 from shoal._core import Message
-from shoal.errors import FullError, NoReplyError, NoRespondersError, RemoteError, ShoalError
+from shoal.errors import ClosedError, FullError, NoReplyError, NoRespondersError, RemoteError, ShoalError
 
 #: The property that tells what kind of answer it is.
 KIND = "_reply"
@@ -123,7 +123,8 @@ class Replies:
 def answer_of(outcome: Outcome) -> Message:
     """An answer, or the error that takes its place."""
     if isinstance(outcome, BaseException):
-        raise outcome
+        # A thread left behind at exit is ended without a word; only it knows that it is one.
+        raise SystemExit if isinstance(outcome, ClosedError) and _core.is_abandoned() else outcome
     if kind_of(outcome) == ERROR:
         body = outcome.body if isinstance(outcome.body, Mapping) else {}
         raise RemoteError(str(body.get("error", "Exception")), str(body.get("message", "")), outcome.sender)
