@@ -1,5 +1,6 @@
 """Connections with a key: members that share it, members that do not, and strangers who forge datagrams."""
 
+import secrets
 import socket
 import time
 from pathlib import Path
@@ -112,3 +113,46 @@ def test_a_session_with_a_key_is_not_heard_by_one_without(
         assert [event.content for event in received] == [b"secret"]
         assert stranger.receive(timeout_s=0.5) is None
         assert "has a key" in caplog.text
+
+
+def test_a_session_changes_its_keys_without_stopping(port: int, tmp_path: Path) -> None:
+    old, new = new_key(), new_key()
+    path = tmp_path / "group.key"
+    path.touch(0o600)
+    path.write_text(f"{old}\n")
+    options = {"interface": "lo", "port": port, "group": "239.192.74.204", "key_file": str(path)}
+    with shoal.norm.Session(**options) as sender, shoal.norm.Session(**options) as receiver:
+        for number, keys in enumerate(([old], [old, new], [new, old], [new])):
+            path.write_text("\n".join(keys))
+            for session in (receiver, sender):
+                session.reload_keys()
+            content = b"%d" % number
+            sender.send_data(content)
+            received = (
+                event.content
+                for event in receiver.events(timeout_s=10)
+                if isinstance(event, shoal.norm.DataReceived)
+            )
+            assert next(received) == content
+    with shoal.norm.Session(interface="lo", port=port, group="239.192.74.204") as without:
+        with pytest.raises(shoal.ConfigError, match="key_file"):
+            without.reload_keys()
+
+
+@pytest.mark.parametrize("key", [None, new_key()], ids=["without a key", "with a key"])
+def test_noise_at_the_group_is_nobody(url: str, key: str | None) -> None:
+    random = secrets.SystemRandom()
+    with shoal.connect(url, key=key) as bus:
+        group = (bus.config.group_address(), bus.config.port)
+        counter = "datagrams_received" if key is None else "authentication"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+            for number in range(2_000):
+                # Half of it begins as what is sealed does.
+                noise = bytes([0xF0 if number % 2 else random.randrange(256)]) + random.randbytes(99)
+                stranger.sendto(noise, group)
+        deadline = time.monotonic() + 10
+        while bus.stats()[counter] < 1_000:
+            assert time.monotonic() < deadline, bus.stats()
+            time.sleep(0.01)
+        assert why_unreadable(bus, for_s=0.5) == ""

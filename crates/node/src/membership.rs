@@ -20,7 +20,7 @@
 //! | something of a member is lacking | announce that again, ever more rarely                       |
 //! | goodbye, or silence too long     | member left; count on it no longer                          |
 //! | a turn that comes late           | we stood still: of that time we do not know who was silent  |
-//! | a member under another node id   | the old one is gone, the new one joined                     |
+//! | a member under another node id, or as another run | the old one is gone, the new one joined; but as long as both speak, ask once more |
 //! | somebody else under our node id  | take another one; announce; welcome every member there      |
 //! | anything of another domain       | nothing                                                     |
 
@@ -48,6 +48,8 @@ const ANNOUNCE_SPREAD: Duration = Duration::from_micros(200);
 /// for each member, so that many who come at once do not have everybody say everything again for each of them.
 const PROMPT_MEMBERS_MAX: usize = 8;
 const ANNOUNCE_GAP: Duration = Duration::from_millis(2);
+/// What others provoke us to announce takes no more than so many bytes per second: anybody can seem new.
+const PROVOKED_BYTES_PER_S: u32 = 1 << 20;
 /// Nodes that were heard without having been announced, at the most; the rest will be heard again.
 const STRANGERS_MAX: usize = 256;
 /// How soon an unanswered announcement is repeated at first, and at last.
@@ -57,7 +59,7 @@ const REPEAT_LAST: Duration = Duration::from_secs(10);
 /// How long the rest of a long announcement is waited for.
 const PARTS_PATIENCE: Duration = Duration::from_secs(1);
 /// What is kept of what one node wants, and of what all want together. Beyond it everything is sent to whoever announces more.
-const INTEREST_BYTES_MAX: usize = 64 << 20;
+const INTEREST_BYTES_MAX: usize = 128 << 20;
 const ALL_INTEREST_BYTES_MAX: usize = 256 << 20;
 
 /// What a membership can be told.
@@ -127,8 +129,9 @@ pub struct Membership {
     /// Heard, but never announced.
     strangers: BTreeSet<u64>,
     announce_at: Time,
-    /// When that was last.
+    /// When that was last, and how many bytes it took.
     announced_at: Option<Time>,
+    announced_bytes: u32,
     /// Only because something is lacking.
     repeats: bool,
     repeat: Duration,
@@ -169,6 +172,7 @@ impl Membership {
             strangers: BTreeSet::new(),
             announce_at: Time::ZERO,
             announced_at: None,
+            announced_bytes: 0,
             repeats: false,
             repeat: REPEAT_FIRST,
             heartbeat_at: Time::NEVER,
@@ -240,7 +244,8 @@ impl Membership {
     fn announce_soon(&mut self, now: Time) {
         let share = f64::from(self.config.node % 1000) / 1000.0;
         let spread = (ANNOUNCE_SPREAD * self.members.len() as u32).mul_f64(share);
-        let earliest = self.announced_at.map_or(Time::ZERO, |at| at + self.gap());
+        let taken = Duration::from_secs(1) * self.announced_bytes / PROVOKED_BYTES_PER_S;
+        let earliest = self.announced_at.map_or(Time::ZERO, |at| at + taken.max(self.gap()));
         self.announce_at = self.announce_at.min(earliest.max(now + ANNOUNCE_DELAY + spread));
         self.repeats = false;
     }
@@ -292,14 +297,15 @@ impl Membership {
         }
     }
 
-    /// Takes a control record of a node. `positions` is where our streams are now, given the first numbers for which the
-    /// node was not counted on, if it was before.
+    /// Takes a control record of a node's run. `succeeds` tells whether the run speaks in place of another one, which is silent;
+    /// `positions` is where our streams are now, given the first numbers for which the node was not counted on, if it was
+    /// before.
     pub fn handle_record(
         &mut self,
         now: Time,
-        node: NodeId,
-        instance: u16,
+        (node, instance): (NodeId, u16),
         record: &[u8],
+        succeeds: impl Fn(NodeId, u16) -> bool,
         positions: impl FnOnce(Option<Vec<u64>>) -> Vec<Position>,
     ) -> Result<(), DecodeError> {
         let kind = RecordKind::of(record)?;
@@ -311,7 +317,7 @@ impl Membership {
         }
         match kind {
             RecordKind::Announce => {
-                self.on_announce(now, node, instance, &Announce::read(record)?, positions)
+                self.on_announce(now, (node, instance), &Announce::read(record)?, succeeds, positions)
             }
             RecordKind::Heartbeat => self.on_heartbeat(now, node, instance, Heartbeat::read(record)?),
             RecordKind::Welcome => self.on_welcome(now, node, instance, Welcome::read(record)?),
@@ -323,23 +329,32 @@ impl Membership {
     fn on_announce(
         &mut self,
         now: Time,
-        node: NodeId,
-        instance: u16,
+        (node, instance): (NodeId, u16),
         announce: &Announce<'_>,
+        succeeds: impl Fn(NodeId, u16) -> bool,
         positions: impl FnOnce(Option<Vec<u64>>) -> Vec<Position>,
     ) {
         let publisher = announce.header.publisher;
         if announce.header.domain != self.config.domain || publisher == self.config.publisher {
             return;
         }
+        let is_elsewhere =
+            |(other, member): &(&NodeId, &Member)| **other != node && member.publisher == publisher;
+        let elsewhere =
+            self.members.iter().find(is_elsewhere).map(|(other, member)| (*other, member.instance));
+        let before = self.members.get(&node).map(|member| (node, member.instance));
+        // Anybody can send a copy of an announcement in another's name, or as another run.
+        let is_open =
+            |&(other, run): &(NodeId, u16)| (other, run) != (node, instance) && !succeeds(other, run);
+        if before.iter().chain(&elsewhere).any(is_open) {
+            return self.on_stranger(now, publisher);
+        }
         self.strangers.remove(&publisher);
         let is_other = |member: &Member| (member.instance, member.publisher) != (instance, publisher);
         if self.members.get(&node).is_some_and(is_other) {
             self.forget(node, Departure::Failed);
         }
-        let is_elsewhere =
-            |(other, member): &(&NodeId, &Member)| **other != node && member.publisher == publisher;
-        if let Some(before) = self.members.iter().find(is_elsewhere).map(|(other, _)| *other) {
+        if let Some((before, _)) = elsewhere {
             // It has another node id now.
             self.remove(before, Departure::Left);
         }
@@ -530,7 +545,9 @@ impl Membership {
         if let Some(Asked { since, missing, held }) = self.announcement.take() {
             let MembershipConfig { domain, publisher, heartbeat, .. } = self.config;
             let announcer = Announcer { domain, publisher, heartbeat_ms: heartbeat.as_millis() as u64 };
-            self.records.extend(announcement(announcer, since, &missing));
+            let records = announcement(announcer, since, &missing);
+            self.announced_bytes = records.iter().map(|record| record.len() as u32).sum();
+            self.records.extend(records);
             self.records.extend(held);
         }
         self.records.pop_front()

@@ -9,7 +9,7 @@ use crate::event::{Event, StreamId};
 use crate::event_queue::EventQueue;
 use crate::rx::nack_pacer::NackPacer;
 use crate::rx::remote::Remote;
-use crate::rx::remotes::Remotes;
+use crate::rx::remotes::{Remotes, SILENT_FOR};
 use crate::rx::shared::Shared;
 use crate::rx::{Chunk, Take};
 use crate::stats::{Reject, Stats};
@@ -26,6 +26,12 @@ use crate::{NodeId, ObjectId};
 /// Of the bytes that may be received and not read yet, one part in so many may be carried by events that were not taken.
 const EVENT_BYTES_ONE_IN: usize = 4;
 
+/// A node that has another id now is silent under the one before, for so long: anybody can say that it has another one.
+const MOVED_AFTER: Duration = Duration::from_millis(100);
+
+/// Somebody else has our node id who spoke so often in a row.
+const TAKEN_IN_A_ROW: u32 = 4;
+
 /// One member of one group.
 #[derive(Debug)]
 pub struct Session {
@@ -39,7 +45,8 @@ pub struct Session {
     nacks: NackPacer,
     /// Whether our application has room for objects and commands.
     has_room: bool,
-    /// That somebody else has our node id was told.
+    /// Somebody else speaks under our node id: as which instance, and how often in a row; and that was told.
+    taken_by: (u16, u32),
     told_taken: bool,
     /// When anything was heard or sent last.
     heard_at: Time,
@@ -76,6 +83,7 @@ impl Session {
             memory_left: config.receive_bytes_max,
             nacks: NackPacer::default(),
             has_room: true,
+            taken_by: (0, 0),
             told_taken: false,
             heard_at: Time::ZERO,
             feedback_sequence: 0,
@@ -135,6 +143,14 @@ impl Session {
     /// When anything was heard of a sender last.
     pub fn last_heard(&self, node: NodeId, instance: u16) -> Option<Time> {
         self.remotes.get(node, instance).map(|remote| remote.last_heard)
+    }
+
+    /// Whether a node's run speaks, and has done so a few times since another one was heard last, which is silent.
+    pub fn has_succeeded(&self, new: (NodeId, u16), old: (NodeId, u16)) -> bool {
+        let since = self.last_heard(old.0, old.1).unwrap_or(Time::ZERO);
+        let speaks = self.remotes.get(new.0, new.1).is_some_and(|remote| remote.row_began() > since);
+        let patience = if new.0 == old.0 { SILENT_FOR } else { MOVED_AFTER };
+        speaks && self.heard_at.since(since) >= patience
     }
 
     /// Whether a node said goodbye, and nothing else was heard of it since: in a moment it is gone.
@@ -243,7 +259,7 @@ impl Session {
         }
         self.config.node = node;
         self.sender.rename(node);
-        self.told_taken = false;
+        (self.taken_by, self.told_taken) = ((0, 0), false);
         node
     }
 
@@ -403,9 +419,7 @@ impl Session {
         take: &mut Take<'_>,
     ) -> Result<(), Reject> {
         if header.source == self.config.node {
-            if header.instance != self.config.instance && !std::mem::replace(&mut self.told_taken, true) {
-                self.events.push_back(Event::NodeIdTaken);
-            }
+            self.hear_own_id(header.instance);
             return Err(Reject::OwnNode);
         }
         if !self.config.receive {
@@ -438,6 +452,20 @@ impl Session {
                 Ok(())
             }
             Message::Nack(_) | Message::Ack(_) | Message::Report => Ok(()),
+        }
+    }
+
+    /// Something came under our node id. A copy of our own words with a byte changed may seem to be of another instance;
+    /// somebody who has our id speaks as one and the same.
+    fn hear_own_id(&mut self, instance: u16) {
+        if instance == self.config.instance {
+            return;
+        }
+        let (before, times) = self.taken_by;
+        let times = if before == instance { times.saturating_add(1) } else { 1 };
+        self.taken_by = (instance, times);
+        if times >= TAKEN_IN_A_ROW && !std::mem::replace(&mut self.told_taken, true) {
+            self.events.push_back(Event::NodeIdTaken);
         }
     }
 

@@ -1,65 +1,17 @@
 //! However little was sent to make a session take memory, the allocator says that it took no more than it may.
 
-// A global allocator is an unsafe trait; this one only counts and passes on.
-#![allow(unsafe_code)]
-
+#[path = "support/counting.rs"]
+mod counting;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
+use counting::{peak_of, with_memory};
 use shoal_norm::wire::object::{Flags, ObjectHeader, SegmentHeader};
 use shoal_norm::wire::{FecId, Fti, Info, PayloadId, SenderHeader, command, finish_header, message_type};
 use shoal_norm::{Config, Event, FeedbackMode, Reject, Session, StreamId, StreamOptions, SyncPolicy, Time};
 use support::fuzzing::Fuzz;
 use support::{Loss, START, carry, from, read_counting, session};
-
-thread_local! {
-    // Per thread, because the test runner's own threads allocate as they please.
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count(change: isize) {
-    let live = LIVE.get() + change;
-    LIVE.set(live);
-    PEAK.set(PEAK.get().max(live));
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as isize - layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The most bytes that were allocated at once while something was done, beyond those before.
-fn peak_of<R>(act: impl FnOnce() -> R) -> (usize, R) {
-    let before = LIVE.get();
-    PEAK.set(before);
-    let result = act();
-    ((PEAK.get() - before) as usize, result)
-}
 
 const RECEIVE_BYTES_MAX: usize = 16 << 20;
 const SENDERS_MAX: usize = 64;
@@ -333,5 +285,37 @@ fn a_flow_goes_on_though_strangers_took_all_memory() {
             victim.stats()
         );
         assert!(read > 12_000_000, "{read} bytes arrived");
+    }
+}
+
+#[test]
+fn where_there_is_no_memory_something_is_refused_and_nothing_ends() {
+    for mode in MODES {
+        let mut victim = victim(mode);
+        let (refused, ()) = with_memory(2 << 20, || {
+            for round in 0..3_000u32 {
+                let (node, object) = (10 + round % 8, (round / 8 % 16) as u16);
+                let now = START + Duration::from_millis(round.into());
+                victim.handle_datagram(
+                    now,
+                    from(node),
+                    &segment(node, object, 1400, 2 * (round / 128), 1400),
+                );
+                let fti = Fti {
+                    object_bytes: 8 << 20,
+                    segment_bytes: 60_000,
+                    block_symbols: 64,
+                    parity_symbols: 4,
+                };
+                let payload_id =
+                    PayloadId { block: round % 3, block_len: 0, symbol: (round / 3 % 68) as u16 };
+                let mut whole = begin(node, 1_000 + (round % 5) as u16, 0, fti, payload_id);
+                whole.resize(whole.len() + 20_000, 7);
+                victim.handle_datagram(now, from(node), &whole);
+                serve(&mut victim, now);
+            }
+        });
+        assert!(refused > 0, "there was memory for everything");
+        assert!(victim.stats().count(Reject::NoMemory) > 0, "{:?}", victim.stats());
     }
 }

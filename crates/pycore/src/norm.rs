@@ -18,7 +18,7 @@ use crate::bus::fork::Birth;
 use crate::bus::node::{SIGNAL_CHECK, deadline};
 use crate::convert::{duration, event_to_python, extract, linger};
 use crate::errors;
-use crate::link_options::{address, link_options, node_ids};
+use crate::link_options::{address, keys_of, link_options, node_ids};
 
 /// What waits for Python, at the most.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
@@ -312,6 +312,12 @@ impl NormLink {
         let ends = self.ends()?;
         let stats = detached(py, || ends.ask(Link::stats, |last| last.stats.clone()))?;
         stats_to_python(py, &stats)
+    }
+
+    /// Changes the keys of a link that has some. False if it has none.
+    fn set_keys(&self, keys: &str) -> PyResult<bool> {
+        let keys = keys_of(keys)?;
+        Ok(self.open()?.set_keys(keys))
     }
 
     /// The last error a socket gave, or who has another key, once.

@@ -187,6 +187,11 @@ impl DomainSimulation {
         self.network().set_path(source, target, None).map_err(config_error)
     }
 
+    /// Somebody who is no node sends a datagram to everybody on a network.
+    fn inject(&mut self, segment: u32, datagram: &[u8]) {
+        self.network().inject(segment, datagram);
+    }
+
     fn run_until(&mut self, py: Python<'_>, at_s: f64) -> PyResult<()> {
         let end = time("at_s", at_s)?;
         for at in slices(self.network().now(), end) {

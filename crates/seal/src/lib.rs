@@ -21,10 +21,14 @@ mod keys;
 mod peer;
 mod replay;
 mod seal;
+mod witness;
 
 pub use keys::{GroupKey, KeyError, KeyId, Keys};
 pub use seal::{Notice, Released, Seal};
+pub use witness::{Speaker, Witness};
 
+/// Kinds of sealed datagrams.
+const KINDS: u8 = 3;
 /// Bytes before what is sealed.
 pub const HEADER_BYTES: usize = 28;
 /// Bytes behind it.
@@ -34,5 +38,5 @@ pub const OVERHEAD_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 
 /// Whether a datagram has the form of one that is sealed. None of NORM has.
 pub fn is_sealed(datagram: &[u8]) -> bool {
-    datagram.len() >= OVERHEAD_BYTES && datagram[0] & 0xf0 == 0xf0
+    datagram.len() >= OVERHEAD_BYTES && (0xf0..0xf0 + KINDS).contains(&datagram[0])
 }

@@ -38,6 +38,14 @@ impl Peer {
         matches!(self.standing, Standing::Believed)
     }
 
+    /// Bytes that are kept of what it said.
+    pub fn kept_bytes(&self) -> usize {
+        match &self.standing {
+            Standing::Believed => 0,
+            Standing::Challenged { waiting, .. } => waiting.iter().map(|(_, bytes)| bytes.len()).sum(),
+        }
+    }
+
     /// The challenge, if it is to be sent now.
     pub fn challenge(&mut self, now: Duration) -> Option<[u8; 16]> {
         let Standing::Challenged { nonce, times, again_at, .. } = &mut self.standing else { return None };

@@ -4,8 +4,7 @@
 //!
 //! | it is                                              | then                                                       |
 //! |----------------------------------------------------|------------------------------------------------------------|
-//! | not sealed                                         | refused, and told                                          |
-//! | of a key we do not have                            | refused, and told                                          |
+//! | not sealed, or of a key we do not have             | refused; told if a second one is of the same sender        |
 //! | our own                                            | refused                                                    |
 //! | not what its tag says, or a counter taken before   | refused                                                    |
 //! | of a run we believe                                | opened                                                     |
@@ -22,6 +21,7 @@ use ring::aead::{Aad, LessSafeKey, Nonce};
 
 use crate::keys::{KeyId, Keys};
 use crate::peer::Peer;
+use crate::witness::{Speaker, Witness};
 use crate::{HEADER_BYTES, OVERHEAD_BYTES, TAG_BYTES, is_sealed};
 
 const KIND_DATA: u8 = 0;
@@ -30,8 +30,10 @@ const KIND_ANSWER: u8 = 2;
 
 /// Runs of peers that are remembered; the one that was silent longest makes room, of those that are not believed first.
 const PEERS_MAX: usize = 2048;
-/// Addresses that spoke with another key, or with none, and were told of.
-const TOLD_MAX: usize = 64;
+/// What is to be told and nobody asked for.
+const NOTICES_MAX: usize = 64;
+/// Bytes that are kept of runs that are not believed yet, of all of them together.
+const KEPT_BYTES_MAX: usize = 16 << 20;
 /// Challenges and answers that wait to be sent.
 const OUTGOING_MAX: usize = 1024;
 
@@ -84,7 +86,9 @@ pub struct Seal {
     peers: HashMap<(KeyId, Salt), Peer>,
     outgoing: VecDeque<(SocketAddr, Vec<u8>)>,
     released: VecDeque<Released>,
-    told: VecDeque<SocketAddr>,
+    /// Bytes kept of runs that are not believed yet.
+    kept_bytes: usize,
+    witness: Witness,
     notices: VecDeque<Notice>,
     random: Box<dyn FnMut() -> [u8; 16] + Send>,
     /// Datagrams that were refused.
@@ -109,7 +113,8 @@ impl Seal {
             peers: HashMap::new(),
             outgoing: VecDeque::new(),
             released: VecDeque::new(),
-            told: VecDeque::new(),
+            kept_bytes: 0,
+            witness: Witness::default(),
             notices: VecDeque::new(),
             random: Box::new(random),
             refused: 0,
@@ -122,6 +127,12 @@ impl Seal {
         self.keys = keys;
         let keys = &self.keys;
         self.peers.retain(|(id, _), _| keys.find(*id).is_some());
+        self.kept_bytes = self.peers.values().map(Peer::kept_bytes).sum();
+    }
+
+    /// Bytes that are kept of runs that are not believed yet.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes
     }
 
     // --- sending ---
@@ -179,13 +190,16 @@ impl Seal {
         datagram: &'a mut [u8],
     ) -> Result<Option<&'a [u8]>, ()> {
         if !is_sealed(datagram) {
-            self.tell(from, Notice::NoKey { from });
+            self.tell_of(from, datagram);
             return Err(());
         }
+        let (kind, id) = (datagram[0] & 0x0f, KeyId([datagram[1], datagram[2], datagram[3]]));
+        let Some(group_key) = self.keys.find(id) else {
+            self.tell_of(from, datagram);
+            return Err(());
+        };
         let (header, body) = datagram.split_at_mut(HEADER_BYTES);
         let header: [u8; HEADER_BYTES] = (&*header).try_into().map_err(|_| ())?;
-        let kind = header[0] & 0x0f;
-        let id = KeyId([header[1], header[2], header[3]]);
         let salt: Salt = header[4..20].try_into().map_err(|_| ())?;
         let counter = u64::from_be_bytes(header[20..].try_into().map_err(|_| ())?);
         if salt == self.salt {
@@ -195,13 +209,8 @@ impl Seal {
         if let Some(peer) = self.peers.get(&name) {
             peer.key.open_in_place(nonce(counter), Aad::from(&header), body).map_err(|_| ())?;
         } else {
-            let Some(key) = self.keys.find(id) else {
-                let ours = self.keys.first().id();
-                self.tell(from, Notice::OtherKey { from, theirs: id, ours });
-                return Err(());
-            };
             // Nothing is remembered of a run that has not shown that it has the key.
-            let key = key.sealing(&salt);
+            let key = group_key.sealing(&salt);
             key.open_in_place(nonce(counter), Aad::from(&header), body).map_err(|_| ())?;
             self.make_room();
             let challenge = (self.random)();
@@ -216,7 +225,9 @@ impl Seal {
         match kind {
             KIND_DATA if peer.is_believed() => return Ok(Some(plain)),
             KIND_DATA => {
-                peer.keep(from, plain);
+                if self.kept_bytes + plain.len() <= KEPT_BYTES_MAX && peer.keep(from, plain) {
+                    self.kept_bytes += plain.len();
+                }
             }
             KIND_CHALLENGE if plain.len() == 32 && plain[..16] == self.salt => {
                 let answer = plain[16..].to_vec();
@@ -224,6 +235,7 @@ impl Seal {
             }
             KIND_ANSWER => {
                 if let Some(waiting) = peer.answer(plain) {
+                    self.kept_bytes -= waiting.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
                     self.released.extend(waiting);
                 }
             }
@@ -245,15 +257,14 @@ impl Seal {
         self.notices.pop_front()
     }
 
-    fn tell(&mut self, from: SocketAddr, notice: Notice) {
-        if !self.told.contains(&from) {
-            if self.told.len() >= TOLD_MAX {
-                self.told.pop_front();
-            }
-            self.told.push_back(from);
-            if self.notices.len() < TOLD_MAX {
-                self.notices.push_back(notice);
-            }
+    /// Tells of somebody who cannot be read, once it is sure that there is somebody.
+    fn tell_of(&mut self, from: SocketAddr, datagram: &[u8]) {
+        let Some(speaker) = self.witness.hear(from, datagram) else { return };
+        if self.notices.len() < NOTICES_MAX {
+            self.notices.push_back(match speaker {
+                Speaker::Sealed(theirs, _) => Notice::OtherKey { from, theirs, ours: self.keys.first().id() },
+                Speaker::Plain(_) => Notice::NoKey { from },
+            });
         }
     }
 
@@ -261,8 +272,8 @@ impl Seal {
         if self.peers.len() >= PEERS_MAX {
             let rank = |peer: &Peer| (peer.is_believed(), peer.heard_at);
             let least = self.peers.iter().min_by_key(|(_, peer)| rank(peer)).map(|(name, _)| *name);
-            if let Some(name) = least {
-                self.peers.remove(&name);
+            if let Some(gone) = least.and_then(|name| self.peers.remove(&name)) {
+                self.kept_bytes -= gone.kept_bytes();
             }
         }
     }

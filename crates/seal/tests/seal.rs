@@ -122,9 +122,13 @@ fn a_wrong_key_is_told_once_at_both_ends() {
         assert!(line.contains(&address(from).to_string()) && line.contains("key"), "{line}");
         assert!(seal.poll_transmit().is_none(), "a stranger is not challenged");
     }
-    let norm = vec![0x11; 60];
-    assert!(hear(&mut one, 9, &[norm]).is_empty());
+    let norm = [vec![0x12, 4, 0, 1, 0, 0, 0, 9], vec![0; 60]].concat();
+    assert!(hear(&mut one, 9, &[norm.clone(), norm]).is_empty());
     assert_eq!(one.poll_notice(), Some(Notice::NoKey { from: address(9) }));
+    for byte in 0..=255 {
+        assert!(hear(&mut one, 10, &[vec![byte; 60]]).is_empty());
+    }
+    assert_eq!(one.poll_notice(), None, "noise is nobody's");
 }
 
 #[test]
@@ -151,6 +155,23 @@ fn a_group_changes_its_key_without_stopping() {
     let mut left_out = member(3, &[7]);
     let words = say(&mut left_out, b"word");
     assert!(hear(&mut two, 3, &words).is_empty(), "the old key opens nothing any more");
+}
+
+#[test]
+fn recordings_of_many_runs_make_a_member_keep_no_more_than_it_may() {
+    let mut victim = member(1, &[7]);
+    let words = vec![9; 60_000];
+    let mut sealed = Vec::new();
+    for name in 0..2_000u64 {
+        let mut random = fastrand::Rng::with_seed(1_000 + name);
+        let mut old = Seal::new(keys(&[7]), move || std::array::from_fn(|_| random.u8(..)));
+        old.seal_run(&words, words.len(), &mut sealed);
+        assert!(victim.open(Duration::from_millis(name), address(9), &mut sealed).is_none());
+    }
+    let kept = victim.kept_bytes();
+    assert!((8 << 20..=16 << 20).contains(&kept), "{kept} bytes");
+    victim.set_keys(keys(&[8]));
+    assert_eq!(victim.kept_bytes(), 0);
 }
 
 #[test]

@@ -16,9 +16,14 @@ const PORT: u16 = 7400;
 const NO_SUCH_NODE: ConfigError =
     ConfigError { field: "node", wanted: "the id of a node of this simulation" };
 
-/// A datagram at its destination, and which socket sent it.
+/// Who speaks that is no station of the simulation, and from where.
+const STRANGER: NodeId = NodeId::MAX;
+const STRANGERS_ADDRESS: SocketAddr =
+    SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 255, 255, 254), PORT));
+
+/// A datagram at its destination, and which socket sent it; none, if it is forged.
 struct Arrived {
-    from: usize,
+    from: Option<usize>,
     unicast: bool,
     bytes: Arc<[u8]>,
 }
@@ -288,6 +293,17 @@ impl<S: Station> Simulation<S> {
         Ok(())
     }
 
+    /// Somebody who is no station sends a datagram to everybody on one of the networks. It arrives at once.
+    pub fn inject(&mut self, segment: u32, datagram: &[u8]) {
+        let bytes: Arc<[u8]> = Arc::from(datagram);
+        for to in 0..self.sockets.len() {
+            if self.sockets[to].segment == segment {
+                let arrived = Arrived { from: None, unicast: false, bytes: bytes.clone() };
+                self.agenda.add(self.now, Happening::Arrive { to, arrived });
+            }
+        }
+    }
+
     /// Stops a node: it neither sends nor receives, and its clock wakes nobody.
     pub fn stop(&mut self, id: NodeId) -> Option<()> {
         let place = &mut self.places[*self.by_name.get(&id)?];
@@ -401,9 +417,12 @@ impl<S: Station> Simulation<S> {
 
     /// A station reads a datagram that came into a socket of its at a time.
     fn read(&mut self, to: usize, at: Time, Arrived { from, unicast, bytes }: &Arrived) {
-        let (from, address) = (self.sockets[*from].place, self.sockets[*from].address);
+        let (name, address) = from.map_or((STRANGER, STRANGERS_ADDRESS), |from| {
+            let socket = &self.sockets[from];
+            (self.places[socket.place].name, socket.address)
+        });
         let (index, link) = (self.sockets[to].place, self.sockets[to].link);
-        self.record(self.places[from].name, index, bytes);
+        self.record(name, index, bytes);
         let from = Source { address, unicast: *unicast, waited: self.now.since(at) };
         self.places[index].station.handle_datagram(self.now, link, from, bytes);
         self.serve(index);
@@ -493,7 +512,7 @@ impl<S: Station> Simulation<S> {
         let arrivals = path.send(at, run, conditions, &mut self.random);
         self.datagrams_lost += u64::from(arrivals[0].is_none());
         for at in arrivals.into_iter().flatten() {
-            let arrived = Arrived { from, unicast, bytes: bytes.clone() };
+            let arrived = Arrived { from: Some(from), unicast, bytes: bytes.clone() };
             self.agenda.add(at, Happening::Arrive { to, arrived });
         }
     }

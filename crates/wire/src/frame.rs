@@ -15,6 +15,8 @@ pub enum FrameError {
     BadLength,
     /// A frame longer than the reader allows: its length, and the bound.
     TooLong(usize, usize),
+    /// The system has no memory for so many bytes of it.
+    NoMemory(usize),
 }
 
 impl fmt::Display for FrameError {
@@ -24,6 +26,7 @@ impl fmt::Display for FrameError {
             FrameError::TooLong(length, bound) => {
                 write!(out, "a frame of {length} bytes is longer than the bound of {bound}")
             }
+            FrameError::NoMemory(bytes) => write!(out, "there is no memory for {bytes} bytes of a frame"),
         }
     }
 }
@@ -75,6 +78,13 @@ pub fn first(bytes: &[u8], bytes_max: usize) -> Result<Option<(&[u8], usize)>, F
     }
     let end = header + length;
     Ok(bytes.get(header..end).map(|content| (content, end)))
+}
+
+/// Appends bytes whose number somebody else chose, if there is memory for them.
+pub fn append(bytes: &mut Vec<u8>, more: &[u8]) -> Result<(), FrameError> {
+    bytes.try_reserve(more.len()).map_err(|_| FrameError::NoMemory(bytes.len() + more.len()))?;
+    bytes.extend_from_slice(more);
+    Ok(())
 }
 
 /// Memory that one large frame took is not kept for the next.
@@ -148,15 +158,12 @@ impl FrameReader {
             match self.whole(piece)? {
                 Some((start, end)) => {
                     if each(&piece[start..end], self.open) {
-                        self.bytes.extend_from_slice(&piece[start..end]);
+                        append(&mut self.bytes, &piece[start..end])?;
                         self.open = self.bytes.len();
                     }
                     piece = &piece[end..];
                 }
-                None => {
-                    self.bytes.extend_from_slice(piece);
-                    return Ok(());
-                }
+                None => return append(&mut self.bytes, piece),
             }
         }
     }
@@ -193,7 +200,7 @@ impl FrameReader {
         }
         let content = self.open + header;
         let wanted = (content + length - self.bytes.len()).min(rest.len());
-        self.bytes.extend_from_slice(&rest[..wanted]);
+        append(&mut self.bytes, &rest[..wanted])?;
         if self.bytes.len() == content + length {
             if each(&self.bytes[content..], content) {
                 self.open = self.bytes.len();

@@ -84,6 +84,12 @@ class SessionBase:
         """What was sent, received, repaired and refused so far; counters only grow."""
         return self._link.stats()
 
+    def reload_keys(self) -> None:
+        """Read the key file again, and go on with the keys in it: the first encrypts, all of them decrypt."""
+        keys = keys_of(self.config.key, self.config.key_file)
+        if keys is None or not self._link.set_keys(keys):
+            raise ConfigError("this session has no key: make it with key_file, or set SHOAL_KEY_FILE")
+
     def cancel(self, object: int) -> bool:
         """Stop sending an object; receivers that miss parts of it give it up. False if it is not kept."""
         self._ledger.forget(object_number(object))

@@ -86,7 +86,7 @@ class Domain:
         self._lossless = True
         self._trace: list[Datagram] = []
         if trace:
-            self._core.record_trace()
+            self.record_trace()
         self.set_link(link or Link(delay_s=0.0005))
 
     # --- the network ---
@@ -111,6 +111,19 @@ class Domain:
         """Every datagram that arrived, if `trace` was asked for."""
         self._trace.extend(Datagram(*entry) for entry in self._core.take_trace())
         return self._trace
+
+    def record_trace(self) -> None:
+        """Keep every datagram that arrives from now on, for `trace`."""
+        self._core.record_trace()
+
+    def take_trace(self) -> list[Datagram]:
+        """Every datagram that arrived since the last time."""
+        taken, self._trace = [*self.trace], []
+        return taken
+
+    def inject(self, datagram: bytes, *, segment: int = 0) -> None:
+        """Let somebody who is no node send a datagram to everybody on a network."""
+        self._core.inject(segment, datagram)
 
     def set_link(self, link: Link, *, source: Node | None = None, target: Node | None = None) -> None:
         """Set what happens to datagrams, everywhere or from `source` to `target` only."""

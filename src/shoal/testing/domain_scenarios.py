@@ -11,6 +11,7 @@ from shoal.testing.domain_checkers import DomainCheckError, accounted, check_dom
 from shoal.testing.domain_history import DomainHistory, Published
 from shoal.testing.faults import Clock, Link, Port
 from shoal.testing.scenarios import SCENARIOS
+from shoal.testing.stranger import Stranger
 
 LAN = Link(delay_s=0.0005)
 #: Nodes have so long to find each other again, and to tell what was lost, once all faults are over.
@@ -394,3 +395,55 @@ def a_narrow_cable(domain: Domain) -> None:
         domain.run_for(0.02)
     slow.set_port(Port())
     settle(domain)
+
+
+def under_attack(domain: Domain, attack: Callable[[Stranger], None]) -> None:
+    """Let a publisher and two readers go on for three seconds while a stranger sends copies of what he heard."""
+    publisher, *readers = domain.add_nodes(3)
+    for node in readers:
+        node.subscribe("prices/>")
+    meet(domain)
+    stranger = Stranger(domain)
+    publish_for(domain, publisher, "prices/ACME", 1.0)
+    end_s = domain.now_s + 3.0
+    number = 0
+    while domain.now_s < end_s:
+        stranger.listen()
+        attack(stranger)
+        publisher.publish("prices/ACME", *numbered(10, size=500, first=number))
+        number += 10
+        domain.run_for(0.01)
+
+
+@domain_scenario
+def changed_copies(domain: Domain) -> None:
+    """Somebody without a key sends 3,500 changed copies of what he hears in a second: the flow goes on."""
+    under_attack(domain, lambda stranger: stranger.send_changed(35))
+    no_stall(STALL_S)(settle(domain))
+
+
+@domain_scenario
+def copies_once_more(domain: Domain) -> None:
+    """Somebody without a key sends 3,500 copies of what he hears in a second: nothing is lost or doubled."""
+    under_attack(domain, lambda stranger: stranger.send_again(35))
+    history = settle(domain)
+    no_stall(STALL_S)(history)
+    nothing_lost(history)
+
+
+@domain_scenario
+def copies_of_another_run(domain: Domain) -> None:
+    """Somebody repeats all that he hears as if it were another run of its sender: nobody is displaced."""
+    under_attack(domain, lambda stranger: stranger.send_as(50, instance=7))
+    history = settle(domain)
+    no_stall(STALL_S)(history)
+    nothing_lost(history)
+
+
+@domain_scenario
+def copies_under_another_id(domain: Domain) -> None:
+    """Somebody repeats all that he hears under one other node id: nobody moves there."""
+    under_attack(domain, lambda stranger: stranger.send_as(50, node=77))
+    history = settle(domain)
+    no_stall(STALL_S)(history)
+    nothing_lost(history)

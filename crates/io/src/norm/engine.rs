@@ -7,7 +7,8 @@ use std::sync::Arc;
 use shoal_node::Chains;
 use shoal_node::hub::LinkId;
 use shoal_node::norm::Driver;
-use shoal_norm::{Destination, Source, Time};
+use shoal_norm::{Destination, Reject, Source, Stats, Time};
+use shoal_seal::Witness;
 
 use super::sealing::Sealing;
 use crate::clock::Clock;
@@ -48,7 +49,8 @@ pub struct Engine {
     unsent: Unsent,
     /// What a link with a key has.
     sealing: Option<Sealing>,
-    /// That somebody has a key, and we have none, was told.
+    /// Who cannot be read because we have no key; and that it was told.
+    sealed: Witness,
     told_of_key: bool,
     /// Share of received datagrams to throw away, for tests of repair.
     drop_received: f64,
@@ -89,6 +91,7 @@ impl Engine {
             buffers: ReceiveBuffers::new(RUNS_RECEIVED),
             unsent: Unsent::default(),
             sealing,
+            sealed: Witness::default(),
             told_of_key: false,
             drop_received,
         }
@@ -208,7 +211,10 @@ impl Engine {
     }
 
     fn handle_run(&mut self, now: Time, from: Source, run: &Run<'_>) {
-        if !self.told_of_key && shoal_seal::is_sealed(run.bytes) {
+        if !self.told_of_key
+            && shoal_seal::is_sealed(run.bytes)
+            && self.sealed.hear(run.from, run.bytes).is_some()
+        {
             self.told_of_key = true;
             self.tell(&format!("{} has a key, and this node has none: neither hears the other", run.from));
         }
@@ -302,6 +308,14 @@ impl Engine {
         if matches!(error.raw_os_error(), Some(libc::EBADF | libc::ENOTSOCK)) {
             self.failure = Some(format!("its socket is gone: {error}"));
         }
+    }
+
+    /// What the session did so far, and what could not be opened before it came there.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.driver.session.stats().clone();
+        let refused = self.sealing.as_ref().map_or(0, |sealing| sealing.seal.refused);
+        stats.rejected[Reject::Authentication as usize] += refused;
+        stats
     }
 
     /// Changes the keys of a link that has some. False if it has none.

@@ -216,7 +216,7 @@ impl NormLink {
 
     /// What the session did so far.
     pub fn stats(&self) -> Stats {
-        self.shared.engine().driver.session.stats().clone()
+        self.shared.engine().stats()
     }
 
     /// The group's round-trip time as we estimate it.

@@ -11,9 +11,13 @@ use std::time::{Duration, Instant};
 
 use shoal_node::norm::{Application, Frames, Taken};
 use shoal_norm::{Chunk, Event, Session, StreamId, Time};
+use shoal_wire::frame;
 
 use crate::bell::{Bell, Bells};
 use crate::files::{FileFailure, Files, StoredFile};
+
+/// Parts of messages whose end has not come yet, of all streams together: so many of the longest messages.
+const PARTS_MESSAGES_MAX: usize = 2;
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +104,8 @@ impl Queue {
             bytes_max,
             files,
         });
-        (queue.clone(), QueueInbox { queue, frames: Frames::new(message_bytes_max) })
+        let frames = Frames::new(message_bytes_max, PARTS_MESSAGES_MAX * message_bytes_max);
+        (queue.clone(), QueueInbox { queue, frames })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -190,7 +195,13 @@ impl Application for QueueInbox {
         if queue.is_full() {
             return Taken::Nothing;
         }
-        let each = |frame: &[u8]| queue.put(Arrival::Message(stream, frame.to_vec()));
+        let each = |frame: &[u8]| {
+            let mut message = Vec::new();
+            queue.put(match frame::append(&mut message, frame) {
+                Ok(()) => Arrival::Message(stream, message),
+                Err(error) => Arrival::Broken(stream, error.to_string()),
+            });
+        };
         match self.frames.read(stream, chunk, each) {
             Ok(()) => Taken::All,
             Err(error) => {

@@ -50,7 +50,7 @@ impl VerifyInbox {
     pub fn new(message_bytes_max: usize) -> (VerifyInbox, Arc<Mutex<Verified>>) {
         let shared = Arc::new(Mutex::new(Verified::default()));
         let pattern = (0..message_bytes_max + 256).map(|at| at as u8).collect();
-        let frames = Frames::new(message_bytes_max);
+        let frames = Frames::new(message_bytes_max, 2 * message_bytes_max);
         (VerifyInbox { pattern, frames, local: Verified::default(), shared: shared.clone() }, shared)
     }
 }

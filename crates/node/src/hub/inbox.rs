@@ -405,7 +405,8 @@ impl Inbox {
         let Some(Some(stream)) = self.current.and_then(|id| self.streams.get_mut(id)) else {
             return;
         };
-        let bytes = if stream.reader.kept() < SHARED_BYTES_MIN {
+        // What is copied is the smaller part, so that it is never long.
+        let bytes = if stream.reader.kept() < SHARED_BYTES_MIN.max(stream.reader.carried()) {
             Arc::new(stream.reader.copy_kept())
         } else {
             let bytes = Arc::new(stream.reader.take_kept(spare(&mut self.lent)));

@@ -42,7 +42,7 @@ impl Unnumbered {
 
     /// Keeps the next bytes, and looks for a mark in them.
     pub fn add(&mut self, bytes: &[u8], message_bytes_max: usize) -> Result<Option<Found>, String> {
-        self.bytes.extend_from_slice(bytes);
+        frame::append(&mut self.bytes, bytes).map_err(|error| error.to_string())?;
         loop {
             let rest = &self.bytes[self.looked..];
             let next = frame::first(rest, message_bytes_max).map_err(|error| error.to_string())?;

@@ -4,8 +4,13 @@ use std::collections::BTreeMap;
 
 use shoal_wire::{Announce, Announced, DestinationKind, FilterKind, InterestEntry};
 
-/// What a subscription costs beside its texts.
-const ENTRY_BYTES: usize = 128;
+/// What a subscription costs beside its texts, here and in the indexes that find it: itself, each level of its pattern, and
+/// each filter.
+const ENTRY_BYTES: usize = 768;
+const LEVEL_BYTES: usize = 384;
+const FILTER_BYTES: usize = 1024;
+/// What a byte of a filter costs once it is read.
+const FILTER_FACTOR: usize = 64;
 
 /// How much of another node's subscriptions is kept.
 #[derive(Copy, Clone, Debug)]
@@ -43,8 +48,9 @@ impl Entry {
     }
 
     fn bytes(&self) -> usize {
-        let filters = self.filters.iter().map(|(_, bytes)| ENTRY_BYTES + bytes.len());
-        ENTRY_BYTES + self.pattern.len() + filters.sum::<usize>()
+        let filters = self.filters.iter().map(|(_, bytes)| FILTER_BYTES + FILTER_FACTOR * bytes.len());
+        let levels = 1 + self.pattern.bytes().filter(|byte| b"/=,".contains(byte)).count();
+        ENTRY_BYTES + LEVEL_BYTES * levels + self.pattern.len() + filters.sum::<usize>()
     }
 }
 

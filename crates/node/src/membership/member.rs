@@ -157,6 +157,12 @@ impl Member {
         record
     }
 
+    /// The version that is known of what it wants.
+    #[cfg(test)]
+    pub fn interest_version(&self) -> u64 {
+        self.interest.version()
+    }
+
     /// The patterns it subscribes to, as far as heard.
     #[cfg(test)]
     pub fn patterns(&self) -> Vec<&str> {

@@ -11,6 +11,11 @@ fn unheard(_node: NodeId, _instance: u16) -> Option<Time> {
     None
 }
 
+/// Whoever was there before is silent.
+fn succeeds(_node: NodeId, _instance: u16) -> bool {
+    true
+}
+
 fn at(millis: u64) -> Time {
     Time::ZERO + Duration::from_millis(millis)
 }
@@ -67,14 +72,14 @@ fn want(node: &mut Node, now: Time, pattern: &str) {
 #[test]
 fn what_all_members_want_is_bounded_and_whoever_wants_more_may_want_anything() {
     let mut nodes = [node(1), node(2), node(3)];
-    nodes[0].interest_bytes_max = 1000;
+    nodes[0].interest_bytes_max = 10_000;
     for number in 0..5 {
         want(&mut nodes[1], at(0), &format!("two/{number}"));
         want(&mut nodes[2], at(0), &format!("three/{number}"));
     }
     settle(at(0), &mut nodes);
     settle(at(1000), &mut nodes);
-    assert!(nodes[0].interest_bytes <= 1000, "{}", nodes[0].interest_bytes);
+    assert!(nodes[0].interest_bytes <= 10_000, "{}", nodes[0].interest_bytes);
     assert!(nodes[0].interest_bytes > 0);
     let told = events(&mut nodes[0]);
     let too_much = told.iter().filter(|event| matches!(event, MemberEvent::TooMuch(_))).count();
@@ -133,7 +138,7 @@ fn run(now: Time, nodes: &mut [Node], heard: impl Fn(NodeId, NodeId) -> bool) ->
         for (from, id, record) in said {
             for (index, node) in nodes.iter_mut().enumerate() {
                 if index != from && heard(id, node.config.node) {
-                    node.handle_record(now, id, 1, &record, positions).unwrap();
+                    node.handle_record(now, (id, 1), &record, succeeds, positions).unwrap();
                 }
             }
         }
@@ -178,7 +183,7 @@ fn a_lost_announcement_is_repeated_until_everybody_has_welcomed_us() {
     let (mut one, mut two) = (node(1), node(2));
     one.handle_timeout(at(0), unheard);
     let heard = one.record().unwrap();
-    two.handle_record(at(0), 1, 1, &heard, no_positions).unwrap();
+    two.handle_record(at(0), (1, 1), &heard, succeeds, no_positions).unwrap();
     while two.record().is_some() {}
     // Two knows one, but one heard nothing of two yet, and two was not welcomed.
     let mut announced = 0;
@@ -227,7 +232,7 @@ fn after_heartbeats(times: &[u64]) -> Node {
     Heartbeat { domain: 7, publisher: two.config.publisher, version: two.version() }.write(&mut heartbeat);
     for &millis in times {
         pass(&mut one, at(millis), unheard);
-        one.handle_record(at(millis), 2, 1, &heartbeat, no_positions).unwrap();
+        one.handle_record(at(millis), (2, 1), &heartbeat, succeeds, no_positions).unwrap();
     }
     events(&mut one);
     one
@@ -287,7 +292,7 @@ fn a_node_that_starts_again_is_another_one() {
     settle(at(30), &mut nodes);
     events(&mut nodes[0]);
     let record = announced(9, "x");
-    nodes[0].handle_record(at(50), 2, 2, &record, no_positions).unwrap();
+    nodes[0].handle_record(at(50), (2, 2), &record, succeeds, no_positions).unwrap();
     let told = events(&mut nodes[0]);
     let [gone, joined, MemberEvent::Subscriptions(2, change)] = &told[..] else { panic!("{told:?}") };
     assert_eq!([gone, joined], [&MemberEvent::Gone(2, 1, Departure::Failed), &MemberEvent::Joined(2)]);
@@ -377,9 +382,9 @@ fn an_announcement_that_comes_late_does_not_hide_the_next_one() {
     let version = nodes[1].version();
     let one = &mut nodes[0];
     assert!(one.on_version(at(500), 2, 1, version + 2));
-    one.handle_record(at(700), 2, 1, &announced(version + 1, "a"), no_positions).unwrap();
+    one.handle_record(at(700), (2, 1), &announced(version + 1, "a"), succeeds, no_positions).unwrap();
     assert!(is_wanted(one, "b"), "the second may want it");
-    one.handle_record(at(710), 2, 1, &announced(version + 2, "b"), no_positions).unwrap();
+    one.handle_record(at(710), (2, 1), &announced(version + 2, "b"), succeeds, no_positions).unwrap();
     assert!(is_wanted(one, "b") && !is_wanted(one, "a"));
 }
 
@@ -397,6 +402,45 @@ fn versions_that_count_up_do_not_make_a_node_announce_without_pause() {
         }
     }
     assert!((4..10).contains(&announced), "{announced} announcements in three seconds");
+}
+
+#[test]
+fn an_announcement_in_anothers_name_moves_nobody_who_speaks() {
+    let mut nodes = [node(1), node(2)];
+    want(&mut nodes[1], at(0), "a");
+    run_until(&mut at(0), at(500), &mut nodes);
+    let one = &mut nodes[0];
+    events(one);
+    let copy = announced(one.members[&2].interest_version(), "a");
+    for (id, instance) in [(3, 1), (2, 9)] {
+        one.handle_record(at(600), (id, instance), &copy, |_, _| false, no_positions).unwrap();
+        assert_eq!((events(one), one.members().collect::<Vec<_>>()), (vec![], vec![2]));
+    }
+    one.handle_timeout(at(700), unheard);
+    let asked = Announce::read(&one.record().unwrap()).unwrap().missing;
+    assert_eq!(asked, [1002], "it is asked who it is");
+    one.handle_record(at(710), (3, 1), &copy, succeeds, no_positions).unwrap();
+    assert_eq!(one.members().collect::<Vec<_>>(), [3], "the old id is silent: it has another one now");
+}
+
+#[test]
+fn whoever_seems_new_again_and_again_makes_a_node_with_many_subscriptions_announce_now_and_then() {
+    let mut one = node(1);
+    for number in 0..20_000 {
+        one.own.subscribe(&InterestEntry::new(DestinationKind::Topic, &format!("a/{number}"))).unwrap();
+    }
+    let version = one.own.version();
+    one.set_wanted(at(0), version);
+    let mut bytes = 0;
+    for millis in 0..10_000 {
+        one.on_sender_heard(at(millis));
+        one.handle_timeout(at(millis), unheard);
+        while let Some(record) = one.record() {
+            bytes += record.len();
+        }
+    }
+    assert!(bytes > 4 << 20, "{bytes} bytes: nobody would learn what it wants");
+    assert!(bytes < 12 << 20, "{bytes} bytes in ten seconds");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use shoal_norm::{Chunk, CloseReason, Event, Join, NodeId, ObjectId, Session, StreamId, Time};
 use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
-use shoal_wire::{Position, frame};
+use shoal_wire::{Position, RecordKind, frame};
 
 mod renaming;
 
@@ -29,6 +29,9 @@ const DISCOVERY: Duration = Duration::from_secs(2);
 
 /// Chains of which it is remembered where we left off, at the most; of others nobody knows what was missed.
 const LEFT_OFF_MAX: usize = 4096;
+
+/// Parts of control records whose end has not come yet, of all senders together, beside short ones.
+const CONTROL_PARTS_BYTES_MAX: usize = 16 << 20;
 
 /// How new we are.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,7 +99,7 @@ impl NormBus {
             collided: false,
             renamed_at: None,
             losses: Losses::default(),
-            control: Frames::new(CONTROL_RECORD_BYTES_MAX),
+            control: Frames::new(CONTROL_RECORD_BYTES_MAX, CONTROL_PARTS_BYTES_MAX),
             failed: Vec::new(),
             records: VecDeque::new(),
             heard: false,
@@ -180,7 +183,9 @@ impl NormBus {
                 }
                 lanes.iter().map(position).collect()
             };
-            let read = self.membership.handle_record(now, stream.node, stream.instance, &record, positions);
+            let run = (stream.node, stream.instance);
+            let succeeds = |node, instance| session.has_succeeded(run, (node, instance));
+            let read = self.membership.handle_record(now, run, &record, succeeds, positions);
             if let Err(error) = read {
                 self.port.tell(HubEvent::Unreadable(stream.node, error.to_string()));
             }
@@ -195,8 +200,13 @@ impl NormBus {
         (node, instance, publisher): (NodeId, u16, u64),
         positions: &[Position],
     ) {
-        let elsewhere = self.streams_elsewhere(node, publisher);
-        if elsewhere.iter().any(|stream| !session.is_drained(stream.node, stream.instance)) {
+        let elsewhere = self.streams_elsewhere((node, instance), publisher);
+        // Anybody can send a copy of a welcome under another node id: as long as both speak, nobody has moved.
+        let stays = |stream: &StreamId| {
+            let run = (stream.node, stream.instance);
+            !session.is_drained(run.0, run.1) || !session.has_succeeded((node, instance), run)
+        };
+        if elsewhere.iter().any(stays) {
             self.moved.retain(|(.., known, _)| *known != publisher);
             return self.moved.push((node, instance, publisher, positions.to_vec()));
         }
@@ -407,8 +417,11 @@ impl Application for NormBus {
                 {
                     self.goodbyes.insert((*node, *instance), last);
                 }
-                let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
-                self.records.push_back((stream, content.clone()));
+                // Whatever changes what we know of a node comes on its control stream, where nothing is read twice.
+                if RecordKind::of(content) == Ok(RecordKind::Heartbeat) {
+                    let stream = StreamId { node: *node, instance: *instance, object: CONTROL };
+                    self.records.push_back((stream, content.clone()));
+                }
             }
             Event::NodeIdTaken => self.collided = true,
             // Who is about to be gone acknowledges nothing, and is not slow.

@@ -14,6 +14,6 @@ mod losses;
 pub use application::{Application, Taken};
 pub use bus::NormBus;
 pub use driver::Driver;
-pub use frames::Frames;
+pub use frames::{Frames, Unread};
 pub use lane::Lane as LaneWriter;
 pub use lanes::{LANES, Lane, lane_streams};

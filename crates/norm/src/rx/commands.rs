@@ -24,6 +24,9 @@ const PROMPT_ACKERS_MAX: usize = 8;
 const PROBE_BACKOFF_MIN: u32 = 4;
 /// So long after a probe nothing older is taken for one: somebody may send it once more.
 const PROBE_KEPT: Duration = Duration::from_secs(10);
+/// By so much, and a fourth of the time since the last one, a probe may come too early or too late without a doubt that its
+/// sender's clock goes on as it did.
+const PROBE_JITTER_MAX: Duration = Duration::from_secs(1);
 /// Answers are spread over at least so much time for each receiver: a host needs that long to hear another's.
 const PROBE_SPREAD: Duration = Duration::from_micros(50);
 /// The most segments that one overheard message is compared with; what is beyond that is asked for once more.
@@ -43,7 +46,7 @@ impl Remote {
         match *command {
             Command::Flush { position, ackers } => self.handle_flush(now, position, ackers, shared),
             Command::Squelch { position, invalid } => self.handle_squelch(now, position, invalid, shared),
-            Command::CongestionControl { sent_at, .. } if self.is_old_probe(sent_at, arrived_at) => {}
+            Command::CongestionControl { sent_at, .. } if !self.is_probe(sent_at, arrived_at) => {}
             Command::CongestionControl { sequence, sent_at, rate, nodes } => {
                 self.probe = Some(Probe { sent_at, received_at: arrived_at, sequence });
                 self.schedule_probe_answer(now, rate.is_some(), nodes, shared);
@@ -67,10 +70,20 @@ impl Remote {
         }
     }
 
-    /// Whether a probe is late, or sent once more: the way would seem longer than it is.
-    fn is_old_probe(&self, sent_at: Time, arrived_at: Time) -> bool {
-        self.probe
-            .is_some_and(|known| sent_at <= known.sent_at && arrived_at < known.received_at + PROBE_KEPT)
+    /// Whether a probe is to be believed. One that is late, or sent once more, would make the way seem longer than it is; so
+    /// would one with another time in it. A sender's clock goes about as fast as ours: where two in a row say that it jumped, it did.
+    fn is_probe(&mut self, sent_at: Time, arrived_at: Time) -> bool {
+        let Some(known) = self.probe else { return true };
+        if sent_at <= known.sent_at && arrived_at < known.received_at + PROBE_KEPT {
+            return false;
+        }
+        let agrees = |(sent_before, arrived_before): (Time, Time)| {
+            let (sent, arrived) = (sent_at.since(sent_before), arrived_at.since(arrived_before));
+            sent_at >= sent_before && sent.abs_diff(arrived) <= PROBE_JITTER_MAX + arrived / 4
+        };
+        let is_fine = agrees((known.sent_at, known.received_at)) || self.doubted_probe.is_some_and(agrees);
+        self.doubted_probe = (!is_fine).then_some((sent_at, arrived_at));
+        is_fine
     }
 
     fn handle_flush(&mut self, now: Time, position: Position, ackers: &[u8], shared: &mut Shared<'_>) {
@@ -97,18 +110,20 @@ impl Remote {
         }
         let Ok(index) = self.find_or_add(position.object, Some(position), shared) else { return };
         let object = &mut self.streams[index];
+        if let Body::Open(stream) = &object.body
+            && stream.fec_id() != position.fec_id
+        {
+            return;
+        }
         if let Some(at) = ack_at {
             let at = object.ack.map_or(at, |(_, known)| known.max(now));
-            // A request that is late, or sent once more, does not take the place of one for more.
             let position = match (&object.body, object.ack) {
-                (Body::Open(stream), Some((known, _))) if stream.is_before(position, known) => known,
+                (Body::Open(stream), Some((known, _))) => stream.more_urgent(position, known),
                 _ => position,
             };
             object.ack = Some((position, at));
         }
-        if let Body::Open(stream) = &mut object.body
-            && stream.fec_id() == position.fec_id
-        {
+        if let Body::Open(stream) = &mut object.body {
             shared.stats.losses_detected += stream.announce(position.payload_id);
         }
         self.after_progress(now, index, shared);
@@ -127,8 +142,12 @@ impl Remote {
         for object in &mut self.streams {
             let refused = is_invalid(object.object);
             match &mut object.body {
-                // An old refusal may be overtaken by the beginning of what it refused.
+                // Anybody can say so: whoever lacks nothing loses nothing by not believing it, and whoever lacks something hears
+                // it again when it asks again. An old refusal may be overtaken by the beginning of what it refused.
                 Body::Open(stream) if refused && !self.overtaken => {
+                    if !stream.is_refused_again() {
+                        continue;
+                    }
                     *shared.memory_left += stream.memory();
                     let (node, instance) = node_instance;
                     let stream = StreamId { node, instance, object: object.object };

@@ -4,6 +4,7 @@ pub mod asked;
 pub mod commands;
 pub mod entry;
 pub mod feedback;
+pub mod front;
 pub mod given_up;
 pub mod missing;
 pub mod nack;

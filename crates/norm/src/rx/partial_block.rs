@@ -94,14 +94,15 @@ impl PartialBlock {
 
     /// The first `length` bytes of the block, of which nothing is missing.
     pub fn into_bytes(self, length: usize) -> Vec<u8> {
-        let mut bytes = self.bytes;
-        if !self.is_ordered {
-            let mut ordered = vec![0; bytes.len()];
-            for (symbol, came) in bytes.chunks_exact(self.symbol_bytes).zip(self.came) {
-                let start = usize::from(came) * self.symbol_bytes;
-                ordered[start..start + self.symbol_bytes].copy_from_slice(symbol);
+        let PartialBlock { mut came, mut bytes, symbol_bytes, .. } = self;
+        // Each symbol changes places with the one that is where it belongs: that takes no memory.
+        for at in 0..came.len() {
+            while usize::from(came[at]) > at {
+                let to = usize::from(came[at]);
+                let (before, after) = bytes.split_at_mut(to * symbol_bytes);
+                before[at * symbol_bytes..][..symbol_bytes].swap_with_slice(&mut after[..symbol_bytes]);
+                came.swap(at, to);
             }
-            bytes = ordered;
         }
         bytes.truncate(length);
         bytes.shrink_to_fit();

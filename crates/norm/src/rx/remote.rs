@@ -25,7 +25,7 @@ use crate::{NodeId, ObjectId};
 /// A message that lags behind by more is not late: we were away.
 const OVERTAKEN_BY_MAX: u16 = 1024;
 /// A sender is established after so many messages.
-const ESTABLISHED_AFTER: u32 = 4;
+const ESTABLISHED_AFTER: usize = 4;
 /// So many objects that were refused are remembered.
 const REFUSED_MAX: usize = 16;
 
@@ -56,8 +56,9 @@ pub struct Remote {
     /// Where the message in hand came from.
     heard_from: SocketAddr,
     pub last_heard: Time,
-    /// Messages heard, up to [`ESTABLISHED_AFTER`].
-    heard: u32,
+    /// Messages heard, and when each of the last [`ESTABLISHED_AFTER`] was.
+    heard: usize,
+    heard_at: [Time; ESTABLISHED_AFTER],
     /// The newest message's number, and whether the one in hand is older.
     newest_sequence: u16,
     pub(super) overtaken: bool,
@@ -80,6 +81,8 @@ pub struct Remote {
     /// What was lost a moment ago is not asked for before this.
     pub(super) not_before: Time,
     pub(super) probe: Option<Probe>,
+    /// When a probe was sent and came that contradicts the one before it.
+    pub(super) doubted_probe: Option<(Time, Time)>,
     pub(super) answer_probe_at: Time,
     pub(super) congestion: ReceiverCongestion,
     /// An acknowledgement of an application's own type that is asked for: type, id, and when to give it.
@@ -102,6 +105,7 @@ impl Remote {
             heard_from: from.address,
             last_heard: now,
             heard: 0,
+            heard_at: [Time::ZERO; ESTABLISHED_AFTER],
             newest_sequence: header.sequence,
             overtaken: false,
             departed: None,
@@ -116,6 +120,7 @@ impl Remote {
             nack: NackCycle::new(),
             not_before: Time::ZERO,
             probe: None,
+            doubted_probe: None,
             answer_probe_at: Time::NEVER,
             congestion: ReceiverCongestion::new(now - from.waited),
             answer: None,
@@ -131,7 +136,8 @@ impl Remote {
     /// Takes note of what every message of a sender says.
     pub fn hear(&mut self, header: &SenderHeader, from: Source, now: Time, bytes: usize) {
         (self.last_heard, self.heard_from) = (now, from.address);
-        self.heard = ESTABLISHED_AFTER.min(self.heard + 1);
+        self.heard_at[self.heard % ESTABLISHED_AFTER] = now;
+        self.heard = self.heard.wrapping_add(1);
         self.overtaken = (1..OVERTAKEN_BY_MAX).contains(&self.newest_sequence.wrapping_sub(header.sequence));
         if !self.overtaken {
             self.newest_sequence = header.sequence;
@@ -183,7 +189,13 @@ impl Remote {
 
     /// Whether it said enough to be more than somebody's passing message.
     pub fn is_established(&self) -> bool {
-        self.heard >= ESTABLISHED_AFTER
+        self.row_began() > Time::ZERO
+    }
+
+    /// When the first of its last messages was heard, of which there are enough to establish it; [`Time::ZERO`] if there are
+    /// not.
+    pub fn row_began(&self) -> Time {
+        self.heard_at.into_iter().fold(Time::NEVER, Time::min)
     }
 
     fn stream_id(&self, object: ObjectId) -> StreamId {
@@ -204,18 +216,17 @@ impl Remote {
         take: &mut Take<'_>,
         shared: &mut Shared<'_>,
     ) -> Result<(), Reject> {
-        let duplicates = shared.stats.duplicates_received;
-        let handled = self.take_data(now, data, take, shared);
-        if handled.is_ok() {
-            // Only with data that is new does a sender move: whatever else it says takes nothing to make up, or to send
-            // once more.
-            if shared.stats.duplicates_received == duplicates {
-                self.address = self.heard_from;
-            }
-            self.received_bytes += data.payload.len() as u64;
+        let is_next = self.take_data(now, data, take, shared)?;
+        // Only with data that was waited for does a sender move: whatever else it says takes nothing to make up, or to send
+        // once more.
+        if is_next {
+            self.address = self.heard_from;
         }
-        handled
+        self.received_bytes += data.payload.len() as u64;
+        Ok(())
     }
+
+    /// Takes data. True if it is what its stream's reader waited for, or something new of an object.
 
     fn take_data(
         &mut self,
@@ -223,13 +234,14 @@ impl Remote {
         data: &Data<'_>,
         take: &mut Take<'_>,
         shared: &mut Shared<'_>,
-    ) -> Result<(), Reject> {
+    ) -> Result<bool, Reject> {
         if !data.header.flags.has(Flags::STREAM) {
             self.check_object(data.header.object, shared)?;
+            let duplicates = shared.stats.duplicates_received;
             let handled = self.objects.handle_data(now, data, shared);
             self.mark_streams(shared);
             self.after_object(now, shared);
-            return handled;
+            return handled.map(|()| shared.stats.duplicates_received == duplicates);
         }
         let index = self.stream_for(&data.header, shared)?;
         let object = &mut self.streams[index];
@@ -244,7 +256,7 @@ impl Remote {
         match &object.body {
             Body::Closed => {
                 shared.stats.duplicates_received += 1;
-                return Ok(());
+                return Ok(false);
             }
             Body::Wanted(_) if shared.config.sync == SyncPolicy::Ask => {
                 let fti = data.fti.ok_or(Reject::ObjectInfo)?;
@@ -255,28 +267,30 @@ impl Remote {
                     Body::Unjoined(Heard { header: data.header, fti, payload_id: data.payload_id, symbol });
                 let told = self.told.iter().find(|(object, _)| *object == data.header.object);
                 if let Some(&(object, join)) = told {
-                    return self.join(now, object, join, shared);
+                    return self.join(now, object, join, shared).map(|()| false);
                 }
                 shared.events.push_back(Event::StreamHeard { stream: self.stream_id(data.header.object) });
-                return Ok(());
+                return Ok(false);
             }
             Body::Wanted(_) => {
                 let at = (shared.config.sync != SyncPolicy::Current).then_some(0);
                 self.open(index, &data.header, data.fti, data.payload_id, at, shared)?;
             }
-            Body::Unjoined(_) => return Ok(()),
+            Body::Unjoined(_) => return Ok(false),
             Body::Open(stream) => {
                 if stream.fec_id() != data.header.fec_id || data.fti.is_some_and(|fti| fti != stream.fti()) {
                     return Err(Reject::ObjectInfo);
                 }
             }
         }
-        let Body::Open(stream) = &mut self.streams[index].body else { return Ok(()) };
+        let Body::Open(stream) = &mut self.streams[index].body else { return Ok(false) };
         let repair = data.header.flags.has(Flags::REPAIR);
+        let complete = stream.window().complete();
         let received =
             stream.receive(data.payload_id, data.payload, repair, take, shared.memory_left, shared.stats);
+        let is_next = stream.window().complete() > complete;
         self.after_progress(now, index, shared);
-        received.map(|_| ())
+        received.map(|_| is_next)
     }
 
     pub fn handle_info(&mut self, now: Time, info: &Info<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
@@ -387,13 +401,13 @@ impl Remote {
         if let Some(index) = self.streams.iter().position(|known| known.object == object) {
             return Ok(index);
         }
-        self.add(object, position, shared.config)?;
+        self.add(object, position, shared)?;
         if !self.synced {
             self.synced = true;
             if shared.config.sync == SyncPolicy::All {
                 let older = (0..object).rev().take(shared.config.streams_per_sender_max);
                 for object in older {
-                    if self.add(object, None, shared.config).is_err() {
+                    if self.add(object, None, shared).is_err() {
                         break;
                     }
                 }
@@ -402,12 +416,24 @@ impl Remote {
         self.streams.iter().position(|known| known.object == object).ok_or(Reject::TooManyObjects)
     }
 
-    fn add(&mut self, object: ObjectId, position: Option<Position>, config: &Config) -> Result<(), Reject> {
+    fn add(
+        &mut self,
+        object: ObjectId,
+        position: Option<Position>,
+        shared: &mut Shared<'_>,
+    ) -> Result<(), Reject> {
         self.streams
             .retain(|known| !matches!(known.body, Body::Closed) || !is_long_past(known.object, object));
-        if self.streams.len() >= config.streams_per_sender_max {
-            let closed = self.streams.iter().position(|known| matches!(known.body, Body::Closed));
-            self.streams.remove(closed.ok_or(Reject::TooManyObjects)?);
+        if self.streams.len() >= shared.config.streams_per_sender_max {
+            let closed = |known: &StreamEntry| matches!(known.body, Body::Closed);
+            // Anybody can name a stream; where its owner says which ones to join, one that is there is heard again.
+            let asks = shared.config.sync == SyncPolicy::Ask;
+            let unjoined =
+                |known: &StreamEntry| asks && matches!(known.body, Body::Wanted(_) | Body::Unjoined(_));
+            let dispensable =
+                self.streams.iter().position(closed).or_else(|| self.streams.iter().position(unjoined));
+            let gone = self.streams.remove(dispensable.ok_or(Reject::TooManyObjects)?);
+            *shared.memory_left += gone.memory();
         }
         self.streams.push(StreamEntry {
             object,

@@ -21,7 +21,7 @@ const STRANGER_IDLE_AFTER: Duration = Duration::from_secs(1);
 /// A new instance that was heard so often in a row is the one that runs, if the one before it was silent for so long:
 /// anybody can speak as another instance.
 const HEARD_IN_A_ROW: u32 = 4;
-const SILENT_FOR: Duration = Duration::from_secs(1);
+pub const SILENT_FOR: Duration = Duration::from_secs(1);
 /// So many new instances of one node are listened to while it is open which of them runs.
 const RIVALS_MAX: usize = 4;
 /// What comes so long after the instance that followed it was heard is not late.

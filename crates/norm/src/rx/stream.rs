@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use shoal_fec::Symbol;
 
+use super::front::Front;
 use super::object::PARITY_LAG_MAX;
 use super::parity::ParityStore;
 use super::window::{Insert, Window};
@@ -12,6 +13,11 @@ use crate::serial;
 use crate::stats::{Reject, Stats};
 use crate::wire::command::Position;
 use crate::wire::{FecId, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader};
+
+/// All of a stream is refused so often before that is believed.
+const REFUSALS_BELIEVED: u32 = 3;
+/// A stream of which so many segments came is where it was joined.
+const ESTABLISHED_SEGMENTS: u64 = 16;
 
 /// Parity may take this part of what a window may.
 const PARITY_SHARE: usize = 4;
@@ -50,8 +56,13 @@ pub struct RxStream {
     ended: bool,
     /// Segments before this one were sent: one at or after it was heard, not only spoken of.
     heard_to: u64,
+    front: Front,
+    /// Nobody said where to join it.
+    joined_here: bool,
     /// The sender says that it can repair nothing before this segment, of which nothing was heard: it is asked for.
     pub(super) refused_before: Option<u64>,
+    /// How often all of it was refused since something of it came.
+    refusals: u32,
     /// Where we were after the last refusal of repair.
     refused_at: Option<u64>,
     /// What the sender sends now, if that is too far on for us to keep.
@@ -113,7 +124,10 @@ impl RxStream {
             announced: false,
             ended: false,
             heard_to: heard + 1,
+            front: Front::new(symbols),
+            joined_here: at.is_none(),
             refused_before: None,
+            refusals: 0,
             refused_at: None,
             beyond: None,
             parity: parity.map(Box::new),
@@ -163,7 +177,9 @@ impl RxStream {
 
     /// Which segment a payload id of a source symbol names.
     pub fn segment_at(&self, payload_id: PayloadId) -> u64 {
-        let reference = self.window.end().max(1) / self.symbols;
+        // Whatever is told of places ahead, numbers are those around the reader.
+        let quarter = (1u64 << (self.fec_id.block_bits() - 2)) * self.symbols;
+        let reference = self.window.end().min(self.window.complete() + quarter).max(1) / self.symbols;
         let block = serial::extend(reference, payload_id.block, self.fec_id.block_bits());
         block * self.symbols + u64::from(payload_id.symbol)
     }
@@ -202,10 +218,17 @@ impl RxStream {
             return Err(Reject::Position);
         }
         let segment = self.segment_at(payload_id);
+        if !self.front.believes(segment, self.window.end()) {
+            return Err(Reject::BeyondWindow);
+        }
         self.hear(segment);
+        self.refusals = 0;
         if self.is_next(segment, &header) && take(self.id, Chunk { bytes: data, fresh: self.fresh }) {
             self.fresh = false;
-            self.window.pass();
+            self.window.pass(&header);
+            if !repair {
+                self.front.is_back(segment, self.window.end());
+            }
             stats.segments_received += 1;
             stats.payload_bytes_received += data.len() as u64;
             return Ok(true);
@@ -224,6 +247,9 @@ impl RxStream {
                 self.beyond = None;
                 stats.segments_received += 1;
                 stats.payload_bytes_received += data.len() as u64;
+                if !repair && self.front.is_back(segment, self.window.end()) {
+                    self.retract(segment + 1);
+                }
                 if self.parity.is_some() {
                     self.try_recover(segment / self.symbols, memory_left, stats);
                 }
@@ -231,14 +257,44 @@ impl RxStream {
             }
             Insert::Duplicate => {
                 stats.duplicates_received += 1;
+                if !repair && self.is_joined_too_late(segment) {
+                    self.join_again(segment);
+                }
                 Ok(false)
             }
             Insert::Beyond => {
                 self.beyond = Some(segment);
                 Err(Reject::BeyondWindow)
             }
+            Insert::Misplaced => Err(Reject::Position),
             Insert::NoMemory => Err(Reject::NoMemory),
         }
+    }
+
+    /// The sender is here: what is known of places ahead was somebody else's word.
+    fn retract(&mut self, end: u64) {
+        self.window.retract(end);
+        let end = self.window.end();
+        (self.heard_to, self.refused_before, self.beyond) = (end, None, None);
+        self.asked_to = self.asked_to.min(end);
+        self.newest_block = self.newest_block.min(end / self.symbols);
+    }
+
+    /// It was joined where the first segment was that came in its sender's name: that may have been a copy with another
+    /// number. If the sender goes on before it, that is where the stream is.
+    fn is_joined_too_late(&mut self, segment: u64) -> bool {
+        self.joined_here
+            && segment < self.window.first()
+            && self.window.arrived() < ESTABLISHED_SEGMENTS
+            && self.front.is_back(segment, u64::MAX)
+    }
+
+    /// Joins the stream after this segment.
+    fn join_again(&mut self, segment: u64) {
+        self.window.begin_at(segment + 1);
+        (self.at, self.seeking, self.fresh, self.gap) = (0, true, true, None);
+        self.asked_to = segment + 1;
+        self.retract(segment + 1);
     }
 
     /// A segment is heard. What the sender said of those before it is true if it is one that can be had.
@@ -254,6 +310,7 @@ impl RxStream {
         segment == self.window.first()
             && self.window.is_caught_up()
             && header.length > 0
+            && self.window.continues(header)
             && self.parity.is_none()
             && self.gap.is_none()
             && !(self.seeking || self.ended)
@@ -280,7 +337,7 @@ impl RxStream {
         let block = first / self.symbols;
         // Parity is computed from a whole block, so all of the block was sent.
         let end = first + self.symbols;
-        if end <= self.window.complete() {
+        if end <= self.window.complete() || !self.front.believes(end - 1, self.window.end()) {
             return false;
         }
         stats.losses_detected += self.window.extend(end);
@@ -361,9 +418,26 @@ impl RxStream {
             && self.segment_at(position.payload_id) < self.segment_at(other.payload_id)
     }
 
+    /// Which of two watermarks to acknowledge, if there is room for one. What is here is acknowledged, as much of it as
+    /// possible; of what is not here the nearer one is waited for, because the other may never have been sent. A sender that
+    /// wants the other one asks again.
+    pub fn more_urgent(&self, one: Position, other: Position) -> Position {
+        let is_here = |position: Position| self.has_up_to(position.payload_id);
+        let is_earlier = self.is_before(one, other);
+        let takes_one = match (is_here(one), is_here(other)) {
+            (true, true) => !is_earlier,
+            (false, false) => is_earlier,
+            (one_is_here, _) => one_is_here,
+        };
+        if takes_one { one } else { other }
+    }
+
     /// The sender says that it has sent everything up to here. Returns how much of it was news.
     pub fn announce(&mut self, payload_id: PayloadId) -> u64 {
         let end = self.segment_at(payload_id) + 1;
+        if !self.front.believes(end - 1, self.window.end()) {
+            return 0;
+        }
         if self.parity.is_some() {
             self.window.check_before(end);
         }
@@ -399,6 +473,13 @@ impl RxStream {
         let before = self.segment_at(payload_id);
         self.refused_before = (before > self.heard_to).then_some(before);
         self.give_up_before(before.min(self.heard_to));
+    }
+
+    /// The sender says that there is no such stream. True if it has to be believed: something is missing, and nothing came
+    /// though that was said several times.
+    pub fn is_refused_again(&mut self) -> bool {
+        self.refusals += u32::from(self.window.has_missing());
+        self.refusals >= REFUSALS_BELIEVED
     }
 
     fn give_up_before(&mut self, before: u64) {

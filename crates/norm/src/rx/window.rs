@@ -49,6 +49,8 @@ pub enum Insert {
     Duplicate,
     /// It lies farther ahead than the window can reach.
     Beyond,
+    /// It says that it belongs elsewhere in the stream.
+    Misplaced,
     /// The memory bound forbids the window to reach it.
     NoMemory,
 }
@@ -72,6 +74,10 @@ pub struct Window {
     pub(super) complete: u64,
     /// One past the newest segment known to exist.
     pub(super) end: u64,
+    /// Where the data of segment `complete` begins in the stream, if that is known; and what was refused last because it
+    /// begins elsewhere: its number, and where.
+    next_offset: Option<u32>,
+    misplaced: Option<(u64, u32)>,
     /// Missing segments between `complete` and `end`.
     pub(super) missing: u64,
     /// Segments that wait for the reader.
@@ -109,6 +115,8 @@ impl Window {
             first,
             complete: first,
             end: first,
+            next_offset: None,
+            misplaced: None,
             missing: 0,
             present: 0,
             arrived: 0,
@@ -130,6 +138,11 @@ impl Window {
     /// Bytes of data in a full segment.
     pub fn segment_bytes(&self) -> usize {
         self.segment_bytes
+    }
+
+    /// Segments that came, ever.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     /// Where the reader is.
@@ -184,11 +197,17 @@ impl Window {
     }
 
     /// The reader had the next segment without its being kept. Only when caught up, and with a unit of 1.
-    pub fn pass(&mut self) {
+    pub fn pass(&mut self, header: &SegmentHeader) {
+        self.next_offset = Some(header.next_offset());
         self.arrived += 1;
         self.end += 1;
         (self.first, self.complete) = (self.end, self.end);
         (self.origin, self.base) = (self.end, self.end);
+    }
+
+    /// Whether a segment begins where the one before it ended, as far as that is known.
+    pub fn continues(&self, header: &SegmentHeader) -> bool {
+        self.next_offset.is_none_or(|offset| offset == header.offset)
     }
 
     /// Notes that everything before `end` was sent. Returns how many missing segments that revealed.
@@ -237,18 +256,42 @@ impl Window {
         self.arrived += 1;
         if segment == self.complete {
             self.advance();
+            if segment == self.complete {
+                return Insert::Misplaced;
+            }
         }
         Insert::New
     }
 
     fn advance(&mut self) {
         let held = self.end.min(self.base + self.entries.len() as u64);
-        while self.complete < held && self.entries[self.slot(self.complete)].slot != Slot::Missing {
+        while self.complete < held {
+            let slot = self.slot(self.complete);
+            let Entry { slot: state, header, .. } = self.entries[slot];
+            match state {
+                Slot::Missing => break,
+                Slot::Lost => self.next_offset = None,
+                // A copy of another segment with this one's number; the one that belongs here is asked for. If that says
+                // the same, what came before it was the copy.
+                Slot::Present if !self.continues(&header) && !self.says_again(header.offset) => {
+                    self.misplaced = Some((self.complete, header.offset));
+                    self.entries[slot] = EMPTY;
+                    self.present -= 1;
+                    self.missing += 1;
+                    break;
+                }
+                Slot::Present => self.next_offset = Some(header.next_offset()),
+            }
             self.complete += 1;
         }
         if self.unit > 1 {
             self.release_units();
         }
+    }
+
+    /// Whether the segment that comes next said before that it begins here.
+    fn says_again(&self, offset: u32) -> bool {
+        self.misplaced == Some((self.complete, offset))
     }
 
     /// Lets go of what was read and is not needed to compute what is missing.
@@ -291,6 +334,26 @@ impl Window {
         true
     }
 
+    /// Nothing was sent from `end` on, or from where everything is here on: what was known of it was not true.
+    pub fn retract(&mut self, end: u64) {
+        let end = end.max(self.complete);
+        let held = self.end.min(self.base + self.entries.len() as u64);
+        for segment in end..held {
+            let slot = self.slot(segment);
+            match self.entries[slot].slot {
+                Slot::Missing => self.missing -= 1,
+                Slot::Present => self.present -= 1,
+                Slot::Lost => {}
+            }
+            self.entries[slot] = EMPTY;
+        }
+        self.missing -= self.end.saturating_sub(held.max(end));
+        self.end = self.end.min(end);
+        if self.unit > 1 {
+            self.checked = self.checked.min(end);
+        }
+    }
+
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.present == 0
@@ -305,9 +368,7 @@ impl Window {
         self.extend(segment);
         if self.present == 0 {
             let skipped = segment - self.first;
-            self.entries.fill(EMPTY);
-            (self.first, self.complete, self.origin, self.base) = (segment, segment, segment, segment);
-            self.missing = self.end - segment;
+            self.begin_at(segment);
             return skipped;
         }
         // What lies beyond the slots in use is given up when the reader is through with these:
@@ -321,6 +382,14 @@ impl Window {
         }
         self.advance();
         0
+    }
+
+    /// Holds nothing, with its reader at a segment.
+    pub fn begin_at(&mut self, segment: u64) {
+        self.entries.fill(EMPTY);
+        (self.first, self.complete, self.origin, self.base) = (segment, segment, segment, segment);
+        self.end = self.end.max(segment);
+        (self.missing, self.present, self.next_offset) = (self.end - segment, 0, None);
     }
 
     /// The header of the segment the reader is at, or `None` if it was lost. Only before `complete`.
@@ -354,7 +423,7 @@ impl Window {
         self.first += 1;
         // What lies at the window's far edge may have become reachable.
         if self.complete < self.first {
-            self.complete = self.first;
+            (self.complete, self.next_offset) = (self.first, None);
         }
         if self.unit > 1 {
             return self.release_units();
@@ -420,6 +489,35 @@ pub(super) mod tests {
         assert_eq!(put(&mut window, 104), Insert::Duplicate);
         assert_eq!(put(&mut window, 103), Insert::New);
         assert_eq!(window.run(0).len(), 5 * SEGMENT);
+    }
+
+    #[test]
+    fn a_copy_with_another_number_is_asked_for_again_and_what_says_the_same_twice_is_believed() {
+        let mut window = window(0);
+        let moved = SegmentHeader { length: 4, message_start: 1, offset: 400 };
+        put(&mut window, 0);
+        assert_eq!(window.insert(2, moved, b"copy", &mut usize::MAX.clone()), Insert::New);
+        put(&mut window, 1);
+        assert_eq!((window.complete(), missing(&window)), (2, vec![(2, 3)]));
+        assert_eq!(put(&mut window, 2), Insert::New, "this is the one that belongs there");
+        assert_eq!(window.insert(3, moved, b"copy", &mut usize::MAX.clone()), Insert::Misplaced);
+        assert_eq!(window.insert(3, moved, b"copy", &mut usize::MAX.clone()), Insert::New);
+        assert_eq!((window.complete(), missing(&window)), (4, vec![]));
+    }
+
+    #[test]
+    fn what_was_not_sent_after_all_is_not_missing() {
+        let mut window = window(0);
+        for segment in [0, 1, 3, 40] {
+            put(&mut window, segment);
+        }
+        window.extend(5_000);
+        window.retract(4);
+        assert_eq!((window.end(), missing(&window)), (4, vec![(2, 3)]));
+        (4..60).for_each(|segment| assert_eq!(put(&mut window, segment), Insert::New));
+        put(&mut window, 2);
+        assert_eq!(window.complete(), 60);
+        assert!(!window.has_missing());
     }
 
     #[test]

@@ -173,6 +173,11 @@ impl SegmentHeader {
         [l0, l1, m0, m1, o0, o1, o2, o3]
     }
 
+    /// Where the next segment's data begins.
+    pub fn next_offset(self) -> u32 {
+        self.offset.wrapping_add(self.length.into())
+    }
+
     /// Whether this segment says that the stream ends here.
     pub fn is_stream_end(self) -> bool {
         self.length == 0 && self.message_start == 0

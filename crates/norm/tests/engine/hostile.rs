@@ -12,7 +12,8 @@ use shoal_norm::wire::{
     message_type,
 };
 use shoal_norm::{
-    Config, CongestionControl, Event, Reject, Session, StreamId, StreamOptions, SyncPolicy, Time,
+    Config, CongestionControl, Event, FeedbackMode, Join, Reject, Session, StreamId, StreamOptions,
+    SyncPolicy, Time,
 };
 
 const HONEST: u32 = 1;
@@ -65,9 +66,22 @@ struct Scene {
     now: Time,
 }
 
+/// What a bus sets.
+fn like_a_bus(config: &mut Config) {
+    config.sync = SyncPolicy::Ask;
+    config.receive_objects = false;
+    config.feedback = FeedbackMode::UnicastAcks;
+    config.backoff_factor = 0;
+}
+
 impl Scene {
     fn new() -> Scene {
         Scene::adjusted(|_| ())
+    }
+
+    /// A victim as `shoal.norm` has it, and one as a bus has it, who joins whatever it hears.
+    fn in_both_modes() -> [Scene; 2] {
+        [Scene::new(), Scene::adjusted(like_a_bus)]
     }
 
     fn adjusted(more: impl Fn(&mut Config)) -> Scene {
@@ -119,6 +133,7 @@ impl Scene {
         while let Some(event) = self.victim.poll_event() {
             match event {
                 Event::StreamOpened { stream } if stream.node == HONEST => self.stream = Some(stream),
+                Event::StreamHeard { stream } => self.victim.join(self.now, stream, Join::At(0)),
                 Event::Gap { stream, .. } => assert_ne!(stream.node, HONEST, "the honest stream has a gap"),
                 _ => {}
             }
@@ -151,35 +166,37 @@ impl Scene {
 
 #[test]
 fn a_hundred_thousand_source_ids_stay_within_the_bounds() {
-    let mut scene = Scene::new();
-    for node in 0..100_000u32 {
-        scene.attack(node + 10, &data(node + 10, 0, SMALL, PayloadId::default()));
-        if node.is_multiple_of(200) {
-            scene.go_on();
+    for mut scene in Scene::in_both_modes() {
+        for node in 0..100_000u32 {
+            scene.attack(node + 10, &data(node + 10, 0, SMALL, PayloadId::default()));
+            if node.is_multiple_of(200) {
+                scene.go_on();
+            }
         }
+        assert_eq!(scene.victim.senders().count(), 64);
+        assert!(scene.victim.stats().count(Reject::TooManySenders) > 99_000);
+        assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
+        scene.finish();
     }
-    assert_eq!(scene.victim.senders().count(), 64);
-    assert!(scene.victim.stats().count(Reject::TooManySenders) > 99_000);
-    assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
-    scene.finish();
 }
 
 #[test]
 fn huge_announced_streams_stay_within_the_bounds() {
-    let mut scene = Scene::new();
-    for round in 0..20_000u32 {
-        let node = 10 + round % 40;
-        let payload_id =
-            PayloadId { block: round.wrapping_mul(0x9e37) & 0xff_ffff, block_len: 0, symbol: 254 };
-        scene.attack(node, &data(node, (round % 50) as u16, HUGE, payload_id));
-        if round.is_multiple_of(40) {
-            scene.go_on();
+    for mut scene in Scene::in_both_modes() {
+        for round in 0..20_000u32 {
+            let node = 10 + round % 40;
+            let payload_id =
+                PayloadId { block: round.wrapping_mul(0x9e37) & 0xff_ffff, block_len: 0, symbol: 254 };
+            scene.attack(node, &data(node, (round % 50) as u16, HUGE, payload_id));
+            if round.is_multiple_of(40) {
+                scene.go_on();
+            }
         }
+        let stats = scene.victim.stats();
+        assert!(stats.count(Reject::NoMemory) + stats.count(Reject::BeyondWindow) > 0, "{stats:?}");
+        assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
+        scene.finish();
     }
-    let stats = scene.victim.stats();
-    assert!(stats.count(Reject::NoMemory) + stats.count(Reject::BeyondWindow) > 0, "{stats:?}");
-    assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
-    scene.finish();
 }
 
 /// Forty strangers announce objects of every size and say next to nothing of each. Then a newcomer has one that is
@@ -247,24 +264,25 @@ fn who_receives_no_objects_spends_nothing_on_them() {
 
 #[test]
 fn flushes_far_ahead_of_what_was_sent_stay_within_the_bounds() {
-    let mut scene = Scene::new();
-    let mut out = Vec::new();
-    for round in 0..20_000u32 {
-        let node = 10 + round % 40;
-        let payload_id =
-            PayloadId { block: round.wrapping_mul(0x7f_fff0) & 0xff_ffff, block_len: 0, symbol: 63 };
-        let position = command::Position { fec_id: FecId::ReedSolomon8, object: 0, payload_id };
-        if round < 40 {
-            scene.attack(node, &data(node, 0, SMALL, PayloadId::default()));
+    for mut scene in Scene::in_both_modes() {
+        let mut out = Vec::new();
+        for round in 0..20_000u32 {
+            let node = 10 + round % 40;
+            let payload_id =
+                PayloadId { block: round.wrapping_mul(0x7f_fff0) & 0xff_ffff, block_len: 0, symbol: 63 };
+            let position = command::Position { fec_id: FecId::ReedSolomon8, object: 0, payload_id };
+            if round < 40 {
+                scene.attack(node, &data(node, 0, SMALL, PayloadId::default()));
+            }
+            command::write_flush(&sender_header(node), position, &[VICTIM], &mut out);
+            scene.attack(node, &out);
+            if round.is_multiple_of(40) {
+                scene.go_on();
+            }
         }
-        command::write_flush(&sender_header(node), position, &[VICTIM], &mut out);
-        scene.attack(node, &out);
-        if round.is_multiple_of(40) {
-            scene.go_on();
-        }
+        assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
+        scene.finish();
     }
-    assert!(scene.read > 1_000_000, "only {} honest bytes arrived", scene.read);
-    scene.finish();
 }
 
 /// A NACK that asks for every block there can be.
@@ -400,43 +418,45 @@ fn a_least_rate_above_a_fixed_rate_is_refused() {
 
 #[test]
 fn ids_made_up_one_after_the_other_do_not_keep_a_newcomer_out() {
-    let mut scene = Scene::new();
-    let mut newcomer = session(7, |config| config.rate_bytes_per_s = Some(1e6));
-    let object = newcomer.open_stream(&StreamOptions::default()).unwrap();
-    let mut made_up = 1_000;
-    let mut let_in = None;
-    for millis in 0..5_000 {
-        for _ in 0..20 {
-            made_up += 1;
-            scene.attack(made_up, &data(made_up, 0, SMALL, PayloadId::default()));
+    for mut scene in Scene::in_both_modes() {
+        let mut newcomer = session(7, |config| config.rate_bytes_per_s = Some(1e6));
+        let object = newcomer.open_stream(&StreamOptions::default()).unwrap();
+        let mut made_up = 1_000;
+        let mut let_in = None;
+        for millis in 0..5_000 {
+            for _ in 0..20 {
+                made_up += 1;
+                scene.attack(made_up, &data(made_up, 0, SMALL, PayloadId::default()));
+            }
+            if millis > 2_000 {
+                newcomer.write(scene.now, object, &[7; 500], true).unwrap();
+                newcomer.flush(scene.now, object).unwrap();
+                carry(&mut newcomer, &mut scene.victim, scene.now, &mut Loss::new(1, 0.0));
+            }
+            scene.go_on();
+            if let_in.is_none() && scene.victim.senders().any(|node| node == 7) {
+                let_in = Some(millis);
+            }
         }
-        if millis > 2_000 {
-            newcomer.write(scene.now, object, &[7; 500], true).unwrap();
-            newcomer.flush(scene.now, object).unwrap();
-            carry(&mut newcomer, &mut scene.victim, scene.now, &mut Loss::new(1, 0.0));
-        }
-        scene.go_on();
-        if let_in.is_none() && scene.victim.senders().any(|node| node == 7) {
-            let_in = Some(millis);
-        }
+        assert!(let_in.is_some_and(|at| at < 4_000), "let in at {let_in:?} ms, it came at 2000");
+        assert!(scene.victim.senders().any(|node| node == 7), "and it stays");
+        assert!(scene.victim.senders().any(|node| node == HONEST));
+        scene.finish();
     }
-    assert!(let_in.is_some_and(|at| at < 4_000), "let in at {let_in:?} ms, it came at 2000");
-    assert!(scene.victim.senders().any(|node| node == 7), "and it stays");
-    assert!(scene.victim.senders().any(|node| node == HONEST));
-    scene.finish();
 }
 
 #[test]
 fn a_sender_that_starts_over_again_and_again_stays_within_the_bounds() {
-    let mut scene = Scene::new();
-    for round in 0..20_000u32 {
-        let mut datagram = data(66, 0, HUGE, PayloadId::default());
-        datagram[8..10].copy_from_slice(&(round as u16).to_be_bytes());
-        scene.attack(66, &datagram);
-        if round.is_multiple_of(40) {
-            scene.go_on();
+    for mut scene in Scene::in_both_modes() {
+        for round in 0..20_000u32 {
+            let mut datagram = data(66, 0, HUGE, PayloadId::default());
+            datagram[8..10].copy_from_slice(&(round as u16).to_be_bytes());
+            scene.attack(66, &datagram);
+            if round.is_multiple_of(40) {
+                scene.go_on();
+            }
         }
+        assert!(scene.victim.senders().count() <= 64);
+        scene.finish();
     }
-    assert!(scene.victim.senders().count() <= 64);
-    scene.finish();
 }

@@ -10,6 +10,7 @@ mod fuzz;
 mod given_up;
 mod hostile;
 mod losses;
+mod mutated;
 mod object_numbers;
 mod refusal;
 mod repair_cache;

@@ -36,7 +36,7 @@ impl Fuzz {
             config.sender_idle_after = std::time::Duration::from_millis(50);
             config.streams_per_sender_max = 16;
             config.fec_id = [FecId::ReedSolomon8, FecId::NoCode, FecId::SmallBlock][(seed % 3) as usize];
-            config.segment_bytes = 100;
+            config.segment_bytes = if seed.is_multiple_of(2) { 100 } else { 16 };
             config.block_symbols = 8;
             if config.fec_id != FecId::NoCode {
                 (config.parity_symbols, config.auto_parity) = (4, 1);

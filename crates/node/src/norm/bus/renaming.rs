@@ -41,11 +41,11 @@ impl NormBus {
         self.port.tell(HubEvent::Renamed(before, node));
     }
 
-    /// The streams of a publisher under another node id than this.
-    pub(super) fn streams_elsewhere(&self, node: NodeId, publisher: u64) -> Vec<StreamId> {
+    /// The streams of a publisher under another node id than this, or of another run.
+    pub(super) fn streams_elsewhere(&self, run: (NodeId, u16), publisher: u64) -> Vec<StreamId> {
         let is_elsewhere = |(stream, source): &(&StreamId, &SourceId)| {
             let known = || self.port.source(**source).map_or(0, |(known, _)| known.publisher);
-            stream.node != node && known() == publisher
+            (stream.node, stream.instance) != run && known() == publisher
         };
         self.sources.iter().filter(is_elsewhere).map(|(stream, _)| *stream).collect()
     }
