@@ -134,9 +134,11 @@ def test_a_session_changes_its_keys_without_stopping(port: int, tmp_path: Path) 
                 if isinstance(event, shoal.norm.DataReceived)
             )
             assert next(received) == content
-    with shoal.norm.Session(interface="lo", port=port, group="239.192.74.204") as without:
-        with pytest.raises(shoal.ConfigError, match="key_file"):
-            without.reload_keys()
+    with (
+        shoal.norm.Session(interface="lo", port=port, group="239.192.74.204") as without,
+        pytest.raises(shoal.ConfigError, match="key_file"),
+    ):
+        without.reload_keys()
 
 
 @pytest.mark.parametrize("key", [None, new_key()], ids=["without a key", "with a key"])

@@ -72,7 +72,7 @@ impl TestLink {
     fn join(&self, node: u32, pattern: &str) {
         self.port.join(node);
         // What another hub would announce.
-        let (other, mut known) = (hub(1), AnnouncedInterest::new(InterestBounds { bytes_max: 1000 }));
+        let (other, mut known) = (hub(1), AnnouncedInterest::new(InterestBounds { bytes_max: 100_000 }));
         let there = TestLink::new(&other, "there");
         other.subscribe(interest(pattern), queue(1), false);
         let announcer = Announcer { domain: 1, publisher: 2, heartbeat_ms: 1000 };

@@ -7,9 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use shoal_node::hub::{FlushState, HubEvent, Lost};
-use shoal_node::{Interest, Origin};
+use shoal_node::{Announcer, Interest, Origin, OwnInterest};
+use shoal_norm::Source;
+use shoal_norm::wire::{SenderHeader, command};
 use shoal_selector::Selector;
-use shoal_wire::TopicPattern;
+use shoal_wire::{DestinationKind, InterestEntry, TopicPattern};
 use support::{Wire, config, read};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -241,4 +243,22 @@ fn a_long_message_that_is_under_way_when_its_publisher_takes_another_node_id_arr
     let node = wire.nodes[0].hub().node();
     assert!(node != 1 && wire.events.contains(&(0, HubEvent::Renamed(1, node))), "{:?}", wire.events);
     assert!(!wire.events.iter().any(|(_, event)| matches!(event, HubEvent::Lost(_))), "{:?}", wire.events);
+}
+
+#[test]
+fn an_announcement_in_a_command_makes_nobody_a_member() {
+    let mut wire = Wire::new(2);
+    let mut own = OwnInterest::new();
+    own.subscribe(&InterestEntry::new(DestinationKind::Topic, "a")).unwrap();
+    let announced = own.full(Announcer { domain: 7, publisher: 99, heartbeat_ms: 1000 }, &[]);
+    let header = SenderHeader { sequence: 1, source: 99, instance: 1, grtt: 0, backoff: 0, group_size: 1 };
+    let mut datagram = Vec::new();
+    command::write_application(&header, &announced[0], &mut datagram);
+    let from = Source { address: "10.0.0.99:7474".parse().unwrap(), unicast: false, waited: Duration::ZERO };
+    for _ in 0..10 {
+        let now = wire.now;
+        wire.nodes[0].handle_datagram(now, 0, from, &datagram);
+        wire.run(Duration::from_millis(20));
+    }
+    assert_eq!(wire.nodes[0].hub().members(), [2]);
 }

@@ -398,7 +398,7 @@ def a_narrow_cable(domain: Domain) -> None:
 
 
 def under_attack(domain: Domain, attack: Callable[[Stranger], None]) -> None:
-    """Let a publisher and two readers go on for three seconds while a stranger sends copies of what he heard."""
+    """Let a publisher and two readers go on for three seconds while a stranger sends copies."""
     publisher, *readers = domain.add_nodes(3)
     for node in readers:
         node.subscribe("prices/>")

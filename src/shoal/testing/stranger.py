@@ -1,4 +1,4 @@
-"""Somebody at the group who has no key: he hears what is sent to it, and sends copies of it, changed or not."""
+"""Somebody at the group who has no key: he hears what is sent to it, and sends copies, changed or not."""
 
 from __future__ import annotations
 

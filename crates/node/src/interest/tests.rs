@@ -8,7 +8,7 @@ use shoal_wire::{Announce, DestinationKind, Filter, FilterKind, InterestEntry};
 use super::*;
 
 const ANNOUNCER: Announcer = Announcer { domain: 7, publisher: 9, heartbeat_ms: 1000 };
-const BOUNDS: InterestBounds = InterestBounds { bytes_max: 8 << 20 };
+const BOUNDS: InterestBounds = InterestBounds { bytes_max: 16 << 20 };
 
 fn topic(pattern: &str) -> InterestEntry<'_> {
     InterestEntry::new(DestinationKind::Topic, pattern)

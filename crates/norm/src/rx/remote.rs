@@ -227,7 +227,6 @@ impl Remote {
     }
 
     /// Takes data. True if it is what its stream's reader waited for, or something new of an object.
-
     fn take_data(
         &mut self,
         now: Time,

@@ -312,3 +312,42 @@ fn only_those_who_count_set_the_round_trip_time() {
     sender.handle_datagram(START, from(VICTIM), &answer(VICTIM, Duration::from_secs(60)));
     assert!(sender.grtt() > before && sender.grtt() < Duration::from_secs(17), "{:?}", sender.grtt());
 }
+
+#[test]
+fn a_stream_that_is_refused_as_a_whole_goes_on_if_its_sender_does() {
+    let mut scene = Scene::new();
+    for _ in 0..200 {
+        let payload_id = PayloadId::default();
+        let position = command::Position { fec_id: FecId::ReedSolomon8, object: scene.object, payload_id };
+        let object = scene.object;
+        scene.forge(|out| command::write_squelch(&forged(1), position, [object], out));
+        (0..5).for_each(|_| scene.go_on());
+    }
+    scene.check();
+}
+
+#[test]
+fn a_probe_with_another_time_does_not_take_the_place_of_the_next() {
+    let mut scene = Scene::new();
+    let mut probe = None;
+    while probe.is_none() {
+        while let Some(transmit) = scene.honest.poll_transmit(scene.now) {
+            for datagram in transmit.datagrams() {
+                scene.victim.handle_datagram(scene.now, from(HONEST), datagram);
+                // A command of flavor 4.
+                if datagram[0] & 0xf == 3 && datagram[12] == 4 {
+                    probe = Some(datagram.to_vec());
+                }
+            }
+        }
+        scene.go_on();
+    }
+    let mut later = probe.unwrap();
+    let seconds = u32::from_be_bytes(later[16..20].try_into().unwrap()) + 100;
+    later[16..20].copy_from_slice(&seconds.to_be_bytes());
+    scene.forge(|out| out.extend(later));
+    let before = scene.honest.stats().acks_received;
+    (0..5_000).for_each(|_| scene.go_on());
+    assert!(scene.honest.stats().acks_received > before, "no probe was answered for five seconds");
+    scene.check();
+}

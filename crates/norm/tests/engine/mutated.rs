@@ -161,11 +161,11 @@ impl Flow {
             reader.session.handle_timeout(self.now);
             while let Some(event) = reader.session.poll_event() {
                 match event {
-                    Event::StreamHeard { stream } if stream.node == SENDER && stream.instance == 1 => {
-                        if stream.object == self.object {
-                            reader.stream = Some(stream);
-                            reader.session.join(self.now, stream, Join::At(0));
-                        }
+                    Event::StreamHeard { stream }
+                        if stream == StreamId { node: SENDER, instance: 1, object: self.object } =>
+                    {
+                        reader.stream = Some(stream);
+                        reader.session.join(self.now, stream, Join::At(0));
                     }
                     Event::Gap { stream, .. } | Event::StreamClosed { stream, .. }
                         if Some(stream) == reader.stream =>
