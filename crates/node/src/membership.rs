@@ -136,9 +136,11 @@ pub struct Membership {
     repeats: bool,
     repeat: Duration,
     heartbeat_at: Time,
-    records: VecDeque<Vec<u8>>,
-    /// Welcomes that go with the next announcement.
-    held: Vec<Vec<u8>>,
+    records: VecDeque<Due>,
+    /// Who is welcomed with the next announcement.
+    held: Vec<NodeId>,
+    /// Who returned, and is not counted on before what it wants is acted on.
+    returned: Vec<NodeId>,
     /// An announcement that is due.
     announcement: Option<Asked>,
     beats: bool,
@@ -154,8 +156,16 @@ struct Asked {
     /// Changes since this version, or everything.
     since: Option<u64>,
     missing: Vec<u64>,
-    /// What follows.
-    held: Vec<Vec<u8>>,
+    /// Who is welcomed behind it.
+    held: Vec<NodeId>,
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+enum Due {
+    /// The welcome of a member, as it is by then.
+    Welcome(NodeId),
+    Record(Vec<u8>),
 }
 
 impl Membership {
@@ -178,6 +188,7 @@ impl Membership {
             heartbeat_at: Time::NEVER,
             records: VecDeque::new(),
             held: Vec::new(),
+            returned: Vec::new(),
             announcement: None,
             beats: false,
             events: VecDeque::new(),
@@ -222,12 +233,12 @@ impl Membership {
     /// everybody has what comes before, as `first` tells for each.
     pub fn rename(&mut self, now: Time, node: NodeId, first: impl Fn(u16) -> u64) {
         self.config.node = node;
-        let publisher = self.config.publisher;
-        for member in self.members.values_mut() {
+        for (&node, member) in &mut self.members {
             for position in &mut member.welcome {
                 position.segment = position.segment.max(first(position.stream));
             }
-            self.held.push(member.welcome(now, publisher));
+            member.welcomed_at = now;
+            self.held.push(node);
         }
         (self.announced, self.announce_at, self.repeats) = (0, now, false);
     }
@@ -259,6 +270,21 @@ impl Membership {
     /// How soon an announcement that was not answered is repeated at first: others need their time.
     fn repeat_first(&self) -> Duration {
         REPEAT_FIRST.max(2 * self.gap())
+    }
+
+    /// What members that just returned want is acted on: they are counted on from these numbers of the chains on. False if
+    /// nobody did.
+    pub fn count_on_returned(&mut self, next: impl Fn() -> Vec<u64>) -> bool {
+        if self.returned.is_empty() {
+            return false;
+        }
+        let next = next();
+        for node in std::mem::take(&mut self.returned) {
+            if let Some(member) = self.members.get_mut(&node) {
+                member.count_on(&next);
+            }
+        }
+        true
     }
 
     /// Says from which number of each chain on members that just went are not counted on.
@@ -365,7 +391,10 @@ impl Membership {
             }
             let bounds = InterestBounds { bytes_max: INTEREST_BYTES_MAX };
             let welcome = match self.forgotten.take(publisher) {
-                Some((before, first)) => member::welcome_again(before, &positions(Some(first))),
+                Some((before, first)) => {
+                    self.returned.push(node);
+                    member::welcome_again(before, &positions(Some(first)))
+                }
                 None => positions(None),
             };
             self.members.insert(node, Member::new(now, instance, announce, bounds, welcome));
@@ -398,11 +427,11 @@ impl Membership {
         if !is_new && (!lacks_us || now.since(member.welcomed_at) < patience) {
             return self.stop_repeating();
         }
-        let record = member.welcome(now, self.config.publisher);
+        member.welcomed_at = now;
         if self.members.len() > PROMPT_MEMBERS_MAX {
-            self.held.push(record);
+            self.held.push(node);
         } else {
-            self.records.push_back(record);
+            self.records.push_back(Due::Welcome(node));
         }
         self.announced = 0;
         self.announce_soon(now);
@@ -547,10 +576,20 @@ impl Membership {
             let announcer = Announcer { domain, publisher, heartbeat_ms: heartbeat.as_millis() as u64 };
             let records = announcement(announcer, since, &missing);
             self.announced_bytes = records.iter().map(|record| record.len() as u32).sum();
-            self.records.extend(records);
-            self.records.extend(held);
+            self.records.extend(records.into_iter().map(Due::Record));
+            self.records.extend(held.into_iter().map(Due::Welcome));
         }
-        self.records.pop_front()
+        loop {
+            match self.records.pop_front()? {
+                Due::Record(record) => return Some(record),
+                Due::Welcome(node) => {
+                    // It may be gone again.
+                    if let Some(member) = self.members.get(&node) {
+                        return Some(member.welcome_record(self.config.publisher));
+                    }
+                }
+            }
+        }
     }
 
     /// What a record says that is a goodbye in this domain: the last number of each of its sender's chains.

@@ -145,8 +145,13 @@ impl Node {
 
     /// Offers a message to everybody who wants its topic.
     pub fn publish(&mut self, moment: Moment, topic: &str, publication: &mut Publication<'_>) -> Attempt {
-        let plan = self.hub.plan(topic.as_bytes());
-        let attempt = self.hub.publish(&moment, &plan, publication);
+        let attempt = loop {
+            let plan = self.hub.plan(topic.as_bytes());
+            match self.hub.publish(&moment, &plan, publication) {
+                Attempt::Outdated => {}
+                attempt => break attempt,
+            }
+        };
         self.turn(moment.now);
         attempt
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use shoal_node::hub::{
-    Asleep, Attempt, Consumer, Departure, Fed, FlushState, Hub, LinkBell, Overflow, Patience, Port,
+    Asleep, Attempt, Consumer, Departure, Fed, FlushState, Hub, LinkBell, Lost, Overflow, Patience, Port,
     Publication, Refusal, Ring, SendError, Source, SourceId, Told, Unrung, WhenFull,
 };
 use shoal_node::{
@@ -250,6 +250,28 @@ fn a_publisher_that_must_not_wait_rings_slow_links_by_itself() {
 }
 
 #[test]
+fn a_message_gets_no_number_by_a_plan_that_somebody_changed_meanwhile() {
+    let hub = hub(1 << 20);
+    let link = TestLink::new(&hub, "one");
+    let before = hub.plan(b"a");
+    link.join(10, "a");
+    let numbers = link.port.last_numbers();
+    let [head, body] = message("a", "body");
+    let mut publication = Publication {
+        lane: LANE,
+        parts: [&head, &body],
+        expires: false,
+        patience: Patience { when_full: WhenFull::Error, patience: PATIENCE, deadline: None },
+        caller: None,
+        began: None,
+        without: Vec::new(),
+    };
+    assert_eq!(hub.publish(&NOW, &before, &mut publication), Attempt::Outdated);
+    assert_eq!(link.port.last_numbers(), numbers);
+    assert_eq!(hub.publish(&NOW, &hub.plan(b"a"), &mut publication), Attempt::Done(1));
+}
+
+#[test]
 fn what_comes_over_a_link_reaches_the_subscriptions_here_and_no_other_link() {
     let hub = hub(1 << 20);
     let mut links = [TestLink::new(&hub, "one"), TestLink::new(&hub, "two")];
@@ -417,4 +439,16 @@ fn a_full_queue_here_is_waited_for_only_within_patience_if_others_listen_too() {
     );
     let callback = Offer { caller: Some(&other), ..late };
     assert_eq!(offer(&hub, "a", "5", callback), Attempt::Refused(Refusal::Callbacks));
+}
+
+#[test]
+fn whoever_wants_nothing_is_told_of_no_loss() {
+    let hub = hub(1 << 20);
+    let link = TestLink::new(&hub, "one");
+    let lost = || Lost { node: 10, publisher: 7, chain: 1, first: 3, last: 9, segments: 1 };
+    link.port.tell_lost(lost());
+    assert!(hub.take_events().is_empty());
+    hub.subscribe(interest("a"), queue(1 << 20), true);
+    link.port.tell_lost(lost());
+    assert_eq!(hub.take_events(), [HubEvent::Lost(lost())]);
 }

@@ -297,7 +297,7 @@ impl Whole {
                     0
                 }
                 Attempt::Refused(_) => 0,
-                Attempt::Wait(_) => {
+                Attempt::Wait(_) | Attempt::Outdated => {
                     (waiting.began, waiting.without) = (began, without);
                     return;
                 }

@@ -22,7 +22,7 @@ use super::asking::interest_of;
 use super::assembly::Assembly;
 use super::chain::LinkId;
 use super::consumer::Source;
-use super::event::{Departure, HubEvent};
+use super::event::{Departure, HubEvent, Lost};
 use super::inbox::{Fed, Inbox, SourceId, SourceNews, Told};
 use super::routes::InterestId;
 use super::{Hub, lock};
@@ -231,6 +231,13 @@ impl Port {
     /// Tells the hub's owner something.
     pub fn tell(&self, event: HubEvent) {
         self.hub.tell(event);
+    }
+
+    /// Messages are lost here; who wants nothing lost nothing.
+    pub fn tell_lost(&self, lost: Lost) {
+        if !lock(&self.hub.wanted).own.is_empty() {
+            self.hub.tell(HubEvent::Lost(lost));
+        }
     }
 
     /// The link failed. Whoever waits for it is told why.

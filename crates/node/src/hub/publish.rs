@@ -84,6 +84,8 @@ pub enum Attempt {
     Done(u64),
     /// There is no room. Offer it again when the hub woke you, and no later than this.
     Wait(Time),
+    /// Who wants what changed since the plan was made: offer it with another one.
+    Outdated,
     /// It cannot be published.
     Refused(Refusal),
 }
@@ -206,6 +208,10 @@ impl Hub {
         let mut publishing = self.chains.publish(publication.lane);
         if let Err(error) = publishing.check_open() {
             return Some(Attempt::Refused(Refusal::Send(error)));
+        }
+        // Looked at while the chain is locked: whoever changed it, and looked at the numbers then, knows what has which.
+        if plan.version != self.interest_version() {
+            return Some(Attempt::Outdated);
         }
         if plan.is_empty() {
             return Some(Attempt::Done(publishing.finish()));

@@ -30,8 +30,10 @@ impl Skips {
     /// From `first` up to `end`, which is not among them, we were not counted on. Calls `lost` with what is known to be
     /// skipped of that.
     pub fn not_counted(&mut self, first: u64, end: u64, lost: impl FnMut((u64, u64))) {
+        // Welcomes are repeated, and tell of several absences as of one if there were many: what is known is told already.
+        let first = self.absences.back().map_or(first, |&(_, last)| first.max(last.saturating_add(1)));
         let absence = (first, end.saturating_sub(1));
-        if end > first && !self.absences.contains(&absence) {
+        if end > first {
             push(&mut self.absences, absence, ABSENCES_MAX);
             self.runs.iter().filter_map(|&run| common(run, absence)).for_each(lost);
         }
@@ -97,7 +99,18 @@ mod tests {
             told(&mut skips, (1 << 40) + number * 10, (1 << 40) + number * 10 + 2);
         }
         assert_eq!((skips.runs.len(), skips.absences.len()), (RUNS_MAX, ABSENCES_MAX));
+        assert_eq!(add(&mut skips, 1 << 40, 1 << 40), [(1 << 40, 1 << 40)]);
+        skips.absences.clear();
         assert_eq!(told(&mut skips, 0, u64::MAX)[0].0, 0);
-        assert_eq!(add(&mut skips, 1 << 40, 1 << 40), [(1 << 40, 1 << 40), (1 << 40, 1 << 40)]);
+    }
+
+    #[test]
+    fn absences_that_are_told_as_one_later_are_not_lost_again() {
+        let mut skips = Skips::default();
+        assert_eq!(add(&mut skips, 1, 100), []);
+        assert_eq!(told(&mut skips, 10, 20), [(10, 19)]);
+        assert_eq!(told(&mut skips, 40, 50), [(40, 49)]);
+        assert_eq!(told(&mut skips, 10, 50), [], "both, with what came between them");
+        assert_eq!(told(&mut skips, 40, 60), [(50, 59)], "and more");
     }
 }

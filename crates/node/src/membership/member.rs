@@ -1,5 +1,6 @@
 //! One other node: what it wants, as far as heard, and what it was told.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use shoal_norm::Time;
@@ -150,11 +151,22 @@ impl Member {
     }
 
     /// The record that welcomes it: the same each time.
-    pub fn welcome(&mut self, now: Time, from: u64) -> Vec<u8> {
-        self.welcomed_at = now;
+    pub fn welcome_record(&self, from: u64) -> Vec<u8> {
         let mut record = Vec::new();
         Welcome { from, to: self.publisher, positions: self.welcome.clone() }.write(&mut record);
         record
+    }
+
+    /// It is counted on from these numbers of the chains on, and was not before, since it went last.
+    pub fn count_on(&mut self, next: &[u64]) {
+        let mut chains = BTreeSet::new();
+        for position in self.welcome.iter_mut().rev().filter(|position| position.missed_from > 0) {
+            if chains.insert(position.chain)
+                && let Some(&number) = next.get(position.chain as usize)
+            {
+                position.number = position.number.max(number);
+            }
+        }
     }
 
     /// The version that is known of what it wants.

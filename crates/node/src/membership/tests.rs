@@ -487,3 +487,31 @@ fn a_crowd_says_no_more_than_its_heartbeats_and_a_newcomer_costs_it_a_few_record
     assert!(announcements <= CROWD + 8, "{announcements} announcements for one newcomer");
     assert!(welcomes <= 2 * CROWD, "{welcomes} welcomes: more than one each way");
 }
+
+#[test]
+fn whoever_returns_is_not_counted_on_before_what_it_wants_is_acted_on() {
+    let mut nodes = [node(1), node(2)];
+    want(&mut nodes[1], at(0), "a");
+    settle(at(0), &mut nodes);
+    settle(at(1000), &mut nodes);
+    assert!(!nodes[0].count_on_returned(|| vec![0; 2]), "nobody was here before");
+    nodes[0].on_sender_gone(2, 1, Departure::Failed);
+    nodes[0].note_forgotten(|| vec![0, 20]);
+    want(&mut nodes[1], at(2000), "b");
+    nodes[1].handle_timeout(at(2000), unheard);
+    let announcement: Vec<_> = std::iter::from_fn(|| nodes[1].record()).collect();
+    let returned = |missed: Option<Vec<u64>>| {
+        let missed_from = missed.unwrap()[1];
+        vec![Position { stream: 1, segment: 7, chain: 1, number: 30, missed_from }]
+    };
+    for record in announcement {
+        nodes[0].handle_record(at(2000), (2, 1), &record, succeeds, returned).unwrap();
+    }
+    // Others publish until it is known who wants what.
+    assert!(nodes[0].count_on_returned(|| vec![0, 35]));
+    assert!(!nodes[0].count_on_returned(|| vec![0, 50]), "once");
+    let welcome =
+        std::iter::from_fn(|| nodes[0].record()).find_map(|record| Welcome::read(&record).ok()).unwrap();
+    let told: Vec<_> = welcome.positions.iter().map(|told| (told.missed_from, told.number)).collect();
+    assert_eq!(told, [(0, 3), (20, 35)]);
+}

@@ -172,15 +172,11 @@ impl NormBus {
                         true => 0,
                         false => last[usize::from(lane)] + 1,
                     },
-                    missed_from: missed
-                        .as_ref()
-                        .and_then(|first| first.get(usize::from(lane)))
-                        .map_or(0, |&n| n),
+                    // Who went a moment ago is still counted on.
+                    missed_from: missed.as_ref().map_or(0, |first| {
+                        first.get(usize::from(lane)).copied().unwrap_or(last[usize::from(lane)] + 1)
+                    }),
                 };
-                if missed.is_some() {
-                    // Without it whoever returns might never hear of what it missed.
-                    port.tell_position();
-                }
                 lanes.iter().map(position).collect()
             };
             let run = (stream.node, stream.instance);
@@ -245,6 +241,7 @@ impl NormBus {
     }
 
     fn handle_members(&mut self, now: Time, session: &mut Session) {
+        let next = |port: &Port| -> Vec<u64> { port.last_numbers().iter().map(|last| last + 1).collect() };
         while let Some(event) = self.membership.poll_event() {
             match event {
                 MemberEvent::Welcomed { node, instance, publisher, positions } => {
@@ -257,6 +254,8 @@ impl NormBus {
                     if departure == Departure::Failed {
                         self.failed.push((node, instance, now));
                     }
+                    // What others publish meanwhile counts as missed.
+                    self.membership.note_forgotten(|| next(&self.port));
                     self.port.part(node, departure);
                 }
                 MemberEvent::Subscriptions(node, change) => {
@@ -268,8 +267,13 @@ impl NormBus {
                 }
             }
         }
-        let port = &self.port;
-        self.membership.note_forgotten(|| port.last_numbers().iter().map(|last| last + 1).collect());
+        if !self.membership.is_interest_known() {
+            self.port.set_open(true);
+        }
+        if self.membership.count_on_returned(|| next(&self.port)) {
+            // Without it whoever returns might never hear of what it missed.
+            self.port.tell_position();
+        }
         if let Some(ackers) = self.membership.poll_ackers() {
             session.set_indispensable(&self.membership.indispensable());
             if self.age < Age::Settled {
@@ -326,7 +330,7 @@ impl NormBus {
         let known = self.sources.get(&stream).and_then(|&source| self.port.source(source));
         let (source, _) = known.unwrap_or_default();
         let (publisher, chain) = (source.publisher, stream.object.into());
-        self.port.tell(HubEvent::Lost(Lost { node: stream.node, publisher, chain, first, last, segments }));
+        self.port.tell_lost(Lost { node: stream.node, publisher, chain, first, last, segments });
     }
 
     /// Tells of gaps after which no mark said what was lost.

@@ -143,7 +143,7 @@ impl Session {
         for told in self.told.drain(..) {
             if let Told::Lost(first, last) = told {
                 let (publisher, chain, node) = (self.publisher, lane as u32, self.node);
-                self.port.tell(HubEvent::Lost(Lost { node, publisher, chain, first, last, segments: 0 }));
+                self.port.tell_lost(Lost { node, publisher, chain, first, last, segments: 0 });
             }
         }
         self.port.hand_over_if_full(now);

@@ -99,7 +99,7 @@ impl Node {
                     return Ok(number);
                 }
                 Some(Attempt::Refused(why)) => return Err(errors::refused(why)),
-                Some(Attempt::Wait(_)) | None => {}
+                Some(Attempt::Wait(_) | Attempt::Outdated) | None => {}
             }
             let (plan, head) = (known.plan.clone(), known.head.clone());
             drop(topics);
@@ -206,6 +206,7 @@ impl Node {
                     return Ok(number);
                 }
                 Some(Attempt::Refused(why)) => return Err(errors::refused(why)),
+                Some(Attempt::Outdated) => {}
                 None => detached(py, || bus.hub().wait_for_routes()),
                 Some(Attempt::Wait(until)) => {
                     let slice = Instant::now() + SIGNAL_CHECK;
