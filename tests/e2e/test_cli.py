@@ -27,11 +27,11 @@ def bus(domain: str) -> Iterator[shoal.Bus]:
         yield bus
 
 
-def start(command: str, domain: str, *options: str) -> "subprocess.Popen[str]":
+def start(command: str, domain: str, *options: str, output: int = subprocess.PIPE) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*SHOAL, command, *options, "--domain", domain, "--interface", "lo"],
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=output,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -206,6 +206,27 @@ def test_a_line_of_standard_input_that_is_no_json_is_named(domain: str) -> None:
     assert errors.startswith("shoal pub: line 2 of standard input: the body is not JSON")
 
 
+@pytest.mark.parametrize("options", [[], ["--count", "2"]])
+@pytest.mark.parametrize("output", ["a closed pipe", "a full disk"])
+def test_a_reply_that_cannot_print_answers_and_ends(
+    output: str, options: list[str], bus: shoal.Bus, domain: str
+) -> None:
+    if output == "a full disk":
+        where = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, where = os.pipe()
+        os.close(reader)
+    process = start("reply", domain, "a", "x", *options, output=where)
+    os.close(where)
+    assert bus.wait_for_subscribers("a", 1, 20)
+    assert bus.request("a", timeout_s=20).body == "x"
+    status, _, errors = finish(process)
+    assert status == 1
+    assert errors == (
+        "" if output == "a closed pipe" else "shoal reply: [Errno 28] No space left on device\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("command", "options"),
     [
@@ -215,7 +236,10 @@ def test_a_line_of_standard_input_that_is_no_json_is_named(domain: str) -> None:
         ("members", ["--watch", "--wait", "0"]),
     ],
 )
-def test_ctrl_c_ends_quietly(command: str, options: list[str], bus: shoal.Bus, domain: str) -> None:
+@pytest.mark.parametrize(("ending", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_end_quietly_and_say_goodbye(
+    command: str, options: list[str], ending: signal.Signals, expected: int, bus: shoal.Bus, domain: str
+) -> None:
     with bus.subscribe("a") as subscription:
         process = start(command, domain, *options)
         if command in ("sub", "reply"):
@@ -225,7 +249,9 @@ def test_ctrl_c_ends_quietly(command: str, options: list[str], bus: shoal.Bus, d
             process.stdout.readline()
         else:
             assert subscription.receive(20) is not None
-        process.send_signal(signal.SIGINT)
+        process.send_signal(ending)
         status, output, errors = finish(process)
-    assert (status, errors) == (130, "")
+    assert (status, errors) == (expected, "")
     assert command == "members" or output == ""
+    left = next(event for event in bus.events(5) if isinstance(event, shoal.MemberLeft))
+    assert not left.failed

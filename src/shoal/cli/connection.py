@@ -2,8 +2,9 @@
 
 import contextlib
 import logging
+import signal
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,6 +17,8 @@ FAILED = 1
 WRONG_COMMAND = 2
 #: What shells report for a program that Ctrl-C ended.
 INTERRUPTED = 130
+#: The same for SIGTERM.
+TERMINATED = 143
 
 Url = Annotated[
     str | None,
@@ -30,9 +33,19 @@ Interface = Annotated[
 
 
 def connect(url: str | None, domain: str | None, interface: str | None) -> shoal.Bus:
-    """Connect with the options that were given."""
+    """Connect with the options that were given; the connection is closed after SIGTERM, too."""
+    end_on_sigterm()
     given: dict[str, Any] = {"domain": domain, "interface": interface}
     return shoal.connect(url, **{name: value for name, value in given.items() if value is not None})
+
+
+def end_on_sigterm() -> None:
+    """End after SIGTERM as after Ctrl-C, but for the status: whatever is open is closed."""
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(TERMINATED)
 
 
 @contextlib.contextmanager

@@ -1,15 +1,14 @@
 """`shoal norm receive`: files from everybody who sends to a group."""
 
 import json as json_text
-import signal
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from shoal.cli.connection import plain_endings
+from shoal.cli.connection import end_on_sigterm, plain_endings
 from shoal.cli.norm_options import DEFAULTS, Group, Interface, Node, Port, optional_node
 from shoal.norm import (
     FileFailed,
@@ -65,7 +64,7 @@ def receive(
     file could not be completed or written.
     """
     # What is not complete is removed, also when a service manager ends us.
-    signal.signal(signal.SIGTERM, _terminate)
+    end_on_sigterm()
     with plain_endings("norm receive"):
         directory.mkdir(parents=True, exist_ok=True)
         with (
@@ -90,10 +89,6 @@ def receive(
             reception.linger(linger)
     if failed:
         raise typer.Exit(1)
-
-
-def _terminate(number: int, _frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
 
 
 class _Reception:

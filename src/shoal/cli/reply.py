@@ -1,8 +1,9 @@
 """`shoal reply`: answer questions from the command line."""
 
+import itertools
 import os
+import queue
 import subprocess
-import threading
 from string import Template
 from typing import Annotated, Any
 
@@ -49,25 +50,33 @@ def reply(
     if (body is None) == (command is None):
         raise typer.BadParameter("give an answer, or --command")
     with plain_endings("reply"), connect(url, domain, interface) as bus:
-        answered = threading.Semaphore(0)
+        #: For each question, why it could not be printed, if it could not.
+        answered: queue.SimpleQueue[OSError | None] = queue.SimpleQueue()
 
         def answer(question: shoal.Message) -> None:
             if question.reply_to is None:
                 return
-            if not quiet:
-                print(for_people(question), flush=True)
+            failure = None if quiet else _print(question)
             try:
                 text = _filled(body, question) if body is not None else _output_of(command or "", question)
                 bus.reply(question, body_from_text(text, json_body))
             finally:
-                answered.release()
+                answered.put(failure)
 
         bus.subscribe(pattern, answer)
-        if count is None:
-            bus.run()
-            raise KeyboardInterrupt
-        for _ in range(count):
-            answered.acquire()
+        for _ in itertools.count() if count is None else range(count):
+            failure = answered.get()
+            if failure is not None:
+                raise failure
+
+
+def _print(question: shoal.Message) -> OSError | None:
+    """Print a question, or return why that cannot be: whoever asked is answered first."""
+    try:
+        print(for_people(question), flush=True)
+    except OSError as failure:
+        return failure
+    return None
 
 
 def _filled(template: str, question: shoal.Message) -> str:
