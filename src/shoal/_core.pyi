@@ -165,10 +165,12 @@ class Node:
         timestamp: float | None = None,
         timeout_s: float | None = None,
         waited_s: float = 0.0,
+        caller: Subscription | None = None,
     ) -> int:
         """Publish a message: its number in its chain, or 0 if it was dropped.
 
-        `waited_s` is how long a publisher that comes back has waited already.
+        `waited_s` is how long a publisher that comes back has waited already, `caller` the subscription whose
+        callback publishes, where that has no thread of its own.
         """
     def open_subscription(
         self,

@@ -62,7 +62,16 @@ class ClosedError(ShoalError, ConnectionError):
 
 
 class FullError(ShoalError, TimeoutError):
-    """Members take no more, and the connection does not wait, or not any longer."""
+    """Members take no more, and the connection does not wait, or not any longer.
+
+    Attributes:
+        in_callback: a callback published, which must not wait: for its own queue, or for another that may be
+            waiting for it.
+    """
+
+    def __init__(self, message: str = "", in_callback: bool = False) -> None:
+        super().__init__(message)
+        self.in_callback = in_callback
 
 
 class NoReplyError(ShoalError, TimeoutError):

@@ -289,6 +289,13 @@ import threading
 keep = bus.subscribe('deaf')
 threading.Thread(target=lambda: bus.request('deaf'), daemon=True).start()
 """,
+    "while a request waits": """
+import threading
+asked = threading.Event()
+bus.subscribe('deaf', lambda message: asked.set())
+threading.Thread(target=lambda: bus.request('deaf', timeout_s=60), daemon=True).start()
+asked.wait()
+""",
     "by an exception": "sys.excepthook = lambda *error: None; 1 / 0",
     "after publishing": "for _ in range(1000): bus.publish('a', bytes(1000))",
     "while a thread publishes": """

@@ -48,9 +48,9 @@ pub fn subscription_closed() -> PyErr {
     python::ClosedError::new_err("the subscription is closed, and everything that arrived was received")
 }
 
-/// Nobody takes more, and it cannot be waited for.
-pub fn full(message: &'static str) -> PyErr {
-    python::FullError::new_err(message)
+/// Nobody takes more, and a callback must not wait.
+fn full_in_callback(message: &'static str) -> PyErr {
+    python::FullError::new_err((message, true))
 }
 
 /// Whether an error says that nobody takes more.
@@ -111,10 +111,10 @@ pub fn refused(refusal: Refusal) -> PyErr {
     match refusal {
         Refusal::Send(error) => send(error),
         Refusal::Unreadable(error) => unreadable(&error),
-        Refusal::OwnQueue => {
-            full("the queue of this callback is full, and it cannot be waited for inside the callback itself")
-        }
-        Refusal::Callbacks => full(
+        Refusal::OwnQueue => full_in_callback(
+            "the queue of this callback is full, and it cannot be waited for inside the callback itself",
+        ),
+        Refusal::Callbacks => full_in_callback(
             "a queue stayed full for slow_after_s, and a callback does not wait longer: two callbacks may be \
              waiting for each other",
         ),

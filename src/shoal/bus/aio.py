@@ -6,6 +6,7 @@ took.
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import inspect
 import time
@@ -15,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
 from shoal.bus.aio_subscription import Subscription
@@ -55,6 +57,19 @@ _CALLBACKS_S = 1.0
 _GOODBYE_CHECK_S = 0.002
 #: A full connection is tried again at the latest after this, though no bell rang.
 _FULL_CHECK_S = 0.1
+
+
+class _Call:
+    """A callback under way, and the subscription it is of; `None` once it is over."""
+
+    __slots__ = ("subscription",)
+
+    def __init__(self, subscription: _core.Subscription) -> None:
+        self.subscription: _core.Subscription | None = subscription
+
+
+#: The callback that runs here. Tasks that it starts have it, too: it may wait for them.
+_calling: "contextvars.ContextVar[_Call | None]" = contextvars.ContextVar("shoal-callback", default=None)
 
 
 def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
@@ -142,13 +157,16 @@ class Bus(Handle):
             timeout_s=0.0,
         )
         check_seconds("timeout_s", timeout_s, none="no end")
-        doorbell, began = self._doorbell, None
+        doorbell, began, call = self._doorbell, None, _calling.get()
         await doorbell.take_turn()
         while True:
+            # A task that a callback started may live longer.
+            caller = None if call is None else call.subscription
+            waited_s = 0.0 if began is None else time.monotonic() - began
             try:
-                return publish() if began is None else publish(waited_s=time.monotonic() - began)
-            except FullError:
-                if self._connection.config.when_full == "error":
+                return publish(waited_s=waited_s, caller=caller)
+            except FullError as refusal:
+                if refusal.in_callback or self._connection.config.when_full == "error":
                     raise
                 began = began or time.monotonic()
                 left_s = _FULL_CHECK_S if timeout_s is None else began + timeout_s - time.monotonic()
@@ -329,7 +347,8 @@ class Bus(Handle):
     async def close(self, linger_s: float | None = None, *, stall_s: float = STALL_S) -> bool:
         """Leave the domain once every member has everything. As `shoal.Bus.close`.
 
-        If it is cancelled the connection is closed at once.
+        If it is cancelled the connection is closed at once. One whose event loop is closed can be closed in
+        any other.
         """
         check_seconds("linger_s", linger_s, none="as long as members get on")
         check_seconds("stall_s", stall_s)
@@ -340,6 +359,8 @@ class Bus(Handle):
         if connection.closed or connection.is_foreign:
             connection.closed = True
             return Undelivered()
+        if self._at_loop is not None and self._at_loop.loop.is_closed():
+            self._at_loop = None
         doorbell = self._doorbell
         connection.closed = True
         self._finalizer.detach()
@@ -371,9 +392,15 @@ class Bus(Handle):
     async def _finish_callbacks(self, patience_s: float) -> None:
         """Let callbacks that are under way end; no other is called any more."""
         for subscription in self._listeners.values():
-            subscription._stop()
+            # Whoever waits in a loop that is closed cannot be woken.
+            with contextlib.suppress(RuntimeError):
+                subscription._stop()
         current = asyncio.current_task()
-        listeners = [listener for listener in self._listeners if listener is not current]
+        listeners = [
+            listener
+            for listener in self._listeners
+            if listener is not current and not listener.get_loop().is_closed()
+        ]
         if listeners:
             await asyncio.wait(listeners, timeout=patience_s)
 
@@ -399,12 +426,16 @@ class Bus(Handle):
 async def _listen(subscription: Subscription, callback: Callback, target: "weakref.ref[Bus]") -> None:
     """Await the callback with every message. No method: the loop has it, and it would keep the connection."""
     async for message in subscription:
+        call = _Call(subscription._subscription)
+        _calling.set(call)
         try:
             result = callback(message)
             if inspect.isawaitable(result):
                 await result
         except Exception as error:
             await _failed(target(), callback, message, error)
+        finally:
+            call.subscription = None
 
 
 async def _failed(bus: "Bus | None", callback: Callback, message: Message, error: Exception) -> None:

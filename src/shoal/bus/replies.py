@@ -144,11 +144,19 @@ def reply_properties(properties: dict[str, Any] | None, more: bool) -> dict[str,
 def error_reply(request: Message, error: BaseException) -> dict[str, Any]:
     """The answer that says what went wrong, as arguments of `publish`."""
     return {
-        "body": {"error": type(error).__name__, "message": str(error)},
+        "body": {"error": type(error).__name__, "message": _text_of(error)},
         "properties": {KIND: ERROR},
         "correlation_id": request.correlation_id,
         "priority": request.priority,
     }
+
+
+def _text_of(error: BaseException) -> str:
+    """What an exception says, as text that can be sent, whatever it does."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception as failure:
+        return f"(its text cannot be had: {type(failure).__name__} in __str__)"
 
 
 def no_reply(topic: str, timeout_s: float, answers: int = 0) -> ShoalError:

@@ -476,7 +476,7 @@ class Bus(Handle):
         for thread in threads:
             patience_s = callbacks_until - time.monotonic()
             if thread.thread is not threading.current_thread() and patience_s > 0:
-                thread.thread.join(patience_s)
+                thread.thread.join(min(patience_s, threading.TIMEOUT_MAX))
         left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         undelivered = Undelivered()
         try:

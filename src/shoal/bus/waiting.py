@@ -48,7 +48,7 @@ def run(connection: Connection, operation: Operation[T]) -> T:
 
 def _milliseconds(until: float) -> int:
     """How long to wait, in whole milliseconds, rounded up, and not longer than the system can."""
-    return max(0, min(int((until - time.monotonic()) * 1000) + 1, 1 << 30))
+    return max(0, int(min((until - time.monotonic()) * 1000 + 1, 1 << 30)))
 
 
 @atexit.register

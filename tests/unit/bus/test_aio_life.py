@@ -128,3 +128,26 @@ def test_closing_ends_the_store_though_all_threads_of_the_loop_are_taken(domain:
         await taken
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize("tidy", [True, False])
+def test_a_connection_whose_loop_is_closed_can_be_closed_in_another(domain: str, tidy: bool) -> None:
+    async def use() -> shoal.aio.Bus:
+        bus = shoal.aio.connect(domain)
+        bus.subscribe("a", lambda message: None)
+        await bus.publish("a", 1)
+        # The callback's task waits for more.
+        await asyncio.sleep(0)
+        return bus
+
+    if tidy:
+        bus = asyncio.run(use())
+    else:
+        loop = asyncio.new_event_loop()
+        bus = loop.run_until_complete(use())
+        loop.close()
+    with shoal.connect(domain) as other:
+        assert other.members == [bus.node]
+        assert asyncio.run(asyncio.wait_for(bus.close(), 20))
+        assert other.members == []
+    assert bus.closed

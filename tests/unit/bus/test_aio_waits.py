@@ -226,6 +226,75 @@ def test_a_publisher_that_waits_goes_on_when_there_is_room(domain: str) -> None:
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
+def test_a_callback_that_fills_its_own_queue_is_told_and_never_waits_for_itself(domain: str) -> None:
+    async def main() -> str:
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        async with shoal.aio.connect(domain) as bus:
+
+            async def callback(message: shoal.Message) -> None:
+                if message.body == 0:
+                    try:
+                        # In tasks of its own, too: it waits for them.
+                        for number in range(1, 101):
+                            await asyncio.gather(bus.publish("a", number))
+                    except FullError as refusal:
+                        done.set_result(str(refusal))
+
+            bus.subscribe("a", callback, queue_bytes_max=500)
+            await bus.publish("a", 0)
+            return await done
+
+    assert "callback" in asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_task_that_outlives_the_callback_waits_for_the_queue(domain: str) -> None:
+    async def main() -> None:
+        numbers: list[int] = []
+        tasks: list[asyncio.Task[None]] = []
+        done = asyncio.Event()
+        async with shoal.aio.connect(domain) as bus:
+
+            async def publish() -> None:
+                for number in range(1, 101):
+                    await bus.publish("a", number)
+
+            async def callback(message: shoal.Message) -> None:
+                numbers.append(message.body)
+                if message.body == 0:
+                    tasks.append(asyncio.create_task(publish()))
+                elif message.body == 100:
+                    done.set()
+
+            bus.subscribe("a", callback, queue_bytes_max=500)
+            await bus.publish("a", 0)
+            await done.wait()
+            await tasks[0]
+        assert numbers == list(range(101))
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_callbacks_that_feed_each_other_never_wait_for_ever(domain: str) -> None:
+    async def main() -> str:
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        async with shoal.aio.connect(domain, slow_after_s=0.05) as bus:
+
+            async def callback(message: shoal.Message) -> None:
+                try:
+                    for _ in range(2):
+                        await bus.publish("pong" if message.topic == "ping" else "ping", bytes(100))
+                except FullError as refusal:
+                    if not done.done():
+                        done.set_result(str(refusal))
+
+            for topic in ("ping", "pong"):
+                bus.subscribe(topic, callback, queue_bytes_max=500)
+            await bus.publish("ping", b"")
+            return await done
+
+    assert "each other" in asyncio.run(asyncio.wait_for(main(), 60))
+
+
 def test_requests_fail_as_they_do_with_threads(domain: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with shoal.aio.connect(domain) as bus, shoal.aio.connect(domain) as other:

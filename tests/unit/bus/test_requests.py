@@ -1,6 +1,7 @@
 """Questions and answers: one, many, none, and the ones that fail."""
 
 import asyncio
+import logging
 import threading
 import time
 from typing import Any
@@ -31,6 +32,34 @@ def test_whoever_was_asked_and_failed_is_named_with_the_error(
     assert (failure.value.error, failure.value.node) == ("LookupError", other.node)
     assert f"{other.node}" in str(failure.value)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+class Mute(Exception):  # noqa: N818
+    """An exception whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(Mute(), "RuntimeError in __str__"), (ValueError("\ud800"), r"\ud800")],
+    ids=["raises", "surrogate"],
+)
+def test_an_asker_is_told_of_a_failure_whose_text_cannot_be_sent(
+    error: Exception, text: str, bus: shoal.Bus, other: shoal.Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A log with such text cannot be handed on by those who run tests beside each other.
+    monkeypatch.setattr(logging.getLogger("shoal.bus"), "disabled", True)
+
+    def answer(request: shoal.Message) -> None:
+        raise error
+
+    other.subscribe("price", answer)
+    with pytest.raises(RemoteError) as failure:
+        bus.request("price", timeout_s=60)
+    assert failure.value.error == type(error).__name__
+    assert text in str(failure.value)
 
 
 def test_a_request_under_way_ends_when_its_connection_is_closed(domain: str, other: shoal.Bus) -> None:

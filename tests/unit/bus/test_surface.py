@@ -2,10 +2,12 @@
 
 import datetime
 import inspect
+import math
 import pickle
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -283,3 +285,20 @@ def test_every_argument_of_a_wrong_type_is_named(bus: shoal.Bus, call: str) -> N
             with pytest.raises((TypeError, ValueError)) as refusal:
                 make(bus, **{argument: wrong})
             assert argument in str(refusal.value), (argument, wrong, refusal.value)
+
+
+def test_an_infinite_time_is_as_long_as_it_takes(bus: shoal.Bus) -> None:
+    with bus.subscribe("a") as subscription:
+        bus.subscribe("q", bus.reply)
+        ending = threading.Timer(0.05, bus.close, [math.inf])
+        assert bus.wait_for_subscribers("a", 1, math.inf)
+        bus.publish("a", 1, timeout_s=math.inf)
+        message = subscription.receive(math.inf)
+        assert message is not None
+        assert message.body == 1
+        bus.flush(math.inf)
+        bus.request("q", timeout_s=math.inf)
+        ending.start()
+        assert bus.run(math.inf)
+        assert list(bus.events(math.inf)) == []
+        ending.join()

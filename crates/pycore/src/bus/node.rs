@@ -219,7 +219,7 @@ impl Node {
     #[pyo3(signature = (
         topic, body = None, *, properties = None, priority = None, ttl_s = None, correlation_id = None,
         reply_to = None, r#type = None, persistent = None, delivery_delay_s = None, timestamp = None,
-        timeout_s = None, waited_s = 0.0
+        timeout_s = None, waited_s = 0.0, caller = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn publish(
@@ -238,6 +238,7 @@ impl Node {
         timestamp: Option<&Bound<'_, PyAny>>,
         timeout_s: Option<&Bound<'_, PyAny>>,
         waited_s: f64,
+        caller: Option<&Bound<'_, Subscription>>,
     ) -> PyResult<u64> {
         let topic = text_argument("topic", topic)?;
         let correlation = correlation_id.map(correlation_bytes).transpose()?;
@@ -251,7 +252,8 @@ impl Node {
             0.0 => None,
             waited => Instant::now().checked_sub(duration("waited_s", waited)?),
         };
-        let wait = Wait { deadline: deadline(timeout_s)?, began };
+        let caller = caller.map(|caller| caller.get().consumer());
+        let wait = Wait { deadline: deadline(timeout_s)?, began, caller };
         self.publish_message(py, topic, body, given_priority(priority)?, extras, wait)
     }
 
@@ -437,7 +439,8 @@ impl Drop for Node {
 }
 
 pub fn deadline(timeout_s: Option<f64>) -> PyResult<Option<Instant>> {
-    let span = timeout_s.map(|seconds| duration("timeout_s", seconds)).transpose()?;
     // Later than any clock goes is never.
+    let ends = timeout_s.filter(|seconds| seconds.is_nan() || *seconds < Duration::MAX.as_secs_f64());
+    let span = ends.map(|seconds| duration("timeout_s", seconds)).transpose()?;
     Ok(span.and_then(|span| Instant::now().checked_add(span)))
 }

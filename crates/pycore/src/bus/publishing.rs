@@ -6,7 +6,7 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use shoal_io::bus::Bus;
-use shoal_node::hub::{Attempt, Patience, Plan, Publication, Unrung};
+use shoal_node::hub::{Attempt, Consumer, Patience, Plan, Publication, Unrung};
 use shoal_node::norm::Lane;
 use shoal_wire::{MessageView, Priority, PropertiesWriter};
 
@@ -21,11 +21,13 @@ use crate::errors;
 
 /// How long publishing may wait.
 #[derive(Copy, Clone)]
-pub struct Wait {
+pub struct Wait<'a> {
     /// When to give up.
     pub deadline: Option<Instant>,
     /// When a publisher that comes back began to wait for a queue of this process.
     pub began: Option<Instant>,
+    /// The queue whose callback publishes, if a thread of its own does not tell.
+    pub caller: Option<&'a Arc<Consumer>>,
 }
 
 /// Rings links whose ring takes a system call, without Python.
@@ -44,7 +46,7 @@ struct Waiting<'a> {
     body: &'a [u8],
     lane: usize,
     expires: bool,
-    wait: Wait,
+    wait: Wait<'a>,
 }
 
 impl Node {
@@ -56,7 +58,7 @@ impl Node {
         body: Option<&Bound<'_, PyAny>>,
         priority: Priority,
         mut extras: Extras<'_>,
-        wait: Wait,
+        wait: Wait<'_>,
     ) -> PyResult<u64> {
         let bus = &self.open()?.bus;
         let none;
@@ -138,7 +140,7 @@ impl Node {
         let mut topics = self.planned(py, bus, topic)?;
         let plan = topics.get(topic)?.plan.clone();
         drop(topics);
-        let wait = Wait { deadline: Some(deadline), began: None };
+        let wait = Wait { deadline: Some(deadline), began: None, caller: None };
         self.publish_waiting(py, bus, Waiting { topic, plan, head, body, lane, expires, wait })
     }
 
@@ -171,7 +173,7 @@ impl Node {
         lane: usize,
         parts: [&'a [u8]; 2],
         expires: bool,
-        wait: Wait,
+        wait: Wait<'a>,
     ) -> Publication<'a> {
         Publication {
             lane,
@@ -182,7 +184,7 @@ impl Node {
                 patience: self.patience,
                 deadline: wait.deadline.map(|at| bus.clock().at(at)),
             },
-            caller: None,
+            caller: wait.caller,
             began: wait.began.map(|at| bus.clock().at(at)),
             without: Vec::new(),
         }
@@ -193,7 +195,7 @@ impl Node {
         let caller = calling();
         let parts = [waiting.head, waiting.body];
         let mut publication = self.publication(bus, waiting.lane, parts, waiting.expires, waiting.wait);
-        publication.caller = caller.as_ref();
+        publication.caller = publication.caller.or(caller.as_ref());
         loop {
             let seen = bus.seen();
             if waiting.plan.version != bus.hub().interest_version() {

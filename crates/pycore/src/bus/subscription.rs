@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyList, PyString};
 use shoal_io::bus::Reader;
-use shoal_node::hub::Batch;
+use shoal_node::hub::{Batch, Consumer};
 use shoal_wire::MessageView;
 
 use super::delivery;
@@ -104,6 +104,11 @@ impl Subscription {
     /// Gives back a batch that was taken raw.
     pub(crate) fn recycle(&self, batch: Batch) {
         self.reader.consumer().recycle(batch);
+    }
+
+    /// Its queue.
+    pub(super) fn consumer(&self) -> &Arc<Consumer> {
+        self.reader.consumer()
     }
 
     /// Refuses to work in a forked child.
