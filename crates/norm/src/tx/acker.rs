@@ -44,8 +44,8 @@ const HELD_FACTOR: u32 = 6;
 /// Time in which another one held back somebody like it counts so many times against it besides: among equals the last one
 /// changes.
 const OTHERS_TIME_FACTOR: u32 = 32;
-/// One whose losses make the window small is known by them: of other time only one part in so many counts.
-const LOSSLESS_TIME_ONE_IN: u32 = 2;
+/// Time in which the losses of somebody do not make the window small counts so many times against the time in which they do.
+const LOSSLESS_TIME_FACTOR: u32 = 2;
 
 /// Whether it holds the window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -282,7 +282,7 @@ impl Acker {
     /// Its losses made the window small, and so held others back, from `from` to `now`. True if altogether they did so for
     /// as long as `patience`.
     pub fn on_blamed(&mut self, from: Time, now: Time, patience: Duration) -> bool {
-        self.blamed.deduct(from, |other| other / LOSSLESS_TIME_ONE_IN);
+        self.blamed.deduct(from, |other| other.saturating_mul(LOSSLESS_TIME_FACTOR));
         self.blamed.add(from, now) >= patience
     }
 

@@ -451,7 +451,7 @@ impl TxStream {
         let Some(window) = &mut self.window else { return };
         if let Some(since) = self.held_since.take() {
             let sent = self.sent;
-            if self.acks.on_held(since, now, window.blamed(), |reached| window.end(reached) <= sent) {
+            if self.acks.on_held(since, now, window.blamed(now), |reached| window.end(reached) <= sent) {
                 window.forgive();
             }
         }

@@ -49,6 +49,9 @@ const QUEUE_MIN: Duration = Duration::from_millis(5);
 /// lost in so many rounds.
 const BLAMED_TIMES: u32 = 8;
 const BLAMED_ROUNDS: u32 = 64;
+/// Who lost nothing for so long is not to blame now: a program that was stopped for a moment drops much at once, and then
+/// nothing.
+const BLAMED_AFTER_LOSS: Duration = Duration::from_millis(100);
 
 /// On whose behalf the window became smaller.
 #[derive(Copy, Clone, Debug)]
@@ -59,6 +62,7 @@ struct Blame {
     /// What it lost since then, of what was sent since `from`.
     lost: u64,
     from: u64,
+    lost_at: Time,
     /// How far it was open before anybody made it smaller.
     open: u64,
 }
@@ -195,11 +199,12 @@ impl SendWindow {
         self.round_trip > self.shortest.saturating_mul(2).saturating_add(QUEUE_MIN)
     }
 
-    /// The node that keeps the window small, if it is one alone.
-    pub fn blamed(&self) -> Option<NodeId> {
+    /// The node that keeps the window small, if it is one alone and loses still.
+    pub fn blamed(&self, now: Time) -> Option<NodeId> {
         let is_blamed = |blame: &Blame| {
             let borne = self.sent.saturating_sub(blame.from) / LOST_TOLERATED_ONE_IN;
-            blame.times >= BLAMED_TIMES && blame.lost > borne
+            let loses_still = now.since(blame.lost_at) <= BLAMED_AFTER_LOSS;
+            blame.times >= BLAMED_TIMES && blame.lost > borne && loses_still
         };
         self.blame.filter(is_blamed).map(|blame| blame.node)
     }
@@ -223,6 +228,7 @@ impl SendWindow {
         self.sent = sent;
         if let Some(blame) = self.blame.as_mut().filter(|blame| blame.node == node) {
             blame.lost += segments;
+            blame.lost_at = now;
         }
         let Some(round) = &mut self.round else { return };
         round.lost += segments;
@@ -233,7 +239,7 @@ impl SendWindow {
                 Some(blame) if blame.node == node => Some(Blame { times: blame.times + 1, ..blame }),
                 other => {
                     let open = other.map_or(0, |other| other.open).max(self.open);
-                    Some(Blame { node, times: 1, lost: 0, from: sent, open })
+                    Some(Blame { node, times: 1, lost: 0, from: sent, lost_at: now, open })
                 }
             };
             self.open = self.open.saturating_sub(less).max(OPEN_MIN.min(self.limit));
@@ -248,6 +254,7 @@ mod tests {
     use super::*;
 
     const LIMIT: u64 = 700;
+    const NOW: Time = Time::from_nanos(2);
 
     /// A path that carries a segment per millisecond and holds so many in its queue, and a sender that always sends
     /// all its window lets it. What is lost is known when what followed it would have come.
@@ -368,21 +375,22 @@ mod tests {
         for _ in 1..BLAMED_TIMES {
             lose(&mut window, 7);
         }
-        assert_eq!(window.blamed(), None);
+        assert_eq!(window.blamed(NOW), None);
         lose(&mut window, 8);
         lose(&mut window, 7);
-        assert_eq!(window.blamed(), None, "others lose, too");
+        assert_eq!(window.blamed(NOW), None, "others lose, too");
         let open = window.open();
         for _ in 1..BLAMED_TIMES {
             lose(&mut window, 7);
         }
-        assert_eq!(window.blamed(), Some(7));
+        assert_eq!(window.blamed(NOW), Some(7));
         assert_eq!(window.open(), OPEN_MIN);
+        assert_eq!(window.blamed(NOW + 2 * BLAMED_AFTER_LOSS), None, "it loses no longer");
         let mut passed = SendWindow { round: None, ..SendWindow::new(LIMIT) };
         (passed.blame, passed.open, passed.free) = (window.blame, window.open, false);
         passed.sent = window.sent;
         for segment in 1..=u64::from(BLAMED_ROUNDS) {
-            assert_eq!(passed.blamed(), Some(7), "round {segment}");
+            assert_eq!(passed.blamed(NOW), Some(7), "round {segment}");
             passed.on_sent(
                 Time::from_nanos(segment),
                 segment,
@@ -390,13 +398,13 @@ mod tests {
             );
             passed.on_reached(Time::from_nanos(segment), Reached { acked: segment, seen: segment });
         }
-        assert_eq!(passed.blamed(), None, "it lost nothing for a long time");
+        assert_eq!(passed.blamed(NOW), None, "it lost nothing for a long time");
         let mut seldom = window.blame.unwrap();
         (seldom.lost, seldom.from) = (10, 320);
         let seldom = SendWindow { blame: Some(seldom), sent: 400, ..SendWindow::new(LIMIT) };
-        assert_eq!(seldom.blamed(), None, "an eighth is borne");
+        assert_eq!(seldom.blamed(NOW), None, "an eighth is borne");
         window.forgive();
-        assert!(window.open() >= open && window.blamed().is_none());
+        assert!(window.open() >= open && window.blamed(NOW).is_none());
     }
 
     #[test]
