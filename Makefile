@@ -52,7 +52,7 @@ storm: build  ## two hundred and three hundred nodes that start together, and wh
 	$(BIN)/python tests/e2e/storm.py --nodes 300 --within 20
 
 spark-tests: build  ## Spark on a standalone cluster, Spark Connect, declarative pipelines, Java from PyPI
-	$(PYTEST) -q tests/spark/long_deployments.py --timeout 400
+	$(PYTEST) -q tests/spark/long_deployments.py
 
 fuzz: build  ## ten million random datagrams into the engines
 	cargo run --release -p shoal-norm --example fuzz -- 10000000

@@ -22,6 +22,9 @@ from shoal.spark import home, launch
 EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"
 PATIENCE_S = 380
 
+#: Longer than what is waited for inside of a test: the declarative pipeline runs twice.
+pytestmark = pytest.mark.timeout(2 * PATIENCE_S + 60)
+
 #: Copies prices/> to copy/> as a stream that ends, and says where its tasks ran.
 COPY = """
 import sys, json, shoal.spark
