@@ -275,7 +275,7 @@ def _unaccounted(
 ) -> list[Published]:
     # What happened at the same moment may have happened before.
     wanted = [message for message in messages if message.at_s > record.began_s and record.wants(message)]
-    met_s = reader.began_s if life is reader else _counts_from(life, reader)
+    met_s = reader.began_s if life is reader else _counts_from(history, life, reader, record)
     there = [
         (message.key.number in read and message.at_s <= life.began_s + DISCOVERY_S)
         or (message.at_s > met_s and (life is reader or not reader.nodes.isdisjoint(message.wanted_by)))
@@ -310,12 +310,19 @@ def _knows(life: Life, reader: Life, record: SubscriptionRecord) -> float:
     return next(heard, math.inf)
 
 
-def _counts_from(life: Life, reader: Life) -> float:
+def _counts_from(history: DomainHistory, life: Life, reader: Life, record: SubscriptionRecord) -> float:
     """From when on a publisher counts on a reader, if the reader ever heard of it.
 
-    A node that started over may have the id of the one before, and its publisher may not know yet.
+    A node that started over may have the id of the one before, and its publisher may take it for that one
+    until it heard of what it wants.
     """
-    return _met(life, reader) if _met(reader, life) < math.inf else math.inf
+    if _met(reader, life) == math.inf:
+        return math.inf
+    met_s = _met(life, reader)
+    had_its_id = any(
+        not other.nodes.isdisjoint(reader.nodes) for other in history.lives if other is not reader
+    )
+    return max(met_s, _knows(life, reader, record)) if had_its_id else met_s
 
 
 def _met(one: Life, other: Life) -> float:

@@ -233,7 +233,8 @@ def test_a_closed_connection_has_no_thread_and_no_descriptor_left() -> None:
     assert held() > before
     leaf.close()
     hub.close()
-    assert held() == before
+    # The kernel takes a thread away a moment after it ended; so it may with one of a test before this.
+    wait_until(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
 
 
 def test_asyncio_connects_and_listens_too() -> None:

@@ -252,6 +252,18 @@ def test_a_node_that_started_over_under_its_old_id_is_another_one():
         accounted(history)
 
 
+def test_a_node_that_started_over_counts_when_its_publisher_heard_what_it_wants_now():
+    history = good_history()
+    before = replace(history.lives[1], publisher=READER + 1, began_s=-5.0, end="crashed", ended_s=0.0)
+    history.lives.append(replace(before, subscriptions={}, happenings=[], published=[]))
+    history.lives[0].happenings.append(Happening(2.5, "subscriptions", 22, {"added": ["prices/*"]}))
+    del readings(history)[0]
+    accounted(history)
+    del readings(history)[2]
+    with pytest.raises(DomainCheckError):
+        accounted(history)
+
+
 def test_a_flush_does_not_wait_for_a_member_that_failed_meanwhile():
     history = good_history()
     del readings(history)[3]

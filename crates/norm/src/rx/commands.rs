@@ -27,6 +27,8 @@ const PROBE_KEPT: Duration = Duration::from_secs(10);
 /// By so much, and a fourth of the time since the last one, a probe may come too early or too late without a doubt that its
 /// sender's clock goes on as it did.
 const PROBE_JITTER_MAX: Duration = Duration::from_secs(1);
+/// A sender that sent no data for so long may say only once, and then not for long, how far it is.
+const QUIET: Duration = Duration::from_millis(200);
 /// Answers are spread over at least so much time for each receiver: a host needs that long to hear another's.
 const PROBE_SPREAD: Duration = Duration::from_micros(50);
 /// The most segments that one overheard message is compared with; what is beyond that is asked for once more.
@@ -124,7 +126,8 @@ impl Remote {
             object.ack = Some((position, at));
         }
         if let Body::Open(stream) = &mut object.body {
-            shared.stats.losses_detected += stream.announce(position.payload_id);
+            let is_quiet = now.since(self.data_at) >= QUIET;
+            shared.stats.losses_detected += stream.announce(position.payload_id, is_quiet);
         }
         self.after_progress(now, index, shared);
     }

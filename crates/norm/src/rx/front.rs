@@ -6,7 +6,7 @@
 //! | what comes, compared with what is known                 | then                                                     |
 //! |---------------------------------------------------------|----------------------------------------------------------|
 //! | up to [`NEAR`] segments, or a block, ahead              | it is believed                                           |
-//! | farther ahead                                           | it is believed if those before it were near it, too      |
+//! | farther ahead                                           | it is believed if those before it were near it, too; and if the sender was quiet, for no data will tell |
 //! | a new segment, not a repair, far behind                 | after some in a row the sender is there, and not ahead   |
 
 /// So many segments may be lost at once without a doubt that they were sent.

@@ -56,6 +56,8 @@ pub struct Remote {
     /// Where the message in hand came from.
     heard_from: SocketAddr,
     pub last_heard: Time,
+    /// When data of it came last.
+    pub(super) data_at: Time,
     /// Messages heard, and when each of the last [`ESTABLISHED_AFTER`] was.
     heard: usize,
     heard_at: [Time; ESTABLISHED_AFTER],
@@ -104,6 +106,7 @@ impl Remote {
             address: from.address,
             heard_from: from.address,
             last_heard: now,
+            data_at: Time::ZERO,
             heard: 0,
             heard_at: [Time::ZERO; ESTABLISHED_AFTER],
             newest_sequence: header.sequence,
@@ -223,6 +226,7 @@ impl Remote {
             self.address = self.heard_from;
         }
         self.received_bytes += data.payload.len() as u64;
+        self.data_at = now;
         Ok(())
     }
 

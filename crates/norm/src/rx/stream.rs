@@ -432,10 +432,10 @@ impl RxStream {
         if takes_one { one } else { other }
     }
 
-    /// The sender says that it has sent everything up to here. Returns how much of it was news.
-    pub fn announce(&mut self, payload_id: PayloadId) -> u64 {
+    /// The sender, which is quiet or sends data, says that it has sent everything up to here. Returns how much of it was news.
+    pub fn announce(&mut self, payload_id: PayloadId, is_quiet: bool) -> u64 {
         let end = self.segment_at(payload_id) + 1;
-        if !self.front.believes(end - 1, self.window.end()) {
+        if !is_quiet && !self.front.believes(end - 1, self.window.end()) {
             return 0;
         }
         if self.parity.is_some() {
