@@ -96,7 +96,7 @@ def test_a_closed_session_gives_back_its_descriptors_and_still_tells_what_it_did
     session.send(b"message")
     assert descriptors() > before
     session.close(PATIENCE_S)
-    assert descriptors() == before
+    assert descriptors() <= before
     sent = session.stats()["segments_sent"]
     assert sent > 0
     assert session.grtt_s > 0
@@ -263,7 +263,7 @@ def test_a_session_that_nobody_has_is_closed(port: int) -> None:
     session = norm.Session(group=GROUP, port=port, interface="lo")
     assert descriptors() > before
     del session
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_a_program_that_forgets_to_close_ends_and_has_sent(join: Open, port: int) -> None:

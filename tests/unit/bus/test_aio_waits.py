@@ -61,6 +61,11 @@ WAITS: dict[str, Make] = {
 }
 
 
+def has_no_more_than(before: tuple[int, int]) -> bool:
+    """Threads and descriptors; what a test before left behind may go meanwhile."""
+    return all(now <= then for now, then in zip(threads_and_descriptors(), before, strict=True))
+
+
 def threads_and_descriptors() -> tuple[int, int]:
     gc.collect()
     return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
@@ -85,11 +90,11 @@ def test_a_wait_takes_no_thread_and_gives_everything_back_when_it_is_cancelled(
                 task = asyncio.ensure_future(WAITS[what](bus))
                 async with settled(1):
                     assert not task.done()
-                    assert threading.active_count() == before[0]
+                    assert threading.active_count() <= before[0]
                     task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-            assert threads_and_descriptors() == before
+            assert has_no_more_than(before)
             async with bus.subscribe("own") as own:
                 await bus.publish("own", 7)
                 message = await own.receive(5)
@@ -146,7 +151,7 @@ def test_subscriptions_give_back_their_descriptors(domain: str) -> None:
             for number in range(300):
                 bus.subscribe(f"a/{number}").close()
             keep = [bus.subscribe(f"b/{number}") for number in range(300)]
-            assert threads_and_descriptors() == before
+            assert has_no_more_than(before)
             await bus.publish("b/7", 7)
             message = await keep[7].receive(5)
             assert message is not None

@@ -227,7 +227,7 @@ def test_a_shared_thread_ends_with_its_last_subscription_and_another_takes_its_n
         while "shoal-feed" in names() and time.monotonic() < limit:
             time.sleep(0.001)
         assert "shoal-feed" not in names()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 def test_run_returns_when_the_connection_is_closed(domain: str) -> None:
