@@ -106,6 +106,8 @@ def test_every_page_with_programs_is_run() -> None:
         # test_store_pages runs what these two show, commands too.
         "docs/how-to/read-history.md",
         "docs/how-to/record-topics.md",
+        # And test_tcp_links this one.
+        "docs/how-to/tcp.md",
     }
     # Addresses and daemons that are not here: what these show is Python at least.
     shown = {

@@ -50,9 +50,13 @@ def start(environment: dict[str, str]) -> Iterator[Start]:
         process.communicate(timeout=10)
 
 
+#: Said of a member that does not get to run for long on a busy machine, or whose goodbye was not heard.
+SLOW = re.compile(r"^member \d+ takes nothing any more, .*\n", re.MULTILINE)
+
+
 def finish(process: "subprocess.Popen[str]") -> str:
     output, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, SLOW.sub("", errors)) == (0, "")
     return output
 
 
