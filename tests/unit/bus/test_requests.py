@@ -34,7 +34,7 @@ def test_whoever_was_asked_and_failed_is_named_with_the_error(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-class Mute(Exception):  # noqa: N818
+class MuteError(Exception):
     """An exception whose text cannot be had."""
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Mute(Exception):  # noqa: N818
 
 @pytest.mark.parametrize(
     ("error", "text"),
-    [(Mute(), "RuntimeError in __str__"), (ValueError("\ud800"), r"\ud800")],
+    [(MuteError(), "RuntimeError in __str__"), (ValueError("\ud800"), r"\ud800")],
     ids=["raises", "surrogate"],
 )
 def test_an_asker_is_told_of_a_failure_whose_text_cannot_be_sent(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from log_twin import LogTwin, crc32c
-from staging import stage
+from staging import commit_below_and_above_a_floor, stage
 from test_log import open_log, record
 
 from shoal._core import Lanes, Log
@@ -114,21 +114,7 @@ def test_the_twin_reads_what_the_kernel_wrote(tmp_path: Path, seed: int) -> None
 
 def test_a_commit_may_refer_to_rows_below_the_floor_that_are_gone(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-
-    def seal() -> None:
-        log.append(1, 1, [(None, 1, record("t", b"x"))])
-        log.seal()
-        log.sync()
-
-    stage(log, "early", "t", [b"x"] * 3)
-    seal()
-    stage(log, "late", "t", [b"x"] * 3)
-    seal()
-    log.commit("q", 1, ["early"])
-    seal()
-    floor = log.end
-    log.commit("q", 2, ["late"])
-    seal()
+    floor = commit_below_and_above_a_floor(log, log.commit)
     # The second segment stays for the last commit, and so does the third, which refers to the first.
     assert log.trim(floor) == (floor, [1])
     log.close()

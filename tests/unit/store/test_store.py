@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from staging import stage
+from staging import commit_below_and_above_a_floor
 
 import shoal
 from shoal._core import encode_record
@@ -224,21 +224,7 @@ def test_a_store_starts_though_a_commit_below_the_floor_lost_its_rows(
 ) -> None:
     store = open_store("t", keep="1h")
     log = store.log
-
-    def seal() -> None:
-        log.append(1, 1, [(None, 1, encode_record("t", b"x"))])
-        log.seal()
-        log.sync()
-
-    stage(log, "early", "t", [b"x"] * 3)
-    seal()
-    stage(log, "late", "t", [b"x"] * 3)
-    seal()
-    store.commit("q", 1, ["early"])
-    seal()
-    floor = log.end
-    store.commit("q", 2, ["late"])
-    seal()
+    floor = commit_below_and_above_a_floor(log, store.commit)
     until = time.monotonic() + 20
     while log.unpublished() and time.monotonic() < until:
         store.wait(0.02)
