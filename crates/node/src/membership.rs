@@ -24,7 +24,7 @@
 //! | somebody else under our node id  | take another one; announce; welcome every member there      |
 //! | anything of another domain       | nothing                                                     |
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use shoal_norm::{NodeId, Time};
@@ -47,7 +47,7 @@ const ANNOUNCE_SPREAD: Duration = Duration::from_micros(200);
 /// everybody, and everybody hears it. And whoever announces something because of others does so at most once in so much time
 /// for each member, so that many who come at once do not have everybody say everything again for each of them.
 const PROMPT_MEMBERS_MAX: usize = 8;
-const ANNOUNCE_GAP: Duration = Duration::from_millis(2);
+const ANNOUNCE_GAP: Duration = Duration::from_millis(10);
 /// What others provoke us to announce takes no more than so many bytes per second: anybody can seem new.
 const PROVOKED_BYTES_PER_S: u32 = 1 << 20;
 /// Nodes that were heard without having been announced, at the most; the rest will be heard again.
@@ -56,6 +56,8 @@ const STRANGERS_MAX: usize = 256;
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_LAST: Duration = Duration::from_secs(10);
 
+/// A turn that is no later than this is in time.
+const PUNCTUAL: Duration = Duration::from_millis(10);
 /// How long the rest of a long announcement is waited for.
 const PARTS_PATIENCE: Duration = Duration::from_secs(1);
 /// What is kept of what one node wants, and of what all want together. Beyond it everything is sent to whoever announces more.
@@ -122,6 +124,13 @@ pub struct Membership {
     version: u64,
     announced: u64,
     members: BTreeMap<NodeId, Member>,
+    /// Under which node id each of them is, by its publisher id.
+    nodes: HashMap<u64, NodeId>,
+    /// How many of them have to announce or welcome us once more, and of how many it is not known what they want.
+    lacking: usize,
+    unknown: usize,
+    /// Nobody is silent for too long before then.
+    death_at: Time,
     /// Bytes kept of what they want, and the most that may be.
     interest_bytes: usize,
     interest_bytes_max: usize,
@@ -176,6 +185,10 @@ impl Membership {
             version: 1,
             announced: 0,
             members: BTreeMap::new(),
+            nodes: HashMap::new(),
+            lacking: 0,
+            unknown: 0,
+            death_at: Time::NEVER,
             interest_bytes: 0,
             interest_bytes_max: ALL_INTEREST_BYTES_MAX,
             forgotten: Forgotten::default(),
@@ -210,6 +223,11 @@ impl Membership {
         self.members.iter().filter(is_store).map(|(&node, _)| node).collect()
     }
 
+    /// Who we are.
+    pub fn publisher(&self) -> u64 {
+        self.config.publisher
+    }
+
     /// Counts the changes of what we subscribe to.
     pub fn version(&self) -> u64 {
         self.version
@@ -217,7 +235,7 @@ impl Membership {
 
     /// Whether we know what everybody wants.
     pub fn is_interest_known(&self) -> bool {
-        self.members.values().all(Member::is_known)
+        self.unknown == 0
     }
 
     // --- commands ---
@@ -249,6 +267,16 @@ impl Membership {
     pub fn on_sender_heard(&mut self, now: Time) {
         self.announced = 0;
         self.announce_soon(now);
+    }
+
+    /// Changes what is known of a member's run, and counts what is lacking then; none if it is no member.
+    fn change<T>(&mut self, node: NodeId, instance: u16, change: impl FnOnce(&mut Member) -> T) -> Option<T> {
+        let member = self.members.get_mut(&node).filter(|member| member.instance == instance)?;
+        let (was_lacking, was_known) = (member.is_lacking(), member.is_known());
+        let changed = change(member);
+        self.lacking = self.lacking + usize::from(member.is_lacking()) - usize::from(was_lacking);
+        self.unknown = self.unknown + usize::from(was_known) - usize::from(member.is_known());
+        Some(changed)
     }
 
     /// A larger group takes more time: everybody answers a newcomer.
@@ -295,11 +323,9 @@ impl Membership {
     /// A node said which version of its subscriptions it has announced. True if thereby what it wants is no longer
     /// known: until its announcement arrives it may want anything.
     pub fn on_version(&mut self, now: Time, node: NodeId, instance: u16, version: u64) -> bool {
-        let Some(member) = self.members.get_mut(&node).filter(|member| member.instance == instance) else {
-            return false;
-        };
         // While it is lacking it is asked for, ever more rarely, however many versions it is said to have.
-        let became_unknown = member.hear_version(now, version);
+        let became_unknown =
+            self.change(node, instance, |member| member.hear_version(now, version)).unwrap_or(false);
         if became_unknown {
             self.repeat = REPEAT_FIRST;
             self.announce_soon(now);
@@ -316,8 +342,7 @@ impl Membership {
 
     /// Something that a node told everybody is lost: its welcome for us may have been among it.
     pub fn on_control_lost(&mut self, now: Time, node: NodeId, instance: u16) {
-        if let Some(member) = self.members.get_mut(&node).filter(|member| member.instance == instance) {
-            member.welcomed_us = false;
+        if self.change(node, instance, |member| member.welcomed_us = false).is_some() {
             self.repeat = REPEAT_FIRST;
             self.announce_soon(now);
         }
@@ -339,6 +364,7 @@ impl Membership {
             member.heard_at = now;
             if matches!(kind, RecordKind::Heartbeat | RecordKind::Announce) {
                 member.beat.on_beat(now);
+                self.death_at = self.death_at.min(member.death_at(self.config.missed_heartbeats_max));
             }
         }
         match kind {
@@ -364,10 +390,8 @@ impl Membership {
         if announce.header.domain != self.config.domain || publisher == self.config.publisher {
             return;
         }
-        let is_elsewhere =
-            |(other, member): &(&NodeId, &Member)| **other != node && member.publisher == publisher;
-        let elsewhere =
-            self.members.iter().find(is_elsewhere).map(|(other, member)| (*other, member.instance));
+        let other = self.nodes.get(&publisher).filter(|other| **other != node);
+        let elsewhere = other.map(|other| (*other, self.members[other].instance));
         let before = self.members.get(&node).map(|member| (node, member.instance));
         // Anybody can send a copy of an announcement in another's name, or as another run.
         let is_open =
@@ -397,18 +421,27 @@ impl Membership {
                 }
                 None => positions(None),
             };
-            self.members.insert(node, Member::new(now, instance, announce, bounds, welcome));
+            let member = Member::new(now, instance, announce, bounds, welcome);
+            self.death_at = self.death_at.min(member.death_at(self.config.missed_heartbeats_max));
+            self.lacking += usize::from(member.is_lacking());
+            self.unknown += usize::from(!member.is_known());
+            self.members.insert(node, member);
+            self.nodes.insert(publisher, node);
             self.ackers_changed = true;
             self.events.push_back(MemberEvent::Joined(node));
             self.repeat = REPEAT_FIRST;
         }
-        let Some(member) = self.members.get_mut(&node) else { return };
-        let others = self.interest_bytes - member.interest_bytes();
-        let room = self.interest_bytes_max.saturating_sub(others).min(INTEREST_BYTES_MAX);
-        let roles = member.roles;
-        let heard = member.take_announce(now, announce, room);
-        self.ackers_changed |= member.roles != roles;
-        self.interest_bytes = others + member.interest_bytes();
+        let (all, all_max) = (self.interest_bytes, self.interest_bytes_max);
+        let taken = self.change(node, instance, |member| {
+            let others = all - member.interest_bytes();
+            let room = all_max.saturating_sub(others).min(INTEREST_BYTES_MAX);
+            let roles = member.roles;
+            let heard = member.take_announce(now, announce, room);
+            (heard, member.roles != roles, others + member.interest_bytes())
+        });
+        let Some((heard, has_other_roles, bytes)) = taken else { return };
+        self.ackers_changed |= has_other_roles;
+        self.interest_bytes = bytes;
         match heard {
             Heard::Changed(change) => self.events.push_back(MemberEvent::Subscriptions(node, change)),
             Heard::TooMuch => self.events.push_back(MemberEvent::TooMuch(node)),
@@ -461,9 +494,8 @@ impl Membership {
         if welcome.to != self.config.publisher {
             return;
         }
-        match self.members.get_mut(&node).filter(|member| member.instance == instance) {
-            Some(member) => member.welcomed_us = true,
-            None => self.on_stranger(now, welcome.from),
+        if self.change(node, instance, |member| member.welcomed_us = true).is_none() {
+            self.on_stranger(now, welcome.from);
         }
         self.stop_repeating();
         let Welcome { from: publisher, positions, .. } = welcome;
@@ -472,7 +504,7 @@ impl Membership {
 
     /// What was lacking came.
     fn stop_repeating(&mut self) {
-        if self.repeats && !self.members.values().any(Member::is_lacking) {
+        if self.repeats && self.lacking == 0 {
             self.announce_at = Time::NEVER;
             self.repeats = false;
         }
@@ -488,6 +520,9 @@ impl Membership {
 
     fn remove(&mut self, node: NodeId, departure: Departure) -> Option<Member> {
         let member = self.members.remove(&node)?;
+        self.nodes.remove(&member.publisher);
+        self.lacking -= usize::from(member.is_lacking());
+        self.unknown -= usize::from(!member.is_known());
         self.interest_bytes -= member.interest_bytes();
         self.ackers_changed = true;
         self.events.push_back(MemberEvent::Gone(node, member.instance, departure));
@@ -498,17 +533,8 @@ impl Membership {
     /// one that speaks is alive, though its heartbeats were lost.
     pub fn handle_timeout(&mut self, now: Time, last_heard: impl Fn(NodeId, u16) -> Option<Time>) {
         self.pardon_silence(now);
-        let missed_max = self.config.missed_heartbeats_max;
-        let silent = |member: &Member| now.since(member.heard_at) > member.beat.silence_max(missed_max);
-        let mut failed = Vec::new();
-        for (&node, member) in self.members.iter_mut().filter(|(_, member)| silent(member)) {
-            member.heard_at = member.heard_at.max(last_heard(node, member.instance).unwrap_or(Time::ZERO));
-            if silent(member) {
-                failed.push(node);
-            }
-        }
-        for node in failed {
-            self.forget(node, Departure::Failed);
+        if self.death_at <= now {
+            self.bury(now, last_heard);
         }
         if self.announce_at <= now {
             self.announce(now);
@@ -519,11 +545,29 @@ impl Membership {
         self.due = self.poll_timeout();
     }
 
+    /// Takes for dead who was silent for too long, and finds out when to look again.
+    fn bury(&mut self, now: Time, last_heard: impl Fn(NodeId, u16) -> Option<Time>) {
+        let missed_max = self.config.missed_heartbeats_max;
+        let silent = |member: &Member| member.death_at(missed_max) <= now;
+        let mut failed = Vec::new();
+        for (&node, member) in self.members.iter_mut().filter(|(_, member)| silent(member)) {
+            member.heard_at = member.heard_at.max(last_heard(node, member.instance).unwrap_or(Time::ZERO));
+            if silent(member) {
+                failed.push(node);
+            }
+        }
+        for node in failed {
+            self.forget(node, Departure::Failed);
+        }
+        let deaths = self.members.values().map(|member| member.death_at(missed_max));
+        self.death_at = deaths.min().unwrap_or(Time::NEVER);
+    }
+
     /// A turn that comes later than it was to be shows that we stood still, or had no time: who was silent meanwhile may
     /// have spoken.
     fn pardon_silence(&mut self, now: Time) {
         let late = now.since(self.due);
-        if late > Duration::ZERO {
+        if late > PUNCTUAL {
             for member in self.members.values_mut() {
                 member.heard_at = (member.heard_at + late).min(now);
                 member.beat.pardon(now, late);
@@ -532,7 +576,7 @@ impl Membership {
     }
 
     fn announce(&mut self, now: Time) {
-        let (complete, patience) = (!self.members.values().any(Member::is_lacking), self.repeat_first());
+        let (complete, patience) = (self.lacking == 0, self.repeat_first());
         // One that was met a moment ago has not had the time to welcome us.
         let lacking = self.members.values().filter(|member| {
             member.is_lacking() && (now.since(member.welcomed_at) >= patience || !member.is_known())
@@ -619,12 +663,7 @@ impl Membership {
 
     /// When [`Membership::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Time {
-        let missed_max = self.config.missed_heartbeats_max;
-        let death = |member: &Member| {
-            member.heard_at + member.beat.silence_max(missed_max) + Duration::from_millis(1)
-        };
-        let deaths = self.members.values().map(death);
-        deaths.fold(self.announce_at.min(self.heartbeat_at), Time::min)
+        self.announce_at.min(self.heartbeat_at).min(self.death_at)
     }
 }
 

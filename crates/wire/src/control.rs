@@ -83,6 +83,12 @@ impl Welcome {
         }
     }
 
+    /// Whether a record welcomes somebody else: everybody hears everybody's welcomes, and needs one of each.
+    pub fn is_for_another(record: &[u8], publisher: u64) -> bool {
+        RecordKind::of(record) == Ok(RecordKind::Welcome)
+            && record.get(9..17).is_some_and(|to| to != publisher.to_be_bytes())
+    }
+
     /// Reads the record.
     pub fn read(record: &[u8]) -> Result<Welcome, DecodeError> {
         let mut cursor = after_kind(record);

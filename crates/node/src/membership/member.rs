@@ -90,6 +90,11 @@ impl Member {
         }
     }
 
+    /// When it has been silent for too long, if so many heartbeats may be missed in a row.
+    pub fn death_at(&self, missed_max: u32) -> Time {
+        self.heard_at + self.beat.silence_max(missed_max) + Duration::from_millis(1)
+    }
+
     /// Whether we have what it announced last.
     pub fn is_known(&self) -> bool {
         self.version_heard <= self.interest.version() && !self.too_much

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use shoal_norm::{Chunk, CloseReason, Event, Join, NodeId, ObjectId, Session, StreamId, Time};
 use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
-use shoal_wire::{Position, RecordKind, frame};
+use shoal_wire::{Position, RecordKind, Welcome, frame};
 
 mod renaming;
 
@@ -381,8 +381,13 @@ impl Application for NormBus {
             };
         }
         // A reader that is slow must not make us deaf to who is here: everybody would seem dead.
-        let records = &mut self.records;
-        match self.control.read(stream, chunk, |record| records.push_back((stream, record.to_vec()))) {
+        let (records, publisher) = (&mut self.records, self.membership.publisher());
+        let keep = |record: &[u8]| {
+            if !Welcome::is_for_another(record, publisher) {
+                records.push_back((stream, record.to_vec()));
+            }
+        };
+        match self.control.read(stream, chunk, keep) {
             Ok(()) => Taken::All,
             Err(error) => {
                 self.port.tell(HubEvent::Unreadable(stream.node, error.to_string()));

@@ -36,7 +36,9 @@ struct Place {
 /// The cached datagrams.
 #[derive(Debug)]
 pub struct SegmentCache {
+    /// As much of the ring as was ever used.
     bytes: Vec<u8>,
+    ring_bytes: usize,
     /// Where the next segment begins, unless it has to begin at the front again.
     next_at: usize,
     places: Vec<Place>,
@@ -86,7 +88,8 @@ impl SegmentCache {
         let ring_bytes = (slots + 1) * stride - 1;
         let places = slots.next_power_of_two();
         SegmentCache {
-            bytes: vec![0; ring_bytes],
+            bytes: Vec::new(),
+            ring_bytes,
             next_at: 0,
             places: vec![Place::default(); places],
             mask: places as u64 - 1,
@@ -150,7 +153,7 @@ impl SegmentCache {
         let oldest = self.places[self.slot(first)].start;
         let fits = |at: usize, end: usize| (at + self.stride <= end).then_some(at);
         if self.next_at > oldest {
-            fits(self.next_at, self.bytes.len()).or_else(|| fits(0, oldest))
+            fits(self.next_at, self.ring_bytes).or_else(|| fits(0, oldest))
         } else {
             fits(self.next_at, oldest)
         }
@@ -165,10 +168,14 @@ impl SegmentCache {
     /// oldest that is needed.
     pub fn begin(&mut self, first: u64, head: u64) -> bool {
         let Some(start) = self.room(first, head) else { return false };
+        let end = start + self.stride;
+        if end > self.bytes.len() {
+            self.bytes.resize(end.max(2 * self.bytes.len()).min(self.ring_bytes), 0);
+        }
         self.bytes[start..start + self.template.len()].copy_from_slice(&self.template);
         let slot = self.slot(head);
         self.places[slot] = Place { start, length: self.stride };
-        self.next_at = start + self.stride;
+        self.next_at = end;
         true
     }
 
@@ -180,7 +187,7 @@ impl SegmentCache {
         let (first, last) =
             (self.places[self.slot(segments.start)], self.places[self.slot(segments.end - 1)]);
         let end = last.start + last.length;
-        if end > first.start { end - first.start } else { self.bytes.len() - first.start + end }
+        if end > first.start { end - first.start } else { self.ring_bytes - first.start + end }
     }
 
     /// How the stream is cut, as NORM_INFO says it.
@@ -364,6 +371,22 @@ mod tests {
             assert_eq!(cache.datagram(segment)[SOURCE_AT..SOURCE_AT + 4], [1, 2, 3, 4]);
         }
         assert_eq!(&cache.symbol(0)[SEGMENT_HEADER_BYTES..], b"abc");
+    }
+
+    #[test]
+    fn memory_is_taken_as_it_is_used() {
+        let mut cache = cache(1 << 20);
+        assert_eq!(cache.bytes.capacity(), 0);
+        assert!(cache.begin(0, 0));
+        assert!(cache.bytes.capacity() < 4 * cache.stride);
+        for head in 1.. {
+            cache.seal(head - 1, SegmentHeader { length: cache.segment_bytes as u16, ..Default::default() });
+            if !cache.begin(0, head) {
+                break;
+            }
+        }
+        assert!(cache.bytes.len() <= cache.ring_bytes && cache.bytes.capacity() < 2 * cache.ring_bytes);
+        assert!(cache.ring_bytes - cache.next_at < cache.stride);
     }
 
     fn cache(cache_bytes: usize) -> SegmentCache {
