@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from shoal._core import Message, __version__
     from shoal.bus.events import (
         Event,
+        EventsDropped,
         LinkDown,
         LinkFailed,
         LinkReconnecting,
@@ -60,6 +61,7 @@ _HOMES = {
     "_core": ("Message", "__version__"),
     "bus.events": (
         "Event",
+        "EventsDropped",
         "LinkDown",
         "LinkFailed",
         "LinkReconnecting",
@@ -116,6 +118,7 @@ __all__ = [
     "DataLossError",
     "Double",
     "Event",
+    "EventsDropped",
     "Float",
     "FlushError",
     "FullError",

@@ -23,6 +23,7 @@ mod backoff;
 pub mod config;
 mod congestion;
 mod datagram;
+mod effort;
 pub mod event;
 mod event_queue;
 mod grtt;

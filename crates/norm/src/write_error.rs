@@ -13,6 +13,8 @@ pub enum WriteError {
     InfoTooLong,
     /// The object is empty, or longer than its FEC scheme can number.
     ObjectLength,
+    /// The system has no memory for the object.
+    NoMemory,
 }
 
 impl fmt::Display for WriteError {
@@ -23,6 +25,7 @@ impl fmt::Display for WriteError {
             WriteError::ObjectLength => {
                 "an object must have at least one byte, and no more than its blocks can be numbered for"
             }
+            WriteError::NoMemory => "there is no memory for the object",
             WriteError::InfoTooLong => {
                 "the info does not fit into one segment: shorten it, or raise segment_bytes"
             }

@@ -319,3 +319,19 @@ fn where_there_is_no_memory_something_is_refused_and_nothing_ends() {
         assert!(victim.stats().count(Reject::NoMemory) > 0, "{:?}", victim.stats());
     }
 }
+
+#[test]
+fn a_sender_for_which_there_is_no_memory_keeps_less_for_repair_and_goes_on() {
+    let mut sender = session(1, |_| ());
+    let object = sender.open_stream(&StreamOptions::default()).unwrap();
+    let (refused, ()) = with_memory(1 << 20, || {
+        for _ in 0..5_000 {
+            assert_eq!(sender.write(START, object, &[7; 2800], true), Ok(2800));
+            while sender.poll_transmit(START).is_some() {}
+        }
+    });
+    assert!(refused > 0, "there was memory for everything");
+    assert_eq!(sender.segments_sent(object), 10_000);
+    let kept = sender.segments_sent(object) - sender.oldest_segment(object);
+    assert!((64..1000).contains(&kept), "{kept} segments are kept");
+}

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::bus::body::to_python;
 use crate::errors;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -171,13 +172,13 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &Event) -> PyResult<(&'stati
         }
         Event::DataReceived { object, content } => {
             put_stream(&fields, object)?;
-            fields.set_item("content", PyBytes::new(py, content))?;
+            fields.set_item("content", to_python(py, content)?)?;
             "data_received"
         }
         Event::FileChunk { object, offset, bytes } => {
             put_stream(&fields, object)?;
             fields.set_item("offset", offset)?;
-            fields.set_item("content", PyBytes::new(py, bytes))?;
+            fields.set_item("content", to_python(py, bytes)?)?;
             "file_chunk"
         }
         Event::FileReceived { object, bytes } => {

@@ -1,6 +1,6 @@
 //! The exceptions of `shoal.errors`, as Rust raises them.
 
-use pyo3::exceptions::PySystemExit;
+use pyo3::exceptions::{PyMemoryError, PySystemExit};
 use pyo3::prelude::*;
 use shoal_io::norm::{LinkError, SendError};
 use shoal_log::LogError;
@@ -129,6 +129,7 @@ pub fn send(error: SendError) -> PyErr {
         SendError::Failed(why) => link_failed(&why),
         SendError::TooLong(..) => python::MessageTooLongError::new_err(error.to_string()),
         SendError::NoLane => python::ConfigError::new_err(error.to_string()),
+        SendError::NoMemory(_) => PyMemoryError::new_err(error.to_string()),
     }
 }
 

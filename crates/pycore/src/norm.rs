@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
 use shoal_io::files::{FileFailure, StoredFile};
 use shoal_io::norm::{Arrival, BulkReport, Full, NormLink as Link, Queue, SendError};
 use shoal_io::raw;
-use shoal_norm::{Event, NodeId, Stats};
+use shoal_norm::{AbortReason, Event, NodeId, Stats, WriteError};
 
 use crate::bell::Bell;
+use crate::bus::body::to_python;
 use crate::bus::exit::{check, detached};
 use crate::bus::fork::Birth;
 use crate::bus::node::{SIGNAL_CHECK, deadline};
@@ -166,7 +168,7 @@ impl NormLink {
                 link.resume();
             }
             if last || !arrivals.is_empty() {
-                return arrivals.into_iter().map(|arrival| arrival_to_python(py, &arrival)).collect();
+                return arrivals.into_iter().map(|arrival| told(py, &arrival)).collect();
             }
             check(py)?;
         }
@@ -176,8 +178,10 @@ impl NormLink {
     #[pyo3(signature = (content, info = None))]
     fn send_data(&self, py: Python<'_>, content: &[u8], info: Option<&[u8]>) -> PyResult<Option<u16>> {
         let link = self.open()?;
-        detached(py, || link.send_data(content, info.unwrap_or_default()))
-            .map_err(|error| errors::config(error.to_string()))
+        detached(py, || link.send_data(content, info.unwrap_or_default())).map_err(|error| match error {
+            WriteError::NoMemory => PyMemoryError::new_err(error.to_string()),
+            error => errors::config(error.to_string()),
+        })
     }
 
     /// Sends a file from disk: its number, or `None` if there is no room for it now.
@@ -376,6 +380,21 @@ fn next_wait(until: Option<Instant>) -> (Duration, bool) {
     (left.min(SIGNAL_CHECK), left <= SIGNAL_CHECK)
 }
 
+/// What arrived; if there is no memory for it, that it is lost.
+fn told<'py>(py: Python<'py>, arrival: &Arrival) -> PyResult<(&'static str, Bound<'py, PyDict>)> {
+    arrival_to_python(py, arrival).or_else(|error| match arrival {
+        _ if !error.is_instance_of::<PyMemoryError>(py) => Err(error),
+        Arrival::Message(stream, body) => {
+            let why = format!("there is no memory for a message of {} bytes: it is lost", body.len());
+            arrival_to_python(py, &Arrival::Broken(*stream, why))
+        }
+        Arrival::Event(Event::DataReceived { object, .. } | Event::FileChunk { object, .. }) => {
+            event_to_python(py, &Event::ObjectAborted { object: *object, reason: AbortReason::TooLarge })
+        }
+        _ => Err(error),
+    })
+}
+
 fn arrival_to_python<'py>(
     py: Python<'py>,
     arrival: &Arrival,
@@ -390,7 +409,7 @@ fn arrival_to_python<'py>(
     fields.set_item("instance", stream.instance)?;
     fields.set_item("stream", stream.object)?;
     match arrival {
-        Arrival::Message(_, body) => fields.set_item("body", PyBytes::new(py, body))?,
+        Arrival::Message(_, body) => fields.set_item("body", to_python(py, body)?)?,
         Arrival::Broken(_, why) => fields.set_item("why", why)?,
         Arrival::Event(_) | Arrival::FileStored(_) | Arrival::FileFailed(_) => {}
     }

@@ -56,6 +56,12 @@ pub enum EncodeError {
         /// Its length in bytes or elements.
         length: usize,
     },
+    /// There is no memory for it.
+    #[error("there is no memory for {bytes} bytes more")]
+    NoMemory {
+        /// What was needed.
+        bytes: usize,
+    },
     /// An array with more dimensions than the bound.
     #[error("the array has {dimensions} dimensions; at most {ARRAY_DIMENSIONS_MAX} are allowed")]
     TooManyDimensions {

@@ -6,6 +6,9 @@ use crate::error::EncodeError;
 use crate::limits::VALUE_DEPTH_MAX;
 use crate::value::{Scalar, Typed};
 
+/// The most bytes a value takes beside its content.
+const HEAD_BYTES_MAX: usize = 16;
+
 /// Appends values one after the other, so that a tree of foreign objects is encoded while it is walked.
 ///
 /// A list is `begin_list(n)`, n values, `end()`; a mapping is `begin_map(n)`, n times a key and a value, `end()`.
@@ -52,6 +55,7 @@ impl<'a> ValueWriter<'a> {
             return Err(EncodeError::TooDeep);
         }
         let length = short_enough(length)?;
+        reserve(self.out, 0)?;
         self.depth += 1;
         Ok(length)
     }
@@ -59,6 +63,12 @@ impl<'a> ValueWriter<'a> {
 
 #[inline]
 pub(crate) fn write_scalar(out: &mut Vec<u8>, value: Scalar<'_>) -> Result<(), EncodeError> {
+    let content_bytes = match value {
+        Scalar::Str(value) => value.len(),
+        Scalar::Bytes(value) => value.len(),
+        _ => 0,
+    };
+    reserve(out, content_bytes)?;
     match value {
         Scalar::Null => appended(encode::write_nil(out)),
         Scalar::Bool(value) => appended(encode::write_bool(out, value)),
@@ -77,6 +87,13 @@ pub(crate) fn write_scalar(out: &mut Vec<u8>, value: Scalar<'_>) -> Result<(), E
         Scalar::Typed(value) => write_typed(out, value),
     }
     Ok(())
+}
+
+/// Makes room for a value: how long values are, and how many, is for others to say.
+#[inline]
+fn reserve(out: &mut Vec<u8>, content_bytes: usize) -> Result<(), EncodeError> {
+    let bytes = content_bytes + HEAD_BYTES_MAX;
+    out.try_reserve(bytes).map_err(|_| EncodeError::NoMemory { bytes })
 }
 
 fn write_typed(out: &mut Vec<u8>, value: Typed) {

@@ -164,6 +164,14 @@ class LinkRefused:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class EventsDropped:
+    """Events before the next one are gone: nobody took them, and 10,000 newer ones came."""
+
+    #: How many.
+    count: int
+
+
 Event = (
     MemberJoined
     | MemberLeft
@@ -177,6 +185,7 @@ Event = (
     | LinkDown
     | LinkReconnecting
     | LinkRefused
+    | EventsDropped
 )
 
 
@@ -197,6 +206,8 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
             return NodeIdChanged(node, details["before"])
         case "link_failed":
             return LinkFailed(details["link"], details["why"])
+        case "dropped":
+            return EventsDropped(details["count"])
         case _:
             return Unreadable(node, details["why"])
 
@@ -261,10 +272,14 @@ class Warnings:
 
 
 class EventLog:
-    """Events that nobody has taken yet. May be shared between threads."""
+    """Events that nobody has taken yet. May be shared between threads.
+
+    Beyond `EVENTS_MAX` the oldest give way, and whoever takes the next one is told first how many did.
+    """
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._events: deque[Event] = deque()
+        self._dropped = 0
         self._lock = Lock()
         self.warnings = Warnings()
 
@@ -274,17 +289,26 @@ class EventLog:
         with self._lock:
             taken = take()
             for event in taken or ():
-                self._events.append(made := from_core(*event))
-                self.warnings.add(made)
+                self._append(from_core(*event))
             return taken is not None
 
     def add(self, event: Event) -> None:
         """Add what happened beside the extension module."""
         with self._lock:
-            self._events.append(event)
-            self.warnings.add(event)
+            self._append(event)
+
+    def _append(self, event: Event) -> None:
+        self.warnings.add(event)
+        self._events.append(event)
+        if len(self._events) > EVENTS_MAX:
+            gone = self._events.popleft()
+            # Among them may be one that counts others, which the extension module dropped.
+            self._dropped += gone.count if isinstance(gone, EventsDropped) else 1
 
     def take(self) -> Event | None:
-        """The oldest event that nobody took."""
+        """The oldest event that nobody took, and before it how many older ones are gone."""
         with self._lock:
+            if self._dropped:
+                count, self._dropped = self._dropped, 0
+                return EventsDropped(count)
             return self._events.popleft() if self._events else None

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import shoal
-from shoal.bus.events import Warnings, from_core
+from shoal.bus.events import EVENTS_MAX, EventLog, Warnings, from_core
 from shoal.bus.log_limit import LOG_EVERY_S
 
 
@@ -69,6 +69,26 @@ def test_another_node_id_is_told_as_that_and_logged(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING, "shoal.bus"):
         Warnings().add(event)
     assert "another node has our node id, 7: ours is 2748 now" in caplog.text
+
+
+def test_whoever_takes_events_too_late_is_told_how_many_are_gone_before_the_others() -> None:
+    events = EventLog()
+    for node in range(EVENTS_MAX + 3):
+        events.add(shoal.MemberJoined(node))
+    assert events.take() == shoal.EventsDropped(3)
+    assert events.take() == shoal.MemberJoined(3)
+    # What the extension module dropped before Python saw it counts, also if that is dropped in its turn.
+    events.refill(lambda: [("dropped", 0, {"count": 7})])
+    assert [events.take() for _ in range(EVENTS_MAX)][-2:] == [
+        shoal.MemberJoined(EVENTS_MAX + 2),
+        shoal.EventsDropped(7),
+    ]
+    assert events.take() is None
+    events.refill(lambda: [("dropped", 0, {"count": 7}), *[("joined", 1, {})] * EVENTS_MAX])
+    assert events.take() == shoal.EventsDropped(7)
+    events.refill(lambda: [("joined", 2, {})])
+    assert events.take() == shoal.EventsDropped(1)
+    assert events.take() == shoal.MemberJoined(1)
 
 
 def test_a_callback_that_fails_all_the_time_is_logged_now_and_then(

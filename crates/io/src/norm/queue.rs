@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shoal_node::norm::{Application, Frames, Taken};
-use shoal_norm::{Chunk, Event, Session, StreamId, Time};
+use shoal_norm::{AbortReason, Chunk, Event, Session, StreamId, Time};
 use shoal_wire::frame;
 
 use crate::bell::{Bell, Bells};
@@ -182,6 +182,24 @@ impl Queue {
     }
 }
 
+/// A copy of an event; if there is no memory for an object it carries, that the object is given up.
+fn kept(event: &Event) -> Event {
+    let (Event::DataReceived { object, content } | Event::FileChunk { object, bytes: content, .. }) = event
+    else {
+        return event.clone();
+    };
+    let mut copy = Vec::new();
+    if frame::append(&mut copy, content).is_err() {
+        return Event::ObjectAborted { object: *object, reason: AbortReason::TooLarge };
+    }
+    match event {
+        Event::FileChunk { object, offset, .. } => {
+            Event::FileChunk { object: *object, offset: *offset, bytes: copy }
+        }
+        _ => Event::DataReceived { object: *object, content: copy },
+    }
+}
+
 /// The filling end.
 #[derive(Debug)]
 pub struct QueueInbox {
@@ -215,7 +233,7 @@ impl Application for QueueInbox {
         let about_file_only = self.queue.lock_files().on_event(event);
         if !about_file_only {
             self.frames.on_event(event);
-            self.queue.put(Arrival::Event(event.clone()));
+            self.queue.put(Arrival::Event(kept(event)));
         }
         self.tell_files(session);
     }

@@ -28,6 +28,9 @@ const STAMP_US: u64 = 1000;
 /// The clock is read at least once in so many messages, and whenever a link took what was published before.
 const STAMP_MESSAGES: u32 = 16;
 
+/// The most bytes that skip, mark and length take before a message.
+const HEAD_BYTES_MAX: usize = 128;
+
 /// Where the time comes from; asked for only when it is needed.
 pub trait Clock {
     /// By a clock that never jumps.
@@ -50,6 +53,8 @@ pub enum SendError {
     TooLong(usize, usize),
     /// There is no such lane.
     NoLane,
+    /// The system has no memory for so many bytes.
+    NoMemory(usize),
 }
 
 impl fmt::Display for SendError {
@@ -64,6 +69,7 @@ impl fmt::Display for SendError {
                 write!(out, "a message of {length} bytes is longer than the bound of {bound} bytes")
             }
             SendError::NoLane => write!(out, "there is no such lane"),
+            SendError::NoMemory(length) => write!(out, "there is no memory for a message of {length} bytes"),
         }
     }
 }
@@ -224,6 +230,7 @@ impl Chains {
             state.sent_away = true;
             return Err(SendError::Full);
         }
+        outlet.reserve(length)?;
         outlet.append(length, parts);
         Ok((!outlet.blocked).then_some(outlet.bytes.len()))
     }
@@ -349,6 +356,11 @@ impl Outlet {
         self.bytes.is_empty() || self.bytes.len() + length <= bytes_max
     }
 
+    /// Takes memory for a message, whose length is for its publisher to choose.
+    fn reserve(&mut self, length: usize) -> Result<(), SendError> {
+        self.bytes.try_reserve(length + HEAD_BYTES_MAX).map_err(|_| SendError::NoMemory(length))
+    }
+
     fn append(&mut self, length: usize, parts: &[&[u8]]) {
         let before = self.bytes.len();
         frame::write_length(length, &mut self.bytes);
@@ -436,6 +448,13 @@ impl Publishing<'_> {
         let has_room = outlet.is_none_or(|outlet| outlet.has_room(length, bytes_max));
         self.state.refused |= !has_room;
         has_room
+    }
+
+    /// Takes memory for a record of this length.
+    #[inline]
+    pub fn reserve(&mut self, link: LinkId, length: usize) -> Result<(), SendError> {
+        let outlet = self.state.outlets.get_mut(link).and_then(Option::as_mut);
+        outlet.map_or(Ok(()), |outlet| outlet.reserve(length))
     }
 
     /// Appends the message for a link. Returns how many bytes wait there now, or `None` if the link cannot send them

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use shoal_norm::{NodeId, Time};
 
+use super::chain::SendError;
 use super::wake::Wake;
 use crate::attributes::Origin;
 
@@ -22,6 +23,7 @@ const ENTRY_BYTES: usize = 48;
 /// Records published here are put together until they are so many bytes; one that is longer than half of it stands
 /// alone, and its readers share it.
 const GATHER_BYTES: usize = 16 << 10;
+const GATHERED_BYTES_MAX: usize = GATHER_BYTES / 2;
 
 /// Where one message of a batch lies, and what is known of it.
 #[derive(Copy, Clone, Debug)]
@@ -80,7 +82,10 @@ impl Batch {
         if wanted * 4 >= self.bytes.len() {
             return self;
         }
-        let (mut bytes, mut ages) = (Vec::with_capacity(wanted), Vec::new());
+        let (mut bytes, mut ages) = (Vec::new(), Vec::new());
+        if bytes.try_reserve_exact(wanted).is_err() {
+            return self;
+        }
         let mut entries = Vec::with_capacity(self.entries.len());
         for entry in &self.entries {
             let start = bytes.len() as u32;
@@ -118,6 +123,18 @@ impl Batch {
             timestamp_us: entry.timestamp_us,
         }
     }
+}
+
+/// A copy of a message that its readers share: `None` if it is so short that each of them has its own.
+pub(super) fn shared_copy(parts: &[&[u8]]) -> Result<Option<Arc<Vec<u8>>>, SendError> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    if length <= GATHERED_BYTES_MAX {
+        return Ok(None);
+    }
+    let mut whole = Vec::new();
+    whole.try_reserve_exact(length).map_err(|_| SendError::NoMemory(length))?;
+    parts.iter().for_each(|part| whole.extend_from_slice(part));
+    Ok(Some(Arc::new(whole)))
 }
 
 /// What to do when a queue is full.
@@ -242,8 +259,8 @@ impl Consumer {
         self.finish(state)
     }
 
-    /// Puts in a message of this process, made of `parts`. `shared` holds a copy that its readers share, once one of
-    /// them needed it. One with a time to live keeps its own time of arrival.
+    /// Puts in a message of this process, made of `parts`. `shared` holds a copy that its readers share, if it is a
+    /// [long one](shared_copy), or once one of them needed it. One with a time to live keeps its own time of arrival.
     pub fn put_record(
         &self,
         parts: &[&[u8]],
@@ -260,7 +277,7 @@ impl Consumer {
             return;
         }
         state.bytes += cost;
-        let gathers = !expires && length <= GATHER_BYTES / 2;
+        let gathers = !expires && length <= GATHERED_BYTES_MAX;
         if gathers && let Some(item) = state.items.back_mut().filter(|item| item.takes(origin, length)) {
             item.add(parts, origin, cost);
         } else {

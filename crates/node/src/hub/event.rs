@@ -71,4 +71,6 @@ pub enum HubEvent {
     Renamed(NodeId, NodeId),
     /// A link failed, and everything behind it is gone: which, and why.
     LinkFailed(String, Arc<str>),
+    /// So many events before the next one were not taken in time, and are gone.
+    Dropped(u64),
 }

@@ -15,6 +15,8 @@ const TEXT_BYTES: usize = 32;
 pub(super) struct Events {
     queue: VecDeque<HubEvent>,
     bytes: usize,
+    /// How many went since any was taken.
+    dropped: u64,
 }
 
 impl Events {
@@ -33,20 +35,35 @@ impl Events {
         self.queue.push_back(event);
         // One that is too large for all bounds is told, if it is taken before the next.
         while self.queue.len() > EVENTS_MAX || (self.bytes > EVENT_BYTES_MAX && self.queue.len() > 1) {
-            self.pop();
+            self.dropped += u64::from(self.pop_oldest().is_some());
         }
         true
     }
 
-    pub fn pop(&mut self) -> Option<HubEvent> {
+    fn pop_oldest(&mut self) -> Option<HubEvent> {
         let event = self.queue.pop_front()?;
         self.bytes -= text_bytes(&event);
         Some(event)
     }
 
+    /// The oldest one; before it, how many older ones went.
+    pub fn pop(&mut self) -> Option<HubEvent> {
+        self.take_dropped().or_else(|| self.pop_oldest())
+    }
+
+    fn take_dropped(&mut self) -> Option<HubEvent> {
+        let dropped = std::mem::take(&mut self.dropped);
+        (dropped > 0).then_some(HubEvent::Dropped(dropped))
+    }
+
+    /// All of them, as [`Events::pop`] gives them.
     pub fn take_all(&mut self) -> VecDeque<HubEvent> {
         self.bytes = 0;
-        std::mem::take(&mut self.queue)
+        let mut all = std::mem::take(&mut self.queue);
+        if let Some(dropped) = self.take_dropped() {
+            all.push_front(dropped);
+        }
+        all
     }
 }
 
@@ -61,6 +78,7 @@ fn text_bytes(event: &HubEvent) -> usize {
         | HubEvent::Gone(..)
         | HubEvent::Lost(_)
         | HubEvent::Slow(_)
+        | HubEvent::Dropped(_)
         | HubEvent::Renamed(..) => 0,
     }
 }
@@ -70,11 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_events_go_when_there_are_too_many() {
+    fn the_oldest_events_go_when_there_are_too_many_and_how_many_is_told_before_the_others() {
         let mut events = Events::default();
         (0..EVENTS_MAX as u32 + 5).for_each(|node| assert!(events.push(HubEvent::Joined(node))));
+        assert_eq!(events.pop(), Some(HubEvent::Dropped(5)));
         assert_eq!(events.pop(), Some(HubEvent::Joined(5)));
-        assert_eq!(events.take_all().len(), EVENTS_MAX - 1);
+        (0..3).for_each(|node| assert!(events.push(HubEvent::Joined(node))));
+        let all = events.take_all();
+        assert_eq!((all.len(), &all[0]), (EVENTS_MAX + 1, &HubEvent::Dropped(2)));
+        assert!(events.is_empty() && events.pop().is_none());
     }
 
     #[test]
@@ -84,6 +106,7 @@ mod tests {
         (0..20).for_each(|node| assert!(events.push(long(node))));
         assert_eq!(events.queue.len(), 3);
         assert!(events.bytes <= EVENT_BYTES_MAX);
+        assert_eq!(events.pop(), Some(HubEvent::Dropped(17)));
         assert_eq!(events.pop(), Some(long(17)));
         events.take_all();
         assert!(events.push(HubEvent::Unreadable(1, "x".repeat(2 * EVENT_BYTES_MAX))), "one is always kept");

@@ -389,6 +389,11 @@ impl Hub {
         self.change_interest();
     }
 
+    /// There is no memory to hand a message to its reader: it is lost to that, and told.
+    pub fn lose(&self, origin: &Origin) {
+        self.tell(HubEvent::Lost(Lost::of(origin, origin.number)));
+    }
+
     fn tell(&self, event: HubEvent) {
         let is_new = lock(&self.events).push(event);
         if is_new {

@@ -18,7 +18,7 @@ use shoal_wire::MessageView;
 
 use super::Hub;
 use super::chain::{Clock, SendError};
-use super::consumer::Consumer;
+use super::consumer::{Consumer, shared_copy};
 use super::event::{HubEvent, Lost};
 use super::link::{Link, Ring};
 use super::routes::Plan;
@@ -240,13 +240,17 @@ impl Hub {
         let drops = publication.patience.when_full == WhenFull::Drop;
         let mut dropped = 0;
         for link in &plan.links {
-            if !publishing.has_room(link.id, length) {
-                match publication.patience.when_full {
-                    _ if link.is_lagging() => dropped += 1,
-                    WhenFull::Error => return Some(Attempt::Refused(Refusal::Send(SendError::Full))),
-                    WhenFull::Drop => dropped += 1,
-                    WhenFull::Block => return Some(publication.wait(clock.now(), Time::NEVER)),
+            if publishing.has_room(link.id, length) {
+                if let Err(error) = publishing.reserve(link.id, length) {
+                    return Some(Attempt::Refused(Refusal::Send(error)));
                 }
+                continue;
+            }
+            match publication.patience.when_full {
+                _ if link.is_lagging() => dropped += 1,
+                WhenFull::Error => return Some(Attempt::Refused(Refusal::Send(SendError::Full))),
+                WhenFull::Drop => dropped += 1,
+                WhenFull::Block => return Some(publication.wait(clock.now(), Time::NEVER)),
             }
         }
         for consumer in plan.consumers.iter().filter(|consumer| consumer.holds_back()) {
@@ -265,6 +269,13 @@ impl Hub {
             plan.consumers.iter().for_each(|consumer| consumer.count_dropped());
             return Some(Attempt::Done(0));
         }
+        let mut shared = None;
+        if !plan.consumers.is_empty() {
+            match shared_copy(&parts) {
+                Ok(copy) => shared = copy,
+                Err(error) => return Some(Attempt::Refused(Refusal::Send(error))),
+            }
+        }
         for (index, link) in plan.links.iter().enumerate() {
             if dropped > 0 && !publishing.has_room(link.id, length) {
                 publishing.drop_for(link.id);
@@ -272,7 +283,6 @@ impl Hub {
                 rings.push((index, waiting));
             }
         }
-        let mut shared = None;
         for consumer in &plan.consumers {
             if drops && consumer.holds_back() {
                 consumer.count_dropped();

@@ -11,6 +11,7 @@ use super::remote::Remote;
 use super::shared::Shared;
 use crate::NodeId;
 use crate::datagram::Source;
+use crate::effort;
 use crate::event::{CloseReason, Event};
 use crate::stats::Reject;
 use crate::time::Time;
@@ -95,6 +96,7 @@ impl Remotes {
     /// Notes when those have something to do that changed.
     fn update_agenda(&mut self) {
         while let Some((node, instance)) = self.changed.pop() {
+            effort::step();
             let Some(&index) = self.index.get(&(node, instance)) else { continue };
             let remote = &mut self.list[index];
             remote.is_noted = false;
@@ -112,11 +114,12 @@ impl Remotes {
     /// When the first of them has something to do.
     pub fn deadline(&self) -> Time {
         let is_current = |(_, node, instance): &&(Time, NodeId, u16)| {
+            effort::step();
             self.get(*node, *instance).is_some_and(|remote| !remote.is_noted)
         };
         let noted = self.agenda.iter().find(is_current).map_or(Time::NEVER, |(at, ..)| *at);
         let changed = self.changed.iter().filter_map(|(node, instance)| self.get(*node, *instance));
-        changed.map(Remote::deadline).fold(noted, Time::min).min(self.departure())
+        changed.inspect(|_| effort::step()).map(Remote::deadline).fold(noted, Time::min).min(self.departure())
     }
 
     /// There is no memory for a sender: lets one give some back that holds much of it though little came from it, a
@@ -138,6 +141,7 @@ impl Remotes {
             && left > 0
         {
             left -= 1;
+            effort::step();
             let served = self.find(node, instance).and_then(&mut serve);
             self.update_agenda();
             if served.is_some() {

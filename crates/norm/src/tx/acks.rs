@@ -10,6 +10,7 @@ use std::time::Duration;
 
 pub use super::acker::Reached;
 use super::acker::{Acker, REQUESTS_MIN, Standing};
+use crate::effort;
 use crate::time::Time;
 use crate::{Config, NodeId};
 
@@ -105,7 +106,8 @@ impl AckProcess {
         let least =
             |a: Reached, b: Reached| Reached { acked: a.acked.min(b.acked), seen: a.seen.min(b.seen) };
         let find = |ackers: &[Acker]| {
-            ackers.iter().filter(|acker| acker.counts()).map(|acker| acker.reached).reduce(least)
+            let counting = ackers.iter().inspect(|_| effort::step()).filter(|acker| acker.counts());
+            counting.map(|acker| acker.reached).reduce(least)
         };
         self.reached = find(&self.ackers);
         if self.reached.is_none() {
@@ -123,12 +125,13 @@ impl AckProcess {
     }
 
     fn counting(&self) -> impl Iterator<Item = &Acker> {
-        self.ackers.iter().filter(|acker| acker.counts())
+        self.ackers.iter().inspect(|_| effort::step()).filter(|acker| acker.counts())
     }
 
     /// Whose answer is waited for, by the window or by the application.
     fn awaited(&self) -> impl Iterator<Item = &Acker> {
-        self.ackers.iter().filter(|acker| acker.is_awaited(self.wanted.is_some()))
+        let is_watermark = self.wanted.is_some();
+        self.ackers.iter().inspect(|_| effort::step()).filter(move |acker| acker.is_awaited(is_watermark))
     }
 
     /// Everybody who counts has everything before this segment; `None` if nobody counts.
@@ -213,6 +216,7 @@ impl AckProcess {
         let first = std::mem::take(&mut self.turn);
         let mut due = false;
         for (index, acker) in self.ackers.iter_mut().enumerate().skip(first) {
+            effort::step();
             if acker.reached.acked >= requested {
                 continue;
             }
@@ -345,13 +349,24 @@ impl AckProcess {
 
     /// `node` asks for repair of segments. True if it counts.
     pub fn on_request(&mut self, node: NodeId, segments: &Range<u64>) -> bool {
-        let Some(acker) = self.find_mut(node) else { return false };
-        acker.on_request(segments);
-        let counts = acker.counts();
+        let counts = self.note_request(node, segments);
         if counts {
-            self.refresh(Time::ZERO);
+            self.settle_requests();
         }
         counts
+    }
+
+    /// The same, where one message asks for many things: how far all got is found once, when all of it was noted.
+    pub fn note_request(&mut self, node: NodeId, segments: &Range<u64>) -> bool {
+        self.find_mut(node).is_some_and(|acker| {
+            acker.on_request(segments);
+            acker.counts()
+        })
+    }
+
+    /// All that a message asks for was noted.
+    pub fn settle_requests(&mut self) {
+        self.refresh(Time::ZERO);
     }
 
     /// What is settled now; call until `None`.

@@ -169,14 +169,28 @@ impl SegmentCache {
     pub fn begin(&mut self, first: u64, head: u64) -> bool {
         let Some(start) = self.room(first, head) else { return false };
         let end = start + self.stride;
-        if end > self.bytes.len() {
-            self.bytes.resize(end.max(2 * self.bytes.len()).min(self.ring_bytes), 0);
+        if end > self.bytes.len() && !self.take_memory(end) {
+            return false;
         }
         self.bytes[start..start + self.template.len()].copy_from_slice(&self.template);
         let slot = self.slot(head);
         self.places[slot] = Place { start, length: self.stride };
         self.next_at = end;
         true
+    }
+
+    /// Makes the ring as long as that, or longer. Where the system has no memory for it the ring stays as it is.
+    fn take_memory(&mut self, end: usize) -> bool {
+        let bytes = end.max(2 * self.bytes.len()).min(self.ring_bytes);
+        // The first segment is short enough that there is memory for it, or for nothing at all.
+        let has_memory =
+            self.bytes.is_empty() || self.bytes.try_reserve_exact(bytes - self.bytes.len()).is_ok();
+        if has_memory {
+            self.bytes.resize(bytes, 0);
+        } else {
+            self.ring_bytes = self.bytes.len();
+        }
+        has_memory
     }
 
     /// Bytes that segments take.

@@ -4,6 +4,7 @@
 //! counts, those who do not share a budget of repairs: a little at once, more as time passes, and a part of what is sent
 //! anyway. So a short message of a stranger cannot make a sender send all it has.
 
+use crate::effort;
 use crate::time::Time;
 
 /// Segments that strangers may ask for at once, in a second, and for so many that are sent for the first time.
@@ -27,6 +28,7 @@ impl Budget {
     pub fn work(&mut self, steps: u64) -> bool {
         let fits = self.work >= steps && self.repairs > 0;
         self.work -= if fits { steps } else { 0 };
+        effort::step();
         fits
     }
 }

@@ -16,7 +16,7 @@ use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
 use crate::wire::{Flags, Fti, Info, SenderHeader, finish_header, message_type};
-use crate::{Config, FecId, ObjectId};
+use crate::{Config, FecId, ObjectId, WriteError};
 
 /// Blocks of a file that are held beside those sent together: some soon to be sent, and some being repaired.
 const LOADED_BLOCKS_MORE: usize = 7;
@@ -70,8 +70,13 @@ pub struct TxObject {
 }
 
 impl TxObject {
-    /// An object; `None` if one of this length cannot be sent.
-    pub fn new(config: &Config, id: ObjectId, content: Result<&[u8], u64>, info: &[u8]) -> Option<TxObject> {
+    /// An object, if one of this length can be sent and there is memory for its bytes.
+    pub fn new(
+        config: &Config,
+        id: ObjectId,
+        content: Result<&[u8], u64>,
+        info: &[u8],
+    ) -> Result<TxObject, WriteError> {
         let (kind, object_bytes) = match &content {
             Ok(bytes) => (ObjectKind::Data, bytes.len() as u64),
             Err(length) => (ObjectKind::File, *length),
@@ -82,8 +87,18 @@ impl TxObject {
             block_symbols: config.block_symbols,
             parity_symbols: config.parity_symbols,
         };
-        let layout = Layout::new(config.fec_id, &fti).filter(|_| object_bytes < 1 << 48)?;
-        Some(TxObject {
+        let layout = Layout::new(config.fec_id, &fti).filter(|_| object_bytes < 1 << 48);
+        let layout = layout.ok_or(WriteError::ObjectLength)?;
+        let content = match content {
+            Ok(bytes) => {
+                let mut copy = Vec::new();
+                copy.try_reserve_exact(bytes.len()).map_err(|_| WriteError::NoMemory)?;
+                copy.extend_from_slice(bytes);
+                Content::Memory(copy)
+            }
+            Err(_) => Content::File(LoadedBlocks::default()),
+        };
+        Ok(TxObject {
             id,
             start: 0,
             info_pending: !info.is_empty(),
@@ -96,10 +111,7 @@ impl TxObject {
             fec_id: config.fec_id,
             fti,
             layout,
-            content: match content {
-                Ok(bytes) => Content::Memory(bytes.to_vec()),
-                Err(_) => Content::File(LoadedBlocks::default()),
-            },
+            content,
             order: ObjectOrder::new(config, layout),
             loaded_blocks_max: loaded_blocks_max(config),
             header_bytes: config.data_header_bytes(),

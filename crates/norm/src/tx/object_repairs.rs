@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::effort;
 use crate::runs::Runs;
 use crate::time::Time;
 
@@ -62,6 +63,7 @@ impl ObjectRepairs {
         }
         let mut under_way = Runs::default();
         for (run, _) in &self.recent {
+            effort::step();
             under_way.insert(run.start.max(segments.start)..run.end.min(segments.end));
         }
         let mut requested = Requested::default();
@@ -71,6 +73,7 @@ impl ObjectRepairs {
             }
             let before_mark = gap.start.min(self.mark)..gap.end.min(self.mark);
             for new in self.pending.gaps_in(before_mark) {
+                effort::step();
                 let stale = self.repaired_since.gaps_in(new).map(|run| run.end - run.start);
                 requested.stale += stale.sum::<u64>();
             }

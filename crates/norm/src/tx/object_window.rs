@@ -139,8 +139,13 @@ impl ObjectWindow {
     }
 
     /// `node` asks for repair of places.
-    pub fn on_request(&mut self, node: NodeId, rows: &Range<u64>) {
-        self.acks.on_request(node, rows);
+    pub fn note_request(&mut self, node: NodeId, rows: &Range<u64>) {
+        self.acks.note_request(node, rows);
+    }
+
+    /// All that a message asks for was noted.
+    pub fn settle_requests(&mut self) {
+        self.acks.settle_requests();
     }
 
     /// Somebody did not acknowledge a place though he was asked for long enough.

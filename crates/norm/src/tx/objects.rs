@@ -13,6 +13,7 @@ use super::object::TxObject;
 use super::object_window::{ObjectWindow, Sent};
 use super::sender::ErasureTally;
 use crate::config::Watermark;
+use crate::effort;
 use crate::event::Event;
 use crate::stats::Stats;
 use crate::time::Time;
@@ -194,7 +195,8 @@ impl TxObjects {
 
     /// The objects that start at these places.
     fn at<'a>(&'a self, places: &'a BTreeSet<u64>) -> impl Iterator<Item = &'a TxObject> {
-        places.iter().filter_map(|start| self.index_at(*start).map(|index| &self.cache[index]))
+        let places = places.iter().inspect(|_| effort::step());
+        places.filter_map(|start| self.index_at(*start).map(|index| &self.cache[index]))
     }
 
     /// Whether an object has this number.
@@ -314,7 +316,7 @@ impl TxObjects {
         };
         let (prefix, reach) = (object.prefix(), object.reach());
         let asked = segments.start.min(prefix)..segments.end.min(prefix);
-        self.window.on_request(node, &(object.start + asked.start..object.start + asked.end));
+        self.window.note_request(node, &(object.start + asked.start..object.start + asked.end));
         let asked = asked.start..asked.end.min(asked.start.saturating_add(budget.repairs));
         let mut requested = object.repairs.request(asked, now, hold_off);
         budget.repairs -= requested.segments;
@@ -347,6 +349,7 @@ impl TxObjects {
     /// The rate follows from what was lost so far: what is still found lost of it is stale.
     pub fn set_mark(&mut self) {
         for object in self.cache.iter_mut().take(self.sent + 1) {
+            effort::step();
             let reach = object.reach();
             object.repairs.set_mark(reach);
         }

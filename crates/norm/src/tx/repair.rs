@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::effort;
 use crate::time::Time;
 
 /// When requested repairs may go out.
@@ -125,7 +126,7 @@ impl RepairQueue {
     /// Every request before `end` that is not before `from`.
     pub fn pending_from(&self, from: u64, end: u64) -> impl Iterator<Item = u64> + '_ {
         let from = if self.pending == 0 { end } else { self.low.max(from) };
-        (from..end).filter(|segment| self.is_pending(*segment))
+        (from..end).inspect(|_| effort::step()).filter(|segment| self.is_pending(*segment))
     }
 
     /// The oldest request before `end`.
@@ -142,6 +143,7 @@ impl RepairQueue {
         }
         let mut segment = from.max(self.low);
         while segment < end {
+            effort::step();
             let (word, _) = self.place(segment);
             let ahead = self.bits[word] >> (segment % 64);
             if ahead != 0 {

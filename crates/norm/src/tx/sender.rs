@@ -198,7 +198,7 @@ impl Sender {
         if !self.objects.make_room(needed, now, hold) {
             return Ok(None);
         }
-        let object = TxObject::new(&self.config, id, content, info).ok_or(WriteError::ObjectLength)?;
+        let object = TxObject::new(&self.config, id, content, info)?;
         self.take_number();
         self.objects.push(object);
         self.wake(now);
@@ -342,6 +342,7 @@ impl Sender {
         if is_stranger {
             self.strangers.spend(repairs_before - budget.repairs);
         }
+        self.objects.window.settle_requests();
         let stale = self.objects.take_stale();
         self.streams.iter_mut().for_each(|stream| stream.on_reached(now));
         // Also what can no longer be repaired was lost.

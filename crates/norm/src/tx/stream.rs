@@ -257,7 +257,11 @@ impl TxStream {
             if self.cache.has_room(self.first, self.head)
                 && (self.head - self.first < self.cache.places() as u64 || self.grow())
             {
-                return self.cache.begin(self.first, self.head);
+                if self.cache.begin(self.first, self.head) {
+                    return true;
+                }
+                // There is no memory for more, so that the cache has less room than it seemed.
+                continue;
             }
             if !self.is_forgettable_segment(self.first) {
                 return false;

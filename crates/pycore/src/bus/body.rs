@@ -4,7 +4,7 @@
 //! `shoal.bus.bodies`, which knows those libraries and is asked only for what is not known here.
 
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use shoal_wire::{BodyKind, DecodeError, EncodeError, Scalar, ValueBuilder, ValueWriter, read_value};
@@ -36,7 +36,24 @@ impl Bytes<'_> {
 }
 
 pub fn encode_error(error: EncodeError) -> PyErr {
-    PyValueError::new_err(error.to_string())
+    match error {
+        EncodeError::NoMemory { .. } => PyMemoryError::new_err(error.to_string()),
+        error => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// For so many bytes there may be no memory though the program goes on.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// Bytes of which somebody else chose the number, as Python has them.
+pub fn to_python<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    if bytes.len() < LARGE_BYTES {
+        return Ok(PyBytes::new(py, bytes));
+    }
+    PyBytes::new_with(py, bytes.len(), |copy| {
+        copy.copy_from_slice(bytes);
+        Ok(())
+    })
 }
 
 /// The wire form of a body.
@@ -100,6 +117,7 @@ fn encode_other<'a>(body: &Bound<'_, PyAny>) -> PyResult<Encoded<'a>> {
     }
     match buffer(body) {
         Ok(bytes) => Ok(Encoded { kind: BodyKind::Bytes, bytes: Bytes::Owned(bytes), detail: Vec::new() }),
+        Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(error),
         Err(_) => Err(PyTypeError::new_err(format!(
             "a body cannot be of type {}: it can be bytes, str, a number, bool, None, a list, a mapping, \
              a numpy array, Arrow data, or of a type that shoal.codecs knows",
@@ -131,7 +149,12 @@ fn is_array_scalar(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    PyBuffer::<u8>::get(object)?.to_vec(object.py())
+    let (py, buffer) = (object.py(), PyBuffer::<u8>::get(object)?);
+    let (bytes, mut copy) = (buffer.item_count(), Vec::new());
+    copy.try_reserve_exact(bytes).map_err(|_| encode_error(EncodeError::NoMemory { bytes }))?;
+    copy.resize(bytes, 0);
+    buffer.copy_to_slice(py, &mut copy)?;
+    Ok(copy)
 }
 
 fn write_value(value: &Bound<'_, PyAny>, writer: &mut ValueWriter<'_>) -> PyResult<()> {
@@ -234,7 +257,7 @@ pub fn decode<'py>(
         BodyKind::Text => {
             let text =
                 std::str::from_utf8(bytes).map_err(|error| PyValueError::new_err(error.to_string()))?;
-            Ok(PyString::new(py, text).into_any())
+            Ok(PyString::from_bytes(py, text.as_bytes())?.into_any())
         }
         BodyKind::Map | BodyKind::List | BodyKind::Value => {
             read_value(bytes, &mut PythonBuilder { py }).map_err(|error| error.0)
@@ -258,8 +281,8 @@ pub fn scalar_to_python<'py>(py: Python<'py>, value: Scalar<'_>) -> PyResult<Bou
         Scalar::UInt(number) => number.into_pyobject(py)?.into_any(),
         Scalar::F32(_) | Scalar::Typed(_) => typed::to_python(py, value)?,
         Scalar::F64(number) => PyFloat::new(py, number).into_any(),
-        Scalar::Str(text) => PyString::new(py, text).into_any(),
-        Scalar::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
+        Scalar::Str(text) => PyString::from_bytes(py, text.as_bytes())?.into_any(),
+        Scalar::Bytes(bytes) => to_python(py, bytes)?.into_any(),
     })
 }
 

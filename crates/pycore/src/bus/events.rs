@@ -44,6 +44,10 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &HubEvent) -> PyResult<Event
             details.set_item("why", &**why)?;
             ("link_failed", &0)
         }
+        HubEvent::Dropped(count) => {
+            details.set_item("count", count)?;
+            ("dropped", &0)
+        }
     };
     Ok((kind, *node, details))
 }

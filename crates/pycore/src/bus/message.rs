@@ -1,10 +1,13 @@
 //! A message as Python sees it.
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple};
 use shoal_node::Origin;
-use shoal_wire::{BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageId, MessageView};
+use shoal_wire::{
+    BodyKind, DecodeError, Destination, DestinationKind, HeaderFields, MessageId, MessageView, frame,
+};
 
 use super::outgoing::{
     Given, Scratch, correlation_bytes, given_priority, timestamp_us, write_head, write_properties,
@@ -46,20 +49,20 @@ impl Message {
         view: &MessageView<'_>,
         topic: Py<PyString>,
         origin: Origin,
-    ) -> Message {
+    ) -> PyResult<Message> {
         let body = view.body();
         let head = &record[..record.len() - body.len()];
         let plain = head[FLAGS_AT] == 0;
-        Message {
+        Ok(Message {
             topic,
-            body: PyBytes::new(py, body).unbind(),
+            body: body::to_python(py, body)?.unbind(),
             head: (!plain).then(|| head.into()),
             kind: record[1] & 0x0f,
             priority: view.priority().get(),
             redelivered: view.is_redelivered(),
             origin,
             decoded: PyOnceLock::new(),
-        }
+        })
     }
 
     /// When it was published: as it says itself, or else as its stream says.
@@ -153,7 +156,8 @@ impl Message {
         let name = errors::checked_topic(topic.to_str()?)?;
         write_head(name, given_priority(priority)?, &encoded, &extras, &mut scratch)?;
         let Scratch { head: mut record, .. } = scratch;
-        record.extend_from_slice(encoded.bytes.as_slice());
+        frame::append(&mut record, encoded.bytes.as_slice())
+            .map_err(|error| PyMemoryError::new_err(error.to_string()))?;
         let view = MessageView::parse(&record).map_err(decode_error)?;
         let timestamp_us = timestamp.map(timestamp_us).transpose()?.unwrap_or_default();
         let origin = Origin {
@@ -163,7 +167,7 @@ impl Message {
             timestamp_us,
             node: sender.map_or(Ok(0), |sender| argument("sender", sender))?,
         };
-        let mut message = Message::from_record(py, &record, &view, topic.clone().unbind(), origin);
+        let mut message = Message::from_record(py, &record, &view, topic.clone().unbind(), origin)?;
         message.redelivered = redelivered.map_or(Ok(false), |mark| argument("redelivered", mark))?;
         Ok(message)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 use shoal_wire::{Destination, HeaderFields, Outgoing, Priority, PropertiesWriter, Topic};
 
 use super::body::{Encoded, encode_error};
@@ -155,6 +155,9 @@ pub fn priority_of(priority: i64) -> PyResult<Priority> {
 pub fn correlation_bytes<'a>(id: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if let Ok(text) = id.cast::<PyString>() {
         return Ok(Cow::Borrowed(text.to_str()?.as_bytes()));
+    }
+    if let Ok(bytes) = id.cast::<PyBytes>() {
+        return Ok(Cow::Borrowed(bytes.as_bytes()));
     }
     let bytes = id.extract::<Vec<u8>>();
     bytes

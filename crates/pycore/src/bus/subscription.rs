@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -195,8 +196,17 @@ impl Subscription {
                         topic
                     }
                 };
-                let message = Message::from_record(py, record, &view, topic, batch.origin(entry));
-                reading.list.push(Py::new(py, message)?);
+                let origin = batch.origin(entry);
+                let made = Message::from_record(py, record, &view, topic, origin);
+                match made.and_then(|message| Py::new(py, message)) {
+                    Ok(message) => reading.list.push(message),
+                    // It is lost to this reader, who goes on with the next.
+                    Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
+                        self.inner.bus.hub().lose(&origin);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
                 bytes += record.len();
                 if ttl.is_some() {
                     return Ok(());
