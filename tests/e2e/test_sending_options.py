@@ -75,7 +75,10 @@ def test_parity_follows_each_block() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"congestion": "cubic"}, "congestion is 'cubic', and must be fixed, nack_driven or norm_cc"),
+        (
+            {"congestion": "cubic"},
+            "congestion is 'cubic', and must be fixed, nack_driven, norm_cc or delivery",
+        ),
         ({"rate_min_bytes_per_s": 9, "rate_bytes_per_s": 5}, "rate_min_bytes_per_s is 9"),
         ({"rate_min_bytes_per_s": 2, "rate_bytes_per_s": 5}, "0 beside a fixed rate_bytes_per_s"),
         ({"parity_symbols": 250}, "parity_symbols is 250, and must be at most 191"),

@@ -61,6 +61,8 @@ pub enum CongestionControl {
     /// NORM-CC (RFC 5740 section 5.5.2): it shares the path of its slowest receiver as TCP would;
     /// `rate_bytes_per_s` is the bound.
     NormCc,
+    /// What one receiver gets and how long it takes: for a long path that loses; `rate_bytes_per_s` is the bound.
+    Delivery,
 }
 
 /// What a receiver asks for when something is missing.

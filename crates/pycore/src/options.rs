@@ -114,6 +114,7 @@ fn set(config: &mut Config, field: &str, value: &Bound<'_, PyAny>) -> PyResult<(
                 ("fixed", CongestionControl::Fixed),
                 ("nack_driven", CongestionControl::NackDriven),
                 ("norm_cc", CongestionControl::NormCc),
+                ("delivery", CongestionControl::Delivery),
             ];
             config.congestion = choice(field, value, all)?;
         }

@@ -65,7 +65,7 @@ class Lab:
         makes the kernel cut them.
         """
         shape = f"root tbf rate {rate_mbit_s}mbit burst {ROUTER_BURST} latency {queue_s * 1000}ms"
-        _run(["tc", "qdisc", "replace", "dev", self._cable(host), *shape.split()])
+        run(["tc", "qdisc", "replace", "dev", self._cable(host), *shape.split()])
 
     def _cable(self, host: int) -> str:
         return f"{self._owner}v{host}"
@@ -90,8 +90,8 @@ class Lab:
         if self._rate_mbit_s is None:
             return
         shape = f"root tbf rate {self._rate_mbit_s}mbit burst {BURST} latency {QUEUE_TIME}"
-        _run(["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", *shape.split()])
-        _run(["tc", "qdisc", "add", "dev", cable, *shape.split()])
+        run(["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", *shape.split()])
+        run(["tc", "qdisc", "add", "dev", cable, *shape.split()])
 
 
 def check_possible() -> None:
@@ -114,11 +114,11 @@ def remove(owner: str) -> None:
     """Take down all that an owner made, or as much as it got to."""
     for name in _namespaces():
         if re.fullmatch(rf"{owner}h\d+", name):
-            _run(["ip", "netns", "del", name], check=False)
+            run(["ip", "netns", "del", name], check=False)
     # A cable outlives its namespace for a moment, or for good if the owner died between two steps.
     for name in _links():
         if re.fullmatch(rf"{owner}(v\d+)?", name):
-            _run(["ip", "link", "del", name], check=False)
+            run(["ip", "link", "del", name], check=False)
 
 
 def _owners() -> set[str]:
@@ -127,19 +127,20 @@ def _owners() -> set[str]:
 
 
 def _namespaces() -> list[str]:
-    return [line.split()[0] for line in _run(["ip", "netns", "list"]).splitlines() if line.strip()]
+    return [line.split()[0] for line in run(["ip", "netns", "list"]).splitlines() if line.strip()]
 
 
 def _links() -> list[str]:
-    listed = _run(["ip", "-oneline", "link", "show"]).splitlines()
+    listed = run(["ip", "-oneline", "link", "show"]).splitlines()
     return [line.split(": ")[1].partition("@")[0] for line in listed]
 
 
 def _ip(command: str) -> None:
-    _run(["ip", *command.split()])
+    run(["ip", *command.split()])
 
 
-def _run(command: Sequence[str], *, check: bool = True) -> str:
+def run(command: Sequence[str], *, check: bool = True) -> str:
+    """Run a command, which must succeed unless `check` says otherwise: what it printed."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if check and done.returncode != 0:
         raise ExperimentError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -269,6 +269,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "group": config.group_address(),
         "port": config.port,
         "interface": config.interface,
+        "listen_port": config.listen_port,
         "seed": seed,
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,

@@ -37,7 +37,7 @@ def send(
     wait: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for them after all was sent.")] = 60.0,
     rate: Annotated[float | None, typer.Option(metavar="MBIT_S", help="To stay below.")] = None,
     congestion: Annotated[
-        Literal["fixed", "nack_driven", "norm_cc"] | None,
+        Literal["fixed", "nack_driven", "norm_cc", "delivery"] | None,
         typer.Option(help="What decides the rate: fixed if --rate is given, else norm_cc."),
     ] = None,
     parity: Annotated[

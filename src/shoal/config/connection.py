@@ -59,10 +59,12 @@ class ConnectionConfig(Sending):
     scheme: str = "norm"
     #: The set of nodes to talk to; it chooses the group unless `group` is given. For `inproc`, its name.
     domain: str = DEFAULT_DOMAIN
-    #: Multicast group, IPv4 or IPv6; derived from the domain if not given.
+    #: Multicast group, IPv4 or IPv6, or the address of the one other end; by default derived from the domain.
     group: str | None = None
     #: UDP port of the group, or TCP port of the other end; 0 listens on a free one.
     port: int = DEFAULT_PORT
+    #: Between two ends by NORM: the port to listen on, if it is not `port`.
+    listen_port: int | None = None
     #: Over TCP: the name or address of the other end, or the address to listen at; this machine if not given.
     host: str | None = None
     #: A network interface by name or address, or `auto`.
@@ -89,8 +91,9 @@ class ConnectionConfig(Sending):
     receive_buffer_bytes: int = 8 << 20
     #: The rate to send at; `None` is as fast as members take it.
     rate_bytes_per_s: float | None = None
-    #: What decides the rate: `fixed` is `rate_bytes_per_s` and the members' window alone; with `nack_driven`
-    #: and `norm_cc`, which shares a path as TCP does, `rate_bytes_per_s` is the most.
+    #: What decides the rate: `fixed` is `rate_bytes_per_s` and the members' window alone; with `nack_driven`,
+    #: `norm_cc`, which shares a path as TCP does, and `delivery`, for a long path to one other end that loses
+    #: packets, `rate_bytes_per_s` is the most.
     congestion: Congestion = "fixed"
     #: The least rate that rate control may choose.
     rate_min_bytes_per_s: float = 0.0
@@ -137,6 +140,7 @@ class ConnectionConfig(Sending):
         self.check_types()
         self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self.check_range("port", 0 if self.scheme == "tcp" else 1, 65535)
+        self.check_range("listen_port", 1, 65535)
         self.check_range("drop_received", 0, 1)
         self.check_range("resume_s", 0, SECONDS_MAX)
         self.check_range("connections_max", 1, CONNECTIONS_MAX)
@@ -167,6 +171,10 @@ class ConnectionConfig(Sending):
         self.check_parity()
         if self.group is not None:
             self._check_group(self.group)
+        if not self.is_unicast:
+            self.check("listen_port", self.listen_port is None, "left out on a multicast group")
+            fine = self.congestion != "delivery"
+            self.check("congestion", fine, "fixed, nack_driven or norm_cc on a multicast group")
 
     def _check_scheme(self) -> None:
         """Refuse options that mean nothing there."""
@@ -190,7 +198,8 @@ class ConnectionConfig(Sending):
             raise ConfigError(
                 f"group is {group!r}, and must be an IP address such as {DEFAULT_GROUP}"
             ) from None
-        self.check("group", address.is_multicast, "a multicast address, 224.0.0.0/4 or ff00::/8")
+        fine = not address.is_unspecified and address != ipaddress.ip_address("255.255.255.255")
+        self.check("group", fine, "a multicast address, 224.0.0.0/4 or ff00::/8, or that of the other end")
 
     def group_address(self) -> str:
         """The group: as given, or derived from the domain."""
@@ -201,6 +210,11 @@ class ConnectionConfig(Sending):
         # Organisation-local scope; the default's own address is left out.
         number = int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[:4], "big") % 65_000
         return f"239.192.{76 + number // 500}.{1 + number % 250}"
+
+    @property
+    def is_unicast(self) -> bool:
+        """Whether it is NORM between two ends."""
+        return self.group is not None and not ipaddress.ip_address(self.group).is_multicast
 
     def patience_s(self) -> float:
         """How long a member that gets nowhere may hold publishers back."""
@@ -218,6 +232,7 @@ class ConnectionOptions(TypedDict, total=False):
     domain: str
     group: str | None
     port: int
+    listen_port: int | None
     host: str | None
     interface: str
     when_full: WhenFull

@@ -148,7 +148,8 @@ class NormConfig(Sending):
     rate_bytes_per_s: float | None = None
     #: The least rate that rate control may choose, whatever receivers report.
     rate_min_bytes_per_s: float = 0.0
-    #: What decides the rate: `fixed`, `nack_driven`, or `norm_cc`, which shares a path as TCP does.
+    #: What decides the rate: `fixed`, `nack_driven`, `norm_cc`, which shares a path as TCP does, or
+    #: `delivery`, for a long path to one other end that loses packets.
     congestion: Congestion = "fixed"
     #: Bytes handed to the kernel in one call.
     burst_bytes_max: int = 65_000
@@ -282,6 +283,10 @@ class NormConfig(Sending):
             ) from None
         fine = self.listen_port is None or not address.is_multicast
         self.check("listen_port", fine, "left out on a multicast group, on whose port everybody listens")
+        fine = self.congestion != "delivery" or not address.is_multicast
+        self.check(
+            "congestion", fine, "fixed, nack_driven or norm_cc on a multicast group: it is for two ends"
+        )
 
     def _check_fec(self) -> None:
         fine = self.parity_symbols == 0 or self.fec != "no_code"

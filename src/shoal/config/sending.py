@@ -5,7 +5,7 @@ from typing import Literal
 
 from shoal.config.checks import Checked
 
-Congestion = Literal["fixed", "nack_driven", "norm_cc"]
+Congestion = Literal["fixed", "nack_driven", "norm_cc", "delivery"]
 
 #: What a stream keeps for repair is taken from memory when it is opened.
 CACHE_BYTES_MAX = 1 << 32

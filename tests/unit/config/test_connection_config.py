@@ -32,6 +32,16 @@ def test_a_group_may_be_ipv6() -> None:
     assert (config.group_address(), config.port) == ("ff15::74:1", 9000)
 
 
+def test_a_norm_url_may_name_the_one_other_end() -> None:
+    config = parse_url(
+        "norm://10.0.0.2:7475?listen_port=7476&congestion=delivery&auto_parity=2&parity_symbols=16"
+    )
+    assert (config.is_unicast, config.group_address(), config.port) == (True, "10.0.0.2", 7475)
+    assert (config.listen_port, config.congestion) == (7476, "delivery")
+    assert not parse_url("norm://239.1.2.3").is_unicast
+    assert not parse_url(None).is_unicast
+
+
 def test_a_tcp_url_names_the_other_end() -> None:
     config = parse_url("tcp://gateway:7000?resume_s=5&when_slow=wait", domain="desk")
     assert (config.host, config.port, config.domain, config.resume_s) == ("gateway", 7000, "desk", 5.0)
@@ -79,7 +89,11 @@ def test_a_configuration_cannot_be_changed() -> None:
         ("norm://?resume_s=1", ["resume_s", "tcp://"]),
         ("norm://239.1.2.3:70000", ["70000", "0-65535"]),
         ("norm://239.1.2.3:0", ["port", "0", "1 to 65535"]),
-        ("norm://10.0.0.1:7474", ["group", "'10.0.0.1'", "224.0.0.0/4"]),
+        ("norm://0.0.0.0:7474", ["group", "'0.0.0.0'", "224.0.0.0/4", "the other end"]),
+        ("norm://?congestion=delivery", ["congestion", "'delivery'", "multicast group"]),
+        ("norm://239.1.2.3:7474?listen_port=7475", ["listen_port", "7475", "left out"]),
+        ("norm://10.0.0.1:7474?listen_port=0", ["listen_port", "0", "65535"]),
+        ("tcp://localhost:1?listen_port=5", ["listen_port", "tcp://"]),
         ("norm://myhost:7474", ["group", "'myhost'", "239.192.74.1"]),
         ("norm://239.1.2.3/desk", ["'/desk'"]),
         ("norm://?colour=blue", ["'colour'", "heartbeat_s", "interface"]),

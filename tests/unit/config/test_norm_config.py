@@ -38,7 +38,7 @@ def test_ackers_are_listed_once() -> None:
         ({"rate_bytes_per_s": math.nan}, "a number"),
         ({"rate_min_bytes_per_s": -1}, "at least 0"),
         ({"rate_min_bytes_per_s": 5, "rate_bytes_per_s": 10}, "0 beside a fixed rate_bytes_per_s"),
-        ({"congestion": "cubic"}, "fixed, nack_driven or norm_cc"),
+        ({"congestion": "cubic"}, "fixed, nack_driven, norm_cc or delivery"),
         ({"segment_bytes": 3}, "from 64 to 65400, or None"),
         ({"fec": "raptor"}, "reed_solomon_8, small_block or no_code"),
         ({"parity_symbols": 200}, "at most 191"),

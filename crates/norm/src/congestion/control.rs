@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::brake::Brake;
+use super::delivery::DeliveryControl;
 use super::limiter::RateLimiter;
 use super::nack_driven::NackDriven;
 use crate::NodeId;
@@ -24,6 +25,8 @@ pub enum RateControl {
     NackDriven(NackDriven),
     /// Receivers, by NORM-CC.
     NormCc(RateLimiter),
+    /// What one receiver gets.
+    Delivery(DeliveryControl),
 }
 
 impl RateControl {
@@ -40,6 +43,12 @@ impl RateControl {
             CongestionControl::NormCc => {
                 RateControl::NormCc(RateLimiter::new(packet_bytes, config.grtt_initial, rate_min, rate_max))
             }
+            CongestionControl::Delivery => RateControl::Delivery(DeliveryControl::new(
+                packet_bytes,
+                config.grtt_initial,
+                rate_min,
+                rate_max,
+            )),
         }
     }
 
@@ -49,6 +58,7 @@ impl RateControl {
             RateControl::Fixed(rate, brake) => rate.or(brake.rate()),
             RateControl::NackDriven(control) => Some(control.rate()),
             RateControl::NormCc(limiter) => Some(limiter.rate()),
+            RateControl::Delivery(control) => Some(control.rate()),
         }
     }
 
@@ -61,6 +71,7 @@ impl RateControl {
     pub fn limiting_receiver(&self) -> Option<NodeId> {
         match self {
             RateControl::NormCc(limiter) => limiter.limiting_receiver(),
+            RateControl::Delivery(control) => control.limiting_receiver(),
             RateControl::Fixed(..) | RateControl::NackDriven(_) => None,
         }
     }
@@ -71,15 +82,17 @@ impl RateControl {
             RateControl::Fixed(rate, _) => *rate = rate_max,
             RateControl::NackDriven(control) => control.set_max(rate_max),
             RateControl::NormCc(limiter) => limiter.set_max(rate_max),
+            RateControl::Delivery(control) => control.set_max(rate_max),
         }
     }
 
     /// A receiver said something; `rtt` if that tells its round-trip time.
     pub fn on_feedback(&mut self, now: Time, header: &FeedbackHeader, rtt: Option<Duration>) {
-        if let RateControl::NormCc(limiter) = self
-            && let Some(feedback) = &header.cc
-        {
-            limiter.on_feedback(now, header.source, feedback, rtt);
+        let Some(feedback) = &header.cc else { return };
+        match self {
+            RateControl::NormCc(limiter) => limiter.on_feedback(now, header.source, feedback, rtt),
+            RateControl::Delivery(control) => control.on_feedback(now, header.source, feedback, rtt),
+            RateControl::Fixed(..) | RateControl::NackDriven(_) => {}
         }
     }
 
@@ -103,17 +116,30 @@ impl RateControl {
         match self {
             RateControl::Fixed(None, brake) => brake.on_sent(now, grtt, sent_bytes),
             RateControl::NackDriven(control) => control.on_sent(now, grtt, sent_bytes),
+            RateControl::Delivery(control) => control.on_sent(sent_bytes),
             RateControl::Fixed(..) | RateControl::NormCc(_) => {}
         }
     }
 
     /// A probe goes out: whom it is to list, and when the next is wanted if not as usual.
-    pub fn on_probe(&mut self, grtt: Duration, nodes: &mut Vec<CcNode>) -> Option<Duration> {
+    pub fn on_probe(
+        &mut self,
+        now: Time,
+        sequence: u16,
+        grtt: Duration,
+        nodes: &mut Vec<CcNode>,
+    ) -> Option<Duration> {
         nodes.clear();
-        if let RateControl::NormCc(limiter) = self {
-            limiter.on_probe(nodes);
-            return Some(limiter.probe_interval(grtt));
+        match self {
+            RateControl::NormCc(limiter) => {
+                limiter.on_probe(nodes);
+                Some(limiter.probe_interval(grtt))
+            }
+            RateControl::Delivery(control) => {
+                control.on_probe(now, sequence, nodes);
+                Some(control.round())
+            }
+            RateControl::Fixed(..) | RateControl::NackDriven(_) => None,
         }
-        None
     }
 }

@@ -288,6 +288,7 @@ mod tests {
             rtt: quantize::quantize_rtt(RTT),
             loss: quantize::quantize_loss(loss),
             rate: quantize::quantize_rate(rate),
+            delivered: None,
         }
     }
 

@@ -2,13 +2,17 @@
 //!
 //! NORM-CC (RFC 5740 section 5.5.2) is TFMCC: each receiver estimates how often it loses ([`loss`]) and what rate
 //! a TCP connection would have on its path ([`tcp_rate`]); the sender follows the one that can take least
-//! ([`limiter`]). The other scheme only listens to NACKs ([`nack_driven`]). A sender without either is kept from
-//! drowning a path by a [`brake`]. [`control`] is whichever is in use.
+//! ([`limiter`]). Another scheme only listens to NACKs ([`nack_driven`]). A third one follows what one receiver gets
+//! ([`delivery`]), which a [`meter`] there counts. A sender without any is kept from drowning a path by a [`brake`].
+//! [`control`] is whichever is in use.
 
 pub mod brake;
 pub mod control;
+pub mod delivery;
+mod extremes;
 pub mod limiter;
 pub mod loss;
+pub mod meter;
 pub mod nack_driven;
 pub mod receiver;
 

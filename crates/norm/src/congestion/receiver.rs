@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{loss_at, tcp_rate};
 use crate::congestion::loss::LossEstimator;
+use crate::congestion::meter::DeliveryMeter;
 use crate::quantize;
 use crate::time::Time;
 use crate::wire::CcFeedback;
@@ -42,6 +43,7 @@ pub struct ReceiverCongestion {
     rtt: Option<Duration>,
     /// How the sender lists us: CC_CLR, CC_PLR.
     role: u8,
+    meter: DeliveryMeter,
 }
 
 impl ReceiverCongestion {
@@ -55,6 +57,7 @@ impl ReceiverCongestion {
             first_loss: None,
             rtt: None,
             role: 0,
+            meter: DeliveryMeter::new(now),
         }
     }
 
@@ -65,6 +68,7 @@ impl ReceiverCongestion {
     /// A message of the sender came.
     pub fn on_message(&mut self, now: Time, sequence: u16, bytes: usize, grtt: Duration) {
         let rtt = self.rtt(grtt);
+        self.meter.on_message(sequence, bytes);
         self.window_bytes += bytes as u64;
         if bytes > 100 {
             self.packet_bytes += (bytes as f64 - self.packet_bytes) / 16.0;
@@ -96,8 +100,10 @@ impl ReceiverCongestion {
         self.loss.begin(now, loss_at(self.packet_bytes, rtt, rate));
     }
 
-    /// What a probe says about us.
-    pub fn on_probe(&mut self, now: Time, listed: Option<CcNode>, grtt: Duration) {
+    /// What a probe says about us, which came at a time, perhaps before it is read.
+    pub fn on_probe(&mut self, now: Time, arrived_at: Time, listed: Option<CcNode>, grtt: Duration) {
+        let is_asked = listed.is_some_and(|node| node.flags & CcFeedback::DELIVERED != 0);
+        self.meter.on_probe(arrived_at, is_asked);
         self.role = listed.map_or(0, |node| node.flags & (CcFeedback::CLR | CcFeedback::PLR));
         if let Some(node) = listed.filter(|node| node.flags & CcFeedback::RTT != 0) {
             self.rtt = Some(quantize::unquantize_rtt(node.rtt));
@@ -133,6 +139,7 @@ impl ReceiverCongestion {
             rtt: quantize::quantize_rtt(self.rtt(grtt)),
             loss: quantize::quantize_loss(self.loss.estimate()),
             rate: quantize::quantize_rate(self.rate(grtt)),
+            delivered: self.meter.delivered(),
         }
     }
 
@@ -174,7 +181,8 @@ mod tests {
         let mut receiver = ReceiverCongestion::new(Time::ZERO);
         let next = receive(&mut receiver, 1, 500, 0);
         let next = receive(&mut receiver, next, 150, 100);
-        receiver.on_probe(Time::from_nanos(next * 1_000_000), None, GRTT);
+        let now = Time::from_nanos(next * 1_000_000);
+        receiver.on_probe(now, now, None, GRTT);
         receive(&mut receiver, next, 5000, 100);
         let feedback = receiver.feedback(8, GRTT);
         assert_eq!(feedback.flags & CcFeedback::START, 0);
@@ -195,13 +203,13 @@ mod tests {
         };
         let mut receiver = ReceiverCongestion::new(Time::ZERO);
         let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
-        receiver.on_probe(at(1), told(near, CcFeedback::CLR | CcFeedback::START), near);
+        receiver.on_probe(at(1), at(1), told(near, CcFeedback::CLR | CcFeedback::START), near);
         let next = receive(&mut receiver, 1, 500, 0);
         // A queue overflows for many times the round trip that was known before it filled.
         let next = receive(&mut receiver, next, 100, 2);
-        receiver.on_probe(at(next), told(near, CcFeedback::CLR | CcFeedback::START), near);
+        receiver.on_probe(at(next), at(next), told(near, CcFeedback::CLR | CcFeedback::START), near);
         let next = receive(&mut receiver, next, 100, 2);
-        receiver.on_probe(at(next), told(GRTT, CcFeedback::CLR), GRTT);
+        receiver.on_probe(at(next), at(next), told(GRTT, CcFeedback::CLR), GRTT);
         let rate = receiver.rate(GRTT);
         assert!((0.9e6..1.1e6).contains(&rate), "{rate} instead of what came before anything was lost");
         let next = receive(&mut receiver, next, 500, 0);
@@ -218,7 +226,7 @@ mod tests {
         assert!(receiver.is_covered_by(with_rate(1e6), GRTT));
         assert!(!receiver.is_covered_by(with_rate(1e7), GRTT));
         let listed = CcNode { node: 1, flags: CcFeedback::CLR, rtt: 0, rate: 0 };
-        receiver.on_probe(Time::ZERO, Some(listed), GRTT);
+        receiver.on_probe(Time::ZERO, Time::ZERO, Some(listed), GRTT);
         assert!(!receiver.is_covered_by(with_rate(1e6), GRTT), "the limiting receiver always answers");
     }
 }

@@ -51,7 +51,7 @@ impl Remote {
             Command::CongestionControl { sent_at, .. } if !self.is_probe(sent_at, arrived_at) => {}
             Command::CongestionControl { sequence, sent_at, rate, nodes } => {
                 self.probe = Some(Probe { sent_at, received_at: arrived_at, sequence });
-                self.schedule_probe_answer(now, rate.is_some(), nodes, shared);
+                self.schedule_probe_answer((now, arrived_at), rate.is_some(), nodes, shared);
             }
             Command::RepairAdvertisement { content } => self.overhear_requests(content),
             Command::EndOfTransmission => {
@@ -171,9 +171,15 @@ impl Remote {
         }
     }
 
-    fn schedule_probe_answer(&mut self, now: Time, wanted: bool, nodes: &[u8], shared: &mut Shared<'_>) {
+    fn schedule_probe_answer(
+        &mut self,
+        (now, arrived_at): (Time, Time),
+        wanted: bool,
+        nodes: &[u8],
+        shared: &mut Shared<'_>,
+    ) {
         let listed = command::find_cc_node(nodes, shared.config.node);
-        self.congestion.on_probe(now, listed, self.timing.grtt);
+        self.congestion.on_probe(now, arrived_at, listed, self.timing.grtt);
         if listed.is_some() {
             self.answer_probe_at = now;
         } else if wanted && self.answer_probe_at == Time::NEVER {

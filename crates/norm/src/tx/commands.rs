@@ -58,7 +58,7 @@ impl Sender {
             self.streams.iter_mut().for_each(|stream| stream.remind(now));
             self.objects.remind(now);
             let rate = self.pacer.rate_bytes_per_s().unwrap_or(f64::from(u32::MAX));
-            if let Some(interval) = self.control.on_probe(grtt, &mut self.cc_nodes)
+            if let Some(interval) = self.control.on_probe(now, sequence, grtt, &mut self.cc_nodes)
                 && active
             {
                 self.grtt.hasten(now + interval);

@@ -1,5 +1,5 @@
-//! Header extensions (RFC 5740 section 4.1): EXT_FTI, EXT_CC and EXT_RATE are read, EXT_AUTH is found, the
-//! rest skipped.
+//! Header extensions (RFC 5740 section 4.1): EXT_FTI, EXT_CC, EXT_RATE and our own EXT_DELIVERED are read, EXT_AUTH
+//! is found, the rest skipped.
 
 use std::ops::Range;
 
@@ -11,6 +11,8 @@ pub(crate) const EXT_AUTH: u8 = 1;
 const EXT_CC: u8 = 3;
 const EXT_FTI: u8 = 64;
 const EXT_RATE: u8 = 128;
+/// Of our own, only for senders that ask for it.
+const EXT_DELIVERED: u8 = 200;
 /// From this type on an extension is one word long and has no length field.
 const FIXED_LENGTH_FROM: u8 = 128;
 
@@ -29,15 +31,20 @@ impl Extensions {
     /// Reads what stands between a message's fixed header and its end.
     pub fn read(bytes: &[u8], fec_id: Option<FecId>) -> Result<Extensions, Reject> {
         let mut found = Extensions::default();
+        let mut delivered = None;
         for range in Ranges::new(bytes) {
             let extension = &bytes[range?];
             match extension[0] {
                 EXT_FTI => found.fti = fec_id.map(|id| Fti::read(id, extension)).transpose()?,
                 EXT_CC if extension.len() >= 12 => found.cc = Some(CcFeedback::read(extension)),
                 EXT_RATE => found.rate = Some(read_u16(extension, 2)),
+                EXT_DELIVERED => {
+                    delivered = Some(Delivered { lost: extension[1], rate: read_u16(extension, 2) });
+                }
                 _ => {}
             }
         }
+        found.cc = found.cc.map(|cc| CcFeedback { delivered, ..cc });
         Ok(found)
     }
 }
@@ -166,6 +173,17 @@ pub struct CcFeedback {
     pub loss: u16,
     /// The rate it can take, quantised.
     pub rate: u16,
+    /// What came since the probe before, if the sender asked.
+    pub delivered: Option<Delivered>,
+}
+
+/// EXT_DELIVERED: what came from one probe to the next.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// Messages that were lost, in 255ths of those that were sent; some loss is never 0.
+    pub lost: u8,
+    /// Bytes per second that came, quantised.
+    pub rate: u16,
 }
 
 impl CcFeedback {
@@ -177,6 +195,8 @@ impl CcFeedback {
     pub const RTT: u8 = 0x04;
     /// The receiver is in slow start.
     pub const START: u8 = 0x08;
+    /// Of our own: the sender asks for [`Delivered`].
+    pub const DELIVERED: u8 = 0x40;
 
     fn read(extension: &[u8]) -> CcFeedback {
         CcFeedback {
@@ -185,6 +205,7 @@ impl CcFeedback {
             rtt: extension[5],
             loss: read_u16(extension, 6),
             rate: read_u16(extension, 8),
+            delivered: None,
         }
     }
 
@@ -196,6 +217,10 @@ impl CcFeedback {
         out.extend_from_slice(&self.loss.to_be_bytes());
         out.extend_from_slice(&self.rate.to_be_bytes());
         out.extend_from_slice(&[0, 0]);
+        if let Some(Delivered { lost, rate }) = self.delivered {
+            out.extend_from_slice(&[EXT_DELIVERED, lost]);
+            out.extend_from_slice(&rate.to_be_bytes());
+        }
     }
 }
 
@@ -223,6 +248,24 @@ mod tests {
             assert_eq!(out.len(), fec_id.fti_bytes());
             assert_eq!(Extensions::read(&out, Some(fec_id)).unwrap().fti, Some(fti));
         }
+    }
+
+    #[test]
+    fn what_was_delivered_follows_congestion_feedback_and_means_nothing_without_it() {
+        let cc = CcFeedback {
+            sequence: 7,
+            flags: CcFeedback::CLR,
+            delivered: Some(Delivered { lost: 3, rate: quantize::quantize_rate(6e6) }),
+            ..CcFeedback::default()
+        };
+        let mut out = Vec::new();
+        cc.write(&mut out);
+        assert_eq!(Extensions::read(&out, None).unwrap().cc, Some(cc));
+        assert_eq!(Extensions::read(&out[12..], None).unwrap(), Extensions::default());
+        let asked_nothing = CcFeedback { delivered: None, ..cc };
+        out.clear();
+        asked_nothing.write(&mut out);
+        assert_eq!(out.len(), 12, "as RFC 5740 has it");
     }
 
     #[test]

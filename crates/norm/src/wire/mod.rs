@@ -12,7 +12,7 @@ pub mod repair;
 
 use crate::stats::Reject;
 pub use command::Command;
-pub use extension::{CcFeedback, Extensions, Fti};
+pub use extension::{CcFeedback, Delivered, Extensions, Fti};
 pub use feedback::{Ack, AckType, Nack};
 pub use object::{Data, Flags, Info, SEGMENT_HEADER_BYTES, SegmentHeader};
 pub use payload_id::{FecId, PayloadId};

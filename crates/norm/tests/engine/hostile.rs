@@ -341,6 +341,7 @@ fn claim_of_loss(node: u32, probe_response: Time) -> Vec<u8> {
         rtt: quantize::quantize_rtt(Duration::from_millis(1)),
         loss: quantize::quantize_loss(0.99),
         rate: quantize::quantize_rate(1.0),
+        delivered: None,
     };
     let header = FeedbackHeader {
         sequence: 0,

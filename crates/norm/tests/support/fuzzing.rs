@@ -42,7 +42,8 @@ impl Fuzz {
                 (config.parity_symbols, config.auto_parity) = (4, 1);
             }
             config.congestion =
-                [CongestionControl::NormCc, CongestionControl::NackDriven][(seed / 3 % 2) as usize];
+                [CongestionControl::NormCc, CongestionControl::NackDriven, CongestionControl::Delivery]
+                    [(seed / 3 % 3) as usize];
             config.object_idle_after = std::time::Duration::from_millis(200);
             config.rate_bytes_per_s = Some(1e6);
             // Feedback in the corpus claims all kinds of loss; it must not stop the victim from sending.

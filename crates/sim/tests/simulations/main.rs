@@ -12,3 +12,4 @@ mod object_window;
 mod objects;
 mod recovery;
 mod transfer;
+mod tunnel;

@@ -1,0 +1,676 @@
+//! Rate control for one receiver behind a long path that loses: what is delivered decides, and how long it waits.
+//!
+//! NORM-CC takes every loss for a sign of congestion, and where one packet in a hundred is lost anyway it hardly
+//! sends. This control asks two other things. How much comes out at the far end? A path that is not full delivers what
+//! goes in; one that is full delivers what it can. How long does a packet wait on its way? A queue that does not drain
+//! though less than that goes in is somebody else's, too. It is made in the manner of BBR, with rounds for segments
+//! in flight: a probe ends each round, the receiver answers with what came since the probe before it, and so every answer
+//! tells of one round.
+//!
+//! *Delivered* is the most that came in one of the last ten rounds that sent as much as they were allowed, and what the best of
+//! them lost on top: that is lost anyway. What comes faster than it was sent only waited before. A round lasts a round trip, so that what a round did is known at the end of
+//! the next one. The *queue* is what a round trip is longer than the shortest one of late; it is *short* up to 5 ms or an
+//! eighth of that one.
+//!
+//! | phase   | rate                             | on …                                                 | next                |
+//! |---------|----------------------------------|------------------------------------------------------|---------------------|
+//! | startup | 2 × delivered                    | the queue is no longer short, or a fifth is missing  | drain               |
+//! | drain   | ½ × delivered                    | the queue is short, or 6 rounds are over             | cruise              |
+//! | cruise  | delivered, less where it queues  | the queue was not short for 5 rounds                 | share, at 0.7 × delivered |
+//! |         |                                  | 5 rounds over; twice as many after each rise in vain, up to 40 | up        |
+//! | up      | 1¼ × delivered                   | a round over                                         | hold                |
+//! | hold    | delivered                        | it is known that the rise came, and did not queue    | up                  |
+//! |         |                                  | … that it did not, or nothing is known in 3 rounds   | down                |
+//! | down    | ¾ × delivered                    | a round over                                         | cruise              |
+//! | share   | a segment per round trip more in each round; 0.7 of it when something is lost while the queue is nearly as long as it ever was | 10 s over | check |
+//! | check   | half of that                     | the queue is short: nobody else fills it             | cruise              |
+//! |         |                                  | 5 rounds over                                        | share               |
+//! | any     |                                  | ten probes and half a second without an answer       | startup, from the beginning |
+//!
+//! Only *share* heeds loss, as TCP does, but not loss alone: beside others who fill a queue until it overflows a sender
+//! that keeps it short would get nothing, and one that only counts what comes would leave them nothing.
+//!
+//! It follows one receiver, the first that answers. The rate stays above a segment per round trip and the configured
+//! least, whatever that one claims; what it claims to have got beyond what was sent does not count.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::extremes::{Longest, Shortest};
+use crate::NodeId;
+use crate::quantize;
+use crate::time::Time;
+use crate::wire::command::CcNode;
+use crate::wire::{CcFeedback, Delivered};
+
+/// Rounds whose deliveries are remembered.
+const DELIVERIES: usize = 10;
+/// Probes whose answers may still come.
+const PROBES_MAX: usize = 64;
+/// Probes are not closer than this, nor farther apart.
+const ROUND_MIN: Duration = Duration::from_millis(5);
+const ROUND_MAX: Duration = Duration::from_secs(1);
+/// A queue is short up to this, and up to this part of the round trip.
+const SHORT_MIN: Duration = Duration::from_millis(5);
+const SHORT_PART: u32 = 8;
+/// A round that sent less than this share of what it might have tells nothing of the path.
+const USED_MIN: f64 = 0.8;
+/// In startup, the path is full where less than this share of what was sent came.
+const CAME_MIN: f64 = 0.8;
+/// A rise was worth it where at least so many times more came than before.
+const RISE_MIN: f64 = 1.1;
+const STARTUP_GAIN: f64 = 2.0;
+const DRAIN_GAIN: f64 = 0.5;
+const UP_GAIN: f64 = 1.25;
+const DOWN_GAIN: f64 = 0.75;
+/// What a queue as long as the path makes the rate smaller by, and the least that is left.
+const QUEUE_GAIN: f64 = 0.5;
+const CRUISE_GAIN_MIN: f64 = 0.75;
+const DRAIN_ROUNDS: u32 = 6;
+const CRUISE_ROUNDS: u32 = 5;
+/// After so many rises in vain it cruises no longer than before.
+const VAIN_RISES_MAX: u32 = 3;
+const CHECK_ROUNDS: u32 = 5;
+/// So long an answer that tells of a rise is waited for.
+const HOLD_ROUNDS: u32 = 3;
+/// How long to share before looking whether there is still somebody to share with.
+const SHARE_FOR: Duration = Duration::from_secs(10);
+/// What is left of the rate when the queue overflows.
+const SHARE_DOWN: f64 = 0.7;
+/// A queue is nearly full at this share of the longest one.
+const NEARLY_FULL: f64 = 0.75;
+/// The share, in 255ths, that may be lost anyway.
+const LOST_ANYWAY_MAX: u8 = 51;
+/// A receiver that leaves so many probes unanswered, for so long, is gone.
+const UNANSWERED_MAX: u32 = 10;
+const SILENCE_MIN: Duration = Duration::from_millis(500);
+/// Segments per round-trip time to begin with, and the slowest beginning.
+const SEGMENTS_AT_START: f64 = 10.0;
+const RATE_AT_START_MIN: f64 = 125_000.0;
+
+#[derive(Copy, Clone, Debug, PartialEq)]
+enum Phase {
+    Startup,
+    Drain { rounds: u32 },
+    Cruise { rounds: u32 },
+    Up,
+    Hold { rounds: u32 },
+    Down,
+    Share { rate: f64, since: Time, cut_at: Time },
+    Check { rate: f64, rounds: u32, since: Time },
+}
+
+/// A probe that went out, which ended a round and began the next.
+#[derive(Copy, Clone, Debug)]
+struct Probe {
+    sequence: u16,
+    at: Time,
+    /// What had been sent by then, and how fast the round after it may send.
+    sent_bytes: u64,
+    rate: f64,
+    /// Whether that round tries whether more comes through.
+    rises: bool,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Follower {
+    node: NodeId,
+    unanswered: u32,
+    heard_at: Time,
+}
+
+/// The rate.
+#[derive(Debug)]
+pub struct DeliveryControl {
+    packet_bytes: f64,
+    rate_start: f64,
+    rate_min: f64,
+    rate_max: f64,
+    follower: Option<Follower>,
+    phase: Phase,
+    round_began: Time,
+    sent_bytes: u64,
+    probes: VecDeque<Probe>,
+    /// What came in each, and the share that was lost.
+    deliveries: VecDeque<(f64, u8)>,
+    rtt: Duration,
+    shortest: Shortest,
+    longest_queue: Longest,
+    /// Of late: whether the queue was ever short, and whether enough was sent to tell.
+    was_short: bool,
+    was_used: bool,
+    /// What was delivered before the last rise, and whether that was worth it, once it is known.
+    before_rise: f64,
+    rise: Option<bool>,
+    vain_rises: u32,
+}
+
+impl DeliveryControl {
+    pub fn new(packet_bytes: usize, grtt: Duration, rate_min: f64, rate_max: Option<f64>) -> DeliveryControl {
+        let packet_bytes = packet_bytes as f64;
+        let rate_max = rate_max.unwrap_or(f64::MAX);
+        let start = (SEGMENTS_AT_START * packet_bytes / grtt.as_secs_f64().max(1e-3)).max(RATE_AT_START_MIN);
+        DeliveryControl {
+            packet_bytes,
+            rate_start: start.max(rate_min).min(rate_max),
+            rate_min,
+            rate_max,
+            follower: None,
+            phase: Phase::Startup,
+            round_began: Time::ZERO,
+            sent_bytes: 0,
+            probes: VecDeque::with_capacity(PROBES_MAX),
+            deliveries: VecDeque::with_capacity(DELIVERIES),
+            rtt: grtt,
+            shortest: Shortest::default(),
+            longest_queue: Longest::default(),
+            was_short: true,
+            was_used: false,
+            before_rise: 0.0,
+            rise: None,
+            vain_rises: 0,
+        }
+    }
+
+    // --- getters ---
+
+    /// Bytes per second that may be sent.
+    pub fn rate(&self) -> f64 {
+        let delivered = self.delivered();
+        let rate = match self.phase {
+            Phase::Startup => (STARTUP_GAIN * delivered).max(self.rate_start),
+            Phase::Drain { .. } => DRAIN_GAIN * delivered,
+            Phase::Cruise { .. } => self.cruise_gain() * delivered,
+            Phase::Up => UP_GAIN * delivered,
+            Phase::Hold { .. } => delivered,
+            Phase::Down => DOWN_GAIN * delivered,
+            Phase::Share { rate, .. } => rate,
+            Phase::Check { rate, .. } => DRAIN_GAIN * rate,
+        };
+        rate.max(self.floor()).max(self.rate_min).min(self.rate_max)
+    }
+
+    /// The receiver that is followed.
+    pub fn limiting_receiver(&self) -> Option<NodeId> {
+        self.follower.map(|follower| follower.node)
+    }
+
+    /// How long until the next probe.
+    pub fn round(&self) -> Duration {
+        self.rtt.clamp(ROUND_MIN, ROUND_MAX)
+    }
+
+    fn delivered(&self) -> f64 {
+        let came = self.deliveries.iter().map(|(came, _)| *came).fold(0.0, f64::max);
+        let lost = self.deliveries.iter().map(|(_, lost)| *lost).min().unwrap_or_default();
+        // More than that nobody loses whom it is worth to send to.
+        came / (1.0 - f64::from(lost.min(LOST_ANYWAY_MAX)) / 255.0)
+    }
+
+    fn floor(&self) -> f64 {
+        self.packet_bytes / self.rtt.as_secs_f64().clamp(1e-3, 1.0)
+    }
+
+    fn path(&self) -> Duration {
+        self.shortest.get().unwrap_or(self.rtt)
+    }
+
+    fn queue(&self) -> Duration {
+        self.rtt.saturating_sub(self.path())
+    }
+
+    fn short(&self) -> Duration {
+        SHORT_MIN.max(self.path() / SHORT_PART)
+    }
+
+    fn cruise_gain(&self) -> f64 {
+        let short = self.short();
+        let beyond = self.queue().saturating_sub(short / 2).as_secs_f64();
+        let gain = 1.0 - QUEUE_GAIN * beyond / self.path().max(2 * short).as_secs_f64();
+        gain.max(CRUISE_GAIN_MIN)
+    }
+
+    // --- commands ---
+
+    /// Sets the most that may be sent.
+    pub fn set_max(&mut self, rate_max: Option<f64>) {
+        self.rate_max = rate_max.unwrap_or(f64::MAX);
+    }
+
+    // --- input ---
+
+    /// Something is sent, after `sent_bytes` ever.
+    pub fn on_sent(&mut self, sent_bytes: u64) {
+        self.sent_bytes = sent_bytes;
+    }
+
+    /// A probe goes out: ends a round if it lasted a round trip, and lists the receiver that is to answer.
+    pub fn on_probe(&mut self, now: Time, sequence: u16, nodes: &mut Vec<CcNode>) {
+        nodes.clear();
+        if let Some(follower) = &mut self.follower {
+            follower.unanswered += 1;
+            if follower.unanswered > UNANSWERED_MAX && now.since(follower.heard_at) >= SILENCE_MIN {
+                self.begin_anew();
+            }
+        }
+        if now.since(self.round_began) >= self.round().mul_f64(0.9) {
+            self.round_began = now;
+            self.end_round(now);
+        }
+        if self.probes.len() == PROBES_MAX {
+            self.probes.pop_front();
+        }
+        let (sent_bytes, rate) = (self.sent_bytes, self.rate());
+        let rises = self.phase == Phase::Up;
+        self.probes.push_back(Probe { sequence, at: now, sent_bytes, rate, rises });
+        nodes.extend(self.follower.map(|follower| CcNode {
+            node: follower.node,
+            flags: CcFeedback::CLR | CcFeedback::RTT | CcFeedback::DELIVERED,
+            rtt: quantize::quantize_rtt(self.rtt),
+            rate: quantize::quantize_rate(self.delivered()),
+        }));
+    }
+
+    /// A receiver answered; `rtt` if its answer tells the round-trip time.
+    pub fn on_feedback(&mut self, now: Time, node: NodeId, feedback: &CcFeedback, rtt: Option<Duration>) {
+        let heard = Follower { node, unanswered: 0, heard_at: now };
+        if self.follower.get_or_insert(heard).node != node {
+            return;
+        }
+        self.follower = Some(heard);
+        let answered = self.probes.iter().position(|probe| probe.sequence == feedback.sequence);
+        let Some(index) = answered else { return };
+        if let Some(rtt) = rtt {
+            self.rtt = rtt.max(Duration::from_micros(1));
+            self.shortest.add(now, self.rtt);
+            self.longest_queue.add(now, self.queue());
+        }
+        if let Some(delivered) = feedback.delivered.filter(|_| index > 0) {
+            let (began, ended) = (self.probes[index - 1], self.probes[index]);
+            self.probes.drain(..index);
+            self.hear_round(now, began, ended, delivered);
+        }
+    }
+
+    /// Takes note of how a round went, which lasted from one probe to another.
+    fn hear_round(&mut self, now: Time, began: Probe, ended: Probe, delivered: Delivered) {
+        let span = ended.at.since(began.at).as_secs_f64().max(1e-6);
+        let sent = (ended.sent_bytes - began.sent_bytes) as f64 / span;
+        let came = quantize::unquantize_rate(delivered.rate).min(sent);
+        let is_used = sent >= USED_MIN * began.rate;
+        let queues = self.queue() > self.short();
+        let before = self.delivered();
+        if is_used || came > before {
+            if self.deliveries.len() == DELIVERIES {
+                self.deliveries.pop_front();
+            }
+            self.deliveries.push_back((came, delivered.lost));
+        }
+        self.was_used |= is_used;
+        self.was_short |= !queues;
+        if began.rises {
+            let worth = came > RISE_MIN * self.before_rise && !queues;
+            self.rise = Some(worth);
+            self.vain_rises = if worth { 0 } else { (self.vain_rises + 1).min(VAIN_RISES_MAX) };
+        }
+        match self.phase {
+            Phase::Startup if is_used && (queues || came < CAME_MIN * sent) => {
+                self.phase = Phase::Drain { rounds: 0 };
+            }
+            Phase::Drain { .. } if !queues => self.begin_cruise(),
+            Phase::Share { rate, since, cut_at } => {
+                let full = self.longest_queue.get().unwrap_or_default().mul_f64(NEARLY_FULL);
+                if delivered.lost > 0 && queues && self.queue() >= full && began.at >= cut_at {
+                    self.phase = Phase::Share { rate: SHARE_DOWN * rate, since, cut_at: now };
+                }
+            }
+            Phase::Check { since, .. } if !queues && began.at >= since => self.begin_cruise(),
+            _ => {}
+        }
+    }
+
+    /// A round is over: what the next one does.
+    fn end_round(&mut self, now: Time) {
+        self.phase = match self.phase {
+            Phase::Drain { rounds } if rounds < DRAIN_ROUNDS => Phase::Drain { rounds: rounds + 1 },
+            Phase::Cruise { rounds } if (rounds + 1) % CRUISE_ROUNDS != 0 => {
+                Phase::Cruise { rounds: rounds + 1 }
+            }
+            Phase::Cruise { .. } if self.was_used && !self.was_short => {
+                Phase::Share { rate: SHARE_DOWN * self.delivered(), since: now, cut_at: now }
+            }
+            Phase::Cruise { rounds } if rounds + 1 < CRUISE_ROUNDS << self.vain_rises => {
+                (self.was_short, self.was_used) = (false, false);
+                Phase::Cruise { rounds: rounds + 1 }
+            }
+            Phase::Cruise { .. } => self.up(),
+            Phase::Up => Phase::Hold { rounds: 0 },
+            Phase::Hold { .. } if self.rise == Some(true) => self.up(),
+            Phase::Hold { rounds } if self.rise.is_none() && rounds + 1 < HOLD_ROUNDS => {
+                Phase::Hold { rounds: rounds + 1 }
+            }
+            Phase::Hold { .. } => Phase::Down,
+            Phase::Drain { .. } | Phase::Down => {
+                (self.was_short, self.was_used) = (false, false);
+                Phase::Cruise { rounds: 0 }
+            }
+            Phase::Share { rate, since, .. } if now.since(since) >= SHARE_FOR => {
+                Phase::Check { rate, rounds: 0, since: now }
+            }
+            Phase::Share { rate, since, cut_at } => {
+                let more = rate + self.packet_bytes / self.rtt.as_secs_f64().max(1e-3);
+                let most = UP_GAIN * self.delivered();
+                Phase::Share { rate: more.min(most).max(self.floor()), since, cut_at }
+            }
+            Phase::Check { rate, rounds, since } if rounds < CHECK_ROUNDS => {
+                Phase::Check { rate, rounds: rounds + 1, since }
+            }
+            Phase::Check { rate, .. } => Phase::Share { rate, since: now, cut_at: now },
+            Phase::Startup => Phase::Startup,
+        };
+    }
+
+    fn up(&mut self) -> Phase {
+        (self.before_rise, self.rise) = (self.delivered(), None);
+        Phase::Up
+    }
+
+    fn begin_cruise(&mut self) {
+        self.phase = Phase::Cruise { rounds: 0 };
+        // What was before tells nothing of who fills the queue now.
+        self.was_short = true;
+    }
+
+    /// Nobody answers any more: whoever does so next is behind a path that nobody knows.
+    fn begin_anew(&mut self) {
+        self.follower = None;
+        self.phase = Phase::Startup;
+        self.deliveries.clear();
+        self.probes.clear();
+        (self.shortest, self.longest_queue) = (Shortest::default(), Longest::default());
+        (self.was_short, self.was_used) = (true, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: usize = 1400;
+    /// 50 Mbit/s, and 40 ms there and back.
+    const CAPACITY: f64 = 6.25e6;
+    const BASE_MS: u64 = 40;
+
+    /// A TCP connection as it is on paper: a segment more per round trip, 0.7 of its window at a loss.
+    struct Tcp {
+        window: f64,
+        cut_at_ms: u64,
+        came: f64,
+    }
+
+    /// What is in the queue: bytes of ours and of the other, and the probe behind them.
+    struct Chunk {
+        ours: f64,
+        others: f64,
+        probe: Option<(u16, u64)>,
+    }
+
+    /// A path with a queue, in steps of a millisecond.
+    struct Path {
+        control: DeliveryControl,
+        ms: u64,
+        capacity: f64,
+        queue_max: f64,
+        loss: f64,
+        /// What there is to send, per second.
+        demand: f64,
+        tcp: Option<Tcp>,
+        queue: VecDeque<Chunk>,
+        answers: VecDeque<(u64, CcFeedback, Duration)>,
+        sent: f64,
+        probe_at_ms: u64,
+        sequence: u16,
+        /// Since the last probe that came through.
+        came: f64,
+        came_since_ms: u64,
+        dropped: bool,
+        came_ever: f64,
+    }
+
+    impl Path {
+        fn new(queue_ms: u64, loss: f64) -> Path {
+            Path {
+                control: DeliveryControl::new(PACKET, Duration::from_millis(10), 0.0, None),
+                ms: 1000,
+                capacity: CAPACITY,
+                queue_max: CAPACITY * queue_ms as f64 / 1e3,
+                loss,
+                demand: f64::MAX,
+                tcp: None,
+                queue: VecDeque::new(),
+                answers: VecDeque::new(),
+                sent: 0.0,
+                probe_at_ms: 1000,
+                sequence: 0,
+                came: 0.0,
+                came_since_ms: 0,
+                dropped: false,
+                came_ever: 0.0,
+            }
+        }
+
+        fn now(&self) -> Time {
+            Time::from_nanos(self.ms * 1_000_000)
+        }
+
+        fn queued(&self) -> f64 {
+            self.queue.iter().map(|chunk| chunk.ours + chunk.others).sum()
+        }
+
+        fn wait_ms(&self) -> f64 {
+            self.queued() / self.capacity * 1e3
+        }
+
+        fn step(&mut self) {
+            while self.answers.front().is_some_and(|(at, ..)| *at <= self.ms) {
+                let (_, feedback, rtt) = self.answers.pop_front().unwrap();
+                self.control.on_feedback(self.now(), 7, &feedback, Some(rtt));
+            }
+            if self.ms >= self.probe_at_ms {
+                self.sequence += 1;
+                self.control.on_sent(self.sent as u64);
+                self.control.on_probe(self.now(), self.sequence, &mut Vec::new());
+                self.probe_at_ms = self.ms + self.control.round().as_millis() as u64;
+                self.queue.push_back(Chunk { ours: 0.0, others: 0.0, probe: Some((self.sequence, self.ms)) });
+            }
+            let ours = self.control.rate().min(self.demand) / 1e3;
+            self.sent += ours;
+            let rtt_ms = BASE_MS as f64 + self.wait_ms();
+            let others = self.tcp.as_ref().map_or(0.0, |tcp| tcp.window / rtt_ms);
+            let room = (self.queue_max - self.queued() + self.capacity / 1e3).max(0.0);
+            let taken = (room / (ours + others).max(1e-9)).min(1.0);
+            self.queue.push_back(Chunk { ours: taken * ours, others: taken * others, probe: None });
+            self.dropped |= taken < 1.0;
+            if let Some(tcp) = &mut self.tcp {
+                if taken < 1.0 && (self.ms - tcp.cut_at_ms) as f64 >= rtt_ms {
+                    (tcp.window, tcp.cut_at_ms) = (0.7 * tcp.window, self.ms);
+                } else {
+                    tcp.window += PACKET as f64 / rtt_ms;
+                }
+            }
+            self.drain();
+            self.ms += 1;
+        }
+
+        fn drain(&mut self) {
+            let mut left = self.capacity / 1e3;
+            while let Some(chunk) = self.queue.front_mut() {
+                let bytes = chunk.ours + chunk.others;
+                let part = (left / bytes.max(1e-9)).min(1.0);
+                let (ours, others) = (part * chunk.ours, part * chunk.others);
+                (chunk.ours, chunk.others) = (chunk.ours - ours, chunk.others - others);
+                let probe = chunk.probe;
+                left -= ours + others;
+                self.came += ours * (1.0 - self.loss);
+                self.came_ever += ours * (1.0 - self.loss);
+                if let Some(tcp) = &mut self.tcp {
+                    tcp.came += others;
+                }
+                if part < 1.0 {
+                    return;
+                }
+                self.queue.pop_front();
+                if let Some((sequence, sent_ms)) = probe {
+                    self.answer(sequence, sent_ms);
+                }
+            }
+        }
+
+        fn answer(&mut self, sequence: u16, sent_ms: u64) {
+            let seconds = (self.ms - self.came_since_ms).max(1) as f64 / 1e3;
+            let lost = ((255.0 * self.loss) as u8).max(u8::from(self.dropped || self.loss > 0.0));
+            let delivered = Delivered { lost, rate: quantize::quantize_rate(self.came / seconds) };
+            let feedback = CcFeedback { sequence, delivered: Some(delivered), ..CcFeedback::default() };
+            let at = self.ms + BASE_MS;
+            self.answers.push_back((at, feedback, Duration::from_millis(at - sent_ms)));
+            (self.came, self.came_since_ms, self.dropped) = (0.0, self.ms, false);
+        }
+
+        /// What came per second, as a share of the path: ours, and the other's.
+        fn run(&mut self, seconds: u64) -> (f64, f64) {
+            let before = (self.came_ever, self.tcp.as_ref().map_or(0.0, |tcp| tcp.came));
+            for _ in 0..seconds * 1000 {
+                self.step();
+            }
+            let share = |came: f64, before: f64| (came - before) / seconds as f64 / self.capacity;
+            let tcp = self.tcp.as_ref().map_or(0.0, |tcp| tcp.came);
+            (share(self.came_ever, before.0), share(tcp, before.1))
+        }
+    }
+
+    #[test]
+    fn it_finds_what_a_path_takes_within_a_second_and_keeps_its_queue_short() {
+        for queue_ms in [10, 50, 200] {
+            let mut path = Path::new(queue_ms, 0.0);
+            path.run(1);
+            let (share, _) = path.run(1);
+            assert!(share > 0.85, "{share} of the path in the second second, queue {queue_ms} ms");
+            let mut waits = 0.0;
+            for _ in 0..10_000 {
+                path.step();
+                waits += path.wait_ms() / 10_000.0;
+            }
+            let (share, _) = path.run(10);
+            assert!(share > 0.95, "{share} of the path, queue {queue_ms} ms");
+            assert!(waits < 10.0, "{waits} ms in the queue on average");
+        }
+    }
+
+    #[test]
+    fn random_loss_does_not_slow_it_down() {
+        for loss in [0.01, 0.05, 0.1] {
+            let mut path = Path::new(50, loss);
+            path.run(2);
+            let (share, _) = path.run(20);
+            println!("{share:.3} of the path with {loss} lost");
+            assert!(share > 0.95 * (1.0 - loss), "{share} of the path with {loss} lost");
+        }
+    }
+
+    #[test]
+    fn beside_tcp_both_have_at_least_a_quarter() {
+        let mut shares = Vec::new();
+        for queue_ms in [20, 50, 100, 200] {
+            let mut path = Path::new(queue_ms, 0.0);
+            path.run(5);
+            path.tcp = Some(Tcp { window: 14_000.0, cut_at_ms: 0, came: 0.0 });
+            path.run(30);
+            let (ours, tcp) = path.run(60);
+            path.tcp = None;
+            path.run(15);
+            let (again, _) = path.run(10);
+            println!("queue {queue_ms} ms: {ours:.2} and {tcp:.2}, alone again {again:.2}");
+            shares.push((ours, tcp, again));
+        }
+        for (ours, tcp, again) in shares {
+            assert!(ours > 0.25 && tcp > 0.25, "{ours:.2} of ours, {tcp:.2} of TCP");
+            assert!(again > 0.9, "{again:.2} alone again");
+        }
+    }
+
+    #[test]
+    fn it_follows_a_path_that_becomes_slower_and_faster() {
+        let mut path = Path::new(50, 0.01);
+        path.run(5);
+        path.capacity = CAPACITY / 4.0;
+        path.run(3);
+        let (share, _) = path.run(10);
+        assert!(share > 0.8, "{share} of a slower path");
+        path.capacity = CAPACITY;
+        path.run(3);
+        let (share, _) = path.run(10);
+        assert!(share > 0.85, "{share} of a faster path");
+    }
+
+    #[test]
+    fn a_publisher_with_little_to_send_loses_nothing_of_what_is_known() {
+        let mut path = Path::new(50, 0.01);
+        path.run(5);
+        path.demand = 1e5;
+        path.run(20);
+        assert!(path.control.rate() > 0.6 * CAPACITY, "{}", path.control.rate());
+        path.demand = f64::MAX;
+        let (share, _) = path.run(2);
+        assert!(share > 0.85, "{share} of the path at once");
+    }
+
+    #[test]
+    fn it_begins_anew_when_nobody_answers() {
+        let mut path = Path::new(50, 0.01);
+        let start = path.control.rate();
+        path.run(5);
+        path.answers.clear();
+        for sequence in 1..30 {
+            path.ms += 50;
+            path.control.on_probe(path.now(), 10_000 + sequence, &mut Vec::new());
+        }
+        assert_eq!((path.control.rate(), path.control.limiting_receiver()), (start, None));
+    }
+
+    #[test]
+    fn whatever_is_claimed_it_stays_within_its_bounds() {
+        let answer = |sequence: u16, rate: f64| CcFeedback {
+            sequence,
+            delivered: Some(Delivered { lost: 255, rate: quantize::quantize_rate(rate) }),
+            ..CcFeedback::default()
+        };
+        let rtt = Duration::from_millis(40);
+        for (claimed, least, most) in [(1.0, 3e5, 3e5), (1e12, 3e5, 2e6)] {
+            let mut control = DeliveryControl::new(PACKET, rtt, 3e5, Some(2e6));
+            let mut sent = 0.0;
+            for step in 1..500u16 {
+                let now = Time::from_nanos(u64::from(step) * 40_000_000);
+                control.on_sent(sent as u64);
+                control.on_probe(now, step, &mut Vec::new());
+                control.on_feedback(now, 7, &answer(step, claimed), Some(rtt));
+                sent += control.rate() * 0.04;
+                let rate = control.rate();
+                assert!((3e5..=2e6).contains(&rate), "{rate}");
+            }
+            assert!((least..=most).contains(&control.rate()), "{} when {claimed} is claimed", control.rate());
+        }
+    }
+
+    #[test]
+    fn it_follows_the_first_that_answers_and_asks_it_what_comes() {
+        let mut control = DeliveryControl::new(PACKET, Duration::from_millis(10), 0.0, None);
+        let mut nodes = Vec::new();
+        control.on_probe(Time::from_nanos(1), 1, &mut nodes);
+        assert!(nodes.is_empty());
+        control.on_feedback(Time::from_nanos(2), 7, &CcFeedback::default(), None);
+        control.on_feedback(Time::from_nanos(3), 8, &CcFeedback::default(), None);
+        control.on_probe(Time::from_nanos(4), 2, &mut nodes);
+        assert_eq!(nodes.len(), 1);
+        assert_eq!((nodes[0].node, nodes[0].flags & CcFeedback::DELIVERED), (7, CcFeedback::DELIVERED));
+    }
+}
