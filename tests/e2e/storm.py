@@ -50,11 +50,11 @@ def measure(nodes: int, idle_s: float) -> Storm:
         while True:
             states = _ask(programs)
             now_s, nacks = time.monotonic(), sum(state["nacks"] for state in states)
-            # Whoever has no time to answer answers several questions at once.
-            if now_s - before_s >= 1.0:
-                peak = max(peak, (nacks - before) / (now_s - before_s))
-                before, before_s = nacks, now_s
             known = min(state["known"] for state in states)
+            # Whoever has no time to answer answers several questions at once.
+            if now_s - before_s >= 1.0 or known >= nodes - 1:
+                peak = max(peak, (nacks - before) / max(now_s - before_s, 1.0))
+                before, before_s = nacks, now_s
             if known >= nodes - 1:
                 break
             if now_s - began > PATIENCE_S:

@@ -27,6 +27,25 @@ impl Source {
     }
 }
 
+/// How long what is said to us lies in our socket, lately: a host with more to hear than it can hears everything late, and
+/// has to give others as much time to hear and answer.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Lag(Duration);
+
+impl Lag {
+    /// Whoever stood still for long does not wait for as long once more.
+    const MAX: Duration = Duration::from_secs(1);
+
+    /// A datagram lay there for so long. A longer wait counts at once, shorter ones little by little.
+    pub fn hear(&mut self, waited: Duration) {
+        self.0 = waited.min(Lag::MAX).max(self.0 - self.0 / 16);
+    }
+
+    pub fn get(self) -> Duration {
+        self.0
+    }
+}
+
 /// Where a datagram goes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -51,5 +70,21 @@ impl<'a> Transmit<'a> {
     /// The datagrams one by one.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.bytes.chunks(self.datagram_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_long_wait_counts_at_once_and_is_forgotten_after_many_short_ones() {
+        let mut lag = Lag::default();
+        lag.hear(Duration::from_millis(300));
+        assert_eq!(lag.get(), Duration::from_millis(300));
+        lag.hear(Duration::from_secs(60));
+        assert_eq!(lag.get(), Lag::MAX);
+        (0..100).for_each(|_| lag.hear(Duration::from_micros(10)));
+        assert!(lag.get() < Duration::from_millis(3), "{lag:?}");
     }
 }

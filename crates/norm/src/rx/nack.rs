@@ -38,7 +38,7 @@ enum State {
 }
 
 /// What a sender advertises about its group, which decides all waiting times.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, Default)]
 pub struct GroupTiming {
     pub grtt: Duration,
     /// K
@@ -46,6 +46,8 @@ pub struct GroupTiming {
     pub group_size: f64,
     /// How many nodes we see ourselves: some senders advertise a large group whatever its size.
     pub seen: f64,
+    /// How late we hear.
+    pub lag: Duration,
 }
 
 impl GroupTiming {
@@ -57,7 +59,7 @@ impl GroupTiming {
     /// However short round trips are, in a large group it takes time until one receiver's request was heard by all.
     fn longest_backoff(&self) -> Duration {
         let nodes = self.group_size.min(self.seen);
-        let spread = if self.is_large() { SPREAD.mul_f64(nodes) } else { Duration::ZERO };
+        let spread = if self.is_large() { SPREAD.mul_f64(nodes).max(self.lag) } else { Duration::ZERO };
         (self.grtt * self.backoff_factor).max(spread)
     }
 
@@ -67,7 +69,7 @@ impl GroupTiming {
     }
 
     fn hold_off(&self) -> Duration {
-        self.longest_backoff() + 2 * self.grtt
+        self.longest_backoff() + 2 * if self.is_large() { self.grtt.max(self.lag) } else { self.grtt }
     }
 }
 
@@ -196,8 +198,13 @@ impl NackCycle {
 mod tests {
     use super::*;
 
-    const TIMING: GroupTiming =
-        GroupTiming { grtt: Duration::from_millis(10), backoff_factor: 4, group_size: 10.0, seen: 1.0 };
+    const TIMING: GroupTiming = GroupTiming {
+        grtt: Duration::from_millis(10),
+        backoff_factor: 4,
+        group_size: 10.0,
+        seen: 1.0,
+        lag: Duration::ZERO,
+    };
 
     #[test]
     fn asks_after_the_back_off_and_again_only_after_the_hold_off() {
@@ -262,14 +269,26 @@ mod tests {
     #[test]
     fn in_a_large_group_requests_are_spread_however_short_round_trips_are() {
         let mut random = fastrand::Rng::with_seed(3);
-        let mut timing =
-            GroupTiming { grtt: Duration::from_micros(100), backoff_factor: 0, group_size: 500.0, seen: 2.0 };
+        let grtt = Duration::from_micros(100);
+        let mut timing = GroupTiming { grtt, backoff_factor: 0, group_size: 500.0, seen: 2.0, ..TIMING };
         assert_eq!(timing.backoff(&mut random), Duration::ZERO, "only the sender says that it is large");
         timing.seen = 500.0;
         let drawn: Vec<Duration> = (0..1000).map(|_| timing.backoff(&mut random)).collect();
         assert!(drawn.iter().all(|drawn| *drawn <= Duration::from_millis(50)));
         let early = drawn.iter().filter(|drawn| **drawn < Duration::from_millis(10)).count();
         assert!((1..100).contains(&early), "{early} of a thousand ask early");
+    }
+
+    #[test]
+    fn whoever_hears_late_in_a_large_group_asks_later_and_waits_longer_for_an_answer() {
+        let grtt = Duration::from_micros(100);
+        let prompt = GroupTiming { grtt, backoff_factor: 0, group_size: 500.0, seen: 300.0, ..TIMING };
+        let late = GroupTiming { lag: Duration::from_millis(400), ..prompt };
+        assert_eq!(late.longest_backoff(), late.lag);
+        assert_eq!(late.hold_off(), 3 * late.lag);
+        assert!(prompt.hold_off() < Duration::from_millis(31));
+        let small = GroupTiming { seen: 3.0, ..late };
+        assert_eq!(small.hold_off(), 2 * grtt, "few cannot flood each other");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::shared::Shared;
 use super::stream::{Chunk, RxStream, Take};
 use crate::config::{Config, FecId, Join, NackingMode, SyncPolicy};
 use crate::congestion::receiver::ReceiverCongestion;
-use crate::datagram::Source;
+use crate::datagram::{Lag, Source};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
 use crate::stats::Reject;
@@ -68,6 +68,7 @@ pub struct Remote {
     /// read.
     pub departed: Option<(CloseReason, Time)>,
     pub(super) timing: GroupTiming,
+    lag: Lag,
     /// The least and the greatest round-trip time it is believed to have.
     grtt_limits: (Duration, Duration),
     quantized: (u8, u8, u8),
@@ -112,7 +113,8 @@ impl Remote {
             newest_sequence: header.sequence,
             overtaken: false,
             departed: None,
-            timing: GroupTiming { grtt: Duration::ZERO, backoff_factor: 0, group_size: 0.0, seen: 0.0 },
+            timing: GroupTiming::default(),
+            lag: Lag::default(),
             grtt_limits: (config.grtt_min, config.grtt_max),
             quantized: (255, 255, 255),
             received_bytes: 0,
@@ -146,6 +148,8 @@ impl Remote {
             self.newest_sequence = header.sequence;
         }
         self.nack.on_heard(now);
+        self.lag.hear(from.waited);
+        self.timing.lag = self.lag.get();
         self.congestion.on_message(now - from.waited, header.sequence, bytes, self.timing.grtt);
         let quantized = (header.grtt, header.backoff, header.group_size);
         if quantized != self.quantized {
@@ -155,7 +159,7 @@ impl Remote {
                 grtt: quantize::unquantize_rtt(header.grtt).clamp(self.grtt_limits.0, self.grtt_limits.1),
                 backoff_factor: header.backoff.into(),
                 group_size: quantize::unquantize_group_size(header.group_size),
-                seen: self.timing.seen,
+                ..self.timing
             };
             self.nack.on_timing(now, before, &self.timing);
         }

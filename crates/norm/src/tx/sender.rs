@@ -12,9 +12,9 @@ use super::object::TxObject;
 use super::objects::TxObjects;
 use super::questions::Questions;
 use super::repair::RepairGate;
-use super::stream::TxStream;
+use super::stream::{SMALL_GROUP_ACKERS_MAX, TxStream};
 use crate::congestion::control::RateControl;
-use crate::datagram::Source;
+use crate::datagram::{Lag, Source};
 use crate::event::Event;
 use crate::grtt::Grtt;
 use crate::pacing::Pacer;
@@ -70,6 +70,8 @@ pub struct Sender {
     pub(super) leaving: Option<(Time, u32)>,
     pub(super) last_data_at: Time,
     pub(super) ackers: Vec<NodeId>,
+    /// How late we hear what receivers say.
+    lag: Lag,
     /// Those of them that are waited for, however slow.
     indispensable: Vec<NodeId>,
     pub(super) asked: Vec<NodeId>,
@@ -133,6 +135,7 @@ impl Sender {
             leaving: None,
             last_data_at: Time::ZERO,
             ackers: Vec::new(),
+            lag: Lag::default(),
             indispensable: Vec::new(),
             asked: Vec::new(),
             scratch: Vec::with_capacity(65_536),
@@ -370,6 +373,7 @@ impl Sender {
     fn hear_feedback(&mut self, now: Time, from: Source, header: &FeedbackHeader) {
         self.streams.iter_mut().for_each(|stream| stream.acks.on_heard(header.source));
         self.objects.window.on_heard(header.source);
+        self.lag.hear(from.waited);
         // Nobody waits for it, so its round trip is nobody's timing.
         let counts = self.is_known(header.source) && !self.is_left_behind(header.source);
         let rtt = self.grtt.on_response(from.arrived_at(now), header.probe_response, counts);
@@ -399,7 +403,9 @@ impl Sender {
         stats: &mut Stats,
     ) -> bool {
         let (first, last) = (range.first, range.last);
-        let hold_off = self.grtt.advertised();
+        // Requests that we hear late crossed the repair.
+        let lag = if self.ackers.len() > SMALL_GROUP_ACKERS_MAX { self.lag.get() } else { Duration::ZERO };
+        let hold_off = self.grtt.advertised().max(lag);
         let count = usize::from(last.object.wrapping_sub(first.object));
         if count > 0 {
             // Only whole objects can be asked for in a range of several.

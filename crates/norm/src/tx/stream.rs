@@ -21,8 +21,8 @@ use crate::{Config, NodeId, ObjectId, StreamOptions};
 
 /// How often the last segment of a quiet stream is announced to a large group.
 const QUIET_ANNOUNCEMENTS: u32 = 2;
-/// With more ackers than this it is one.
-const SMALL_GROUP_ACKERS_MAX: usize = 8;
+/// With more ackers than this a group is large.
+pub(super) const SMALL_GROUP_ACKERS_MAX: usize = 8;
 
 /// Where a stream is in its life.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
