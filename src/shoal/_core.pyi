@@ -576,6 +576,39 @@ class Log:
         state_bytes_max: int = ...,
     ) -> None:
         """Lock a directory and open the log in it, or make one with these random numbers."""
+    @staticmethod
+    def in_memory(*, store_id: int, incarnation: bytes, bytes_max: int, segment_bytes: int = ...) -> Log:
+        """A log in memory, which has room for so many bytes."""
+    @staticmethod
+    def simulated(
+        disk: SimulatedDisk, *, store_id: int, incarnation: bytes, segment_bytes: int, clock_us: int
+    ) -> Log:
+        """A log on a simulated disk, where it is the time that it is told."""
+    def set_clock_us(self, clock_us: int) -> None:
+        """From now on it is this time, microseconds since 1970."""
+    @property
+    def clock_us(self) -> int:
+        """What time it is for the log, microseconds since 1970."""
+    def append_turn(self, turn: Turn) -> tuple[int, int]:
+        """Append all of a turn in one frame, and empty it: first offset, end. Durable after `sync`."""
+    def chain(self, publisher: int, chain: int) -> int:
+        """The highest number that is stored of a publisher's chain; 0 if none is."""
+    def readers(self, prefix: str) -> list[tuple[str, int, int, tuple[int, int], tuple[int, int], int]]:
+        """Readers whose name begins so.
+
+        Name, first offset not done, runs, messages and bytes that came, that are done, messages delivered
+        before.
+        """
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was appended is durable."""
+    @property
+    def state_bytes(self) -> tuple[int, int]:
+        """About how long the state is, and how long it may be."""
+    def fetch(
+        self, chain: tuple[int, int], numbers: tuple[int, int], back: int, bytes_max: int
+    ) -> tuple[bytes, bool]:
+        """Messages by their identity, of so many offsets at the end: rows, and whether there are more."""
     @property
     def recovered(self) -> tuple[bool, int, int, float]:
         """What opening found: made anew, bytes read, bytes of a torn tail that were cut, seconds."""
@@ -713,6 +746,168 @@ class Log:
     def close(self) -> None:
         """Make everything durable, and let somebody else have the directory."""
 
+class SimulatedDisk:
+    """A disk that forgets what was not synced, and fails when told. For simulations."""
+
+    def __init__(self, seed: int) -> None: ...
+    def set_faults(
+        self,
+        *,
+        stop_at: int | None = None,
+        fail_sync_at: int | None = None,
+        fail_read_in: int | None = None,
+        capacity_bytes: int | None = None,
+    ) -> None:
+        """What goes wrong from now on; steps count from here."""
+    def restart(self) -> None:
+        """The power comes back."""
+    @property
+    def is_stopped(self) -> bool: ...
+    @property
+    def steps(self) -> int:
+        """Steps since the faults were set."""
+    def files(self) -> list[tuple[str, int]]:
+        """Names and lengths of the files, as they are on the platters."""
+    def flip(self, name: str, bit: int) -> None:
+        """Flip a bit of a file, for good."""
+    def cut(self, name: str, bytes: int) -> None:
+        """Cut a file off."""
+
+def check_rows(
+    rows: bytes, publisher: int, chain: int, mark: int
+) -> tuple[int, int, int, int, list[tuple[str, int, int]]]:
+    """Look through rows of one chain that somebody sent; those with a number above `mark` are new.
+
+    First and last number, how many are new, bytes of the longest, and (destination, messages, bytes) of the
+    new ones.
+    """
+
+class Turn:
+    """Messages and changes of a log's state that become durable together. For one thread at a time."""
+
+    def __init__(self) -> None: ...
+    def push_rows(self, rows: bytes, mark: int, unpublished: str | None = None) -> None:
+        """Take rows over whose number is above `mark`; they were checked.
+
+        The store publishes those whose destination does not begin with `unpublished`, if that is given.
+        """
+    def chain(self, publisher: int, chain: int, number: int, stored_us: int, kept: bool) -> None:
+        """A chain is stored up to this number, with the rows. One that is kept is never forgotten."""
+    def came(self, reader: str, messages: int, bytes: int) -> None:
+        """So many messages and bytes of the rows are for a reader."""
+    def done(
+        self,
+        reader: str,
+        messages: int,
+        bytes: int,
+        runs: Sequence[tuple[int, int]],
+        *,
+        with_rows: bool = False,
+    ) -> None:
+        """A reader is done with these runs, each from the first up to before the second."""
+    def delivered(self, reader: str, offset: int, count: int, due_us: int) -> None:
+        """A message was given out so often, and is not again before a time."""
+    def forget(self, reader: str) -> None:
+        """Nothing is known of a reader any more."""
+    def put(self, key: str, value: bytes | None, *, with_rows: bool = False) -> None:
+        """Keep a value under a key, or remove it."""
+    def push_moved(
+        self,
+        log: Log,
+        messages: Sequence[tuple[int, int]],
+        topic: str,
+        properties: Sequence[tuple[str, str]],
+    ) -> list[tuple[int, int]]:
+        """Take messages over from the log to another destination; offset and bytes of those it found."""
+    def drop_rows(self) -> None:
+        """There was no room for the rows: what belongs to them goes, too."""
+    @property
+    def is_empty(self) -> bool: ...
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+    @property
+    def bytes(self) -> int:
+        """Bytes of its rows."""
+
+class Backlog:
+    """What a queue or a subscription still has to deliver. For one thread at a time."""
+
+    def __init__(
+        self,
+        log: Log,
+        reader: str,
+        *,
+        patterns: Sequence[str],
+        selector: Selector | None = None,
+        unless: Sequence[int] = (),
+        window: int = ...,
+        by_priority: bool = True,
+        perhaps_below: int = 0,
+    ) -> None: ...
+    def attach(self, consumer: int, selector: Selector | None = None) -> None:
+        """A consumer begins, perhaps with a selector of its own."""
+    def detach(self, consumer: int, unseen: Sequence[tuple[int, int]], now_us: int) -> list[tuple[int, int]]:
+        """A consumer ends: offset and deliveries of what it had and has seen."""
+    def leave_out(self, publisher: int) -> None:
+        """One more publisher whose messages are not wanted, from here on."""
+    def scan(self, now_us: int, rows_max: int, keep: bool) -> bool:
+        """Read on; whether there is more to read now."""
+    def take(
+        self, consumer: int, now_us: int, messages_max: int, bytes_max: int
+    ) -> tuple[list[tuple[int, bytes, list[tuple[int, int]], int, int]], bool]:
+        """Give a consumer messages, and say whether there is more to look at.
+
+        Each batch: offset of the first, rows, (offset, deliveries) where that is not once, messages, bytes.
+        """
+    def take_these(self, consumer: int, runs: Sequence[tuple[int, int]], now_us: int) -> int:
+        """Give a consumer these runs of offsets, as far as it may have them; how many."""
+    def look(self, consumer: int, start: int, bytes_max: int) -> tuple[int, bytes, int | None]:
+        """What a consumer has, from an offset on: first offset, rows, where to go on."""
+    def browse(
+        self, start: int, now_us: int, selector: Selector | None, messages_max: int, bytes_max: int
+    ) -> tuple[int, bytes, int | None]:
+        """Messages that are there, from an offset on: first offset, rows, where to go on."""
+    def has(self, consumer: int, runs: Sequence[tuple[int, int]]) -> int:
+        """How many of these runs a consumer has."""
+    def acknowledge(
+        self, consumer: int, runs: Sequence[tuple[int, int]]
+    ) -> tuple[list[tuple[int, int]], int, int]:
+        """A consumer acknowledges what it has of these runs: runs done now, messages, bytes."""
+    def weigh(self, consumer: int, runs: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], int, int]:
+        """What acknowledging these runs would come to; changes nothing."""
+    def seize(self, consumer: int, offsets: Sequence[int]) -> None:
+        """A consumer gets these, though it did not ask, if nobody has them."""
+    def give_back(
+        self, consumer: int, runs: Sequence[tuple[int, int]], seen: bool, due_us: int, now_us: int
+    ) -> list[tuple[int, int]]:
+        """A consumer gives back what it has of these runs: offset and deliveries of what it has seen."""
+    def finish(self, offsets: Sequence[int]) -> tuple[list[tuple[int, int]], int, int]:
+        """These are done, whoever has them: runs done now, messages, bytes."""
+    def wake(self, now_us: int) -> list[int]:
+        """It is so late: returns what expired, which is to be finished."""
+    @property
+    def next_wake_us(self) -> int | None: ...
+    def untaken(self, selector: Selector | None, count_max: int) -> list[int]:
+        """Offsets of messages that nobody has and that match, of those that were read."""
+    def pass_to(self, offset: int) -> None:
+        """Everything below an offset is of no concern."""
+    @property
+    def pin(self) -> int:
+        """The lowest offset that is still needed."""
+    @property
+    def scanned(self) -> int:
+        """The offset up to which the log was read."""
+    @property
+    def is_low(self) -> bool:
+        """Whether it is time to read more."""
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Messages that are ready, waiting and taken, as far as they were read."""
+    @property
+    def lost(self) -> int:
+        """Messages that retention removed before they were delivered, or that could not be read."""
+
 class Lanes:
     """The recorders of a log, one for each pattern, and what they know to be in it."""
 
@@ -730,6 +925,7 @@ class Recorder:
         unless: Sequence[str] = ...,
         skip_node: int | None = None,
         lanes: Lanes | None = None,
+        stored: Sequence[str] = (),
         at: int = 0,
     ) -> None:
         """Leave out topics of `unless`, which somebody else records, and what a node published.

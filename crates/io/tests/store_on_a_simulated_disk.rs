@@ -15,7 +15,7 @@ fn options() -> Options {
 }
 
 fn open(disk: &Arc<SimDisk>) -> Shared<SimDisk> {
-    Shared::on(disk.clone(), options(), 1 << 20, FRESH).unwrap().0
+    Shared::on(disk.clone(), options(), 1 << 20, FRESH, None).unwrap().0
 }
 
 fn rows(count: usize) -> RowsWriter {

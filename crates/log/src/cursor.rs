@@ -22,6 +22,7 @@ use crate::rows::{Found, Meta, RowsPlace};
 use crate::segment::Segment;
 use crate::state::StagedFrame;
 use crate::tail::Tail;
+use crate::turn;
 
 /// Which messages to read.
 #[derive(Clone, Debug)]
@@ -225,9 +226,10 @@ impl<D: Disk> Cursor<D> {
             };
             source.plan.passed(&header);
             match header.kind {
-                Kind::Messages => {
+                Kind::Messages | Kind::Turn => {
                     let payload = source.frames.payload();
-                    let place = RowsPlace::new(payload, 0, header.offset)
+                    let place = turn::rows_start(header.kind, payload)
+                        .and_then(|start| RowsPlace::new(payload, start, header.offset))
                         .ok_or_else(|| meaningless(source.frames.name(), header.offset))?;
                     self.rows = Some(Rows {
                         place,

@@ -8,6 +8,7 @@ use shoal_selector::Selector;
 use shoal_wire::{DestinationKind, MessageView, Topic, TopicPattern};
 
 use crate::Row;
+use crate::cursor::Query;
 
 /// Topics whose answer is remembered at most. When it is reached, all are forgotten.
 pub const FILTER_TOPICS_MAX: usize = 4096;
@@ -26,6 +27,11 @@ impl Filter {
     /// Without a pattern every destination is meant, reserved topics and queues too.
     pub fn new(patterns: Vec<TopicPattern>, selector: Option<Selector>) -> Self {
         Self { patterns, selector, seen: HashMap::default(), last: None }
+    }
+
+    /// What a cursor has to read for it, between two offsets.
+    pub(crate) fn query(&self, start: u64, end: u64) -> Query {
+        Query { start, end, patterns: self.patterns.clone(), selector: self.selector.clone() }
     }
 
     /// Whether it lets every message through.

@@ -41,10 +41,12 @@ pub enum Kind {
     Gap,
     /// Changes of the state.
     Change,
+    /// Messages and changes of the state: all of them or none.
+    Turn,
 }
 
 impl Kind {
-    const ALL: [Kind; 7] = [
+    const ALL: [Kind; 8] = [
         Kind::Segment,
         Kind::Checkpoint,
         Kind::Messages,
@@ -52,6 +54,7 @@ impl Kind {
         Kind::Commit,
         Kind::Gap,
         Kind::Change,
+        Kind::Turn,
     ];
 
     /// Its number in the file.

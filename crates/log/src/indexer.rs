@@ -15,6 +15,7 @@ use crate::frames::Frames;
 use crate::index::{self, Block, Index, IndexKey, TopicEntry};
 use crate::rows::RowsPlace;
 use crate::segment::{Segment, index_name};
+use crate::turn;
 
 /// A block is closed when it is so long.
 pub const INDEX_BLOCK_BYTES: u64 = 64 << 10;
@@ -106,8 +107,9 @@ impl Indexer {
             }
             let bad = || meaningless(frames.name(), header.offset);
             match header.kind {
-                Kind::Messages => {
-                    let place = RowsPlace::new(frames.payload(), 0, header.offset).ok_or_else(bad)?;
+                Kind::Messages | Kind::Turn => {
+                    let start = turn::rows_start(header.kind, frames.payload()).ok_or_else(bad)?;
+                    let place = RowsPlace::new(frames.payload(), start, header.offset).ok_or_else(bad)?;
                     self.add_rows(frames.payload(), place).map_err(|()| bad())?;
                 }
                 Kind::Commit => {

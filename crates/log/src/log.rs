@@ -126,6 +126,11 @@ impl<D: Disk> Log<D> {
         self.incarnation
     }
 
+    /// How it is kept.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
     /// The offset that the next message gets.
     pub fn end(&self) -> u64 {
         self.end
@@ -422,7 +427,13 @@ impl<D: Disk> Log<D> {
 
     // Frames.
 
-    fn add(&mut self, kind: Kind, payload: &[&[u8]], class: Class, now_us: u64) -> Result<Place, LogError> {
+    pub(crate) fn add(
+        &mut self,
+        kind: Kind,
+        payload: &[&[u8]],
+        class: Class,
+        now_us: u64,
+    ) -> Result<Place, LogError> {
         self.add_frame(kind, payload, class, now_us).map(|header| header.place)
     }
 
@@ -481,7 +492,7 @@ impl<D: Disk> Log<D> {
         Ok(header)
     }
 
-    fn note_end(&mut self) {
+    pub(crate) fn note_end(&mut self) {
         if let Some(mut last) = self.segments.last_entry() {
             last.get_mut().end_offset = self.end;
         }

@@ -25,6 +25,7 @@ use crate::log::{Active, Class, Log, Options};
 use crate::rows::count_of;
 use crate::segment::{Incarnation, Name, Segment, SegmentInfo, segment_name};
 use crate::state::{Change, StagedFrame, State};
+use crate::turn;
 use crate::verify::damage_at;
 
 /// What a new log is called.
@@ -263,6 +264,11 @@ fn apply(state: &mut State, header: &Header, payload: &[u8], end: u64) -> Option
             Change::read_all(payload)?.into_iter().for_each(|change| state.apply(change));
         }
         Kind::Messages => return end.checked_add(count_of(payload)?.into()),
+        Kind::Turn => {
+            let (changes, start) = turn::changes_of(payload)?;
+            Change::read_all(changes)?.into_iter().for_each(|change| state.apply(change));
+            return end.checked_add(count_of(&payload[start..])?.into());
+        }
         Kind::Staged => {
             let mut reader = crate::bytes::Reader(payload);
             let id = reader.text()?;

@@ -17,14 +17,21 @@
 //!  10  no commit is remembered any more: text scope
 //!  11  marks are complete up to: u64 offset, u32 lanes, each: u32
 //!  12  mark: u32 lane, u64 publisher, u32 chain, u64 number, u64 stored
+//!  13  done: text reader, u64 messages, u64 bytes, u32 runs, each: u64 first offset, u64 end offset
+//!  14  came: text reader, u64 messages, u64 bytes
+//!  15  delivered before: text reader, u64 offset, u32 how often, u64 not again before
+//!  16  reader is forgotten: text reader
+//!  17  chain: u64 publisher, u32 chain, u64 number, u64 stored, u8 whether it is kept for ever
 //! ```
 //! A text is a u16 length and UTF-8, a blob a u32 length and bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::bytes::{Reader, write_blob, write_text};
+use crate::chains::{Chain, Chains};
 use crate::error::LogError;
 use crate::marks::{Mark, MarkKey, Marks};
+use crate::readers::Readers;
 
 /// A frame of staged rows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -98,6 +105,16 @@ pub enum Change {
     Lanes(u64, Vec<u32>),
     /// How far a chain is recorded.
     Mark(MarkKey, Mark),
+    /// A reader has done with some offsets, between each first and end; so many messages and bytes.
+    Done(String, u64, u64, Vec<(u64, u64)>),
+    /// So many messages and bytes came for a reader.
+    Came(String, u64, u64),
+    /// A message was given to a reader's consumer before, so often; not again before a time.
+    Delivered(String, u64, u32, u64),
+    /// Nothing is known of a reader any more.
+    ForgetReader(String),
+    /// How far a publisher's own chain is stored.
+    Chain(u64, u32, Chain),
 }
 
 impl Change {
@@ -166,6 +183,42 @@ impl Change {
                 out.extend_from_slice(&mark.number.to_le_bytes());
                 out.extend_from_slice(&mark.stored_us.to_le_bytes());
             }
+            Change::Done(reader, messages, bytes, runs) => {
+                out.push(13);
+                write_text(out, reader);
+                out.extend_from_slice(&messages.to_le_bytes());
+                out.extend_from_slice(&bytes.to_le_bytes());
+                out.extend_from_slice(&(runs.len() as u32).to_le_bytes());
+                for (first, end) in runs {
+                    out.extend_from_slice(&first.to_le_bytes());
+                    out.extend_from_slice(&end.to_le_bytes());
+                }
+            }
+            Change::Came(reader, messages, bytes) => {
+                out.push(14);
+                write_text(out, reader);
+                out.extend_from_slice(&messages.to_le_bytes());
+                out.extend_from_slice(&bytes.to_le_bytes());
+            }
+            Change::Delivered(reader, offset, count, due_us) => {
+                out.push(15);
+                write_text(out, reader);
+                out.extend_from_slice(&offset.to_le_bytes());
+                out.extend_from_slice(&count.to_le_bytes());
+                out.extend_from_slice(&due_us.to_le_bytes());
+            }
+            Change::ForgetReader(reader) => {
+                out.push(16);
+                write_text(out, reader);
+            }
+            Change::Chain(publisher, chain, reached) => {
+                out.push(17);
+                out.extend_from_slice(&publisher.to_le_bytes());
+                out.extend_from_slice(&chain.to_le_bytes());
+                out.extend_from_slice(&reached.number.to_le_bytes());
+                out.extend_from_slice(&reached.stored_us.to_le_bytes());
+                out.push(u8::from(reached.kept));
+            }
         }
     }
 
@@ -200,6 +253,26 @@ impl Change {
                 let key = MarkKey { lane: reader.u32()?, publisher: reader.u64()?, chain: reader.u32()? };
                 Change::Mark(key, Mark { number: reader.u64()?, stored_us: reader.u64()? })
             }
+            13 => {
+                let reader_name = reader.text()?.to_owned();
+                let (messages, bytes, count) = (reader.u64()?, reader.u64()?, reader.u32()? as usize);
+                if count > reader.0.len() / 16 {
+                    return None;
+                }
+                let runs = (0..count).map(|_| Some((reader.u64()?, reader.u64()?))).collect::<Option<_>>()?;
+                Change::Done(reader_name, messages, bytes, runs)
+            }
+            14 => Change::Came(reader.text()?.to_owned(), reader.u64()?, reader.u64()?),
+            15 => {
+                let name = reader.text()?.to_owned();
+                Change::Delivered(name, reader.u64()?, reader.u32()?, reader.u64()?)
+            }
+            16 => Change::ForgetReader(reader.text()?.to_owned()),
+            17 => {
+                let (publisher, chain) = (reader.u64()?, reader.u32()?);
+                let (number, stored_us) = (reader.u64()?, reader.u64()?);
+                Change::Chain(publisher, chain, Chain { number, stored_us, kept: reader.u8()? != 0 })
+            }
             _ => return None,
         })
     }
@@ -219,12 +292,17 @@ impl Change {
             Change::Put(text, _) | Change::Remove(text) => ("key", text),
             Change::Stage(text, _) | Change::Discard(text) => ("staging id", text),
             Change::Commit(text, _) | Change::Forget(text) => ("scope", text),
+            Change::Done(text, ..)
+            | Change::Came(text, ..)
+            | Change::Delivered(text, ..)
+            | Change::ForgetReader(text) => ("reader", text),
             Change::Publish(..)
             | Change::Published(_)
             | Change::Floor(_)
             | Change::Needed(..)
             | Change::Lanes(..)
-            | Change::Mark(..) => return Ok(()),
+            | Change::Mark(..)
+            | Change::Chain(..) => return Ok(()),
         };
         check_name(what, text)
     }
@@ -277,6 +355,8 @@ pub struct State {
     floor: u64,
     needed: BTreeMap<u32, u32>,
     pub(crate) marks: Marks,
+    readers: Readers,
+    chains: Chains,
     bytes: usize,
 }
 
@@ -326,6 +406,15 @@ impl State {
             }
             Change::Lanes(covered, lanes) => self.marks = Marks::new(covered, lanes),
             Change::Mark(key, mark) => self.marks.raise(key, mark.number, mark.stored_us),
+            Change::Done(reader, messages, bytes, runs) => {
+                self.readers.done(&reader, messages, bytes, &runs);
+            }
+            Change::Came(reader, messages, bytes) => self.readers.came(&reader, messages, bytes),
+            Change::Delivered(reader, offset, count, due_us) => {
+                self.readers.delivered(&reader, offset, count, due_us);
+            }
+            Change::ForgetReader(reader) => self.readers.forget(&reader),
+            Change::Chain(publisher, chain, reached) => self.chains.raise(publisher, chain, reached),
         }
     }
 
@@ -364,7 +453,7 @@ impl State {
         let needed = self.needed.iter().map(|(&segment, &by)| Change::Needed(segment, by));
         let floor = std::iter::once(Change::Floor(self.floor));
         let rest = values.chain(stagings).chain(scopes).chain(runs).chain(needed).chain(floor);
-        rest.chain(self.marks.changes()).collect()
+        rest.chain(self.marks.changes()).chain(self.readers.changes()).chain(self.chains.changes()).collect()
     }
 
     /// The value of a key.
@@ -415,6 +504,16 @@ impl State {
         &self.marks
     }
 
+    /// What readers with a name have behind them.
+    pub fn readers(&self) -> &Readers {
+        &self.readers
+    }
+
+    /// How far publishers' own chains are stored.
+    pub fn chains(&self) -> &Chains {
+        &self.chains
+    }
+
     /// The last segment that needs this one: for its staged rows that were committed there, or that are not yet.
     pub fn needed_by(&self, segment: u32) -> Option<u32> {
         let open = |staging: &Staging| staging.frames.iter().any(|frame| frame.segment == segment);
@@ -431,7 +530,8 @@ impl State {
 
     /// About how long a checkpoint is.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.unpublished.len() * 17 + self.needed.len() * 9 + self.marks.bytes()
+        let runs = self.unpublished.len() * 17 + self.needed.len() * 9;
+        self.bytes + runs + self.marks.bytes() + self.readers.bytes() + self.chains.bytes()
     }
 }
 
@@ -468,6 +568,15 @@ mod tests {
             Change::Lanes(7, vec![3, 4]),
             Change::Mark(MarkKey { lane: 3, publisher: 9, chain: 1 }, Mark { number: 5, stored_us: 6 }),
             Change::Mark(MarkKey { lane: 4, publisher: 9, chain: 1 }, Mark { number: 2, stored_us: 7 }),
+            Change::Came("queue/a".into(), 9, 900),
+            Change::Delivered("queue/a".into(), 12, 2, 77),
+            Change::Delivered("queue/a".into(), 15, 1, 0),
+            Change::Done("queue/a".into(), 2, 200, vec![(0, 4), (6, 8), (12, 13)]),
+            Change::Done("queue/b".into(), 1, 100, vec![(0, 1)]),
+            Change::ForgetReader("queue/b".into()),
+            Change::ForgetReader("never".into()),
+            Change::Chain(9, 5, Chain { number: 7, stored_us: 3, kept: false }),
+            Change::Chain(9, 5, Chain { number: 6, stored_us: 4, kept: true }),
         ]
     }
 

@@ -16,6 +16,7 @@ use crate::recovery::store_of;
 use crate::rows::RowsPlace;
 use crate::segment::{Incarnation, Name, SegmentInfo, segment_name};
 use crate::state::{Change, StagedFrame};
+use crate::turn;
 
 /// Bytes that are not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -293,6 +294,11 @@ impl<D: Disk> Walk<'_, D> {
         let payload = self.frames.payload();
         match header.kind {
             Kind::Messages => return rows_in(payload, 0, header.offset),
+            Kind::Turn => {
+                let (changes, start) = turn::changes_of(payload)?;
+                Change::read_all(changes)?;
+                return rows_in(payload, start, header.offset);
+            }
             Kind::Staged => {
                 rows_in(payload, rows_start(payload)?, 0)?;
             }

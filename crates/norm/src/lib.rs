@@ -48,6 +48,7 @@ pub use config::{
 };
 pub use datagram::{Destination, Source, Transmit};
 pub use event::{AbortReason, CloseReason, Event, GapReason, ObjectKind, StreamId};
+pub use runs::Runs;
 pub use rx::{Chunk, Take};
 pub use session::Session;
 pub use stats::{Reject, Stats};

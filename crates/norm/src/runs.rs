@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The set.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
     /// The end of each run, by its start. No two of them touch.
     ends: BTreeMap<u64, u64>,
@@ -22,6 +22,7 @@ impl Runs {
         self.ends.len()
     }
 
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -42,6 +43,7 @@ impl Runs {
         self.ends.range(number..).next().map(|(start, _)| *start)
     }
 
+    /// The runs, in order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ends.iter().map(|(start, end)| *start..*end)
     }

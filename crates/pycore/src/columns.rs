@@ -6,7 +6,6 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use shoal_io::store::{Directory, Shared};
 use shoal_log::columns::{Column, ColumnBuffers, Columns, PropertyType, Selection, UnknownColumn};
 use shoal_log::{Cursor, LogError, Query, Row};
 use shoal_wire::{DecodeError, Destination, HeaderFields, Outgoing, Priority, PropertiesWriter};
@@ -14,7 +13,8 @@ use shoal_wire::{DecodeError, Destination, HeaderFields, Outgoing, Priority, Pro
 use crate::bus::exit::detached;
 use crate::bus::{body, properties};
 use crate::errors;
-use crate::log::{Log, query};
+use crate::log::disk::AnyDisk;
+use crate::log::{Log, Shared, query};
 use crate::memory::ArrowBuffer;
 use crate::selector::Selector;
 
@@ -62,7 +62,7 @@ pub struct HistoryScan {
 struct Scanning {
     query: Query,
     /// None: it is opened where the query starts.
-    cursor: Option<Cursor<Directory>>,
+    cursor: Option<Cursor<AnyDisk>>,
 }
 
 /// A batch: how many rows, and its columns.

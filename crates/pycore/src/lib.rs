@@ -34,7 +34,10 @@ mod _core {
     #[pymodule_export]
     use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
-    use crate::log::{Lanes, Log, Recorder, match_topics, publish_rows, verify_log};
+    use crate::log::{
+        Backlog, Lanes, Log, Recorder, SimulatedDisk, Turn, check_rows, match_topics, publish_rows,
+        verify_log,
+    };
     #[pymodule_export]
     use crate::memory::ArrowBuffer;
     #[pymodule_export]

@@ -91,6 +91,11 @@ class StoreConfig(Checked):
     token: str | None = None
     #: What the store calls itself.
     name: str = "store"
+    #: Destinations of persistent messages that this store keeps, topics and names of queues.
+    patterns: tuple[str, ...] = (">",)
+    #: Where clients connect: `HOST:PORT`, port 0 being a free one; `off` lets none connect by TCP. None is a
+    #: free port of the domain's interface.
+    listen: str | None = None
 
     def __post_init__(self) -> None:
         self.check("path", isinstance(self.path, Path), "a path")
@@ -99,6 +104,17 @@ class StoreConfig(Checked):
             isinstance(self.record, tuple) and all(isinstance(rule, Rule) for rule in self.record),
             "rules",
         )
+        self.check(
+            "patterns",
+            isinstance(self.patterns, tuple)
+            and bool(self.patterns)
+            and all(isinstance(each, str) for each in self.patterns),
+            "patterns",
+        )
+        # Raises what is wrong with a pattern.
+        match_topics(list(self.patterns), [])
+        if self.listen is not None and self.listen != "off":
+            self.listen_address()
         self.check_types()
         self.check_range("keep_s", 0.0)
         self.check_range("keep_bytes", 0)
@@ -119,6 +135,12 @@ class StoreConfig(Checked):
         host, _, port = (self.flight or "").rpartition(":")
         self.check("flight", bool(host) and port.isdecimal() and int(port) < 65_536, "HOST:PORT")
         return host, int(port)
+
+    def listen_address(self) -> tuple[str, int]:
+        """Where clients connect, if that was said."""
+        host, _, port = (self.listen or "").rpartition(":")
+        self.check("listen", bool(host) and port.isdecimal() and int(port) < 65_536, "HOST:PORT or off")
+        return host.strip("[]"), int(port)
 
 
 class StoreOptions(TypedDict, total=False):
@@ -144,6 +166,10 @@ def resolve(path: str | Path, record: Any = (), **options: Any) -> StoreConfig:
     for name in ("keep_bytes", "segment_bytes", "warn_free_bytes", "min_free_bytes"):
         if options.get(name) is not None:
             options[name] = parse_size(options[name], name)
+    if isinstance(options.get("patterns"), str):
+        options["patterns"] = (options["patterns"],)
+    elif "patterns" in options:
+        options["patterns"] = tuple(options["patterns"])
     if not isinstance(path, (str, Path)) or not str(path):
         raise ConfigError(f"store is {path!r}, and must be a directory")
     return StoreConfig(path=Path(path), record=rules(record), **options)

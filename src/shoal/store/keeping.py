@@ -7,11 +7,12 @@ import time
 from typing import Any
 
 from shoal._core import Log, match_topics
+from shoal.bus.store_protocol import queue_name
 from shoal.errors import StoreCorruptError, StoreError, StoreFailedError, StoreFullError
 from shoal.store.config import StoreConfig
 from shoal.store.holds import holds_of
 from shoal.store.projection import Projection, Topic
-from shoal.store.retention import SegmentFacts, plan
+from shoal.store.retention import QUEUE_RULE, SegmentFacts, plan
 
 log = logging.getLogger("shoal.store")
 
@@ -61,8 +62,8 @@ class Keeper:
         self.projection.note_floor(self._log.floor)
         self.project()
 
-    def turn(self, now_s: float | None = None) -> None:
-        """Do everything that is due."""
+    def turn(self, now_s: float | None = None, pin: int | None = None) -> None:
+        """Do everything that is due. Messages from `pin` on are needed by queues or subscriptions."""
         now_us = int((time.time() if now_s is None else now_s) * 1e6)
         self.build_indexes()
         try:
@@ -73,7 +74,7 @@ class Keeper:
             self._say(PROJECTION_BEHIND, error)
         self._expire_stagings(now_us)
         self._seal(now_us)
-        self.retain(now_us)
+        self.retain(now_us, pin)
         self._reclaim()
 
     def build_indexes(self) -> None:
@@ -130,13 +131,14 @@ class Keeper:
             return []
 
     def rule_of(self, topic: str) -> int | None:
-        """The first rule whose pattern a topic matches."""
+        """The first rule whose pattern a topic matches; queues have one of their own."""
         known = self._rule_of_topic
         if topic not in known:
             if len(known) >= RULES_KNOWN_MAX:
                 known.clear()
             rules = enumerate(self._config.record)
-            known[topic] = next((at for at, rule in rules if match_topics([rule.pattern], [topic])), None)
+            other = QUEUE_RULE if queue_name(topic) is not None else None
+            known[topic] = next((at for at, rule in rules if match_topics([rule.pattern], [topic])), other)
         return known[topic]
 
     def facts(self) -> list[SegmentFacts]:
@@ -173,11 +175,15 @@ class Keeper:
         rules = all(rule.keep_s is None and rule.keep_bytes is None for rule in config.record)
         return rules and config.keep_s is None and config.keep_bytes is None
 
-    def retain(self, now_us: int) -> None:
+    @property
+    def _has_queues(self) -> bool:
+        return any(self._log.readers("queue/"))
+
+    def retain(self, now_us: int, pin: int | None = None) -> None:
         """Remove what need not be kept any longer."""
-        if self._keeps_for_ever:
+        if self._keeps_for_ever and not self._has_queues:
             return
-        holds = holds_of(self._log).values()
+        holds = [*holds_of(self._log).values(), *([] if pin is None else [pin])]
         unpublished = [first for first, _ in self._log.unpublished()]
         due = plan(
             self._config,

@@ -21,7 +21,10 @@ _ENDS = (StoreFailedError, StoreCorruptError, StoreRefusedError)
 
 
 class Recording:
-    """The recorders of one store. `failed` is called with what ends one of them."""
+    """The recorders of one store. `failed` is called with what ends one of them.
+
+    Persistent messages of destinations that are `stored` come to the store by themselves.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Recording:
         patterns: Sequence[str],
         *,
         queue_bytes_max: int,
+        stored: Sequence[str],
         failed: Callable[[BaseException], None],
     ) -> None:
         self._failed = failed
@@ -54,7 +58,7 @@ class Recording:
             subscription = bus.subscribe(pattern, no_local=True, queue_bytes_max=queue_bytes_max)
             self._subscriptions.append(subscription)
             # What an earlier pattern matches too is recorded by that one.
-            recorder = Recorder(log_, core_of(subscription), lanes=lanes, at=at)
+            recorder = Recorder(log_, core_of(subscription), lanes=lanes, at=at, stored=list(stored))
             self._recorders.append(recorder)
             thread = threading.Thread(
                 target=self._run, args=(recorder,), name=f"shoal-record-{pattern}", daemon=True

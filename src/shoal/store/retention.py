@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from shoal.store.config import StoreConfig
 
+#: The rule of queues' messages: they go once nobody needs them.
+QUEUE_RULE = -1
 #: A segment is written anew only if this share of it goes.
 COMPACT_SHARE = 0.25
 
@@ -68,6 +70,8 @@ def _has_expired(
     config: StoreConfig, rule: int | None, segment: SegmentFacts, kept_bytes: int, now_us: int
 ) -> bool:
     keep_s, keep_bytes = config.keep_s, None
+    if rule == QUEUE_RULE:
+        return True
     if rule is not None:
         found = config.record[rule]
         keep_s = found.keep_s if found.keep_s is not None else config.keep_s

@@ -25,13 +25,17 @@ from shoal.bus.events import MessagesLost
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.errors import ConfigError, StoreError, StoreFailedError
+from shoal.link.address import LOOPBACK, text_of
 from shoal.store import holds
 from shoal.store.config import StoreConfig
 from shoal.store.keeping import Keeper
 from shoal.store.losses import Losses
+from shoal.store.machine import Identity
+from shoal.store.presence import LISTEN_S, Presence, description
 from shoal.store.projection import Projection
 from shoal.store.publishing import Publishing
 from shoal.store.recording import Recording
+from shoal.store.serving import Serving, listening
 from shoal.store.status import Rate, write_status
 from shoal.store.syncing import Syncing
 
@@ -41,6 +45,9 @@ log = logging.getLogger("shoal.store")
 KEEP_EVERY_S = 1.0
 #: How often it lists its topics, for which it reads the last segment.
 TOPICS_EVERY_S = 10.0
+
+#: The log keeps under this key how often it had an owner.
+_TERM = "term"
 
 _open: "weakref.WeakSet[Store]" = weakref.WeakSet()
 
@@ -68,6 +75,8 @@ class Store:
         #: What it could not do in its last turn.
         self._trouble: str | None = None
         self._losses = Losses()
+        #: Another one after each start.
+        self._run = secrets.token_hex(8)
         self.log = _open_log(config)
         try:
             self._keeper = Keeper(self.log, config, Projection(config.path / "state.sqlite"))
@@ -78,12 +87,22 @@ class Store:
             raise
         patterns = [rule.pattern for rule in config.record]
         self._recording = Recording(
-            self.log, self._bus, patterns, queue_bytes_max=config.queue_bytes_max, failed=self._fail
+            self.log,
+            self._bus,
+            patterns,
+            queue_bytes_max=config.queue_bytes_max,
+            stored=config.patterns,
+            failed=self._fail,
         )
         self._rate = Rate()
         self._syncing = Syncing(self.log, config.sync_every_s, self._fail)
         self._recording.start()
         self._publishing = Publishing(self.log, self._bus, self._fail)
+        try:
+            self._open_door(connection)
+        except BaseException:
+            self._stop_recording()
+            raise
         self._keeping = threading.Thread(target=self._keep, name="shoal-keep", daemon=True)
         self._keeping.start()
         _open.add(self)
@@ -95,7 +114,79 @@ class Store:
                 self.close()
                 raise
 
+    def _open_door(self, connection: ConnectionConfig) -> None:
+        """Serve clients, and say so once it is sure that nobody else keeps the same."""
+        self.log.put(_TERM, (_term_of(self.log) + 1).to_bytes(8, "little"))
+        identity = Identity(
+            name=self.name, run=self._run, term=_term_of(self.log), patterns=self.config.patterns
+        )
+        self._door, self.urls = self._listen(connection)
+        self._serving = Serving(
+            self.log,
+            self._bus,
+            identity,
+            endpoint=self._door,
+            failed=self._fail,
+            committed=self._publishing.wake,
+        )
+        self._presence = Presence(
+            self._bus,
+            lambda: description(
+                self.log, identity, self._began_s, self.urls, self._open_state(), self.domain
+            ),
+            self._fail,
+            doors=[] if self._door is None else [self._door],
+            # Within one process everybody is heard of at once.
+            listen_s=0.05 if connection.scheme == "inproc" else LISTEN_S,
+        )
+        self._serving.start()
+        self._presence.start()
+
+    def _listen(self, connection: ConnectionConfig) -> tuple[Bus | None, list[str]]:
+        """Where clients connect by TCP: the bus, and its addresses. None if they cannot."""
+        if self.config.listen == "off" or (self.config.listen is None and connection.scheme == "inproc"):
+            return None, []
+        # The address of the domain's interface, with the port of its socket.
+        own = str(self._bus.link().get("address") or "").rpartition(":")[0].strip("[]") or LOOPBACK
+        if self.config.listen is not None:
+            host, port = self.config.listen_address()
+        else:
+            # What is encrypted on multicast must not be readable elsewhere unless somebody asked.
+            has_key = connection.key is not None or connection.key_file is not None
+            host, port = LOOPBACK if has_key else own, 0
+        bus, url = listening(connection, host, port)
+        if host in ("0.0.0.0", "::"):
+            url = text_of(own, int(url.rpartition(":")[2]))
+        return bus, [url]
+
+    def _stop_recording(self) -> None:
+        self._recording.stop()
+        self._publishing.stop()
+        self._syncing.stop()
+        self._bus.close(0)
+        self._keeper.projection.close()
+        self.log.close()
+
     # What others ask of it.
+
+    @property
+    def channel(self) -> str:
+        """The name of an inproc domain on which programs of this process ask."""
+        return self._serving.channel
+
+    def wait_open(self, timeout_s: float | None = None) -> bool:
+        """Wait until the store serves clients; false if the time was over first.
+
+        Raises:
+            StoreError: what it failed with, for example because another store keeps the same.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._presence.open.wait(0.02):
+            if self._error is not None:
+                raise self._error
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+        return True
 
     @property
     def floor(self) -> int:
@@ -197,7 +288,19 @@ class Store:
             },
             "recovery": {"created": created, "bytes_read": read, "bytes_torn": torn, "seconds": took},
             "flight": self.endpoint,
+            "urls": self.urls,
+            "term": _term_of(self.log),
+            "patterns": list(self.config.patterns),
+            **self._serving.status(),
         }
+
+    def _open_state(self) -> str:
+        """How it is, for clients."""
+        if self._error is not None:
+            return "failed"
+        if self._closing.is_set():
+            return "closing"
+        return "open" if self._recording.refused is None else "full"
 
     def _state(self) -> str:
         if self._error is not None:
@@ -228,7 +331,7 @@ class Store:
         self._look_at_disk()
         self._note_losses()
         with self._lock:
-            self._keeper.turn()
+            self._keeper.turn(pin=self._serving.pin)
         self._rate.take(time.monotonic(), *self._recording.recorded)
         write_status(self.config.path, self.status(TOPICS_EVERY_S))
 
@@ -246,12 +349,21 @@ class Store:
         disk = os.statvfs(config.path)
         free = disk.f_bavail * disk.f_frsize
         if free < config.min_free_bytes:
-            self._recording.pause(
+            why = (
                 f"the disk of {config.path} has {free} bytes left, less than min_free_bytes"
-                f" ({config.min_free_bytes}): nothing more is recorded until there is room"
+                f" ({config.min_free_bytes})"
             )
+            self._recording.pause(f"{why}: nothing more is recorded until there is room")
+            self._serving.set_space(f"{why}: free some space, or have messages consumed", why)
             return
         self._recording.resume()
+        low = None
+        if free < config.warn_free_bytes:
+            low = (
+                f"the disk of {config.path} has only {free} bytes left, less than warn_free_bytes"
+                f" ({config.warn_free_bytes})"
+            )
+        self._serving.set_space(None, low)
         if free < config.warn_free_bytes and not self._warned:
             log.warning(
                 "the disk of %s has only %d bytes left; below %d nothing more is recorded: free some space,"
@@ -298,10 +410,13 @@ class Store:
         if self._server is not None:
             self._server.close()
             (self.config.path / "endpoint.json").unlink(missing_ok=True)
+        self._presence.stop()
+        self._serving.stop()
         self._recording.stop()
         self._publishing.stop()
         if self._keeping is not threading.current_thread():
             self._keeping.join()
+        self._serving.close(failed=self._error is not None)
         self._bus.close(1.0)
         self._syncing.stop()
         try:
@@ -345,6 +460,10 @@ def renew(path: Path) -> tuple[str, str]:
         log_.close()
 
 
+def _term_of(log_: Log) -> int:
+    return int.from_bytes(log_.get(_TERM) or b"", "little")
+
+
 @atexit.register
 def _close_all() -> None:
     """Close whoever is open when the interpreter exits; connections are closed after this."""
@@ -372,7 +491,7 @@ def _open_log(config: StoreConfig) -> Log:
         holder=f"the store {config.name!r} of process {os.getpid()} on {socket.gethostname()}",
         segment_bytes=config.segment_bytes,
         buffer_bytes_max=config.buffer_bytes_max,
-        state_bytes_max=min(8 << 20, config.segment_bytes // 2),
+        state_bytes_max=min(32 << 20, config.segment_bytes // 2),
     )
     created, read, torn, seconds = log_.recovered
     if torn:

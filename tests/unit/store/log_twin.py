@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FRAME = struct.Struct("<IIQIB3xQQQQ")
-SEGMENT, CHECKPOINT, MESSAGES, STAGED, COMMIT, GAP, CHANGES = range(1, 8)
+SEGMENT, CHECKPOINT, MESSAGES, STAGED, COMMIT, GAP, CHANGES, TURN = range(1, 9)
 
 
 def _table() -> list[int]:
@@ -73,6 +73,23 @@ class State:
     lanes: list[int] = field(default_factory=list)
     #: By lane, publisher and chain: the highest number, and when it was stored.
     marks: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
+    #: By reader: offsets that are done, deliveries of others, messages and bytes that came and are done.
+    readers: dict[str, "ReaderState"] = field(default_factory=dict)
+    #: By publisher and chain: the highest number, when it was stored, whether it is kept.
+    chains: dict[tuple[int, int], tuple[int, int, bool]] = field(default_factory=dict)
+
+    def reader(self, name: str) -> "ReaderState":
+        return self.readers.setdefault(name, ReaderState())
+
+
+@dataclass
+class ReaderState:
+    """What a queue or subscription has behind it."""
+
+    done: set[int] = field(default_factory=set)
+    delivered: dict[int, tuple[int, int]] = field(default_factory=dict)
+    came: tuple[int, int] = (0, 0)
+    gone: tuple[int, int] = (0, 0)
 
 
 class Reader:
@@ -118,7 +135,7 @@ def frame_at(data: bytes, segment: int, position: int, store: int | None) -> Fra
     crc, length, its_store, number, kind, its_position, synced, offset, stored_us = FRAME.unpack(head)
     whole = data[position + 4 : position + FRAME.size + length]
     fits = (number, its_position) == (segment, position) and store in (None, its_store)
-    if not fits or len(whole) != FRAME.size - 4 + length or crc32c(whole) != crc or not 1 <= kind <= 7:
+    if not fits or len(whole) != FRAME.size - 4 + length or crc32c(whole) != crc or not 1 <= kind <= 8:
         return None
     return Frame(segment, kind, position, synced, offset, stored_us, whole[FRAME.size - 4 :])
 
@@ -214,6 +231,11 @@ class LogTwin:
             case k if k == MESSAGES:
                 self.rows.extend(rows(frame, frame.payload, frame.offset))
                 self._end = self.rows[-1].offset + 1
+            case k if k == TURN:
+                reader = Reader(frame.payload)
+                self._change(reader.blob())
+                self.rows.extend(rows(frame, reader.data, frame.offset))
+                self._end = self.rows[-1].offset + 1
             case k if k == STAGED:
                 reader = Reader(frame.payload)
                 staging = self.state.stagings.setdefault(reader.text(), [])
@@ -308,5 +330,29 @@ class LogTwin:
                 case 12:
                     key = (reader.number("I"), reader.number("Q"), reader.number("I"))
                     state.marks[key] = (reader.number("Q"), reader.number("Q"))
+                case 13:
+                    found = state.reader(reader.text())
+                    counts = reader.number("Q"), reader.number("Q")
+                    found.gone = found.gone[0] + counts[0], found.gone[1] + counts[1]
+                    for _ in range(reader.number("I")):
+                        run = range(reader.number("Q"), reader.number("Q"))
+                        found.done.update(run)
+                        for offset in run:
+                            found.delivered.pop(offset, None)
+                case 14:
+                    found = state.reader(reader.text())
+                    counts = reader.number("Q"), reader.number("Q")
+                    found.came = found.came[0] + counts[0], found.came[1] + counts[1]
+                case 15:
+                    found = state.reader(reader.text())
+                    offset = reader.number("Q")
+                    found.delivered[offset] = (reader.number("I"), reader.number("Q"))
+                case 16:
+                    state.readers.pop(reader.text(), None)
+                case 17:
+                    chain = (reader.number("Q"), reader.number("I"))
+                    now = (reader.number("Q"), reader.number("Q"), bool(reader.number("B")))
+                    known = state.chains.get(chain, now)
+                    state.chains[chain] = (*map(max, known[:2], now[:2]), known[2] or now[2])  # type: ignore[assignment]
                 case other:
                     raise AssertionError(f"unknown change {other}")

@@ -8,7 +8,8 @@ from log_twin import LogTwin, crc32c
 from staging import commit_below_and_above_a_floor, stage
 from test_log import open_log, record
 
-from shoal._core import Lanes, Log
+from shoal._core import Lanes, Log, Turn
+from shoal.testing import rows
 
 
 def test_the_checksum_is_the_one_of_the_standard() -> None:
@@ -17,12 +18,31 @@ def test_the_checksum_is_the_one_of_the_standard() -> None:
 
 ACTIONS = {
     "append": 50, "gap": 5, "put": 8, "remove": 3, "trim": 2, "compact": 5, "published": 3, "sync": 14,
-    "stage": 8, "discard": 1, "commit": 5, "forget": 2,
+    "stage": 8, "discard": 1, "commit": 5, "forget": 2, "turn": 20,
 }  # fmt: skip
 
 
 #: What is recorded.
 PATTERNS = ("t/0", "t/>")
+
+
+def some_turn(log: Log, dice: random.Random) -> Turn:
+    """What a store might do at once; without messages it is a frame of changes."""
+    turn, name = Turn(), f"q{dice.randrange(3)}"
+    first = dice.randrange(log.end + 1)
+    turn.done(name, 2, 20, [(first, first + dice.randrange(1, 9)), (first + 20, first + 22)])
+    turn.delivered(name, first + dice.randrange(40), dice.randrange(1, 5), dice.randrange(9))
+    if dice.random() < 0.1:
+        turn.forget(name)
+    if dice.random() < 0.7:
+        number = log.chain(5, 5) + 1
+        messages = [(number + at, 7, rows.record(f"t/{at}", dice.randbytes(30))) for at in range(4)]
+        content = rows.encode(5, 5, messages)
+        mark = number + dice.randrange(3) - 1
+        turn.push_rows(content, mark, dice.choice((None, "t/2")))
+        turn.chain(5, 5, number + 3, dice.randrange(9), dice.random() < 0.5)
+        turn.came(name, 4, 400)
+    return turn
 
 
 def act(log: Log, dice: random.Random, step: int) -> None:
@@ -63,6 +83,8 @@ def act(log: Log, dice: random.Random, step: int) -> None:
             log.discard(stagings)
         else:
             log.commit(dice.choice((None, "q", "r")), step, stagings)
+    elif kind == "turn":
+        log.append_turn(some_turn(log, dice))
     elif kind == "forget":
         log.forget("r")
     elif kind == "published":
@@ -80,7 +102,8 @@ def test_the_twin_reads_what_the_kernel_wrote(tmp_path: Path, seed: int) -> None
         act(log, dice, step)
     log.sync()
     floor = log.floor
-    rows = log.rows(floor, 1 << 60, rows_max=1_000_000)
+    found = log.rows(floor, 1 << 60, rows_max=1_000_000)
+    readers, chain = log.readers(""), log.chain(5, 5)
     gaps = [(gap[0] + 1, *gap[1:6], gap[7]) for gap in log.gaps(0, 1 << 60)]
     values = dict(log.items(""))
     scopes = {scope: (number, first, end) for scope, number, first, end in log.scopes()}
@@ -93,7 +116,14 @@ def test_the_twin_reads_what_the_kernel_wrote(tmp_path: Path, seed: int) -> None
         (row.offset, row.stored_us, row.publisher, row.chain, row.number, row.timestamp_us, row.record)
         for row in twin.rows
         if row.offset >= floor
-    ] == rows
+    ] == found
+    assert {
+        name: (reader.came, reader.gone, len(reader.delivered)) for name, reader in twin.state.readers.items()
+    } == {name: (came, gone, delivered) for name, _, _, came, gone, delivered in readers}
+    for name, base, _, _, _, _ in readers:
+        done = twin.state.readers[name].done
+        assert base == next(offset for offset in range(len(done) + 1) if offset not in done)
+    assert twin.state.chains[5, 5][0] == chain
     assert twin.gaps == gaps
     assert (twin.state.values, twin.state.floor) == (values, floor)
     assert (twin.state.scopes, twin.state.unpublished) == (scopes, unpublished)

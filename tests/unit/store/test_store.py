@@ -187,7 +187,9 @@ def test_a_store_without_room_refuses_says_so_and_goes_on(
 ) -> None:
     store = open_store()
     failures: list[BaseException] = []
-    recording = Recording(store.log, store._bus, ["t"], queue_bytes_max=1 << 20, failed=failures.append)
+    recording = Recording(
+        store.log, store._bus, ["t"], queue_bytes_max=1 << 20, stored=[], failed=failures.append
+    )
     recording.pause("there is no room")
     assert recording.refused == "there is no room"
     recording.start()
@@ -206,7 +208,9 @@ def test_a_pattern_without_room_is_told_once_while_others_have_nothing_to_record
     open_store: Callable[..., Store], domain: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = open_store()
-    recording = Recording(store.log, store._bus, ["a", "b"], queue_bytes_max=1 << 20, failed=lambda _: None)
+    recording = Recording(
+        store.log, store._bus, ["a", "b"], queue_bytes_max=1 << 20, stored=[], failed=lambda _: None
+    )
     full, idle = recording._recorders
     for _ in range(5):
         recording._refuse(full, "the disk is full")

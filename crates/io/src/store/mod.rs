@@ -1,8 +1,10 @@
-//! The store's log on a real disk, shared between threads.
+//! The store's log on a real disk or in memory, shared between threads.
 
 mod directory;
+mod memory;
 mod shared;
 mod sys;
 
 pub use directory::{Directory, LockError};
-pub use shared::{OpenError, Shared, SyncStats};
+pub use memory::{MemoryDisk, MemoryFile};
+pub use shared::{Shared, SyncStats};

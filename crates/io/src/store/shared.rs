@@ -4,19 +4,16 @@
 //! without the lock, and wakes the others. So the number of syncs does not grow with the number of appenders.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use shoal_log::{
-    Clock, CommitOutcome, Cursor, Disk, Durable, Extent, GapRow, Identity, Incarnation, Log, LogError,
-    MarkKey, Marks, Options, Query, Recovery, RowsWriter, Snapshot, TopicEntry, build_index, compact, extent,
-    find_marks, gaps, offset_at, split, topics,
+    Appended, Clock, CommitOutcome, Cursor, Disk, Durable, Extent, GapRow, Identity, Incarnation, Log,
+    LogError, MarkKey, Marks, Options, Query, Recent, RecentFrame, Recovery, RowsWriter, Snapshot, Source,
+    TopicEntry, Turn, build_index, compact, extent, find_marks, gaps, offset_at, split, topics,
 };
 
 use shoal_wire::{MessageView, TopicPattern};
-
-use super::directory::{Directory, LockError};
 
 /// How long the rows of a frame are, unless segments are short.
 const FRAME_BYTES: u64 = 256 << 10;
@@ -44,10 +41,19 @@ struct Inner<D: Disk> {
     waiting: usize,
     /// Segments below this have their index.
     indexed_below: u32,
+    recent: Recent,
+    /// What time it is, where somebody says so: microseconds since 1970.
+    clock_us: Option<u64>,
+}
+
+impl<D: Disk> Inner<D> {
+    fn now_us(&self) -> u64 {
+        self.clock_us.unwrap_or_else(now_us)
+    }
 }
 
 /// An open log that threads share, on a real disk or on a simulated one.
-pub struct Shared<D: Disk = Directory> {
+pub struct Shared<D: Disk> {
     disk: Arc<D>,
     inner: Mutex<Inner<D>>,
     changed: Condvar,
@@ -55,52 +61,30 @@ pub struct Shared<D: Disk = Directory> {
     frame_bytes: usize,
 }
 
-/// How a log could not be opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// Its directory could not be had.
-    Lock(LockError),
-    /// Its files could not be read.
-    Log(LogError),
-}
-
 fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-impl Shared<Directory> {
-    /// Locks a directory and opens the log in it, or makes one. At most `buffer_bytes_max` wait to be written.
-    pub fn open(
-        path: &Path,
-        holder: &str,
-        options: Options,
-        buffer_bytes_max: usize,
-        fresh: Identity,
-    ) -> Result<(Shared, Recovery), OpenError> {
-        let disk = Arc::new(Directory::lock(path, holder).map_err(OpenError::Lock)?);
-        Shared::on(disk, options, buffer_bytes_max, fresh).map_err(OpenError::Log)
-    }
-
-    /// Makes everything durable and takes nothing more; somebody else can have the directory. What failed stays failed.
-    pub fn close(&self) -> Result<(), LogError> {
-        if self.end()? {
-            self.disk.unlock();
-        }
-        Ok(())
-    }
-}
-
 impl<D: Disk> Shared<D> {
-    /// Opens the log on a disk that nobody else uses, or makes one.
+    /// Opens the log on a disk that nobody else uses, or makes one. With `clock_us` it is that time until
+    /// [`Shared::set_clock_us`] says otherwise.
     pub fn on(
         disk: Arc<D>,
         options: Options,
         buffer_bytes_max: usize,
         fresh: Identity,
+        clock_us: Option<u64>,
     ) -> Result<(Shared<D>, Recovery), LogError> {
-        let (log, recovery) = Log::open(disk.clone(), options, fresh, now_us())?;
-        let inner =
-            Inner { log, stats: SyncStats::default(), is_closed: false, waiting: 0, indexed_below: 0 };
+        let (log, recovery) = Log::open(disk.clone(), options, fresh, clock_us.unwrap_or_else(now_us))?;
+        let inner = Inner {
+            log,
+            stats: SyncStats::default(),
+            is_closed: false,
+            waiting: 0,
+            indexed_below: 0,
+            recent: Recent::default(),
+            clock_us,
+        };
         let frame_bytes = (options.segment_bytes / 8).min(FRAME_BYTES) as usize;
         let (inner, changed) = (Mutex::new(inner), Condvar::new());
         Ok((Shared { disk, inner, changed, buffer_bytes_max, frame_bytes }, recovery))
@@ -154,7 +138,8 @@ impl<D: Disk> Shared<D> {
             self.sync()?;
             inner = self.open_log()?;
         }
-        let result = append(&mut inner.log, now_us());
+        let now_us = inner.now_us();
+        let result = append(&mut inner.log, now_us);
         if inner.waiting > 0 {
             self.changed.notify_all();
         }
@@ -164,6 +149,40 @@ impl<D: Disk> Shared<D> {
     /// Appends messages.
     pub fn append(&self, rows: &RowsWriter) -> Result<(u64, u64), LogError> {
         self.with(|log, now| log.append(now, rows))
+    }
+
+    /// Appends all of a turn, in one frame.
+    pub fn append_turn(&self, turn: &Turn) -> Result<Appended, LogError> {
+        // Copied while nobody waits for it.
+        let rows = (!turn.rows().is_empty()).then(|| Arc::new(turn.rows().bytes().to_vec()));
+        let appended = self.with(|log, now| log.append_turn(now, turn))?;
+        if let Some(rows) = rows {
+            let Appended { first, end, stored_us } = appended;
+            self.lock().recent.push(RecentFrame { first, end, stored_us, rows });
+        }
+        Ok(appended)
+    }
+
+    /// Messages that are durable, from an offset on.
+    pub fn source(&self, from: u64) -> Source<D> {
+        let inner = self.lock();
+        let end = inner.log.durable().end;
+        match inner.recent.between(from, end) {
+            Some(frames) if frames.last().is_some_and(|last| last.end >= end) => {
+                Source::recent(self.disk.clone(), frames, end)
+            }
+            _ => Source::stored(self.disk.clone(), inner.log.snapshot()),
+        }
+    }
+
+    /// From now on it is this time.
+    pub fn set_clock_us(&self, clock_us: u64) {
+        self.lock().clock_us = Some(clock_us);
+    }
+
+    /// What time it is for the log.
+    pub fn clock_us(&self) -> u64 {
+        self.lock().now_us()
     }
 
     /// Appends messages of one recorder, and raises its marks.
@@ -376,14 +395,22 @@ impl<D: Disk> Shared<D> {
         gaps(&self.disk, &self.snapshot(), start, end)
     }
 
-    /// Makes everything durable and takes nothing more. False if that was done before.
-    fn end(&self) -> Result<bool, LogError> {
+    /// The disk.
+    pub fn disk(&self) -> &Arc<D> {
+        &self.disk
+    }
+
+    /// Makes everything durable and takes nothing more. What failed stays failed. False if that was done before.
+    pub fn close(&self) -> Result<bool, LogError> {
         if std::mem::replace(&mut self.lock().is_closed, true) {
             return Ok(false);
         }
         self.changed.notify_all();
         self.sync()?;
-        self.lock().log.mark(now_us())?;
+        let mut inner = self.lock();
+        let now_us = inner.now_us();
+        inner.log.mark(now_us)?;
+        drop(inner);
         self.sync()?;
         Ok(true)
     }

@@ -1,7 +1,10 @@
 //! The store's log for Python. Everything that may wait does so without the interpreter's lock.
 
+mod backlog;
+pub mod disk;
 mod publisher;
 mod recorder;
+mod turn;
 mod verify;
 
 use std::collections::HashSet;
@@ -12,7 +15,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
-use shoal_io::store::{LockError, OpenError, Shared};
+use shoal_io::store::{LockError, MemoryDisk};
 use shoal_log::{Change, Clock, CommitOutcome, Gap, Identity, LogError, Options, Query, RowsWriter};
 use shoal_wire::TopicPattern;
 
@@ -24,9 +27,14 @@ use crate::errors;
 use crate::selector::Selector;
 use crate::staging::StagedRows;
 
+pub use backlog::Backlog;
+pub use disk::{Shared, SimulatedDisk};
 pub use publisher::publish_rows;
 pub use recorder::{Lanes, Recorder};
+pub use turn::{Turn, check_rows};
 pub use verify::verify_log;
+
+use disk::AnyDisk;
 
 /// Patterns as they are parsed.
 pub fn patterns(texts: &[String]) -> PyResult<Vec<TopicPattern>> {
@@ -56,6 +64,14 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// How a log could not be opened.
+pub(crate) enum OpenError {
+    /// Its directory could not be had.
+    Lock(LockError),
+    /// Its files could not be read.
+    Log(LogError),
+}
+
 fn opening(error: OpenError, path: &std::path::Path) -> PyErr {
     match error {
         OpenError::Lock(LockError::Held(holder)) => errors::store_locked(path, &holder),
@@ -68,6 +84,9 @@ fn opening(error: OpenError, path: &std::path::Path) -> PyErr {
 
 /// (offset of the message before, publisher, chain, first, last, count, stored, whether the store was away).
 type GapTuple = (i64, u64, u32, Option<u64>, Option<u64>, u64, u64, bool);
+
+/// (name, first offset not done, runs, (messages, bytes) that came, that are done, messages delivered before).
+type ReaderTuple = (String, u64, usize, (u64, u64), (u64, u64), usize);
 
 /// (lane, publisher, chain, number, stored).
 type MarkTuple = (u32, u64, u32, u64, u64);
@@ -99,6 +118,26 @@ impl Log {
         detached(py, || ask(shared)).map_err(errors::store)
     }
 
+    fn opened((shared, found): (Shared, shoal_log::Recovery), began: Instant) -> Log {
+        let recovered = (found.created, found.bytes_read, found.bytes_torn, began.elapsed().as_secs_f64());
+        Log { shared: Arc::new(shared), birth: Birth::now(), recovered }
+    }
+
+    fn on(
+        disk: Arc<AnyDisk>,
+        store_id: u64,
+        incarnation: [u8; 16],
+        segment_bytes: u64,
+        clock_us: Option<u64>,
+    ) -> PyResult<Log> {
+        let fresh = Identity { store: store_id, incarnation };
+        let options = Options { segment_bytes, state_bytes_max: (segment_bytes / 2) as usize };
+        let began = Instant::now();
+        let buffer_bytes_max = (segment_bytes as usize).max(64 << 10);
+        let opened = Shared::on(disk, options, buffer_bytes_max, fresh, clock_us).map_err(errors::store)?;
+        Ok(Log::opened(opened, began))
+    }
+
     fn change(&self, py: Python<'_>, changes: Vec<Change>) -> PyResult<()> {
         self.ask(py, |shared| shared.with(|log, now| log.change(now, changes)))
     }
@@ -126,10 +165,91 @@ impl Log {
         let fresh = Identity { store: store_id, incarnation };
         let options = Options { segment_bytes, state_bytes_max };
         let began = Instant::now();
-        let opened = detached(py, || Shared::open(&path, holder, options, buffer_bytes_max, fresh));
-        let (shared, found) = opened.map_err(|error| opening(error, &path))?;
-        let recovered = (found.created, found.bytes_read, found.bytes_torn, began.elapsed().as_secs_f64());
-        Ok(Log { shared: Arc::new(shared), birth: Birth::now(), recovered })
+        let opened = detached(py, || {
+            let disk = Arc::new(AnyDisk::lock(&path, holder).map_err(OpenError::Lock)?);
+            Shared::on(disk, options, buffer_bytes_max, fresh, None).map_err(OpenError::Log)
+        });
+        Ok(Log::opened(opened.map_err(|error| opening(error, &path))?, began))
+    }
+
+    /// A log in memory, which has room for so many bytes.
+    #[staticmethod]
+    #[pyo3(signature = (*, store_id, incarnation, bytes_max, segment_bytes = 8 << 20))]
+    fn in_memory(store_id: u64, incarnation: [u8; 16], bytes_max: u64, segment_bytes: u64) -> PyResult<Log> {
+        let disk = Arc::new(AnyDisk::Memory(MemoryDisk::new(bytes_max)));
+        Log::on(disk, store_id, incarnation, segment_bytes, None)
+    }
+
+    /// A log on a simulated disk, where it is the time that it is told.
+    #[staticmethod]
+    #[pyo3(signature = (disk, *, store_id, incarnation, segment_bytes, clock_us))]
+    fn simulated(
+        disk: &SimulatedDisk,
+        store_id: u64,
+        incarnation: [u8; 16],
+        segment_bytes: u64,
+        clock_us: u64,
+    ) -> PyResult<Log> {
+        let disk = Arc::new(AnyDisk::Simulated(disk.disk.clone()));
+        Log::on(disk, store_id, incarnation, segment_bytes, Some(clock_us))
+    }
+
+    /// From now on it is this time, microseconds since 1970. For simulations.
+    fn set_clock_us(&self, clock_us: u64) -> PyResult<()> {
+        self.here()?.set_clock_us(clock_us);
+        Ok(())
+    }
+
+    /// What time it is for the log, microseconds since 1970.
+    #[getter]
+    fn clock_us(&self) -> PyResult<u64> {
+        Ok(self.here()?.clock_us())
+    }
+
+    /// Appends all of a turn in one frame, and empties it: (first, end). It is durable after `sync`.
+    fn append_turn(&self, py: Python<'_>, turn: &Turn) -> PyResult<(u64, u64)> {
+        let appended = self.ask(py, |shared| turn.append(shared))?;
+        Ok((appended.first, appended.end))
+    }
+
+    /// The highest number that is stored of a publisher's chain; 0 if none is.
+    fn chain(&self, publisher: u64, chain: u32) -> PyResult<u64> {
+        Ok(self
+            .here()?
+            .look(|log| log.state().chains().get(publisher, chain).map_or(0, |found| found.number)))
+    }
+
+    /// What readers have behind them, those whose name begins so: (name, first offset not done, runs, messages and bytes
+    /// that came, messages and bytes that are done, messages delivered before).
+    fn readers(&self, prefix: &str) -> PyResult<Vec<ReaderTuple>> {
+        Ok(self.here()?.look(|log| {
+            let readers = log.state().readers().iter().filter(|(name, _)| name.starts_with(prefix));
+            readers
+                .map(|(name, reader)| {
+                    let (runs, delivered) = (reader.done.runs(), reader.delivered.len());
+                    (name.to_owned(), reader.base(), runs, reader.came, reader.gone, delivered)
+                })
+                .collect()
+        }))
+    }
+
+    /// About how long the state is, and how long it may be.
+    #[getter]
+    fn state_bytes(&self) -> PyResult<(usize, usize)> {
+        Ok(self.here()?.look(|log| (log.state().bytes(), log.options().state_bytes_max)))
+    }
+
+    /// Messages by their identity, of so many offsets at the end: their rows, and whether there are more.
+    fn fetch<'py>(
+        &self,
+        py: Python<'py>,
+        chain: (u64, u32),
+        numbers: (u64, u64),
+        back: u64,
+        bytes_max: usize,
+    ) -> PyResult<(Bound<'py, PyBytes>, bool)> {
+        let (rows, more) = self.ask(py, |shared| turn::fetch(shared, chain, numbers, back, bytes_max))?;
+        Ok((PyBytes::new(py, rows.bytes()), more))
     }
 
     /// What opening found: (made anew, bytes read, bytes of a torn tail, seconds).
@@ -161,6 +281,12 @@ impl Log {
     #[getter]
     fn durable_end(&self) -> PyResult<u64> {
         Ok(self.here()?.look(|log| log.durable().end))
+    }
+
+    /// Whether everything that was appended is durable.
+    #[getter]
+    fn is_settled(&self) -> PyResult<bool> {
+        Ok(self.here()?.look(shoal_log::Log::is_settled))
     }
 
     /// Up to where it is durable: (segment, position, offset).
@@ -532,7 +658,11 @@ impl Log {
         if !self.birth.is_here() {
             return Ok(());
         }
-        detached(py, || self.shared.close()).map_err(errors::store)
+        let closed = detached(py, || self.shared.close()).map_err(errors::store)?;
+        if closed {
+            self.shared.disk().unlock();
+        }
+        Ok(())
     }
 }
 

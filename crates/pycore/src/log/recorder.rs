@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use shoal_io::store::Shared;
 use shoal_log::{Filter, Gap, LogError, MARKS_MAX, MarkKey, Marks, Meta, RowsWriter, lane_of};
 use shoal_node::hub::Batch;
 use shoal_wire::{MessageView, TopicPattern};
 
-use super::{Log, patterns};
+use super::{Log, Shared, patterns};
 use crate::bus::Subscription;
 use crate::bus::exit::{check, detached};
 use crate::convert::duration;
@@ -26,6 +25,8 @@ struct Taking {
     rows: RowsWriter,
     /// Messages that somebody else records.
     unless: Filter,
+    /// Persistent messages that reach the store by themselves.
+    stored: Option<Filter>,
     lanes: Option<Lane>,
     /// What the rows raise the marks to.
     numbers: Vec<(MarkKey, u64)>,
@@ -107,8 +108,13 @@ pub struct Recorder {
 impl Taking {
     /// Whether somebody else records it.
     fn is_others(&mut self, record: &[u8]) -> bool {
-        !self.unless.is_any_topic()
-            && MessageView::parse(record).map_or(true, |view| self.unless.destination_matches(&view))
+        if self.unless.is_any_topic() && self.stored.is_none() {
+            return false;
+        }
+        let Ok(view) = MessageView::parse(record) else { return !self.unless.is_any_topic() };
+        let has_own_way = view.is_persistent() && matches!(view.origin(), Ok(Some(_)));
+        (!self.unless.is_any_topic() && self.unless.destination_matches(&view))
+            || (has_own_way && self.stored.as_mut().is_some_and(|stored| stored.destination_matches(&view)))
     }
 
     fn push(&mut self, meta: &Meta, record: &[u8]) {
@@ -224,9 +230,13 @@ impl Recorder {
 #[pymethods]
 impl Recorder {
     /// Records what a subscription receives, except on topics of `unless`, and except what a node published. As the
-    /// recorder of a pattern of `lanes`, it leaves out what an earlier pattern matches, and what is in the log.
+    /// recorder of a pattern of `lanes`, it leaves out what an earlier pattern matches, and what is in the log. Persistent
+    /// messages on topics of `stored` come to the store on a way of their own.
     #[new]
-    #[pyo3(signature = (log, subscription, *, unless = Vec::new(), skip_node = None, lanes = None, at = 0))]
+    #[pyo3(signature = (
+        log, subscription, *, unless = Vec::new(), skip_node = None, lanes = None, at = 0, stored = Vec::new()
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         log: &Log,
         subscription: Py<Subscription>,
@@ -234,7 +244,9 @@ impl Recorder {
         skip_node: Option<u32>,
         lanes: Option<&Lanes>,
         at: usize,
+        stored: Vec<String>,
     ) -> PyResult<Recorder> {
+        let stored = (!stored.is_empty()).then(|| patterns(&stored)).transpose()?;
         let mut unless = patterns(&unless)?;
         let lane = match lanes {
             None => None,
@@ -259,6 +271,7 @@ impl Recorder {
             batches: VecDeque::new(),
             rows: RowsWriter::default(),
             unless: Filter::new(unless, None),
+            stored: stored.map(|patterns| Filter::new(patterns, None)),
             lanes: lane,
             numbers: Vec::new(),
             gaps: VecDeque::new(),

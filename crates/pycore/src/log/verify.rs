@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_io::store::{Directory, OpenError};
+use shoal_io::store::Directory;
 use shoal_log::{Damage, SegmentReport, verify};
 
-use super::{hex, opening};
+use super::{OpenError, hex, opening};
 use crate::bus::exit::detached;
 
 /// Reads every frame of a log, and says what there is: a mapping. Nothing is changed.

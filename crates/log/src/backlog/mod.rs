@@ -1,0 +1,515 @@
+//! What a queue or a subscription still has to deliver, and to whom it was given.
+//!
+//! A backlog reads its messages in the order of their offsets, and knows of each that is not done only its
+//! [`Facts`]. It keeps a *window* of them; what lies behind the window is in the log, and read when there is room. Everything
+//! that was looked at and is not in the window is done, so what is done comes in few runs, however many messages there are
+//! and whatever lies between them.
+//!
+//! A message is *ready*, *waiting* for a time, or *taken* by a consumer. Nothing here is durable: what has to be is returned,
+//! and a backlog is made anew from a [`Reader`] and the log. No clock, no file, no policy.
+
+mod facts;
+mod lines;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shoal_norm::Runs;
+
+use crate::readers::Reader;
+use lines::Lines;
+
+pub use facts::{Facts, GROUP_BUCKETS};
+
+/// How a backlog behaves.
+#[derive(Copy, Clone, Debug)]
+pub struct BacklogOptions {
+    /// Messages that are ready, at the most, before no more are read.
+    pub window: usize,
+    /// Messages that wait for their time, at the most, before no more are read.
+    pub waiting_max: usize,
+    /// Whether higher priorities go first; otherwise all go in the order of their offsets.
+    pub by_priority: bool,
+}
+
+/// Messages that are done: what is to be noted of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Offsets that are done now, each from the first up to before the second.
+    pub runs: Vec<(u64, u64)>,
+    /// How many messages.
+    pub messages: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
+}
+
+/// How many messages are where.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ready, as far as they were read.
+    pub ready: usize,
+    /// Waiting for a time.
+    pub waiting: usize,
+    /// Given to a consumer and not acknowledged.
+    pub taken: usize,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Ready,
+    Waiting(u64),
+    Taken(u64),
+    Expired,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Entry {
+    bytes: u32,
+    rank: u8,
+    group: Option<u16>,
+    expires_us: u64,
+    stage: Stage,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Consumer {
+    taken: BTreeSet<u64>,
+    /// How far it has looked for messages that its own selector wants.
+    place: u64,
+}
+
+/// The backlog.
+#[derive(Debug)]
+pub struct Backlog {
+    options: BacklogOptions,
+    scanned: u64,
+    /// What is done at `scanned` or behind it.
+    skip: Runs,
+    live: BTreeMap<u64, Entry>,
+    lines: Lines,
+    waiting: BTreeSet<(u64, u64)>,
+    expiring: BTreeSet<(u64, u64)>,
+    expired: Vec<u64>,
+    delivered: BTreeMap<u64, (u32, u64)>,
+    /// Messages below may have been given out by an earlier life.
+    perhaps_below: u64,
+    consumers: BTreeMap<u64, Consumer>,
+    taken: usize,
+}
+
+impl Backlog {
+    /// A backlog of a reader. Messages below `perhaps_below` may have been given out before.
+    pub fn new(options: BacklogOptions, reader: &Reader, perhaps_below: u64) -> Backlog {
+        Backlog {
+            options,
+            scanned: reader.base(),
+            skip: reader.done.clone(),
+            live: BTreeMap::new(),
+            lines: Lines::default(),
+            waiting: BTreeSet::new(),
+            expiring: BTreeSet::new(),
+            expired: Vec::new(),
+            delivered: reader.delivered.clone(),
+            perhaps_below,
+            consumers: BTreeMap::new(),
+            taken: 0,
+        }
+    }
+
+    // Getters.
+
+    /// The offset up to which the log was read.
+    pub fn scanned(&self) -> u64 {
+        self.scanned
+    }
+
+    /// The lowest offset that is still needed.
+    pub fn pin(&self) -> u64 {
+        self.live.first_key_value().map_or(self.scanned, |(offset, _)| *offset).min(self.scanned)
+    }
+
+    /// How many messages are where.
+    pub fn counts(&self) -> Counts {
+        Counts { ready: self.lines.count(), waiting: self.waiting.len(), taken: self.taken }
+    }
+
+    /// Whether so much is known that no more is read.
+    pub fn is_full(&self) -> bool {
+        self.lines.count() >= self.options.window || self.waiting.len() >= self.options.waiting_max
+    }
+
+    /// Whether it is time to read more.
+    pub fn is_low(&self) -> bool {
+        self.lines.count() * 2 < self.options.window && self.waiting.len() < self.options.waiting_max
+    }
+
+    /// The next time at which a message is ready or expires.
+    pub fn next_wake_us(&self) -> Option<u64> {
+        let first = |times: &BTreeSet<(u64, u64)>| times.first().map(|(at, _)| *at);
+        [first(&self.waiting), first(&self.expiring)].into_iter().flatten().min()
+    }
+
+    /// How often a message was given out, this time included: 1 is the first time, 0 is again, and nobody knows how
+    /// often.
+    pub fn delivery_of(&self, offset: u64) -> u32 {
+        match self.delivered.get(&offset) {
+            Some((count, _)) => count + 1,
+            None => u32::from(offset >= self.perhaps_below),
+        }
+    }
+
+    /// What a consumer was given and has not acknowledged.
+    pub fn taken_by(&self, consumer: u64) -> impl Iterator<Item = u64> {
+        self.consumers.get(&consumer).into_iter().flat_map(|consumer| consumer.taken.iter().copied())
+    }
+
+    /// Messages that are neither done nor given to anybody, as far as they were read.
+    pub fn untaken(&self) -> impl Iterator<Item = u64> {
+        let is_free = |entry: &Entry| matches!(entry.stage, Stage::Ready | Stage::Waiting(_));
+        self.live.iter().filter(move |(_, entry)| is_free(entry)).map(|(offset, _)| *offset)
+    }
+
+    /// Whether a message is here to be looked at: not done, not waiting, and not yet read or not taken.
+    pub fn shows(&self, offset: u64, now_us: u64) -> bool {
+        match self.live.get(&offset) {
+            Some(entry) => matches!(entry.stage, Stage::Ready) && entry.expires_us > now_us,
+            None => offset >= self.scanned && self.skip.run_of(offset).is_none(),
+        }
+    }
+
+    /// How far a consumer has looked for messages that its selector wants.
+    pub fn place(&self, consumer: u64) -> u64 {
+        self.consumers.get(&consumer).map_or(self.scanned, |consumer| consumer.place.max(self.pin()))
+    }
+
+    // Reading.
+
+    /// The next message of the log that is ours. Messages are told in the order of their offsets. False if it is done, or
+    /// somebody has it.
+    pub fn see(&mut self, facts: &Facts, now_us: u64) -> bool {
+        if facts.offset < self.scanned {
+            return false;
+        }
+        self.scanned = facts.offset;
+        let is_known = self.live.contains_key(&facts.offset) || self.skip.run_of(facts.offset).is_some();
+        self.pass_to(facts.offset + 1);
+        if !is_known {
+            let entry = self.entry(facts);
+            let due_us = self.due_us(facts);
+            self.live.insert(facts.offset, entry);
+            if entry.expires_us < u64::MAX {
+                self.expiring.insert((entry.expires_us, facts.offset));
+            }
+            self.stand(facts.offset, due_us, now_us);
+        }
+        !is_known
+    }
+
+    /// Everything below an offset was looked at.
+    pub fn pass_to(&mut self, offset: u64) {
+        if offset > self.scanned {
+            self.scanned = offset;
+            self.skip.remove(0..offset);
+        }
+    }
+
+    fn entry(&self, facts: &Facts) -> Entry {
+        let rank = if self.options.by_priority { 9 - facts.priority.min(9) } else { 0 };
+        let Facts { bytes, group, expires_us, .. } = *facts;
+        Entry { bytes, rank, group, expires_us, stage: Stage::Ready }
+    }
+
+    fn due_us(&self, facts: &Facts) -> u64 {
+        let again = self.delivered.get(&facts.offset).map_or(0, |(_, due_us)| *due_us);
+        facts.due_us.max(again)
+    }
+
+    /// Puts a message where it waits or is ready. Its group waits with it only if it was delivered before.
+    fn stand(&mut self, offset: u64, due_us: u64, now_us: u64) {
+        let holds = self.delivered.contains_key(&offset);
+        let Some(entry) = self.live.get_mut(&offset) else { return };
+        if due_us > now_us {
+            entry.stage = Stage::Waiting(due_us);
+            self.waiting.insert((due_us, offset));
+            if holds {
+                self.lines.hold(entry.group);
+            }
+        } else {
+            entry.stage = Stage::Ready;
+            self.lines.add((entry.rank, offset), entry.group);
+            self.look_again_from(offset);
+        }
+    }
+
+    /// Consumers with selectors look at a message again.
+    fn look_again_from(&mut self, offset: u64) {
+        for consumer in self.consumers.values_mut() {
+            consumer.place = consumer.place.min(offset);
+        }
+    }
+
+    // Consumers.
+
+    /// A consumer begins.
+    pub fn attach(&mut self, consumer: u64) {
+        self.consumers.entry(consumer).or_default();
+    }
+
+    /// A consumer has looked so far.
+    pub fn set_place(&mut self, consumer: u64, place: u64) {
+        if let Some(consumer) = self.consumers.get_mut(&consumer) {
+            consumer.place = place;
+        }
+    }
+
+    /// Gives a consumer the next messages, in the order in which they go out: at most so many, and no more once they have
+    /// so many bytes.
+    pub fn take(&mut self, consumer: u64, now_us: u64, messages_max: usize, bytes_max: u64) -> Vec<u64> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while taken.len() < messages_max && bytes < bytes_max && self.consumers.contains_key(&consumer) {
+            let Some((rank, offset)) = self.lines.best(consumer) else { break };
+            let Some(entry) = self.live.get_mut(&offset) else { break };
+            self.lines.remove((rank, offset), entry.group);
+            if entry.expires_us <= now_us {
+                entry.stage = Stage::Expired;
+                self.expired.push(offset);
+                continue;
+            }
+            bytes += u64::from(entry.bytes);
+            self.give(consumer, offset);
+            taken.push(offset);
+        }
+        taken
+    }
+
+    /// Gives a consumer one message that it chose, if it may have it now. One that lies behind the window comes into
+    /// it.
+    pub fn take_one(&mut self, consumer: u64, facts: &Facts, now_us: u64) -> bool {
+        if !self.consumers.contains_key(&consumer) || facts.expires_us <= now_us {
+            return false;
+        }
+        let offset = facts.offset;
+        match self.live.get(&offset) {
+            Some(entry) => {
+                if entry.stage != Stage::Ready || !self.lines.allows(consumer, entry.group) {
+                    return false;
+                }
+                self.lines.remove((entry.rank, offset), entry.group);
+            }
+            None => {
+                let is_behind = offset >= self.scanned && self.skip.run_of(offset).is_none();
+                if !is_behind || self.due_us(facts) > now_us || !self.lines.allows(consumer, facts.group) {
+                    return false;
+                }
+                let entry = self.entry(facts);
+                self.live.insert(offset, entry);
+                if entry.expires_us < u64::MAX {
+                    self.expiring.insert((entry.expires_us, offset));
+                }
+            }
+        }
+        self.give(consumer, offset);
+        true
+    }
+
+    fn give(&mut self, consumer: u64, offset: u64) {
+        let (Some(entry), Some(to)) = (self.live.get_mut(&offset), self.consumers.get_mut(&consumer)) else {
+            return;
+        };
+        entry.stage = Stage::Taken(consumer);
+        to.taken.insert(offset);
+        self.taken += 1;
+        self.lines.taken(consumer, entry.group);
+    }
+
+    /// What of these runs, both ends included, a consumer has.
+    fn chosen(&self, consumer: u64, runs: &[(u64, u64)]) -> Vec<u64> {
+        let Some(consumer) = self.consumers.get(&consumer) else { return Vec::new() };
+        let inside = |&(first, last): &(u64, u64)| consumer.taken.range(first..=last.max(first)).copied();
+        let mut chosen: Vec<u64> = runs.iter().filter(|run| run.0 <= run.1).flat_map(inside).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        chosen
+    }
+
+    /// How many of these runs, both ends included, a consumer has.
+    pub fn has(&self, consumer: u64, runs: &[(u64, u64)]) -> usize {
+        self.chosen(consumer, runs).len()
+    }
+
+    /// What acknowledging these runs, both ends included, would come to. Changes nothing.
+    pub fn weigh(&self, consumer: u64, runs: &[(u64, u64)]) -> Finished {
+        let mut finished = Finished::default();
+        let mut exactly = Runs::default();
+        for offset in self.chosen(consumer, runs) {
+            exactly.insert(offset..offset + 1);
+            finished.messages += 1;
+            finished.bytes += self.live.get(&offset).map_or(0, |entry| u64::from(entry.bytes));
+        }
+        finished.runs = exactly.iter().map(|run| (run.start, run.end)).collect();
+        finished
+    }
+
+    /// A consumer gets these, though it did not ask, if nobody has them.
+    pub fn seize(&mut self, consumer: u64, offsets: &[u64]) {
+        self.attach(consumer);
+        for &offset in offsets {
+            let Some(entry) = self.live.get(&offset).copied() else { continue };
+            match entry.stage {
+                Stage::Ready => self.lines.remove((entry.rank, offset), entry.group),
+                Stage::Waiting(due_us) => {
+                    self.waiting.remove(&(due_us, offset));
+                    if self.delivered.contains_key(&offset) {
+                        self.lines.unhold(entry.group);
+                    }
+                }
+                Stage::Taken(_) | Stage::Expired => continue,
+            }
+            self.give(consumer, offset);
+        }
+    }
+
+    /// A consumer acknowledges what it has of these runs, both ends included.
+    pub fn acknowledge(&mut self, consumer: u64, runs: &[(u64, u64)]) -> Finished {
+        let chosen = self.chosen(consumer, runs);
+        self.finish(&chosen)
+    }
+
+    /// A consumer gives back what it has of these runs, both ends included. What it has `seen` counts as delivered: each
+    /// with how often that is now.
+    pub fn give_back(
+        &mut self,
+        consumer: u64,
+        runs: &[(u64, u64)],
+        seen: bool,
+        due_us: u64,
+        now_us: u64,
+    ) -> Vec<(u64, u32)> {
+        let chosen = self.chosen(consumer, runs);
+        let mut counted = Vec::new();
+        // From the last to the first, so that a line never offers a later one before an earlier one.
+        for offset in chosen.into_iter().rev() {
+            self.untake(consumer, offset);
+            if seen {
+                // One that was given out by an earlier life counts that time, too.
+                let prior = self.delivered.get(&offset).map_or(0, |(count, _)| *count);
+                let prior = prior.max(u32::from(offset < self.perhaps_below && prior == 0));
+                self.delivered.insert(offset, (prior + 1, due_us));
+                counted.push((offset, prior + 1));
+            }
+            self.stand(offset, due_us, now_us);
+        }
+        counted.reverse();
+        counted
+    }
+
+    fn untake(&mut self, consumer: u64, offset: u64) {
+        if let Some(consumer) = self.consumers.get_mut(&consumer) {
+            consumer.taken.remove(&offset);
+        }
+        self.taken -= 1;
+        if let Some(entry) = self.live.get(&offset) {
+            self.lines.untaken(entry.group);
+            if let Some(first) = entry.group.and_then(|group| self.lines.first_of(group)) {
+                self.look_again_from(first);
+            }
+        }
+    }
+
+    /// A consumer ends. What it has goes back; what it has not `unseen`, both ends included, counts as delivered.
+    pub fn detach(&mut self, consumer: u64, unseen: &[(u64, u64)], now_us: u64) -> Vec<(u64, u32)> {
+        self.give_back(consumer, unseen, false, 0, now_us);
+        let counted = self.give_back(consumer, &[(0, u64::MAX)], true, 0, now_us);
+        self.consumers.remove(&consumer);
+        counted
+    }
+
+    // Ends of messages.
+
+    /// These are done, whoever has them.
+    pub fn finish(&mut self, offsets: &[u64]) -> Finished {
+        let mut finished = Finished::default();
+        let mut gone = Vec::with_capacity(offsets.len());
+        for &offset in offsets {
+            let Some(entry) = self.live.get(&offset).copied() else { continue };
+            match entry.stage {
+                Stage::Ready => self.lines.remove((entry.rank, offset), entry.group),
+                Stage::Waiting(due_us) => {
+                    self.waiting.remove(&(due_us, offset));
+                    if self.delivered.contains_key(&offset) {
+                        self.lines.unhold(entry.group);
+                    }
+                }
+                Stage::Taken(consumer) => self.untake(consumer, offset),
+                Stage::Expired => {}
+            }
+            if entry.expires_us < u64::MAX {
+                self.expiring.remove(&(entry.expires_us, offset));
+            }
+            self.live.remove(&offset);
+            self.delivered.remove(&offset);
+            finished.messages += 1;
+            finished.bytes += u64::from(entry.bytes);
+            gone.push(offset);
+        }
+        let mut runs = Runs::default();
+        for offset in gone {
+            if runs.run_of(offset).is_none() {
+                runs.insert(self.run_around(offset));
+            }
+        }
+        finished.runs = runs.iter().map(|run| (run.start, run.end)).collect();
+        finished
+    }
+
+    /// Everything around an offset that is done.
+    fn run_around(&mut self, offset: u64) -> std::ops::Range<u64> {
+        if offset >= self.scanned {
+            self.skip.insert(offset..offset + 1);
+            return offset..offset + 1;
+        }
+        let start = self.live.range(..offset).next_back().map_or(0, |(before, _)| before + 1);
+        let next = self.live.range(offset + 1..).next().map_or(self.scanned, |(next, _)| *next);
+        start..next.min(self.scanned)
+    }
+
+    // Time.
+
+    /// It is so late: what waited for it is ready. Returns what expired, which is to be [finished](Backlog::finish).
+    pub fn wake(&mut self, now_us: u64) -> Vec<u64> {
+        while let Some(&(due_us, offset)) = self.waiting.first().filter(|(due_us, _)| *due_us <= now_us) {
+            self.waiting.remove(&(due_us, offset));
+            if let Some(entry) = self.live.get(&offset).copied() {
+                if self.delivered.contains_key(&offset) {
+                    self.lines.unhold(entry.group);
+                }
+                self.stand(offset, 0, now_us);
+                if let Some(first) = entry.group.and_then(|group| self.lines.first_of(group)) {
+                    self.look_again_from(first);
+                }
+            }
+        }
+        let mut expired = std::mem::take(&mut self.expired);
+        while let Some(&(expires_us, offset)) = self.expiring.first().filter(|(at, _)| *at <= now_us) {
+            self.expiring.remove(&(expires_us, offset));
+            let Some(entry) = self.live.get_mut(&offset) else { continue };
+            match entry.stage {
+                Stage::Ready => {
+                    self.lines.remove((entry.rank, offset), entry.group);
+                    entry.stage = Stage::Expired;
+                    expired.push(offset);
+                }
+                Stage::Waiting(due_us) => {
+                    self.waiting.remove(&(due_us, offset));
+                    if self.delivered.contains_key(&offset) {
+                        self.lines.unhold(entry.group);
+                    }
+                    entry.stage = Stage::Expired;
+                    expired.push(offset);
+                }
+                // Whoever has it may still acknowledge it; if it comes back, it is not given out again.
+                Stage::Taken(_) | Stage::Expired => {}
+            }
+        }
+        expired
+    }
+}

@@ -1,0 +1,99 @@
+//! What readers with a name, queues and subscriptions, have behind them: which offsets they are done with, and which
+//! messages were given out before. Everything else of a reader is made from this and from the log.
+
+use std::collections::BTreeMap;
+
+use shoal_norm::Runs;
+
+use crate::state::Change;
+
+/// One reader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reader {
+    /// Offsets that are acknowledged, or are of no concern to it.
+    pub done: Runs,
+    /// How often messages that are not done were given out, and when again at the earliest.
+    pub delivered: BTreeMap<u64, (u32, u64)>,
+    /// Messages and bytes that came.
+    pub came: (u64, u64),
+    /// Messages and bytes that are done.
+    pub gone: (u64, u64),
+}
+
+impl Reader {
+    /// The first offset that is not done.
+    pub fn base(&self) -> u64 {
+        self.done.run_of(0).map_or(0, |run| run.end)
+    }
+}
+
+/// All of them, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readers {
+    readers: BTreeMap<String, Reader>,
+}
+
+impl Readers {
+    /// One of them.
+    pub fn get(&self, name: &str) -> Option<&Reader> {
+        self.readers.get(name)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Reader)> {
+        self.readers.iter().map(|(name, reader)| (name.as_str(), reader))
+    }
+
+    fn reader(&mut self, name: &str) -> &mut Reader {
+        self.readers.entry(name.to_owned()).or_default()
+    }
+
+    pub(crate) fn done(&mut self, name: &str, messages: u64, bytes: u64, runs: &[(u64, u64)]) {
+        let reader = self.reader(name);
+        for &(first, end) in runs {
+            reader.done.insert(first..end);
+            if !reader.delivered.is_empty() {
+                let gone: Vec<u64> =
+                    reader.delivered.range(first..end.max(first)).map(|(at, _)| *at).collect();
+                for offset in gone {
+                    reader.delivered.remove(&offset);
+                }
+            }
+        }
+        reader.gone = (reader.gone.0 + messages, reader.gone.1 + bytes);
+    }
+
+    pub(crate) fn came(&mut self, name: &str, messages: u64, bytes: u64) {
+        let reader = self.reader(name);
+        reader.came = (reader.came.0 + messages, reader.came.1 + bytes);
+    }
+
+    pub(crate) fn delivered(&mut self, name: &str, offset: u64, count: u32, due_us: u64) {
+        self.reader(name).delivered.insert(offset, (count, due_us));
+    }
+
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.readers.remove(name);
+    }
+
+    /// What came and went is told as a difference, in a checkpoint as the whole.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
+        self.readers.iter().flat_map(|(name, reader)| {
+            let runs = reader.done.iter().map(|run| (run.start, run.end)).collect();
+            let came = Change::Came(name.clone(), reader.came.0, reader.came.1);
+            let done = Change::Done(name.clone(), reader.gone.0, reader.gone.1, runs);
+            let delivered = reader
+                .delivered
+                .iter()
+                .map(|(&offset, &(count, due_us))| Change::Delivered(name.clone(), offset, count, due_us));
+            [came, done].into_iter().chain(delivered)
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let one = |(name, reader): (&String, &Reader)| {
+            2 * (name.len() + 32) + reader.done.runs() * 16 + reader.delivered.len() * (name.len() + 23)
+        };
+        self.readers.iter().map(one).sum()
+    }
+}

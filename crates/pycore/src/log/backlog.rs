@@ -1,0 +1,517 @@
+//! What a queue or a subscription has to deliver, for Python: the kernel, and the log that it reads.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use shoal_log::{BacklogOptions, Facts, Filter, Finished, LogError, Meta, Reader, Row, RowsWriter};
+use shoal_wire::TopicPattern;
+
+use super::turn::meta_of;
+use super::{Log, Shared, patterns};
+use crate::bus::exit::detached;
+use crate::errors;
+use crate::selector::Selector;
+
+/// Once messages that were looked at and are not delivered yet have so many bytes, no more are read.
+const CACHE_BYTES_MAX: usize = 1 << 20;
+/// Offsets that a consumer with a selector looks at in one go.
+const SELECT_OFFSETS_MAX: u64 = 5000;
+/// Messages that lie closer together are read in one pass.
+const PASS_OFFSETS_MAX: u64 = 2000;
+/// Messages that wait for their time, at the most.
+const WAITING_MAX: usize = 1_000_000;
+
+/// Messages given out: the offset of the first, rows, how often each was given out where that is not once, messages, bytes.
+type Batch<'py> = (u64, Bound<'py, PyBytes>, Vec<(u64, u32)>, usize, usize);
+
+/// (runs, messages, bytes).
+type FinishedTuple = (Vec<(u64, u64)>, u64, u64);
+
+struct Given {
+    first: u64,
+    rows: RowsWriter,
+    counts: Vec<(u64, u32)>,
+}
+
+/// Messages that were read and not delivered yet.
+#[derive(Default)]
+struct Cache {
+    rows: BTreeMap<u64, (Meta, Box<[u8]>)>,
+    bytes: usize,
+}
+
+impl Cache {
+    fn put(&mut self, row: &Row<'_>) {
+        if self.rows.insert(row.offset, (meta_of(row), row.record.into())).is_none() {
+            self.bytes += row.record.len();
+        }
+    }
+
+    fn take(&mut self, offset: u64) -> Option<(Meta, Box<[u8]>)> {
+        let found = self.rows.remove(&offset)?;
+        self.bytes -= found.1.len();
+        Some(found)
+    }
+}
+
+struct Reading {
+    backlog: shoal_log::Backlog,
+    patterns: Vec<TopicPattern>,
+    filter: Filter,
+    /// Publishers whose messages are not wanted.
+    unless: HashSet<u64>,
+    selectors: HashMap<u64, Filter>,
+    cache: Cache,
+    /// Messages that retention removed, or that could not be read.
+    lost: u64,
+}
+
+/// A queue or a subscription. For one thread at a time.
+#[pyclass(module = "shoal._core", frozen)]
+pub struct Backlog {
+    shared: Arc<Shared>,
+    reading: Mutex<Reading>,
+}
+
+fn finished(finished: Finished) -> FinishedTuple {
+    (finished.runs, finished.messages, finished.bytes)
+}
+
+impl Reading {
+    /// Reads on until the window is full, so many rows were read, or the log ends. Whether there is more.
+    fn scan(&mut self, shared: &Shared, now_us: u64, rows_max: usize, keep: bool) -> Result<bool, LogError> {
+        let Reading { backlog, filter, unless, cache, lost, .. } = self;
+        let from = backlog.scanned();
+        let source = shared.source(from);
+        let mut rows = 0;
+        let reached = source.each(from, u64::MAX, filter, |row| {
+            rows += 1;
+            let is_new = !unless.contains(&row.publisher) && backlog.see(&Facts::of(row), now_us);
+            if is_new && keep {
+                cache.put(row);
+            }
+            let has_read_enough = rows >= rows_max || cache.bytes >= CACHE_BYTES_MAX;
+            let is_enough = backlog.is_full() || has_read_enough;
+            if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match reached {
+            Ok(reached) => backlog.pass_to(reached),
+            Err(LogError::Trimmed { floor, .. }) => {
+                *lost += 1;
+                backlog.pass_to(floor);
+            }
+            Err(LogError::Corrupt { end, .. }) if end > from => {
+                *lost += end - from;
+                backlog.pass_to(end);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(backlog.scanned() < source.end() && !backlog.is_full())
+    }
+
+    /// Messages for a consumer with a selector: looks at some more of the log. Also whether there is more to look at.
+    fn select(
+        &mut self,
+        shared: &Shared,
+        consumer: u64,
+        now_us: u64,
+        messages_max: usize,
+        bytes_max: u64,
+    ) -> Result<(Vec<u64>, bool), LogError> {
+        let Reading { backlog, selectors, unless, cache, .. } = self;
+        let Some(filter) = selectors.get_mut(&consumer) else { return Ok((Vec::new(), false)) };
+        let from = backlog.place(consumer);
+        let source = shared.source(from);
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        let reached = source.each(from, from + SELECT_OFFSETS_MAX, filter, |row| {
+            if !unless.contains(&row.publisher) && backlog.take_one(consumer, &Facts::of(row), now_us) {
+                cache.put(row);
+                taken.push(row.offset);
+                bytes += row.record.len() as u64;
+            }
+            let is_enough = taken.len() >= messages_max || bytes >= bytes_max;
+            if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        backlog.set_place(consumer, reached);
+        Ok((taken, reached < source.end()))
+    }
+
+    /// Puts messages together that were taken, in their order: what ascends goes into one batch.
+    fn gather(&mut self, shared: &Shared, offsets: &[u64]) -> Result<Vec<Given>, LogError> {
+        self.read(shared, offsets)?;
+        let mut batches: Vec<Given> = Vec::new();
+        let (mut next, mut missing) = (0, Vec::new());
+        for &offset in offsets {
+            let Some((meta, record)) = self.cache.take(offset) else {
+                missing.push(offset);
+                continue;
+            };
+            if batches.is_empty() || offset < next {
+                batches.push(Given { first: offset, rows: RowsWriter::default(), counts: Vec::new() });
+                next = offset;
+            }
+            let Some(batch) = batches.last_mut() else { continue };
+            batch.rows.push_after(offset - next, &meta, &record);
+            next = offset + 1;
+            let count = self.backlog.delivery_of(offset);
+            if count != 1 {
+                batch.counts.push((offset, count));
+            }
+        }
+        // They are gone, and nobody can have them.
+        self.lost += missing.len() as u64;
+        self.backlog.finish(&missing);
+        Ok(batches)
+    }
+
+    /// Reads messages that are not in the cache.
+    fn read(&mut self, shared: &Shared, offsets: &[u64]) -> Result<(), LogError> {
+        let mut missing: Vec<u64> =
+            offsets.iter().copied().filter(|offset| !self.cache.rows.contains_key(offset)).collect();
+        missing.sort_unstable();
+        let mut topics = Filter::new(self.patterns.clone(), None);
+        let mut left = &missing[..];
+        while let Some(&first) = left.first() {
+            let near = |pair: &[u64]| pair[1] - pair[0] <= PASS_OFFSETS_MAX;
+            let count = left.windows(2).take_while(|pair| near(pair)).count() + 1;
+            let (now, later) = left.split_at(count);
+            let last = now[count - 1];
+            let cache = &mut self.cache;
+            let mut wanted = now.iter().copied().peekable();
+            let read = shared.source(first).each(first, last + 1, &mut topics, |row| {
+                while wanted.next_if(|&offset| offset < row.offset).is_some() {}
+                if wanted.next_if_eq(&row.offset).is_some() {
+                    cache.put(row);
+                }
+                if wanted.peek().is_none() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            match read {
+                Ok(_) | Err(LogError::Trimmed { .. } | LogError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            left = later;
+        }
+        Ok(())
+    }
+}
+
+impl Backlog {
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Backlog {
+    /// The backlog of a reader of the log: messages that match one of the patterns and the selector, except those of some
+    /// publishers. Messages below `perhaps_below` may have been given out before.
+    #[new]
+    #[pyo3(signature = (
+        log, reader, *, patterns, selector = None, unless = Vec::new(), window = 65_536, by_priority = true,
+        perhaps_below = 0
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        log: &Log,
+        reader: &str,
+        patterns: Vec<String>,
+        selector: Option<&Bound<'_, Selector>>,
+        unless: Vec<u64>,
+        window: usize,
+        by_priority: bool,
+        perhaps_below: u64,
+    ) -> PyResult<Backlog> {
+        let patterns = self::patterns(&patterns)?;
+        let shared = log.here()?.clone();
+        let reader = shared.look(|log| log.state().readers().get(reader).cloned());
+        let options = BacklogOptions { window, waiting_max: WAITING_MAX, by_priority };
+        let selector = selector.map(|selector| selector.get().inner().clone());
+        let reading = Reading {
+            backlog: shoal_log::Backlog::new(options, &reader.unwrap_or_else(Reader::default), perhaps_below),
+            filter: Filter::new(patterns.clone(), selector),
+            patterns,
+            unless: unless.into_iter().collect(),
+            selectors: HashMap::new(),
+            cache: Cache::default(),
+            lost: 0,
+        };
+        Ok(Backlog { shared, reading: Mutex::new(reading) })
+    }
+
+    /// A consumer begins, perhaps with a selector of its own.
+    #[pyo3(signature = (consumer, selector = None))]
+    fn attach(&self, consumer: u64, selector: Option<&Bound<'_, Selector>>) {
+        let mut reading = self.lock();
+        reading.backlog.attach(consumer);
+        if let Some(selector) = selector {
+            let filter = Filter::new(reading.patterns.clone(), Some(selector.get().inner().clone()));
+            reading.selectors.insert(consumer, filter);
+        }
+    }
+
+    /// A consumer ends, and what it has goes back: (offset, how often given out) of what it has seen.
+    fn detach(&self, consumer: u64, unseen: Vec<(u64, u64)>, now_us: u64) -> Vec<(u64, u32)> {
+        let mut reading = self.lock();
+        reading.selectors.remove(&consumer);
+        reading.backlog.detach(consumer, &unseen, now_us)
+    }
+
+    /// One more publisher whose messages are not wanted, from here on.
+    fn leave_out(&self, publisher: u64) {
+        self.lock().unless.insert(publisher);
+    }
+
+    /// Reads on, so many rows at the most; those are kept for a consumer that waits if `keep`. Whether there is more to
+    /// read now.
+    fn scan(&self, py: Python<'_>, now_us: u64, rows_max: usize, keep: bool) -> PyResult<bool> {
+        detached(py, || self.lock().scan(&self.shared, now_us, rows_max, keep)).map_err(errors::store)
+    }
+
+    /// Gives a consumer messages: at most so many, and no more once they have so many bytes. Also whether there is more to
+    /// look at.
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        consumer: u64,
+        now_us: u64,
+        messages_max: usize,
+        bytes_max: u64,
+    ) -> PyResult<(Vec<Batch<'py>>, bool)> {
+        let given = detached(py, || {
+            let reading = &mut *self.lock();
+            let (offsets, more) = if reading.selectors.contains_key(&consumer) {
+                reading.select(&self.shared, consumer, now_us, messages_max, bytes_max)?
+            } else {
+                (reading.backlog.take(consumer, now_us, messages_max, bytes_max), false)
+            };
+            reading.gather(&self.shared, &offsets).map(|batches| (batches, more))
+        });
+        let (batches, more) = given.map_err(errors::store)?;
+        let batch = |given: Given| {
+            let (messages, bytes) = (given.rows.count() as usize, given.rows.bytes().len());
+            (given.first, PyBytes::new(py, given.rows.bytes()), given.counts, messages, bytes)
+        };
+        Ok((batches.into_iter().map(batch).collect(), more))
+    }
+
+    /// Gives a consumer these runs of offsets, both ends included, as far as it may have them; how many.
+    fn take_these(
+        &self,
+        py: Python<'_>,
+        consumer: u64,
+        runs: Vec<(u64, u64)>,
+        now_us: u64,
+    ) -> PyResult<usize> {
+        let taken = detached(py, || {
+            let Reading { backlog, filter, .. } = &mut *self.lock();
+            let mut taken = 0;
+            for (first, last) in runs {
+                self.shared.source(first).each(first, last.saturating_add(1), filter, |row| {
+                    taken += usize::from(backlog.take_one(consumer, &Facts::of(row), now_us));
+                    ControlFlow::Continue(())
+                })?;
+            }
+            Ok::<_, LogError>(taken)
+        });
+        taken.map_err(errors::store)
+    }
+
+    /// What a consumer has, from an offset on, to look at once more: the first offset, rows, and the offset after the
+    /// last if there is more.
+    fn look<'py>(
+        &self,
+        py: Python<'py>,
+        consumer: u64,
+        from: u64,
+        bytes_max: usize,
+    ) -> PyResult<(u64, Bound<'py, PyBytes>, Option<u64>)> {
+        let looked = detached(py, || {
+            let reading = &mut *self.lock();
+            let offsets: Vec<u64> =
+                reading.backlog.taken_by(consumer).filter(|&offset| offset >= from).take(10_000).collect();
+            reading.read(&self.shared, &offsets)?;
+            let mut rows = RowsWriter::default();
+            let first = offsets.first().copied().unwrap_or(from);
+            let mut next = first;
+            let mut rest = None;
+            for offset in offsets {
+                let Some((meta, record)) = reading.cache.take(offset) else { continue };
+                if rest.is_none() && (rows.is_empty() || rows.bytes().len() + record.len() <= bytes_max) {
+                    rows.push_after(offset - next, &meta, &record);
+                    next = offset + 1;
+                } else {
+                    rest = rest.or(Some(offset));
+                }
+            }
+            if rest.is_none() {
+                rest = reading.backlog.taken_by(consumer).find(|&offset| offset >= next.max(from));
+            }
+            Ok::<_, LogError>((first, rows, rest))
+        });
+        let (first, rows, next) = looked.map_err(errors::store)?;
+        Ok((first, PyBytes::new(py, rows.bytes()), next))
+    }
+
+    /// Messages that are there, from an offset on: the first offset, rows, and where to go on if there is more.
+    #[pyo3(signature = (from, now_us, selector, messages_max, bytes_max))]
+    fn browse<'py>(
+        &self,
+        py: Python<'py>,
+        from: u64,
+        now_us: u64,
+        selector: Option<&Bound<'_, Selector>>,
+        messages_max: u32,
+        bytes_max: usize,
+    ) -> PyResult<(u64, Bound<'py, PyBytes>, Option<u64>)> {
+        let selector = selector.map(|selector| selector.get().inner().clone());
+        let browsed = detached(py, || {
+            let reading = &*self.lock();
+            let mut filter = Filter::new(reading.patterns.clone(), selector);
+            let from = from.max(reading.backlog.pin());
+            let source = self.shared.source(from);
+            let (mut rows, mut first, mut next, mut rest) = (RowsWriter::default(), from, from, None);
+            source.each(from, u64::MAX, &mut filter, |row| {
+                let facts = Facts::of(row);
+                let is_there = facts.due_us <= now_us && facts.expires_us > now_us;
+                if !is_there || !reading.backlog.shows(row.offset, now_us) {
+                    return ControlFlow::Continue(());
+                }
+                let is_too_long = rows.bytes().len() + row.record.len() > bytes_max && !rows.is_empty();
+                if rows.count() >= messages_max || is_too_long {
+                    rest = Some(row.offset);
+                    return ControlFlow::Break(());
+                }
+                if rows.is_empty() {
+                    (first, next) = (row.offset, row.offset);
+                }
+                rows.push_after(row.offset - next, &meta_of(row), row.record);
+                next = row.offset + 1;
+                ControlFlow::Continue(())
+            })?;
+            Ok::<_, LogError>((first, rows, rest))
+        });
+        let (first, rows, next) = browsed.map_err(errors::store)?;
+        Ok((first, PyBytes::new(py, rows.bytes()), next))
+    }
+
+    /// How many of these runs, both ends included, a consumer has.
+    fn has(&self, consumer: u64, runs: Vec<(u64, u64)>) -> usize {
+        self.lock().backlog.has(consumer, &runs)
+    }
+
+    /// A consumer acknowledges what it has of these runs, both ends included: (runs done now, messages, bytes).
+    fn acknowledge(&self, consumer: u64, runs: Vec<(u64, u64)>) -> FinishedTuple {
+        finished(self.lock().backlog.acknowledge(consumer, &runs))
+    }
+
+    /// A consumer gives back what it has of these runs, both ends included: (offset, how often given out) of what it
+    /// has seen.
+    fn give_back(
+        &self,
+        consumer: u64,
+        runs: Vec<(u64, u64)>,
+        seen: bool,
+        due_us: u64,
+        now_us: u64,
+    ) -> Vec<(u64, u32)> {
+        self.lock().backlog.give_back(consumer, &runs, seen, due_us, now_us)
+    }
+
+    /// These are done, whoever has them: (runs done now, messages, bytes).
+    fn finish(&self, offsets: Vec<u64>) -> FinishedTuple {
+        let mut reading = self.lock();
+        for &offset in &offsets {
+            reading.cache.take(offset);
+        }
+        finished(reading.backlog.finish(&offsets))
+    }
+
+    /// What acknowledging these runs, both ends included, would come to: (runs, messages, bytes). Changes nothing.
+    fn weigh(&self, consumer: u64, runs: Vec<(u64, u64)>) -> FinishedTuple {
+        finished(self.lock().backlog.weigh(consumer, &runs))
+    }
+
+    /// A consumer gets these, though it did not ask, if nobody has them.
+    fn seize(&self, consumer: u64, offsets: Vec<u64>) {
+        self.lock().backlog.seize(consumer, &offsets);
+    }
+
+    /// It is so late: what waited for it is ready. Returns what expired, which is to be finished.
+    fn wake(&self, now_us: u64) -> Vec<u64> {
+        self.lock().backlog.wake(now_us)
+    }
+
+    /// The next time at which something is ready or expires.
+    #[getter]
+    fn next_wake_us(&self) -> Option<u64> {
+        self.lock().backlog.next_wake_us()
+    }
+
+    /// Messages that are neither done nor given to anybody and match, of those that were read: their offsets.
+    #[pyo3(signature = (selector, count_max))]
+    fn untaken(
+        &self,
+        py: Python<'_>,
+        selector: Option<&Bound<'_, Selector>>,
+        count_max: usize,
+    ) -> PyResult<Vec<u64>> {
+        let selector = selector.map(|selector| selector.get().inner().clone());
+        let found = detached(py, || {
+            let reading = &*self.lock();
+            let Some(selector) = selector else {
+                return Ok(reading.backlog.untaken().take(count_max).collect());
+            };
+            let free: Vec<u64> = reading.backlog.untaken().collect();
+            let (Some(&first), Some(&last)) = (free.first(), free.last()) else { return Ok(Vec::new()) };
+            let mut filter = Filter::new(reading.patterns.clone(), Some(selector));
+            let mut found = Vec::new();
+            self.shared.source(first).each(first, last + 1, &mut filter, |row| {
+                if free.binary_search(&row.offset).is_ok() {
+                    found.push(row.offset);
+                }
+                if found.len() >= count_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            Ok::<_, LogError>(found)
+        });
+        found.map_err(errors::store)
+    }
+
+    /// Everything below an offset is of no concern.
+    fn pass_to(&self, offset: u64) {
+        self.lock().backlog.pass_to(offset);
+    }
+
+    /// The lowest offset that is still needed.
+    #[getter]
+    fn pin(&self) -> u64 {
+        self.lock().backlog.pin()
+    }
+
+    /// The offset up to which the log was read.
+    #[getter]
+    fn scanned(&self) -> u64 {
+        self.lock().backlog.scanned()
+    }
+
+    /// Whether it is time to read more, as far as there is room.
+    #[getter]
+    fn is_low(&self) -> bool {
+        self.lock().backlog.is_low()
+    }
+
+    /// How many messages are ready, waiting and taken, as far as they were read.
+    #[getter]
+    fn counts(&self) -> (usize, usize, usize) {
+        let counts = self.lock().backlog.counts();
+        (counts.ready, counts.waiting, counts.taken)
+    }
+
+    /// Messages that retention removed before they were delivered, or that could not be read.
+    #[getter]
+    fn lost(&self) -> u64 {
+        self.lock().lost
+    }
+}

@@ -1,0 +1,227 @@
+//! What one turn of a store makes durable, for Python.
+
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use shoal_log::{Appended, Chain, Change, Filter, Intake, LogError, Meta, Row, RowsWriter};
+use shoal_wire::{Destination, EncodeError, MessageView, Outgoing, PropertiesWriter, Scalar, Topic};
+
+use super::{Log, Shared};
+use crate::bus::exit::detached;
+use crate::errors;
+
+/// (first number, last number, how many are new, bytes of the longest, [(destination, messages, bytes) of the new ones]).
+type Checked = (u64, u64, u32, usize, Vec<(String, u64, u64)>);
+
+/// Looks through rows of one chain that somebody sent. Those with a number above `mark` are new.
+#[pyfunction]
+pub fn check_rows(
+    py: Python<'_>,
+    rows: PyBackedBytes,
+    publisher: u64,
+    chain: u32,
+    mark: u64,
+) -> PyResult<Checked> {
+    let checked = detached(py, || Intake::check(&rows, publisher, chain, mark));
+    let found = checked.map_err(|error| errors::store(LogError::Refused(error.to_string())))?;
+    Ok((found.numbers.0, found.numbers.1, found.new, found.longest, found.destinations))
+}
+
+/// Messages and changes of a log's state that become durable together. For one thread at a time.
+#[pyclass(module = "shoal._core", frozen)]
+#[derive(Default)]
+pub struct Turn {
+    turn: Mutex<shoal_log::Turn>,
+}
+
+impl Turn {
+    fn lock(&self) -> MutexGuard<'_, shoal_log::Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends it, and empties it if that went well.
+    pub fn append(&self, shared: &Shared) -> Result<Appended, LogError> {
+        let mut turn = self.lock();
+        let appended = shared.append_turn(&turn)?;
+        *turn = shoal_log::Turn::default();
+        Ok(appended)
+    }
+
+    fn note(&self, change: Change, with_rows: bool) {
+        let mut turn = self.lock();
+        if with_rows {
+            turn.change_with_rows(change);
+        } else {
+            turn.change(change);
+        }
+    }
+}
+
+#[pymethods]
+impl Turn {
+    #[new]
+    fn new() -> Turn {
+        Turn::default()
+    }
+
+    /// Takes rows over whose number is above `mark`; they were checked. The store publishes those whose destination does not
+    /// begin with `unpublished`, if that is given.
+    #[pyo3(signature = (rows, mark, unpublished = None))]
+    fn push_rows(&self, py: Python<'_>, rows: PyBackedBytes, mark: u64, unpublished: Option<&str>) {
+        detached(py, || self.lock().push_rows(&rows, mark, unpublished.map(str::as_bytes)));
+    }
+
+    /// A chain is stored up to this number, together with the rows. One that is `kept` is never forgotten.
+    fn chain(&self, publisher: u64, chain: u32, number: u64, stored_us: u64, kept: bool) {
+        self.note(Change::Chain(publisher, chain, Chain { number, stored_us, kept }), true);
+    }
+
+    /// So many messages and bytes of the rows are for a reader.
+    fn came(&self, reader: String, messages: u64, bytes: u64) {
+        self.note(Change::Came(reader, messages, bytes), true);
+    }
+
+    /// A reader is done with these runs, each from the first up to before the second.
+    #[pyo3(signature = (reader, messages, bytes, runs, *, with_rows = false))]
+    fn done(&self, reader: String, messages: u64, bytes: u64, runs: Vec<(u64, u64)>, with_rows: bool) {
+        self.note(Change::Done(reader, messages, bytes, runs), with_rows);
+    }
+
+    /// A message was given out so often, and is not again before a time.
+    fn delivered(&self, reader: String, offset: u64, count: u32, due_us: u64) {
+        self.note(Change::Delivered(reader, offset, count, due_us), false);
+    }
+
+    /// Nothing is known of a reader any more.
+    fn forget(&self, reader: String) {
+        self.note(Change::ForgetReader(reader), false);
+    }
+
+    /// Keeps a value under a key, or removes it.
+    #[pyo3(signature = (key, value, *, with_rows = false))]
+    fn put(&self, key: String, value: Option<Vec<u8>>, with_rows: bool) {
+        let change = match value {
+            Some(value) => Change::Put(key, value),
+            None => Change::Remove(key),
+        };
+        self.note(change, with_rows);
+    }
+
+    /// Takes messages over from the log, each as often delivered as said, to another destination: under their identity,
+    /// with properties, and without a time to live. Returns offset and bytes of those that were there.
+    fn push_moved(
+        &self,
+        py: Python<'_>,
+        log: &Log,
+        messages: Vec<(u64, u32)>,
+        topic: &str,
+        properties: Vec<(String, String)>,
+    ) -> PyResult<Vec<(u64, u64)>> {
+        let name = errors::checked_topic(topic)?;
+        let shared = log.here()?;
+        let moved = detached(py, || {
+            let mut moved = Vec::new();
+            let mut rows = Vec::new();
+            for &(offset, deliveries) in &messages {
+                let mut everything = Filter::new(Vec::new(), None);
+                shared.source(offset).each(offset, offset + 1, &mut everything, |row| {
+                    if let Ok(record) = readdressed(row, name, &properties, deliveries) {
+                        moved.push((offset, row.record.len() as u64));
+                        rows.push((meta_of(row), record));
+                    }
+                    ControlFlow::Break(())
+                })?;
+            }
+            let mut turn = self.lock();
+            rows.iter().for_each(|(meta, record)| turn.push(meta, record));
+            Ok::<_, LogError>(moved)
+        });
+        moved.map_err(errors::store)
+    }
+
+    /// There was no room for the rows: what belongs to them goes, too.
+    fn drop_rows(&self) {
+        self.lock().drop_rows();
+    }
+
+    #[getter]
+    fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// How many rows it has.
+    #[getter]
+    fn rows(&self) -> u32 {
+        self.lock().rows().count()
+    }
+
+    /// Bytes of its rows.
+    #[getter]
+    fn bytes(&self) -> usize {
+        self.lock().rows().bytes().len()
+    }
+}
+
+/// What the log knows of a message.
+pub fn meta_of(row: &Row<'_>) -> Meta {
+    Meta { publisher: row.publisher, chain: row.chain, number: row.number, timestamp_us: row.timestamp_us }
+}
+
+fn readdressed(
+    row: &Row<'_>,
+    name: Topic<'_>,
+    properties: &[(String, String)],
+    deliveries: u32,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut record = Vec::new();
+    let Ok(message) = MessageView::parse(row.record).and_then(|view| view.to_outgoing()) else {
+        // It cannot be read, and is kept as it is.
+        return Ok(row.record.to_vec());
+    };
+    let mut writer = PropertiesWriter::new();
+    for (name, value) in properties {
+        writer.push(name, Scalar::Str(value))?;
+    }
+    writer.push("shoal_deliveries", Scalar::Int(i64::from(deliveries)))?;
+    let is_new = |name: &str| name != "shoal_deliveries" && properties.iter().all(|(own, _)| own != name);
+    for (name, value) in message.properties.iter().flatten() {
+        if is_new(name) {
+            writer.push(name, value)?;
+        }
+    }
+    let mut message =
+        Outgoing { destination: Destination::topic(name), properties: writer.properties(), ..message };
+    message.fields.ttl_us = None;
+    message.fields.delivery_delay_us = None;
+    message.encode_into(&mut record)?;
+    Ok(record)
+}
+
+/// Messages of a chain with these numbers, both included, of so many offsets at the end of the log.
+pub fn fetch(
+    shared: &Shared,
+    (publisher, chain): (u64, u32),
+    (first, last): (u64, u64),
+    back: u64,
+    bytes_max: usize,
+) -> Result<(RowsWriter, bool), LogError> {
+    let (end, floor) = shared.look(|log| (log.durable().end, log.floor()));
+    let from = end.saturating_sub(back).max(floor);
+    let mut rows = RowsWriter::default();
+    let mut more = false;
+    let mut everything = Filter::new(Vec::new(), None);
+    shared.source(from).each(from, end, &mut everything, |row| {
+        let is_wanted = row.number.is_some_and(|number| (first..=last).contains(&number));
+        if (row.publisher, row.chain) == (publisher, chain) && is_wanted {
+            if rows.bytes().len() + row.record.len() > bytes_max && !rows.is_empty() {
+                more = true;
+                return ControlFlow::Break(());
+            }
+            rows.push(&meta_of(row), row.record);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((rows, more))
+}

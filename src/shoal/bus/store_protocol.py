@@ -1,0 +1,79 @@
+"""What clients and a store say to each other: ordinary bus messages whose bodies are mappings.
+
+Here are the topics, the names and the bounds that both sides need; `docs/design/store-protocol.md` describes
+every request. There is no codec: a body is a mapping in Shoal's own value encoding. Messages travel in it as
+*rows*, bytes that only the extension makes and reads, exactly as a frame of the log has them.
+"""
+
+from typing import Final
+
+#: A store and a client of different versions refuse each other.
+VERSION: Final = 1
+
+#: On the domain's bus: every store once a second, and at once after somebody asked.
+HERE: Final = "_store/here"
+#: On the domain's bus: whoever looks for a store.
+WHO: Final = "_store/who"
+#: On the domain's bus: a publisher of persistent messages has gone.
+ENDS: Final = "_store/ends"
+#: What the destinations of queues begin with.
+QUEUES: Final = "_queue/"
+#: What the names of temporary topics begin with.
+TEMPORARY: Final = "_temporary/"
+
+#: A session of which nothing was heard for so long is over, unless it asked for another time.
+LEASE_S: Final = 15.0
+#: How short and how long a lease may be.
+LEASE_S_MIN: Final = 0.5
+LEASE_S_MAX: Final = 3600.0
+#: A client says something at least this often: a share of the lease.
+PING_SHARE: Final = 1 / 3
+#: Rows of one request or delivery are no longer, except a single message, and a commit.
+BATCH_BYTES_MAX: Final = 512 << 10
+#: Rows of a transaction are no longer.
+COMMIT_BYTES_MAX: Final = 64 << 20
+#: Offsets are runs: first, last, first, last, …, both included, ascending. A request has no more numbers.
+RUNS_MAX: Final = 20_000
+#: Names of queues, subscriptions and clients are no longer, in bytes.
+NAME_BYTES_MAX: Final = 200
+
+#: What `error` of an answer can be, and what it means.
+ERRORS: Final = {
+    "VERSION": "the other side speaks another version of the protocol",
+    "CLOSING": "the store is closing",
+    "IN_USE": "somebody else uses it",
+    "NO_SESSION": "the session is over, or never began",
+    "NO_CONSUMER": "the session has no such consumer",
+    "NO_CLIENT_ID": "a durable subscription of one's own needs a client id",
+    "DIFFERS": "it exists, and was made otherwise",
+    "EXISTS_NOT": "there is no such thing",
+    "BAD_REQUEST": "the request makes no sense",
+    "FULL": "the store has no room for messages",
+    "BACKLOG": "the queue or subscription has as much as it may have",
+    "NOT_OWNED": "another store keeps messages of this destination",
+    "TOO_LONG": "a message or a transaction is too long",
+    "BAD_ROWS": "rows cannot be read, or are not in order",
+    "HOLE": "rows before these are missing",
+    "LEASE": "the lease is over: what was delivered under it was given back",
+    "FAILED": "the store failed, and takes nothing more",
+}
+
+
+def requests_topic(store: str) -> str:
+    """Where a store hears requests; `store` is its id, 16 hexadecimal digits."""
+    return f"_store/{store}/in"
+
+
+def session_topic(store: str, session: str) -> str:
+    """Where a session hears its store."""
+    return f"_store/{store}/to/{session}"
+
+
+def queue_topic(name: str) -> str:
+    """The destination of a queue's messages."""
+    return QUEUES + name
+
+
+def queue_name(topic: str) -> str | None:
+    """The queue of a destination; none if it is a topic."""
+    return topic.removeprefix(QUEUES) if topic.startswith(QUEUES) else None

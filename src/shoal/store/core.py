@@ -1,0 +1,71 @@
+"""What the parts of the store's machine share: the log, the turn under way, and what goes out."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from shoal._core import Log, Turn
+
+#: What is done once it is known whether the rows of a turn were taken: the reason if they were not.
+After = Callable[[str | None], None]
+
+
+class Now(NamedTuple):
+    """The time: by a clock that never jumps, for leases, and by the wall's, for messages."""
+
+    mono_s: float
+    wall_us: int
+
+
+class Core:
+    """The turn under way. For one thread at a time."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.turn = Turn()
+        self.now = Now(0.0, 0)
+        #: Session and body, once everything appended so far is durable.
+        self._held: list[tuple[str, dict[str, Any]]] = []
+        self._outgoing: list[tuple[str, dict[str, Any]]] = []
+        self._after: list[tuple[After, bool]] = []
+        #: Destinations that got rows in this turn.
+        self.touched: set[str] = set()
+        #: Why the store takes no messages now, if it does not.
+        self.full: str | None = None
+
+    def say(self, session: str, body: dict[str, Any]) -> None:
+        """Tell a session something, once this turn is durable."""
+        self._held.append((session, body))
+
+    def answer(self, session: str, n: int, **fields: Any) -> None:
+        """Answer a request, once this turn is durable, if an answer is wanted."""
+        if n:
+            self.say(session, {"op": "answer", "n": n, **fields})
+
+    def after_rows(self, call: After, *, with_rows: bool = True) -> None:
+        """Call this when the turn is appended, with why its rows were not taken, if it has some of them."""
+        self._after.append((call, with_rows))
+
+    def appended(self, refused: str | None) -> None:
+        """The turn is appended, its rows perhaps not."""
+        after, self._after = self._after, []
+        for call, with_rows in after:
+            call(refused if with_rows else None)
+
+    def settle(self) -> None:
+        """Everything that was appended is durable."""
+        self._outgoing += self._held
+        self._held = []
+
+    @property
+    def has_held(self) -> bool:
+        """Whether somebody waits for this turn to be durable."""
+        return bool(self._held)
+
+    def send_now(self, session: str, body: dict[str, Any]) -> None:
+        """Tell a session something that needs nothing to be durable."""
+        self._outgoing.append((session, body))
+
+    def take_outgoing(self) -> list[tuple[str, dict[str, Any]]]:
+        """What goes out, in order."""
+        outgoing, self._outgoing = self._outgoing, []
+        return outgoing

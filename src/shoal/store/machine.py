@@ -1,0 +1,342 @@
+"""The store's state machine: what clients ask, what becomes durable, what they are told.
+
+Sans-IO: time is an argument, the log is given, nothing waits. Called per batch, in this order:
+
+1. `handle(now, request)` for each request that came, `handle_timeout(now)` when `poll_timeout` says so;
+2. `append(now)` writes everything they change as one frame of the log; if it says so, sync the log;
+3. `settle(now)`: that is durable. Answers and deliveries are ready;
+4. `poll_transmit()` until there is nothing; `settle` says whether there is more to give out at once.
+
+Nothing is answered or shown before it is durable. Everything that has to survive is in the log's state, so a
+machine is made anew from the log alone. `shoal.testing` runs it on a simulated disk and network.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoal._core import Log
+from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, VERSION
+from shoal.errors import (
+    InvalidTopicError,
+    StoreCorruptError,
+    StoreFailedError,
+    StoreFullError,
+)
+from shoal.store.core import Core, Now
+from shoal.store.destinations import Destinations
+from shoal.store.reader import Session
+from shoal.store.readers import Readers
+from shoal.store.receiving import Receiving
+from shoal.store.requests import Request, RequestError, runs_of
+from shoal.store.sending import Sending
+
+log = logging.getLogger("shoal.store")
+
+#: How often the machine looks after itself.
+HOUSEKEEPING_S = 1.0
+#: Sessions at once.
+SESSIONS_MAX = 10_000
+
+Handler = Callable[[Session, Request, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Who the store is, for its clients."""
+
+    name: str
+    #: Another one after each start.
+    run: str
+    #: Higher than that of the owner before.
+    term: int = 1
+    #: Destinations it keeps.
+    patterns: tuple[str, ...] = (">",)
+
+
+class Machine:
+    """The store. For one thread at a time."""
+
+    def __init__(self, log_: Log, identity: Identity, now: Now) -> None:
+        self.log = log_
+        self.identity = identity
+        self._core = Core(log_)
+        self._core.now = now
+        self._readers = Readers(self._core)
+        self._sending = Sending(self._core, self._readers, identity.patterns)
+        self._receiving = Receiving(self._core, self._readers, now.wall_us << 8)
+        self._destinations = Destinations(self._core, self._readers, self._sending)
+        self._sessions: dict[str, Session] = {}
+        self._clients: dict[str, str] = {}
+        self._ends: list[dict[str, Any]] = []
+        self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
+        self._is_closing = False
+        self._handlers: dict[str, Handler] = {
+            "ping": self._ping,
+            "bye": self._bye,
+            "send": self._sending.send,
+            "commit": self._sending.commit,
+            "fetch": self._sending.fetch,
+            "subscribe": self._receiving.subscribe,
+            "consume": self._receiving.consume,
+            "credit": self._receiving.credit,
+            "ack": self._receiving.ack,
+            "release": self._receiving.release,
+            "cancel": self._receiving.cancel,
+            "browse": self._receiving.browse,
+            "declare": self._destinations.declare,
+            "temporary": self._destinations.temporary,
+            "delete": self._destinations.delete,
+            "purge": self._destinations.purge,
+            "move": self._destinations.move,
+            "unsubscribe": self._destinations.unsubscribe,
+            "reserve": self._destinations.reserve,
+            "reserved": self._destinations.reserved,
+            "unreserve": self._destinations.unreserve,
+            "status": self._status,
+        }
+
+    # Input.
+
+    def handle(self, now: Now, body: object) -> None:
+        """A request came."""
+        self._core.now = now
+        if not isinstance(body, Mapping):
+            return
+        request = Request(body)
+        session_id, op = body.get("session"), body.get("op")
+        if not isinstance(session_id, str) or not 0 < len(session_id) <= 64 or "/" in session_id:
+            return
+        n = body.get("n", 0)
+        n = n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 62 else 0
+        try:
+            self._do(session_id, op, request, n)
+        except RequestError as error:
+            self._failed(session_id, n, op, error)
+        except InvalidTopicError as error:
+            self._failed(session_id, n, op, RequestError("BAD_REQUEST", str(error)))
+        except StoreCorruptError as error:
+            log.error("%s", error)
+            self._failed(session_id, n, op, RequestError("FAILED", str(error)))
+
+    def _failed(self, session: str, n: int, op: object, error: RequestError) -> None:
+        body = {"op": "failed", "n": n, "request": str(op), "error": error.code, "text": error.text}
+        self._core.say(session, {**body, **error.more})
+
+    def _do(self, session_id: str, op: object, request: Request, n: int) -> None:
+        if self._is_closing:
+            raise RequestError("CLOSING", f"the store {self.identity.name!r} is closing")
+        if op == "hello":
+            self._hello(session_id, request, n)
+            return
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise RequestError("NO_SESSION", "the session is over, or never began: say hello")
+        session.until_s = self._core.now.mono_s + session.lease_s
+        handler = self._handlers.get(str(op))
+        if handler is None:
+            raise RequestError("BAD_REQUEST", f"there is no request {op!r:.50}")
+        handler(session, request, n)
+
+    def handle_timeout(self, now: Now) -> None:
+        """Time has passed."""
+        self._core.now = now
+        self._readers.wake()
+        for session in [each for each in self._sessions.values() if each.until_s <= now.mono_s]:
+            log.warning(
+                "nothing was heard of %s for %g s: its session is over", session.name, session.lease_s
+            )
+            body = {"op": "gone", "consumer": None, "error": "NO_SESSION"}
+            text = f"nothing was heard of the session for {session.lease_s} s"
+            self._core.say(session.id, {**body, "text": text})
+            self._end(session, {})
+        if now.mono_s >= self._tidy_at_s:
+            self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
+            self._readers.expire()
+            self._readers.note_places()
+
+    # Commands.
+
+    def set_space(self, full: str | None, low: str | None) -> None:
+        """How the disk is: why nothing more is taken, or why whoever pins space takes nothing more."""
+        self._core.full = full
+        self._sending.pinned = None
+        pinning = self._readers.pinning if low is not None else None
+        if pinning is not None and pinning.totals.messages:
+            text = f"{low}: {pinning.name} needs messages from offset {pinning.backlog.pin} on"
+            self._sending.pinned = (pinning.key, text)
+
+    def close(self, now: Now) -> None:
+        """Take nothing more, and note how far readers are; `append`, sync and `settle` follow."""
+        self._core.now = now
+        self._is_closing = True
+        for session in list(self._sessions.values()):
+            body = {"op": "gone", "consumer": None, "error": "CLOSING", "text": "the store closes"}
+            self._core.say(session.id, body)
+            self._end(session, {})
+        for reader in self._readers:
+            reader.rest(self._core)
+
+    # Making durable.
+
+    def append(self, now: Now) -> bool:
+        """Write what was changed as one frame; whether the log has to be synced before `settle`.
+
+        Raises:
+            StoreFailedError: the log takes nothing more.
+        """
+        core = self._core
+        core.now = now
+        refused = None
+        if not core.turn.is_empty:
+            try:
+                self.log.append_turn(core.turn)
+            except StoreFailedError:
+                raise
+            except StoreFullError as error:
+                refused = str(error)
+                core.turn.drop_rows()
+                if not core.turn.is_empty:
+                    self.log.append_turn(core.turn)
+        core.appended(refused)
+        if not core.turn.is_empty:
+            # What is done only because the rows were taken, or were not.
+            self.log.append_turn(core.turn)
+        self._sending.begin_turn()
+        return not self.log.is_settled
+
+    def settle(self, now: Now) -> bool:
+        """Everything that was appended is durable; whether there is more to give out at once."""
+        core = self._core
+        core.now = now
+        core.settle()
+        touched, core.touched = core.touched, set()
+        self._readers.arrived(touched)
+        try:
+            return self._readers.dispatch()
+        except StoreCorruptError as error:
+            log.error("%s", error)
+            return True
+
+    # Output.
+
+    def poll_transmit(self) -> list[tuple[str, dict[str, Any]]]:
+        """Sessions, and what goes to them, in order."""
+        return self._core.take_outgoing()
+
+    def poll_ends(self) -> list[dict[str, Any]]:
+        """Publishers that have gone, to be told to everybody."""
+        ends, self._ends = self._ends, []
+        return ends
+
+    def poll_timeout(self) -> float:
+        """When to call `handle_timeout`, by the clock that never jumps."""
+        now = self._core.now
+        at = self._tidy_at_s
+        for session in self._sessions.values():
+            at = min(at, session.until_s)
+        wake_us = self._readers.next_wake_us()
+        if wake_us is not None:
+            at = min(at, now.mono_s + max(0, wake_us - now.wall_us) / 1e6)
+        return at
+
+    @property
+    def pin(self) -> int | None:
+        """The lowest offset that a queue or subscription needs; none if there is none."""
+        pinning = self._readers.pinning
+        return None if pinning is None else pinning.backlog.pin
+
+    def status(self) -> dict[str, Any]:
+        """How everything is, for people."""
+        readers = self._readers.status()
+        pinning = self._readers.pinning
+        return {
+            "queues": [each for each in readers if each["queue"] is not None],
+            "subscriptions": [each for each in readers if each["queue"] is None],
+            "sessions": [
+                {
+                    "session": session.id,
+                    "name": session.name,
+                    "client_id": session.client_id,
+                    "publisher": f"{session.publisher:016x}",
+                    "consumers": len(session.consumers),
+                }
+                for session in self._sessions.values()
+            ],
+            "reservations": self._destinations.reservations(),
+            "pinned_by": None if pinning is None else pinning.name,
+        }
+
+    # Sessions.
+
+    def _hello(self, session_id: str, request: Request, n: int) -> None:
+        core = self._core
+        version = request.number("version")
+        if version != VERSION:
+            text = f"the store {self.identity.name!r} speaks version {VERSION}, and not {version}"
+            raise RequestError("VERSION", text)
+        client_id = request.optional_text("client_id")
+        publisher = request.number("publisher", 1, (1 << 64) - 1)
+        lease_s = min(max(request.seconds("lease_s") or LEASE_S, LEASE_S_MIN), LEASE_S_MAX)
+        session = self._sessions.get(session_id)
+        if session is None:
+            if len(self._sessions) >= SESSIONS_MAX:
+                raise RequestError("FULL", f"the store has {SESSIONS_MAX} sessions already")
+            if client_id is not None:
+                self._claim(client_id, session_id)
+            session = Session(session_id, publisher, client_id, lease_s, 0.0, kept=request.flag("kept"))
+            session.name = request.optional_text("name") or client_id or f"session {session_id}"
+            self._sessions[session_id] = session
+            if client_id is not None:
+                self._readers.leave_out(client_id, publisher)
+        session.until_s = core.now.mono_s + session.lease_s
+        core.answer(
+            session_id,
+            n,
+            store=f"{self.log.store_id:016x}",
+            name=self.identity.name,
+            incarnation=self.log.incarnation,
+            term=self.identity.term,
+            run=self.identity.run,
+            lease_s=session.lease_s,
+            end=self.log.durable_end,
+            state="open" if core.full is None else "full",
+            patterns=list(self.identity.patterns),
+        )
+
+    def _claim(self, client_id: str, session_id: str) -> None:
+        holder = self._sessions.get(self._clients.get(client_id, ""))
+        if holder is not None:
+            left = holder.until_s - self._core.now.mono_s
+            raise RequestError(
+                "IN_USE",
+                f"the client id {client_id!r} is in use by {holder.name!r}: close that one first; if it died,"
+                f" the id is free in {max(0.0, left):.1f} s",
+                retry_s=max(0.0, left),
+            )
+        self._clients[client_id] = session_id
+
+    def _ping(self, session: Session, request: Request, n: int) -> None:
+        self._core.answer(session.id, n)
+
+    def _bye(self, session: Session, request: Request, n: int) -> None:
+        unseen = {}
+        for each in request.items("unseen"):
+            if not isinstance(each, list) or len(each) != 2 or not isinstance(each[0], int):
+                raise RequestError("BAD_REQUEST", "unseen has entries that are not [consumer, offsets]")
+            unseen[each[0]] = runs_of("unseen", each[1])
+        self._core.answer(session.id, n)
+        self._end(session, unseen)
+
+    def _end(self, session: Session, unseen: dict[int, list[tuple[int, int]]]) -> None:
+        del self._sessions[session.id]
+        if session.client_id is not None and self._clients.get(session.client_id) == session.id:
+            del self._clients[session.client_id]
+        self._receiving.end(session, unseen)
+        self._destinations.end(session)
+        for (publisher, chain), through in session.chains.items():
+            self._ends.append({"publisher": publisher, "chain": chain, "through": through})
+
+    def _status(self, session: Session, request: Request, n: int) -> None:
+        self._core.answer(session.id, n, status=self.status())

@@ -1,0 +1,417 @@
+"""A queue or a subscription of a store: its options, its consumers, and what it gives them.
+
+Per message the extension's `Backlog` decides; here are batches, credit and policy. No clock, no network.
+"""
+
+import dataclasses
+import json
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal._core import Backlog, Log, Selector
+from shoal.bus.store_protocol import BATCH_BYTES_MAX, QUEUES
+from shoal.store.core import Core
+from shoal.store.requests import Runs
+
+#: Messages that are ready in memory, at the most.
+QUEUE_WINDOW = 65_536
+SUBSCRIPTION_WINDOW = 4096
+#: Rows that are looked at in one go.
+SCAN_ROWS = 10_000
+#: How far ahead it is noted that messages may have been given out: so many may say so without need.
+GIVEN_AHEAD = 10_000
+#: Whoever looks after messages that are on their way to another queue.
+LIMBO = 0
+#: How long a message stays that could not be moved to the dead-letter queue for want of room.
+LIMBO_RETRY_S = 5.0
+#: Publishers that a subscription leaves out.
+PUBLISHERS_MAX = 1000
+
+_OFFSET = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a queue or a subscription is told. Sizes are in bytes, times in seconds."""
+
+    #: It goes when nobody consumed for so long.
+    expires_after_s: float | None = None
+    #: Messages that are not acknowledged may take so much.
+    backlog_max_bytes: int | None = None
+    #: What happens beyond: `refuse` refuses messages, `drop_oldest` drops old ones and says so.
+    on_full: str = "refuse"
+    #: A message that was delivered so often and not acknowledged goes to the dead-letter queue; 0 is never.
+    deliveries_max: int = 10
+    #: How long a message is kept back after the first delivery; twice as long after each more.
+    backoff_s: float = 0.0
+    #: How long at the most.
+    backoff_max_s: float = 60.0
+    #: Where messages go that nobody could take.
+    dead_letter: str = "dead-letters"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a reader reads."""
+
+    #: A queue's, or those of a subscription.
+    patterns: tuple[str, ...]
+    selector: str | None = None
+    no_local: bool = False
+    #: Several consumers share the messages.
+    shared: bool = True
+    #: It is kept in the log; otherwise it goes with the session or the last consumer.
+    durable: bool = True
+    client_id: str | None = None
+    name: str = ""
+
+    @property
+    def queue(self) -> str | None:
+        """The queue's name; none if it is a subscription."""
+        only = self.patterns[0]
+        return only.removeprefix(QUEUES) if only.startswith(QUEUES) else None
+
+
+@dataclass(slots=True)
+class Consumer:
+    """One consumer of a reader."""
+
+    number: int
+    session: str
+    #: What its session calls it.
+    own: int
+    lease: int
+    #: Totals that may be delivered.
+    messages: int
+    bytes: int
+    #: Totals that were.
+    given_messages: int = 0
+    given_bytes: int = 0
+    #: Whether its selector has more to look at.
+    more: bool = False
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether it may be given something."""
+        return self.given_messages < self.messages and self.given_bytes < self.bytes
+
+
+@dataclass(slots=True)
+class Totals:
+    """Messages and bytes that came and are not done."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+class Reader:
+    """A queue or a subscription. For one thread at a time."""
+
+    def __init__(
+        self,
+        log: Log,
+        key: str,
+        shape: Shape,
+        options: Options,
+        *,
+        queue: Callable[[str], "Reader"],
+        publishers: Sequence[int] = (),
+        selector: Selector | None = None,
+        idle_since_s: float = 0.0,
+    ) -> None:
+        self.key = key
+        #: Finds a queue, or makes it.
+        self._queue = queue
+        self.shape = shape
+        self.options = options
+        self.publishers = list(publishers)
+        self.consumers: dict[int, Consumer] = {}
+        self.totals = Totals()
+        #: When its last consumer went.
+        self.idle_since_s = idle_since_s
+        #: Messages dropped because the backlog was full, or that expired.
+        self.dropped = 0
+        self.expired = 0
+        found = log.get(f"given/{key}")
+        self.given = _OFFSET.unpack(found)[0] if found else 0
+        is_queue = shape.queue is not None
+        self.backlog = Backlog(
+            log,
+            key,
+            patterns=shape.patterns,
+            selector=selector,
+            unless=publishers,
+            window=QUEUE_WINDOW if is_queue else SUBSCRIPTION_WINDOW,
+            by_priority=is_queue,
+            perhaps_below=self.given,
+        )
+        self.backlog.attach(LIMBO)
+        #: When it is due by itself, as far as that was noted.
+        self.wakes_at_us: int | None = None
+        self._turn_of = 0
+
+    # What is kept of it.
+
+    def describe(self) -> bytes:
+        """What the log keeps of it."""
+        kept = {
+            "shape": dataclasses.asdict(self.shape),
+            "options": dataclasses.asdict(self.options),
+            "publishers": self.publishers[-PUBLISHERS_MAX:],
+        }
+        return json.dumps(kept).encode()
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        queue = self.shape.queue
+        if queue is not None:
+            return f"the queue {queue!r}"
+        shared = "shared " if self.shape.shared else ""
+        of = f" of {self.shape.client_id!r}" if self.shape.client_id and not self.shape.shared else ""
+        return f"the {shared}subscription {self.shape.name!r}{of}"
+
+    def journal(self, core: Core, done: tuple[list[tuple[int, int]], int, int]) -> None:
+        """Note what is done."""
+        runs, messages, size = done
+        if messages:
+            self.totals.messages -= messages
+            self.totals.bytes -= size
+        if self.shape.durable and runs:
+            core.turn.done(self.key, messages, size, runs)
+
+    def note_given(self, core: Core) -> bool:
+        """Note ahead that messages may be given out; false if that has to be durable first."""
+        end = core.log.durable_end
+        if not self.shape.durable or end <= self.given:
+            return True
+        self.given = end + GIVEN_AHEAD
+        core.turn.put(f"given/{self.key}", _OFFSET.pack(self.given))
+        return False
+
+    def begin(self, core: Core, start: int) -> None:
+        """It is new: what lies before an offset is of no concern to it."""
+        if self.shape.durable:
+            self.given = start + GIVEN_AHEAD
+            core.turn.put(self.key, self.describe())
+            core.turn.put(f"given/{self.key}", _OFFSET.pack(self.given))
+            if start:
+                core.turn.done(self.key, 0, 0, [(0, start)])
+
+    def end(self, core: Core) -> None:
+        """It goes."""
+        if self.shape.durable:
+            core.turn.put(self.key, None)
+            core.turn.put(f"given/{self.key}", None)
+            core.turn.forget(self.key)
+
+    def rest(self, core: Core) -> None:
+        """The store closes, and nobody has anything: what was given out is noted one by one."""
+        if self.shape.durable:
+            core.turn.put(f"given/{self.key}", None)
+            pin = self.backlog.pin
+            if pin:
+                core.turn.done(self.key, 0, 0, [(0, pin)])
+
+    # Consumers.
+
+    def attach(self, consumer: Consumer, selector: Selector | None) -> None:
+        """A consumer begins."""
+        self.consumers[consumer.number] = consumer
+        self.backlog.attach(consumer.number, selector)
+
+    def detach(self, core: Core, number: int, unseen: Runs) -> None:
+        """A consumer ends: what it has goes back."""
+        if self.consumers.pop(number, None) is None:
+            return
+        counted = self.backlog.detach(number, unseen, core.now.wall_us)
+        self._count(core, counted, 0)
+        if not self.consumers:
+            self.idle_since_s = core.now.mono_s
+
+    def acknowledge(self, core: Core, number: int, runs: Runs) -> None:
+        """A consumer acknowledges."""
+        self.journal(core, self.backlog.acknowledge(number, runs))
+
+    def give_back(self, core: Core, number: int, runs: Runs, *, seen: bool, delay_s: float | None) -> None:
+        """A consumer gives messages back."""
+        now_us = core.now.wall_us
+        if delay_s is not None or not self.options.backoff_s or not seen:
+            due_us = now_us + int((delay_s or 0.0) * 1e6)
+            self._count(core, self.backlog.give_back(number, runs, seen, due_us, now_us), due_us)
+            return
+        # Each waits as long as it has been given out.
+        for offset, count in self.backlog.give_back(number, runs, True, now_us, now_us):
+            wait_s = min(self.options.backoff_s * 2 ** (count - 1), self.options.backoff_max_s)
+            due_us = now_us + int(wait_s * 1e6)
+            self.backlog.seize(LIMBO, [offset])
+            self.backlog.give_back(LIMBO, [(offset, offset)], False, due_us, now_us)
+            self._count(core, [(offset, count)], due_us)
+
+    def _count(self, core: Core, counted: list[tuple[int, int]], due_us: int) -> None:
+        """Note how often messages were given out, and move those that were too often."""
+        most = self.options.deliveries_max if self.shape.queue is not None else 0
+        dead = [(offset, count) for offset, count in counted if most and count >= most]
+        if self.shape.durable:
+            for offset, count in counted:
+                core.turn.delivered(self.key, offset, count, due_us)
+        if dead and self.shape.queue != self.options.dead_letter:
+            self.move(core, dead, self.options.dead_letter, "deliveries")
+
+    def move(self, core: Core, messages: list[tuple[int, int]], to: str, reason: str) -> int:
+        """Move messages, each with how often it was given out, to another queue, in this turn; how many."""
+        target = self._queue(to)
+        offsets = [offset for offset, _ in messages]
+        self.backlog.seize(LIMBO, offsets)
+        properties = [("shoal_queue", self.shape.queue or self.shape.name), ("shoal_reason", reason)]
+        moved = core.turn.push_moved(core.log, messages, QUEUES + to, properties)
+        runs = [(offset, offset) for offset, _ in moved]
+        if not runs:
+            return 0
+        done, count, size = self.backlog.weigh(LIMBO, runs)
+        if self.shape.durable:
+            core.turn.done(self.key, count, size, done, with_rows=True)
+        total = sum(each[1] for each in moved)
+        target.totals.messages += len(moved)
+        target.totals.bytes += total
+        if target.shape.durable:
+            core.turn.came(target.key, len(moved), total)
+        core.touched.add(QUEUES + to)
+
+        def after(refused: str | None) -> None:
+            now_us = core.now.wall_us
+            if refused is None:
+                self.totals.messages -= count
+                self.totals.bytes -= size
+                self.backlog.acknowledge(LIMBO, runs)
+            else:
+                target.totals.messages -= len(moved)
+                target.totals.bytes -= total
+                due_us = now_us + int(LIMBO_RETRY_S * 1e6)
+                self.backlog.give_back(LIMBO, runs, False, due_us, now_us)
+
+        core.after_rows(after)
+        return len(moved)
+
+    # Giving out.
+
+    def dispatch(self, core: Core, budget: int) -> tuple[int, bool]:
+        """Give consumers what they may have: bytes given, and whether there is more to do at once."""
+        now_us = core.now.wall_us
+        expired = self.backlog.wake(now_us)
+        if expired:
+            self.expired += len(expired)
+            self.journal(core, self.backlog.finish(expired))
+        hungry = [each for each in self.consumers.values() if each.is_hungry]
+        if not hungry:
+            return 0, False
+        if not self.note_given(core):
+            return 0, True
+        more = self.backlog.is_low and self.backlog.scan(now_us, SCAN_ROWS, keep=True)
+        used, self._turn_of = 0, self._turn_of + 1
+        for at in range(len(hungry)):
+            # Another one is the first each time.
+            consumer = hungry[(at + self._turn_of) % len(hungry)]
+            ready = self.backlog.counts[0]
+            share = -(-ready // (len(hungry) - at))
+            used += self._give(core, consumer, share, min(BATCH_BYTES_MAX, budget - used))
+            if used >= budget:
+                return used, True
+        is_left = self.backlog.counts[0] > 0 and used > 0
+        looking = any(each.more and each.is_hungry for each in hungry)
+        return used, more or is_left or looking
+
+    def _give(self, core: Core, consumer: Consumer, share: int, budget: int) -> int:
+        left = consumer.messages - consumer.given_messages
+        size = min(budget, consumer.bytes - consumer.given_bytes)
+        if size <= 0:
+            return 0
+        batches, consumer.more = self.backlog.take(
+            consumer.number, core.now.wall_us, min(left, max(1, share)), size
+        )
+        used = 0
+        for first, rows, counts, messages, taken in batches:
+            consumer.given_messages += messages
+            consumer.given_bytes += taken
+            used += taken
+            body: dict[str, Any] = {
+                "op": "deliver",
+                "consumer": consumer.own,
+                "lease": consumer.lease,
+                "first": first,
+                "rows": rows,
+            }
+            if counts:
+                body["counts"] = dict(counts)
+            core.send_now(consumer.session, body)
+        return used
+
+    def drop_oldest(self, core: Core, room: int) -> int:
+        """Drop messages that nobody has until there is so much room; how many were dropped."""
+        dropped = 0
+        most = self.options.backlog_max_bytes or 0
+        while self.totals.bytes + room > most:
+            self.backlog.scan(core.now.wall_us, SCAN_ROWS, keep=False)
+            offsets = self.backlog.untaken(None, 100)
+            if not offsets:
+                break
+            for offset in offsets:
+                if self.totals.bytes + room > most:
+                    done = self.backlog.finish([offset])
+                    dropped += done[1]
+                    self.journal(core, done)
+        self.dropped += dropped
+        return dropped
+
+    def status(self, log: Log) -> dict[str, Any]:
+        """How it is, for people."""
+        ready, waiting, taken = self.backlog.counts
+        found: dict[str, Any] = {
+            "patterns": list(self.shape.patterns),
+            "selector": self.shape.selector,
+            "shared": self.shape.shared,
+            "durable": self.shape.durable,
+            "messages": max(0, self.totals.messages),
+            "bytes": max(0, self.totals.bytes),
+            "ready": ready,
+            "waiting": waiting,
+            "in_flight": taken,
+            "cursor": self.backlog.pin,
+            "lag": max(0, log.durable_end - self.backlog.pin),
+            "consumers": len(self.consumers),
+            "expired": self.expired,
+            "dropped": self.dropped,
+            "lost": self.backlog.lost,
+            **dataclasses.asdict(self.options),
+        }
+        return found
+
+
+def recall(value: bytes) -> tuple[Shape, Options, list[int]]:
+    """What the log kept of a reader."""
+    kept = json.loads(value)
+    shape = {**kept["shape"], "patterns": tuple(kept["shape"]["patterns"])}
+    return Shape(**shape), Options(**kept["options"]), list(kept["publishers"])
+
+
+@dataclass(slots=True)
+class Session:
+    """One client's talk with this run of the store."""
+
+    id: str
+    publisher: int
+    client_id: str | None
+    lease_s: float
+    until_s: float
+    name: str = ""
+    #: Consumers by what the session calls them: the reader's key and the consumer.
+    consumers: dict[int, tuple[str, Consumer]] = field(default_factory=dict)
+    #: Keys of temporary queues, and names of temporary topics.
+    temporary: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    #: Chains it sent, and how far.
+    chains: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: Its chains are those of an outbox, which come back after years.
+    kept: bool = False

@@ -1,0 +1,263 @@
+"""All queues and subscriptions of a store: which there are, who gets which destination, who is next."""
+
+import heapq
+import logging
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from shoal._core import match_topics
+from shoal.bus.store_protocol import QUEUES, queue_name
+from shoal.selector import Selector
+from shoal.store.core import Core
+from shoal.store.reader import Options, Reader, Shape, recall
+from shoal.store.requests import RequestError
+
+log = logging.getLogger("shoal.store")
+
+#: Bytes that are given out before requests are looked at again.
+DISPATCH_BYTES = 4 << 20
+#: Destinations whose readers are remembered.
+ROUTES_MAX = 100_000
+#: Queues and subscriptions of a store, at the most.
+READERS_MAX = 100_000
+#: How far a reader's place may be ahead of what the log knows before it is noted.
+NOTE_EVERY_OFFSETS = 100_000
+#: Names of temporary queues begin so.
+TEMPORARY_QUEUES = "temporary/"
+
+
+def queue_key(name: str) -> str:
+    """What the log calls a queue."""
+    return f"queue/{name}"
+
+
+def subscription_key(name: str, client_id: str | None, *, shared: bool, durable: bool) -> str:
+    """What the log calls a subscription. A client id is part of it if it is the client's own."""
+    if not durable:
+        return f"volatile/{name}"
+    return f"shared/{name}" if shared else f"sub/{len(client_id or '')}/{client_id}/{name}"
+
+
+class Readers:
+    """The readers of one store. For one thread at a time."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._readers: dict[str, Reader] = {}
+        #: Readers that may have something to give out, in turn.
+        self._due: deque[str] = deque()
+        self._is_due: set[str] = set()
+        #: Subscriptions that want a topic.
+        self._routes: dict[str, list[Reader]] = {}
+        self._noted: dict[str, int] = {}
+        #: When readers are due, earliest first.
+        self._wakes: list[tuple[int, str]] = []
+        self._recover()
+
+    def _recover(self) -> None:
+        core = self._core
+        sizes = {
+            name: (came[0] - gone[0], came[1] - gone[1], base)
+            for name, base, _, came, gone, _ in core.log.readers("")
+        }
+        for prefix in ("queue/", "sub/", "shared/"):
+            for key, value in core.log.items(prefix):
+                shape, options, publishers = recall(value)
+                reader = self._make(key, shape, options, publishers)
+                messages, size, base = sizes.get(key, (0, 0, 0))
+                self._noted[key] = base
+                if shape.queue is not None:
+                    reader.totals.messages, reader.totals.bytes = messages, size
+
+    def _make(self, key: str, shape: Shape, options: Options, publishers: list[int]) -> Reader:
+        selector = Selector(shape.selector).core if shape.selector else None
+        core = self._core
+        reader = Reader(
+            core.log,
+            key,
+            shape,
+            options,
+            queue=self.queue,
+            publishers=publishers,
+            selector=selector,
+            idle_since_s=core.now.mono_s,
+        )
+        self._readers[key] = reader
+        self._routes.clear()
+        return reader
+
+    # Getters.
+
+    def __iter__(self) -> Iterator[Reader]:
+        return iter(self._readers.values())
+
+    def get(self, key: str) -> Reader | None:
+        """One of them."""
+        return self._readers.get(key)
+
+    def find(self, key: str, what: str) -> Reader:
+        """One that must be there."""
+        reader = self._readers.get(key)
+        if reader is None:
+            raise RequestError("EXISTS_NOT", f"there is no {what}")
+        return reader
+
+    def wanting(self, destination: str) -> list[Reader]:
+        """Who gets messages of a destination."""
+        name = queue_name(destination)
+        if name is not None:
+            reader = self._readers.get(queue_key(name))
+            return [] if reader is None else [reader]
+        found = self._routes.get(destination)
+        if found is None:
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            found = [
+                reader
+                for reader in self._readers.values()
+                if reader.shape.queue is None and match_topics(list(reader.shape.patterns), [destination])
+            ]
+            self._routes[destination] = found
+        return found
+
+    @property
+    def pinning(self) -> Reader | None:
+        """Whoever needs the oldest message."""
+        return min(self._readers.values(), key=lambda reader: reader.backlog.pin, default=None)
+
+    # Commands.
+
+    def queue(self, name: str) -> Reader:
+        """A queue, which comes into being if it is not there."""
+        key = queue_key(name)
+        reader = self._readers.get(key)
+        if reader is not None:
+            return reader
+        if name.startswith(TEMPORARY_QUEUES):
+            raise RequestError("EXISTS_NOT", f"the temporary queue {name!r} is gone with its connection")
+        # Messages of one that had this name and was deleted are not its own.
+        shape = Shape(patterns=(QUEUES + name,), name=name)
+        return self.add(key, shape, Options(), start=self._core.log.end)
+
+    def add(self, key: str, shape: Shape, options: Options, *, start: int) -> Reader:
+        """Make one, from an offset on."""
+        if len(self._readers) >= READERS_MAX:
+            raise RequestError("FULL", f"the store has {READERS_MAX} queues and subscriptions already")
+        used, most = self._core.log.state_bytes
+        if used * 2 > most:
+            # The other half is for what those have behind them that are there.
+            raise RequestError(
+                "FULL", f"the store's state takes {used} bytes of {most}: remove subscriptions or queues"
+            )
+        for pattern in shape.patterns:
+            # Raises what is wrong with it.
+            match_topics([pattern], [])
+        reader = self._make(key, shape, options, [])
+        reader.begin(self._core, start)
+        if start:
+            # The log knows it only once the turn is appended.
+            reader.backlog.pass_to(start)
+        self._noted[key] = start
+        return reader
+
+    def change(self, reader: Reader, options: Options) -> None:
+        """Give it other options."""
+        if options != reader.options:
+            reader.options = options
+            if reader.shape.durable:
+                self._core.turn.put(reader.key, reader.describe())
+
+    def leave_out(self, client_id: str, publisher: int) -> None:
+        """A client has a publisher of its own now, whose messages its no-local subscriptions leave out."""
+        for reader in self._readers.values():
+            shape = reader.shape
+            if shape.no_local and shape.client_id == client_id and publisher not in reader.publishers:
+                reader.publishers.append(publisher)
+                reader.backlog.leave_out(publisher)
+                if shape.durable:
+                    self._core.turn.put(reader.key, reader.describe())
+
+    def remove(self, reader: Reader) -> None:
+        """It goes."""
+        reader.end(self._core)
+        self._readers.pop(reader.key, None)
+        self._routes.clear()
+        self._noted.pop(reader.key, None)
+
+    def touch(self, reader: Reader) -> None:
+        """It may have something to give out."""
+        if reader.key not in self._is_due:
+            self._is_due.add(reader.key)
+            self._due.append(reader.key)
+
+    def arrived(self, destinations: set[str]) -> None:
+        """Messages of these destinations are durable."""
+        for destination in destinations:
+            for reader in self.wanting(destination):
+                if reader.consumers:
+                    self.touch(reader)
+
+    def dispatch(self) -> bool:
+        """Give out; whether there is more to do at once."""
+        budget = DISPATCH_BYTES
+        for _ in range(len(self._due)):
+            key = self._due.popleft()
+            self._is_due.discard(key)
+            reader = self._readers.get(key)
+            if reader is None:
+                continue
+            used, more = reader.dispatch(self._core, budget)
+            self._note_wake(reader)
+            if more:
+                self.touch(reader)
+            budget -= used
+            if budget <= 0:
+                break
+        return bool(self._due)
+
+    def _note_wake(self, reader: Reader) -> None:
+        at = reader.backlog.next_wake_us
+        if at is not None and reader.wakes_at_us != at:
+            reader.wakes_at_us = at
+            heapq.heappush(self._wakes, (at, reader.key))
+
+    def wake(self) -> None:
+        """Time has passed: readers whose messages are ready now, or expired, are due."""
+        while self._wakes and self._wakes[0][0] <= self._core.now.wall_us:
+            _, key = heapq.heappop(self._wakes)
+            reader = self._readers.get(key)
+            if reader is not None:
+                reader.wakes_at_us = None
+                self.touch(reader)
+
+    def next_wake_us(self) -> int | None:
+        """The next time at which a reader is due."""
+        return self._wakes[0][0] if self._wakes else None
+
+    def note_places(self) -> None:
+        """Note how far readers are that found nothing for long, so that a start does not read it again."""
+        for reader in self._readers.values():
+            pin = reader.backlog.pin
+            if reader.shape.durable and pin - self._noted.get(reader.key, 0) >= NOTE_EVERY_OFFSETS:
+                self._noted[reader.key] = pin
+                self._core.turn.done(reader.key, 0, 0, [(0, pin)])
+
+    def expire(self) -> None:
+        """Remove those that nobody has used for as long as they were told."""
+        now_s = self._core.now.mono_s
+        for reader in list(self._readers.values()):
+            after_s = reader.options.expires_after_s
+            if after_s is None or reader.consumers or now_s - reader.idle_since_s < after_s:
+                continue
+            log.warning("%s was not used for %g s, and is gone", reader.name, after_s)
+            self.remove(reader)
+
+    def status(self) -> list[dict[str, Any]]:
+        """How each of them is."""
+        return [
+            {"key": reader.key, "name": reader.shape.name, "queue": reader.shape.queue}
+            | {"client_id": reader.shape.client_id}
+            | reader.status(self._core.log)
+            for reader in self._readers.values()
+        ]

@@ -1,0 +1,227 @@
+"""Consumers: who reads what, under which lease, with how much credit."""
+
+from shoal.bus.store_protocol import BATCH_BYTES_MAX
+from shoal.store.core import Core
+from shoal.store.reader import Consumer, Options, Reader, Session, Shape
+from shoal.store.readers import Readers, queue_key, subscription_key
+from shoal.store.requests import Request, RequestError
+
+#: Credit is no larger.
+CREDIT_MAX = 1 << 62
+#: Consumers of one session.
+CONSUMERS_MAX = 10_000
+
+
+def options_of(request: Request, former: Options) -> Options:
+    """What of a reader's options a request changes."""
+
+    def number(name: str, least: int, now: int | None) -> int | None:
+        return request.number(name, least) if request.has(name) else now
+
+    def seconds(name: str, now: float | None) -> float | None:
+        return request.seconds(name) if request.has(name) else now
+
+    deliveries_max = number("deliveries_max", 0, former.deliveries_max)
+    backoff_s, backoff_max_s = seconds("backoff_s", former.backoff_s), seconds("backoff_max_s", None)
+    return Options(
+        expires_after_s=seconds("expires_after_s", former.expires_after_s),
+        backlog_max_bytes=number("backlog_max_bytes", 1, former.backlog_max_bytes),
+        on_full=request.choice("on_full", ("refuse", "drop_oldest"), former.on_full),
+        deliveries_max=former.deliveries_max if deliveries_max is None else deliveries_max,
+        backoff_s=former.backoff_s if backoff_s is None else backoff_s,
+        backoff_max_s=former.backoff_max_s if backoff_max_s is None else backoff_max_s,
+        dead_letter=request.text("dead_letter", former.dead_letter),
+    )
+
+
+class Receiving:
+    """What goes out. For one thread at a time."""
+
+    def __init__(self, core: Core, readers: Readers, first_lease: int) -> None:
+        self._core = core
+        self._readers = readers
+        #: Numbers of consumers, and leases, are given once; leases of another run are lower.
+        self._last_consumer = 0
+        self._lease = first_lease
+
+    # Requests.
+
+    def consume(self, session: Session, request: Request, n: int) -> None:
+        """Read a queue."""
+        name = request.text("queue")
+        reader = self._readers.queue(name)
+        self._readers.change(reader, options_of(request, reader.options))
+        self._attach(session, request, n, reader, created=False)
+
+    def subscribe(self, session: Session, request: Request, n: int) -> None:
+        """Read a subscription, which is made if it is not there."""
+        shape = self._shape(session, request)
+        key = subscription_key(shape.name, shape.client_id, shared=shape.shared, durable=shape.durable)
+        reader = self._readers.get(key)
+        created = False
+        if reader is not None:
+            if reader.consumers and not shape.shared:
+                raise RequestError("IN_USE", f"{reader.name} is in use by another consumer")
+            if not _same(reader.shape, shape):
+                if reader.consumers:
+                    raise RequestError("IN_USE", f"{reader.name} is in use, and reads something else")
+                if not request.flag("replace"):
+                    raise RequestError("DIFFERS", f"{reader.name} reads something else: {reader.shape}")
+                self._readers.remove(reader)
+                reader = None
+        if reader is None:
+            options = options_of(request, Options(deliveries_max=0))
+            reader = self._readers.add(key, shape, options, start=self._start(request))
+            created = True
+        else:
+            self._readers.change(reader, options_of(request, reader.options))
+        if shape.no_local and session.publisher not in reader.publishers:
+            reader.publishers.append(session.publisher)
+            reader.backlog.leave_out(session.publisher)
+            if shape.durable:
+                self._core.turn.put(reader.key, reader.describe())
+        self._attach(session, request, n, reader, created=created)
+
+    def _shape(self, session: Session, request: Request) -> Shape:
+        durable, shared = request.flag("durable"), request.flag("shared")
+        name = request.optional_text("name")
+        if durable and name is None:
+            raise RequestError("BAD_REQUEST", "a durable subscription needs a name")
+        if durable and not shared and session.client_id is None:
+            raise RequestError(
+                "NO_CLIENT_ID",
+                f"the durable subscription {name!r} needs a client id: connect with client_id=…",
+            )
+        if shared and name is None:
+            raise RequestError("BAD_REQUEST", "a shared subscription needs a name")
+        if name is None:
+            self._last_consumer += 1
+            name = f"{session.id}/{self._last_consumer}"
+        request.selector()
+        selector = request._fields.get("selector") or None
+        return Shape(
+            patterns=tuple(request.texts("patterns")),
+            selector=selector,
+            no_local=request.flag("no_local"),
+            shared=shared,
+            durable=durable,
+            client_id=session.client_id,
+            name=name,
+        )
+
+    def _start(self, request: Request) -> int:
+        log = self._core.log
+        start = request._fields.get("start") or "new"
+        if start == "new":
+            return log.end
+        if start == "earliest":
+            return log.floor
+        return min(max(request.number("start"), log.floor), log.end)
+
+    def _attach(self, session: Session, request: Request, n: int, reader: Reader, *, created: bool) -> None:
+        own = request.number("consumer")
+        if own in session.consumers:
+            raise RequestError("BAD_REQUEST", f"the session has a consumer {own} already")
+        if len(session.consumers) >= CONSUMERS_MAX:
+            raise RequestError("BAD_REQUEST", f"a session has at most {CONSUMERS_MAX} consumers")
+        self._last_consumer += 1
+        self._lease += 1
+        consumer = Consumer(
+            number=self._last_consumer,
+            session=session.id,
+            own=own,
+            lease=self._lease,
+            messages=request.number("messages", 0, CREDIT_MAX),
+            bytes=request.number("bytes", 0, CREDIT_MAX),
+        )
+        # A subscription has its selector in what it reads.
+        selector = request.selector() if reader.shape.queue is not None else None
+        reader.attach(consumer, selector)
+        session.consumers[own] = (reader.key, consumer)
+        self._readers.touch(reader)
+        start = reader.backlog.pin
+        self._core.answer(session.id, n, lease=consumer.lease, created=created, **{"from": start})
+
+    def _find(self, session: Session, request: Request) -> tuple[Reader, Consumer]:
+        own = request.number("consumer")
+        key, consumer = session.consumers.get(own, ("", None))
+        reader = self._readers.get(key)
+        if consumer is None or reader is None:
+            raise RequestError("NO_CONSUMER", f"the session has no consumer {own}")
+        return reader, consumer
+
+    def _leased(self, session: Session, request: Request) -> tuple[Reader, Consumer]:
+        try:
+            reader, consumer = self._find(session, request)
+        except RequestError as error:
+            raise RequestError("LEASE", error.text) from None
+        if request.number("lease") != consumer.lease:
+            raise RequestError("LEASE", f"consumer {consumer.own} has another lease now")
+        return reader, consumer
+
+    def credit(self, session: Session, request: Request, n: int) -> None:
+        """How much may have been delivered in all."""
+        reader, consumer = self._find(session, request)
+        consumer.messages = request.number("messages", 0, CREDIT_MAX)
+        consumer.bytes = request.number("bytes", 0, CREDIT_MAX)
+        if consumer.is_hungry:
+            self._readers.touch(reader)
+        self._core.answer(session.id, n, messages=consumer.given_messages, bytes=consumer.given_bytes)
+
+    def ack(self, session: Session, request: Request, n: int) -> None:
+        """Messages are done."""
+        reader, consumer = self._leased(session, request)
+        reader.acknowledge(self._core, consumer.number, request.runs("offsets"))
+        self._readers.touch(reader)
+        self._core.answer(session.id, n)
+
+    def release(self, session: Session, request: Request, n: int) -> None:
+        """Messages go back."""
+        reader, consumer = self._leased(session, request)
+        seen = request.flag("seen") if request.has("seen") else True
+        delay_s = request.seconds("delay_s")
+        runs = request.runs("offsets")
+        reader.give_back(self._core, consumer.number, runs, seen=seen, delay_s=delay_s)
+        self._readers.touch(reader)
+        self._core.answer(session.id, n)
+
+    def cancel(self, session: Session, request: Request, n: int) -> None:
+        """A consumer ends."""
+        reader, consumer = self._find(session, request)
+        del session.consumers[consumer.own]
+        reader.detach(self._core, consumer.number, request.runs("unseen"))
+        self._left(reader)
+        self._core.answer(session.id, n)
+
+    def _left(self, reader: Reader) -> None:
+        """A consumer is gone: a subscription that is not kept goes with the last one."""
+        if not reader.consumers and not reader.shape.durable and reader.shape.queue is None:
+            self._readers.remove(reader)
+        else:
+            self._readers.touch(reader)
+
+    def end(self, session: Session, unseen: dict[int, list[tuple[int, int]]]) -> None:
+        """A session is over, and so are its consumers."""
+        for own, (key, consumer) in session.consumers.items():
+            reader = self._readers.get(key)
+            if reader is not None:
+                reader.detach(self._core, consumer.number, unseen.get(own, []))
+                self._left(reader)
+        session.consumers.clear()
+
+    def browse(self, session: Session, request: Request, n: int) -> None:
+        """Look at a queue's messages without taking them."""
+        name = request.text("queue")
+        reader = self._readers.find(queue_key(name), f"queue {name!r}")
+        first, rows, following = reader.backlog.browse(
+            request.number("start", default=0),
+            self._core.now.wall_us,
+            request.selector(),
+            request.number("messages", 1, 1 << 31, default=1000),
+            request.number("bytes", 1, BATCH_BYTES_MAX, default=BATCH_BYTES_MAX),
+        )
+        self._core.answer(session.id, n, first=first, rows=rows, next=following)
+
+
+def _same(one: Shape, other: Shape) -> bool:
+    return (one.patterns, one.selector, one.no_local) == (other.patterns, other.selector, other.no_local)

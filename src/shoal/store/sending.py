@@ -1,0 +1,281 @@
+"""Messages on their way into the store: sends, transactions, and messages that somebody asks for again."""
+
+import json
+import logging
+from typing import Any
+
+from shoal._core import check_rows, match_topics
+from shoal.bus.store_protocol import BATCH_BYTES_MAX, COMMIT_BYTES_MAX, QUEUES, TEMPORARY, queue_name
+from shoal.errors import StoreRefusedError
+from shoal.store.core import Core
+from shoal.store.reader import Consumer, Reader, Session
+from shoal.store.readers import Readers, queue_key
+from shoal.store.requests import Request, RequestError, Runs, runs_of
+
+log = logging.getLogger("shoal.store")
+
+#: Commits whose ids are remembered.
+COMMITS_MAX = 10_000
+#: How far back messages are looked for by their identity, in offsets.
+FETCH_OFFSETS = 200_000
+#: A record is no longer.
+RECORD_BYTES_MAX = 128 << 20
+
+_COMMITS = "commit/"
+
+
+class Sending:
+    """What comes in. For one thread at a time."""
+
+    def __init__(self, core: Core, readers: Readers, patterns: tuple[str, ...]) -> None:
+        self._core = core
+        self._readers = readers
+        self._patterns = patterns
+        #: Of chains in this turn: how far they will be stored.
+        self._marks: dict[tuple[int, int], int] = {}
+        #: Commits of this turn, and those before, oldest first.
+        self._commits: dict[str, tuple[int, int, int]] = {}
+        for key, value in sorted(core.log.items(_COMMITS), key=lambda item: _when(item[1])):
+            self._commits[key.removeprefix(_COMMITS)] = tuple(json.loads(value))
+        self._owned: dict[str, bool] = {}
+        #: Whose destinations are refused because they pin space, and why.
+        self.pinned: tuple[str, str] | None = None
+        #: Temporary topics that live.
+        self.topics: set[str] = set()
+
+    def begin_turn(self) -> None:
+        """Marks of the last turn are in the log, or were refused."""
+        self._marks.clear()
+
+    def _mark(self, publisher: int, chain: int) -> int:
+        found = self._marks.get((publisher, chain))
+        return self._core.log.chain(publisher, chain) if found is None else found
+
+    # Requests.
+
+    def send(self, session: Session, request: Request, n: int) -> None:
+        """Rows of one chain."""
+        publisher, chain, after = _chain(request)
+        rows = request.data("rows")
+        mark = self._mark(publisher, chain)
+        try:
+            first, last, new, destinations = self._check(session, rows, publisher, chain, after, mark)
+        except RequestError as error:
+            # Nothing of what was sent behind it is taken either.
+            self._refuse(session, publisher, chain, mark, error)
+            return
+        if new:
+            self._take(session, rows, (publisher, chain), mark, last, destinations)
+        session.chains[publisher, chain] = max(last, session.chains.get((publisher, chain), 0))
+
+        def done(refused: str | None) -> None:
+            if refused is None:
+                self._core.say(
+                    session.id,
+                    {"op": "stored", "publisher": publisher, "chain": chain, "through": max(last, mark)},
+                )
+            else:
+                error = RequestError("FULL", refused, first=first, last=last)
+                self._refuse(session, publisher, chain, mark, error)
+
+        self._core.after_rows(done, with_rows=bool(new))
+
+    def _refuse(self, session: Session, publisher: int, chain: int, mark: int, error: RequestError) -> None:
+        body = {"op": "refused", "publisher": publisher, "chain": chain, "error": error.code}
+        self._core.say(session.id, {**body, "text": error.text, "mark": mark, **error.more})
+
+    def _check(
+        self, session: Session, rows: bytes, publisher: int, chain: int, after: int, mark: int, most: int = 0
+    ) -> tuple[int, int, int, list[tuple[str, int, int]]]:
+        """First and last number, how many are new, and where they go; refuses what cannot be taken."""
+        try:
+            first, last, new, longest, destinations = check_rows(rows, publisher, chain, mark)
+        except StoreRefusedError as error:
+            raise RequestError("BAD_ROWS", str(error)) from None
+        more = {"first": first, "last": last}
+        if after > mark:
+            text = f"messages up to {after} were sent before, and only those up to {mark} are stored"
+            raise RequestError("HOLE", text, **more)
+        if longest > RECORD_BYTES_MAX or len(rows) > max(most, BATCH_BYTES_MAX, longest + 65_536):
+            text = f"{len(rows)} bytes at once are too long: send at most {most or BATCH_BYTES_MAX}"
+            raise RequestError("TOO_LONG", text, **more)
+        if not new:
+            return first, last, 0, []
+        if self._core.full is not None:
+            raise RequestError("FULL", self._core.full, **more)
+        for destination, _, size in destinations:
+            try:
+                self._admit(session, destination, size)
+            except RequestError as error:
+                raise RequestError(
+                    error.code, error.text, **more, destination=destination, **error.more
+                ) from None
+        return first, last, new, destinations
+
+    def _admit(self, session: Session, destination: str, size: int) -> None:
+        if not self._owns(destination):
+            raise RequestError("NOT_OWNED", f"this store does not keep {destination}: {self._patterns}")
+        name = queue_name(destination)
+        if name is not None:
+            self._readers.queue(name)
+        elif destination.startswith(TEMPORARY):
+            if destination not in self.topics:
+                raise RequestError("EXISTS_NOT", f"the temporary topic {destination!r} is gone")
+        elif destination.startswith("_"):
+            raise RequestError("BAD_REQUEST", f"{destination} is a reserved topic")
+        for reader in self._readers.wanting(destination):
+            self._admit_for(reader, size)
+
+    def _admit_for(self, reader: Reader, size: int) -> None:
+        if self.pinned is not None and reader.key == self.pinned[0]:
+            raise RequestError("FULL", self.pinned[1])
+        most = reader.options.backlog_max_bytes
+        if most is None or reader.totals.bytes + size <= most:
+            return
+        if reader.options.on_full == "refuse":
+            raise RequestError(
+                "BACKLOG",
+                f"{reader.name} has {reader.totals.bytes} bytes not acknowledged, and may have {most}",
+            )
+        dropped = reader.drop_oldest(self._core, size)
+        if dropped:
+            log.warning("%s is full: %d of its oldest messages are dropped", reader.name, dropped)
+            for consumer in reader.consumers.values():
+                body = {"op": "dropped", "consumer": consumer.own, "messages": dropped}
+                self._core.say(consumer.session, body)
+
+    def _owns(self, destination: str) -> bool:
+        if self._patterns == (">",):
+            return True
+        found = self._owned.get(destination)
+        if found is None:
+            if len(self._owned) >= 100_000:
+                self._owned.clear()
+            name = queue_name(destination) or destination
+            found = bool(match_topics(list(self._patterns), [name]))
+            self._owned[destination] = found
+        return found
+
+    def _take(
+        self,
+        session: Session,
+        rows: bytes,
+        chain: tuple[int, int],
+        mark: int,
+        last: int,
+        destinations: list[tuple[str, int, int]],
+        publish: bool = False,
+    ) -> None:
+        core = self._core
+        core.turn.push_rows(rows, mark, QUEUES if publish else None)
+        core.turn.chain(*chain, last, core.now.wall_us, session.kept)
+        self._marks[chain] = last
+        for destination, messages, size in destinations:
+            core.touched.add(destination)
+            name = queue_name(destination)
+            for reader in self._readers.wanting(destination):
+                if name is not None and reader.shape.durable:
+                    core.turn.came(queue_key(name), messages, size)
+                # Before it is appended, so that the next one in this turn finds it counted.
+                reader.totals.messages += messages
+                reader.totals.bytes += size
+                core.after_rows(_uncount(reader, messages, size))
+
+    def commit(self, session: Session, request: Request, n: int) -> None:
+        """A transaction: rows and acknowledgements, all or none."""
+        core = self._core
+        id_ = request.text("id")
+        known = self._commits.get(id_)
+        if known is not None:
+            core.answer(session.id, n, first=known[0], end=known[1], repeated=True)
+            return
+        acks = [self._ack(session, each) for each in request.items("acks")]
+        rows = request.data("rows") if request.has("rows") else b""
+        last = new = mark = 0
+        chain = (0, 0)
+        destinations: list[tuple[str, int, int]] = []
+        if rows:
+            publisher, number, after = _chain(request)
+            chain = (publisher, number)
+            mark = self._mark(publisher, number)
+            _first, last, new, destinations = self._check(
+                session, rows, publisher, number, after, mark, COMMIT_BYTES_MAX
+            )
+            if not new:
+                raise RequestError("BAD_ROWS", f"messages up to {mark} of this chain are stored already")
+        before = core.turn.rows
+        if rows:
+            self._take(session, rows, chain, mark, last, destinations, publish=True)
+        for reader, consumer, runs in acks:
+            done, count, size = reader.backlog.weigh(consumer.number, runs)
+            if reader.shape.durable and done:
+                core.turn.done(reader.key, count, size, done, with_rows=bool(rows))
+        # Offsets are known when it is appended; what is repeated after a restart gets those of the log's end.
+        self._remember(id_, core.log.end + before, core.log.end + before + new, with_rows=bool(rows))
+
+        def done_with(refused: str | None) -> None:
+            if refused is not None:
+                self._commits.pop(id_, None)
+                core.say(
+                    session.id,
+                    {"op": "failed", "n": n, "request": "commit", "error": "FULL", "text": refused},
+                )
+                return
+            for reader, consumer, runs in acks:
+                _, count, size = reader.backlog.acknowledge(consumer.number, runs)
+                reader.totals.messages -= count
+                reader.totals.bytes -= size
+            first, end, _ = self._commits[id_]
+            core.answer(session.id, n, first=first, end=end, repeated=False)
+
+        core.after_rows(done_with, with_rows=bool(rows))
+
+    def _ack(self, session: Session, each: Any) -> tuple[Reader, Consumer, Runs]:
+        if not isinstance(each, list) or len(each) != 3:
+            raise RequestError("BAD_REQUEST", "acks has entries that are not [consumer, lease, offsets]")
+        own, lease, offsets = each
+        key, consumer = session.consumers.get(own, ("", None))
+        reader = self._readers.get(key)
+        if consumer is None or reader is None or consumer.lease != lease:
+            raise RequestError("LEASE", f"the lease of consumer {own} is over: nothing was committed")
+        runs = runs_of("offsets", offsets)
+        ends = {(at, at) for run in runs for at in run}
+        if reader.backlog.has(consumer.number, sorted(ends)) < len(ends):
+            text = f"consumer {own} does not have all it acknowledges: nothing was committed"
+            raise RequestError("LEASE", text)
+        return reader, consumer, runs
+
+    def _remember(self, id_: str, first: int, end: int, *, with_rows: bool) -> None:
+        found = (first, end, self._core.now.wall_us)
+        self._commits[id_] = found
+        self._core.turn.put(_COMMITS + id_, json.dumps(found).encode(), with_rows=with_rows)
+        if len(self._commits) > COMMITS_MAX:
+            oldest = next(iter(self._commits))
+            del self._commits[oldest]
+            self._core.turn.put(_COMMITS + oldest, None)
+
+    def fetch(self, session: Session, request: Request, n: int) -> None:
+        """Messages by their identity."""
+        publisher = request.number("publisher", 1, (1 << 64) - 1)
+        chain = request.number("chain", 0, (1 << 32) - 1)
+        numbers = request.number("first"), request.number("last")
+        rows, more = self._core.log.fetch((publisher, chain), numbers, FETCH_OFFSETS, BATCH_BYTES_MAX)
+        self._core.answer(session.id, n, rows=rows, more=more)
+
+
+def _uncount(reader: Reader, messages: int, size: int) -> Any:
+    def after(refused: str | None) -> None:
+        if refused is not None:
+            reader.totals.messages -= messages
+            reader.totals.bytes -= size
+
+    return after
+
+
+def _when(value: bytes) -> int:
+    return int(json.loads(value)[2])
+
+
+def _chain(request: Request) -> tuple[int, int, int]:
+    publisher = request.number("publisher", 1, (1 << 64) - 1)
+    return publisher, request.number("chain", 0, (1 << 32) - 1), request.number("after", default=0)

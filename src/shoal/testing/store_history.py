@@ -1,0 +1,160 @@
+"""What clients of a store did and were told, and whether that can be true, in the manner of Jepsen.
+
+The history knows nothing of the store: only what its clients sent, what they were told, what they received.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message that somebody sent."""
+
+    topic: str
+    #: The transaction it was part of.
+    commit: str | None = None
+    stored: bool = False
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A message that somebody received."""
+
+    order: int
+    offset: int
+    marked: bool
+    #: Which life of which client.
+    to: tuple[str, int]
+
+
+@dataclass(slots=True)
+class Commit:
+    """A transaction."""
+
+    reader: str
+    offsets: list[int]
+    outcome: str = "unknown"
+    #: When the client knew.
+    order: int = 0
+
+
+@dataclass
+class History:
+    """Everything that clients know. In the order in which it happened."""
+
+    messages: dict[str, Sent] = field(default_factory=dict)
+    #: By reader and message.
+    deliveries: dict[tuple[str, str], list[Delivery]] = field(default_factory=lambda: defaultdict(list))
+    #: When a client was told that its acknowledgement is durable, by reader and offset.
+    acks: dict[tuple[str, int], int] = field(default_factory=dict)
+    commits: dict[str, Commit] = field(default_factory=dict)
+    #: Which message was seen at an offset.
+    offsets: dict[int, str] = field(default_factory=dict)
+    order: int = 0
+
+    def _next(self) -> int:
+        self.order += 1
+        return self.order
+
+    def sent(self, publisher: int, number: int, topic: str, commit: str | None = None) -> None:
+        """A client sent a message."""
+        self.messages[f"{publisher}-{number}"] = Sent(topic, commit)
+
+    def stored(self, publisher: int, number: int) -> None:
+        """A client was told that a message is stored."""
+        self.messages[f"{publisher}-{number}"].stored = True
+
+    def delivered(self, reader: str, offset: int, message: str, marked: bool, to: tuple[str, int]) -> None:
+        """A client received a message."""
+        if message not in self.messages:
+            raise AssertionError(f"{reader} received {message!r}, which nobody sent")
+        known = self.offsets.setdefault(offset, message)
+        if known != message:
+            raise AssertionError(f"offset {offset} was {known}, and is {message} now")
+        self.deliveries[reader, message].append(Delivery(self._next(), offset, marked, to))
+
+    def acknowledged(self, reader: str, offsets: list[int]) -> None:
+        """A client was told that its acknowledgement is durable."""
+        for offset in offsets:
+            self.acks[reader, offset] = self._next()
+
+    def committing(self, id_: str, reader: str, offsets: list[int]) -> None:
+        """A client asks for a commit."""
+        self.commits[id_] = Commit(reader, offsets)
+
+    def committed(self, id_: str) -> None:
+        """A client was told that its commit is durable."""
+        commit = self.commits[id_]
+        commit.outcome, commit.order = "done", self._next()
+
+    def rolled_back(self, id_: str) -> None:
+        """A client was told that nothing of its commit was done."""
+        self.commits[id_].outcome = "nothing"
+
+
+def _wants(reader: str, topic: str) -> bool:
+    if topic.startswith("_queue/"):
+        return topic == f"_queue/{reader}"
+    return {"desk": topic.startswith("t/"), "night": topic == "t/1"}.get(reader, False)
+
+
+def check(history: History, readers: tuple[str, ...] = ("orders", "work", "desk", "night")) -> None:
+    """Raise what cannot be true.
+
+    Every stored message reached each durable subscription that wants it, and one receiver of its queue; what
+    came more than once says so, and nothing comes after its acknowledgement was durable; each reader has one
+    offset per message, and a subscription's messages of one publisher are in order; transactions are whole.
+    """
+    for reader in readers:
+        _check_reader(history, reader)
+    _check_commits(history, readers)
+
+
+def _check_reader(history: History, reader: str) -> None:
+    last: dict[str, int] = {}
+    firsts: list[tuple[int, int, str]] = []
+    for message, sent in history.messages.items():
+        deliveries = history.deliveries.get((reader, message), [])
+        if deliveries and not _wants(reader, sent.topic):
+            raise AssertionError(f"{reader} received {message} of {sent.topic}")
+        if sent.stored and _wants(reader, sent.topic) and not deliveries:
+            raise AssertionError(f"{reader} never received {message}, which was stored")
+        if len({each.offset for each in deliveries}) > 1:
+            raise AssertionError(f"{reader} received {message} at several offsets: it is stored twice")
+        for each in deliveries[1:]:
+            if not each.marked:
+                raise AssertionError(f"{reader} received {message} again, and it does not say so")
+        if deliveries:
+            done = history.acks.get((reader, deliveries[0].offset))
+            if done is not None and deliveries[-1].order > done:
+                raise AssertionError(f"{reader} received {message} after it was acknowledged")
+            firsts.append((deliveries[0].order, deliveries[0].offset, message))
+    if reader not in ("desk", "night"):
+        return
+    for _, _, message in sorted(firsts):
+        publisher, number = message.rsplit("-", 1)
+        if int(number) < last.get(publisher, 0):
+            raise AssertionError(f"{reader} received {message} after {last[publisher]} of {publisher}")
+        last[publisher] = int(number)
+
+
+def _check_commits(history: History, readers: tuple[str, ...]) -> None:
+    for id_, commit in history.commits.items():
+        parts = [
+            any(history.deliveries.get((reader, message)) for reader in readers)
+            for message, sent in history.messages.items()
+            if sent.commit == id_
+        ]
+        if any(parts) and not all(parts):
+            raise AssertionError(f"the transaction {id_} is there in part")
+        if commit.outcome == "done" and not all(parts):
+            raise AssertionError(f"the transaction {id_} was committed, and its messages are missing")
+        if commit.outcome == "nothing" and any(parts):
+            raise AssertionError(f"the transaction {id_} was rolled back, and its messages are there")
+        if commit.outcome != "done":
+            continue
+        for message, sent in history.messages.items():
+            for each in history.deliveries.get((commit.reader, message), []):
+                if each.offset in commit.offsets and each.order > commit.order and sent:
+                    raise AssertionError(f"{message} came again after {id_}, which acknowledged it")
