@@ -53,6 +53,21 @@ class Message:
     def redelivered(self) -> bool:
         """Whether it may have been delivered before."""
     @property
+    def delivery_count(self) -> int:
+        """Which delivery of the message this is, from 1."""
+    @property
+    def group(self) -> str | None:
+        """Messages of one group go to one receiver, in order (JMSXGroupID); none if it is in no group."""
+    @property
+    def connection(self) -> int:
+        """Which of its publisher's connections sent it: 0 where there is but one."""
+    @property
+    def _body_kind(self) -> int:
+        """What kind of body it has, as the wire numbers them, without decoding it."""
+    @property
+    def _delivery(self) -> tuple[int, int, int] | None:
+        """Of one that a store delivered: to which consumer, its offset, the lease."""
+    @property
     def sender(self) -> int:
         """The node that sent it here."""
     @property
@@ -147,6 +162,8 @@ class Node:
         """The identity of a message that `publish` returned the number of, as its readers see it."""
     @property
     def members(self) -> list[int]: ...
+    def set_persistently(self, publish: Callable[..., int]) -> None:
+        """Have persistent messages published by a function, which is given what `publish` was. Once."""
     def set_store(self, is_store: bool) -> None:
         """Say whether this node is a store, for which publishers wait however slow it is."""
     def publish(
@@ -163,6 +180,8 @@ class Node:
         persistent: bool = False,
         delivery_delay_s: float | None = None,
         timestamp: float | None = None,
+        connection: int | None = None,
+        window: int | None = None,
         timeout_s: float | None = None,
         waited_s: float = 0.0,
         caller: Subscription | None = None,
@@ -1017,3 +1036,56 @@ def publish_rows(
 
     Returns the offset after the last one that is out, and why the next one can never be, if it cannot.
     """
+
+class RowsBuilder:
+    """Rows of one publisher and chain on their way to a store. May be shared between threads."""
+
+    def __init__(self, publisher: int, chain: int, next: int = 1, *, part_bytes: int = ...) -> None: ...
+    @property
+    def next(self) -> int:
+        """The number that the next row gets."""
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait to be taken; 0 if there are no rows."""
+    def add(
+        self,
+        topic: str,
+        body: Any = None,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: bool = False,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        group: str | None = None,
+        connection: int | None = None,
+        bytes_max: int | None = None,
+        node: Node | None = None,
+        log: Log | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Add a message, and return its number.
+
+        With `node` it is published there first, under the same identity; with `log` it is appended there, and
+        does not wait to be taken.
+        """
+    def take(self) -> tuple[bytes, int, int] | None:
+        """The first rows that wait, about `part_bytes`, and the numbers of the first and the last."""
+
+def pass_on(node: Node, rows: bytes, timeout_s: float | None = None) -> None:
+    """Publish rows for live subscribers, under the identity they have in the store; queues have none."""
+
+def read_rows(
+    rows: bytes, first: int = 0, *, consumer: int = 0, lease: int = 0, counts: dict[int, int] | None = None
+) -> list[Message]:
+    """Rows as messages; `counts` says which delivery it is where it is not the first, by offset."""
+
+def split_rows(rows: bytes) -> list[tuple[int, bytes]]:
+    """Each row by itself, with its number."""
+
+def take_rows(log: Log, start: int, end: int, rows_max: int, bytes_max: int) -> tuple[bytes, int, int]:
+    """Rows of a log from an offset on: the rows, the offset after the last one, how many there are."""

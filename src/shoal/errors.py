@@ -19,8 +19,16 @@ ShoalError
 │   ├── StoreLockedError                     another process has the directory
 │   ├── StoreCorruptError                    bytes that were durable are damaged
 │   ├── StoreFullError                       the disk has no room
+│   │   └── BacklogError                     a queue or a durable subscription has as much as it may
 │   ├── StoreFailedError                     an earlier write failed, and nobody knows what is on the disk
-│   └── TrimmedError (also LookupError)      retention removed what was asked for
+│   ├── TrimmedError (also LookupError)      retention removed what was asked for
+│   ├── NoStoreError                         the domain has no store, and what was asked needs one
+│   ├── StoreAwayError (also TimeoutError)   the store did not answer in time
+│   ├── InUseError                           somebody else uses it: a client id, a durable subscription, a
+queue │   ├── DiffersError                         a subscription of that name asks for something else
+│   ├── InvalidDestinationError (also LookupError)  there is no such queue, topic or subscription (any more)
+│   ├── LeaseError                           a message was given to somebody else meanwhile
+│   └── TransactionRolledBackError           a transaction was not committed, and nothing of it was done
 ├── HistoryError                             a store refused a question about its history
 │   └── StoreUnavailableError (also ConnectionError)  nobody answers there
 ├── DataLossError                            a query asks for history that is no longer there
@@ -139,6 +147,38 @@ class TrimmedError(StoreError, LookupError):
     def __init__(self, message: str, floor: int) -> None:
         super().__init__(message)
         self.floor = floor
+
+
+class BacklogError(StoreFullError):
+    """A queue, or a durable subscription, has as much as it may (`backlog_max_bytes`)."""
+
+
+class NoStoreError(StoreError):
+    """The domain has no store, and what was asked needs one; the message says how to start one."""
+
+
+class StoreAwayError(StoreError, TimeoutError):
+    """The store did not answer in time. What was sent may be stored all the same, or later."""
+
+
+class InUseError(StoreError):
+    """Somebody else uses it: a client id, a durable subscription, a queue; the message says who."""
+
+
+class DiffersError(StoreError):
+    """A subscription of that name asks for something else, and others use it."""
+
+
+class InvalidDestinationError(StoreError, LookupError):
+    """There is no such queue, topic or subscription, or not any more."""
+
+
+class LeaseError(StoreError):
+    """A message was given to somebody else, or will be: its lease is over."""
+
+
+class TransactionRolledBackError(StoreError):
+    """A transaction was not committed: nothing of it was done, and what was received in it comes again."""
 
 
 class DataLossError(ShoalError):

@@ -66,7 +66,7 @@ pub use recent::{RECENT_BYTES_MAX, Recent, RecentFrame};
 pub use recovery::{Identity, Recovery};
 pub use retention::compact;
 pub use row::Row;
-pub use rows::{Meta, RowsWriter};
+pub use rows::{Meta, PlacedRow, RowsReader, RowsWriter};
 pub use segment::{Incarnation, LOG_VERSION, Segment, SegmentInfo};
 pub use source::Source;
 pub use spares::SPARES_KEPT;

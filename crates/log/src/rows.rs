@@ -211,6 +211,31 @@ impl RowsPlace {
     }
 }
 
+/// A row where it lies: its offset, what is known of it, its record.
+pub type PlacedRow<'a> = (u64, Meta, &'a [u8]);
+
+/// Rows read one by one where they lie.
+#[derive(Clone, Debug)]
+pub struct RowsReader<'a> {
+    payload: &'a [u8],
+    place: RowsPlace,
+}
+
+impl<'a> RowsReader<'a> {
+    /// Reads rows whose first one has this offset, less what is left out before it; none if these are no rows.
+    pub fn new(payload: &'a [u8], first_offset: u64) -> Option<RowsReader<'a>> {
+        Some(RowsReader { payload, place: RowsPlace::new(payload, 0, first_offset)? })
+    }
+
+    /// The next row; `Ok(None)` at the end. An error means that these are no rows.
+    #[allow(clippy::result_unit_err, reason = "there is nothing to say beyond that")]
+    #[inline]
+    pub fn next_row(&mut self) -> Result<Option<PlacedRow<'a>>, ()> {
+        let found = self.place.next(self.payload)?;
+        Ok(found.map(|row| (row.offset, row.meta, &self.payload[row.start..][..row.length])))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -83,6 +83,13 @@ pub fn checked_pattern(text: &str) -> PyResult<TopicPattern> {
     TopicPattern::new(text).map_err(|error| no_name("pattern", text, &error))
 }
 
+/// A message is longer than any may be.
+pub fn too_long(bytes: usize, bytes_max: usize) -> PyErr {
+    python::MessageTooLongError::new_err(format!(
+        "the message has {bytes} bytes, more than message_bytes_max ({bytes_max})"
+    ))
+}
+
 /// A received message cannot be read.
 pub fn unreadable(error: &dyn std::error::Error) -> PyErr {
     python::MessageFormatError::new_err(format!("the message cannot be read: {error}"))

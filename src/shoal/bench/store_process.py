@@ -86,3 +86,16 @@ class StoreProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+    def cpu_s(self) -> float:
+        """Processor time so far."""
+        assert self._process is not None
+        times = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory_mb(self) -> float:
+        """Memory of its own that it has now: files that the kernel keeps are not counted."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        fields = dict(line.split(":", 1) for line in status.splitlines())
+        return int(fields["RssAnon"].split()[0]) / 1000

@@ -12,20 +12,26 @@ import inspect
 import time
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
+from shoal.bus.aio_consumer import StoredSubscription
+from shoal.bus.aio_queues import Queue, Transaction
 from shoal.bus.aio_subscription import Subscription
-from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of
+from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of, refuse
 from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
+from shoal.bus.consumer import Ack
 from shoal.bus.doorbell import Doorbell, in_own_thread
+from shoal.bus.durable import stored_of
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
+from shoal.bus.persistent import check_window, left
+from shoal.bus.queues import OnFull, declaration
 from shoal.bus.replies import (
     MORE,
     Outcome,
@@ -36,6 +42,7 @@ from shoal.bus.replies import (
     reply_properties,
     reply_to,
 )
+from shoal.bus.store_waits import ask_in_loop
 from shoal.bus.waiting import close_at_exit
 from shoal.config import (
     ConnectionConfig,
@@ -43,11 +50,15 @@ from shoal.config import (
     QueueFull,
     resolve,
     resolve_listening,
+    split_client,
     split_roles,
 )
-from shoal.errors import FullError
+from shoal.errors import FullError, StoreError
 from shoal.link.address import LOOPBACK, host_and_port
 from shoal.selector import CorrelationFilter, Selector
+
+if TYPE_CHECKING:
+    from shoal.bus.store_channel import StoreChannel
 
 Callback = Callable[[Message], Awaitable[object] | object]
 
@@ -74,8 +85,10 @@ _calling: "contextvars.ContextVar[_Call | None]" = contextvars.ContextVar("shoal
 
 def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """Join a domain; use it as `async with shoal.aio.connect() as bus`. Arguments as in `shoal.connect`."""
-    connection, role = split_roles(options)
+    rest, client = split_client(options)
+    connection, role = split_roles(rest)
     bus = Bus(resolve(url, connection))
+    bus._connection.client = client
     bus._connection.take_role(role)
     if bus.config.scheme == "tcp":
         bus._first = (bus.config.host or LOOPBACK, bus.config.port)
@@ -84,8 +97,10 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
 
 def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
     """Let others connect by TCP; use it as `async with`. Arguments as in `shoal.listen`."""
-    connection, role = split_roles(options)
+    rest, client = split_client(options)
+    connection, role = split_roles(rest)
     bus = Bus(resolve_listening(url, connection))
+    bus._connection.client = client
     bus._connection.take_role(role)
     with closing_on_error(bus._connection):
         bus._connection.keeper().listen(bus.config.host or LOOPBACK, bus.config.port)
@@ -108,10 +123,12 @@ class Bus(Handle):
         close_at_exit(self._connection)
         self._at_loop: Doorbell | None = None
         self._listeners: dict[asyncio.Task[None], Subscription] = {}
+        self._stored_listeners: set[asyncio.Task[None]] = set()
         self._answers: Subscription | None = None
         #: Where to connect when the loop is there.
         self._first: tuple[str, int] | None = None
-        self._finalizer = weakref.finalize(self, _abandon, self._listeners, repr(self))
+        channels = self._connection.channels
+        self._finalizer = weakref.finalize(self, _abandon, self._listeners, channels, repr(self))
         # Whoever is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
 
@@ -138,9 +155,29 @@ class Bus(Handle):
         persistent: bool = False,
         delivery_delay_s: float | None = None,
         timestamp: float | None = None,
+        connection: int | None = None,
+        window: int | None = None,
         timeout_s: float | None = None,
     ) -> int:
-        """Publish a message, waiting only while members take no more. Arguments as in `shoal.Bus.publish`."""
+        """Publish a message, waiting while members take no more, or for the store. As `shoal.Bus.publish`."""
+        check_flag("persistent", persistent)
+        if persistent:
+            return await self._publish_persistent(
+                topic,
+                body,
+                what=f"publishing on {topic!r} with persistent=True",
+                properties=properties_of(properties),
+                priority=priority,
+                ttl_s=ttl_s,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+                type=type,
+                delivery_delay_s=delivery_delay_s,
+                timestamp=timestamp,
+                connection=connection,
+                window=window,
+                timeout_s=timeout_s,
+            )
         publish = functools.partial(
             self._connection.node.publish,
             topic,
@@ -151,14 +188,19 @@ class Bus(Handle):
             correlation_id=correlation_id,
             reply_to=reply_to,
             type=type,
-            persistent=persistent,
             delivery_delay_s=delivery_delay_s,
             timestamp=timestamp,
+            connection=connection,
+            window=window,
             timeout_s=0.0,
         )
         check_seconds("timeout_s", timeout_s, none="no end")
+        await self._doorbell.take_turn()
+        return await self._while_full(publish, timeout_s)
+
+    async def _while_full(self, publish: Callable[..., int], timeout_s: float | None) -> int:
+        """Call something that publishes until members take it."""
         doorbell, began, call = self._doorbell, None, _calling.get()
-        await doorbell.take_turn()
         while True:
             # A task that a callback started may live longer.
             caller = None if call is None else call.subscription
@@ -174,6 +216,116 @@ class Bus(Handle):
                     raise
             await doorbell.wait(time.monotonic() + min(left_s, _FULL_CHECK_S))
 
+    async def _publish_persistent(
+        self,
+        topic: str,
+        body: Any,
+        *,
+        what: str,
+        window: int | None,
+        timeout_s: float | None,
+        **headers: Any,
+    ) -> int:
+        """Publish what a store keeps, and wait for it; if cancelled, nobody knows whether it is kept."""
+        check_window(window)
+        check_seconds("timeout_s", timeout_s, none="no end")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        persistence = self._connection.persistence()
+        channel = persistence.channel
+        if persistence.outbox is not None:
+            number = persistence.put_in_outbox(topic, body, headers)
+            await in_own_thread(persistence.outbox.sync)
+            persistence.send_from_outbox(topic, number, left(deadline))
+            return number
+        if not channel.has_store:
+            await ask_in_loop(lambda done: channel.when_ready(what, done), left(deadline), what)
+        persistence.raise_failure()
+        await self._doorbell.take_turn()
+        before = persistence.room(window)
+        if before > persistence.chain.stored:
+            await ask_in_loop(
+                lambda done: channel.wait_stored(persistence.chain, before, done), left(deadline), what
+            )
+
+        def add(waited_s: float, caller: object) -> int:
+            return persistence.add(topic, body, dict(headers), 0.0)
+
+        number = await self._while_full(add, left(deadline))
+        if window is None:
+            await ask_in_loop(lambda done: persistence.wait(number, done), left(deadline), what)
+        elif persistence.is_worth_a_word:
+            channel.pump()
+        return number
+
+    async def _ready_channel(self, what: str, timeout_s: float | None) -> "StoreChannel":
+        channel = self._connection.channel()
+        await ask_in_loop(lambda done: channel.when_ready(what, done), timeout_s, what)
+        return channel
+
+    async def _ask_store(self, body: dict[str, Any], what: str, timeout_s: float | None) -> dict[str, Any]:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        channel = await self._ready_channel(what, timeout_s)
+        return await ask_in_loop(lambda done: channel.request(body, done), left(deadline), what)
+
+    async def _subscribe_stored(
+        self,
+        pattern: str,
+        callback: Callback | None,
+        *,
+        timeout_s: float | None = None,
+        **options: Any,
+    ) -> StoredSubscription:
+        asked = stored_of(pattern, client_id=self._connection.client.client_id, **options)
+        channel = await self._ready_channel(asked.what, timeout_s)
+        subscription = StoredSubscription(
+            self,
+            channel,
+            asked.what,
+            ack=asked.ack,
+            prefetch=asked.prefetch,
+            pattern=pattern,
+            name=asked.name,
+        )
+        await subscription._open(asked.begin, timeout_s)
+        if callback is not None:
+            listening = _listen_stored(subscription, callback, weakref.ref(self))
+            listener = asyncio.create_task(listening, name=f"shoal-{pattern}")
+            self._stored_listeners.add(listener)
+            listener.add_done_callback(self._stored_listeners.discard)
+        return subscription
+
+    async def unsubscribe(self, name: str, *, shared: bool = False, timeout_s: float | None = None) -> None:
+        """Forget a durable subscription, and what is kept for it. As `shoal.Bus.unsubscribe`."""
+        check_flag("shared", shared)
+        body: dict[str, Any] = {"op": "unsubscribe", "name": name, "shared": shared}
+        if not shared and self._connection.client.client_id is not None:
+            body["client_id"] = self._connection.client.client_id
+        await self._ask_store(body, f"the durable subscription {name!r}", timeout_s)
+
+    def queue(self, name: str, **options: Any) -> Queue:
+        """A queue: a message goes to exactly one receiver. As `shoal.Bus.queue`, told when first used."""
+        return Queue(self, name, declaration(**options))
+
+    async def temporary_queue(self, *, timeout_s: float | None = None) -> Queue:
+        """A queue of this connection's own, gone with it: for answers, named as `reply_to`."""
+        queue = Queue(self, f"temporary/{self.publisher:016x}/{self._connection.next_temporary()}", {})
+        body = {"op": "declare", "queue": str(queue.name), "temporary": True}
+        await self._ask_store(body, "a temporary queue", timeout_s)
+        return queue
+
+    def temporary_topic(self) -> str:
+        """The name of a topic that nobody else has: for answers, named as `reply_to`."""
+        name = f"temporary/{self.publisher:016x}/{self._connection.next_temporary()}"
+        for channel in self._connection.channels:
+            channel.say({"op": "temporary", "topic": name})
+        return name
+
+    async def transaction(self, id: str | None = None, *, timeout_s: float | None = None) -> Transaction:
+        """Begin a transaction: `async with await bus.transaction() as tx`. As `shoal.Bus.transaction`."""
+        channel = await self._ready_channel("a transaction", timeout_s)
+        return Transaction(self._connection, channel, id)
+
+    @overload
     def subscribe(
         self,
         pattern: str,
@@ -184,14 +336,55 @@ class Bus(Handle):
         no_local: bool = False,
         queue_bytes_max: int = 4 << 20,
         queue_full: QueueFull = "block",
-    ) -> Subscription:
+    ) -> Subscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        callback: Callback | None = None,
+        *,
+        selector: str | Selector | None = None,
+        no_local: bool = False,
+        durable: str | bool | None = None,
+        shared: str | bool | None = None,
+        ack: Ack = "auto",
+        prefetch: int = ...,
+        start: str | int | None = None,
+        expires_after_s: float | None = None,
+        backlog_max_bytes: int | None = None,
+        on_full: OnFull | None = None,
+        timeout_s: float | None = None,
+    ) -> Coroutine[Any, Any, StoredSubscription]: ...
+
+    def subscribe(
+        self,
+        pattern: str,
+        callback: Callback | None = None,
+        *,
+        selector: str | Selector | None = None,
+        correlation: str | CorrelationFilter | None = None,
+        no_local: bool = False,
+        queue_bytes_max: int = 4 << 20,
+        queue_full: QueueFull = "block",
+        durable: str | bool | None = None,
+        shared: str | bool | None = None,
+        **stored: Any,
+    ) -> Subscription | Coroutine[Any, Any, StoredSubscription]:
         """Receive what matches a pattern from now on; with a `callback`, awaited in a task of its own.
 
-        A plain function does as a callback, too.
+        A plain function does as a callback, too. With `durable` or `shared` a store is asked, so await it:
+        `await bus.subscribe("prices/>", durable="desk-7")`.
 
         The other arguments are those of `shoal.Bus.subscribe`.
         """
         check_callback(callback)
+        if durable is not None or shared is not None or stored:
+            if correlation is not None:
+                raise refuse("correlation", correlation, "left out where durable or shared is given")
+            options: dict[str, Any] = {"selector": selector, "no_local": no_local}
+            options |= {"durable": durable, "shared": shared}
+            return self._subscribe_stored(pattern, callback, **options, **stored)
         doorbell = self._doorbell
         core = self._connection.subscribe(
             pattern,
@@ -328,7 +521,9 @@ class Bus(Handle):
     async def flush(self, timeout_s: float | None = 10.0) -> None:
         """Return when every member has everything published before; `FlushError` names who has not."""
         check_seconds("timeout_s", timeout_s, none="no end")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         await self._doorbell.run(operations.flush(self._connection, timeout_s))
+        await in_own_thread(functools.partial(self._connection.flush_persistent, left(deadline)))
 
     async def events(self, timeout_s: float | None = None) -> AsyncIterator[Event]:
         """What happens in the domain; ends after `timeout_s` of quiet, or with the connection."""
@@ -369,6 +564,7 @@ class Bus(Handle):
         try:
             deadline = None if linger_s is None else time.monotonic() + linger_s
             await self._finish_callbacks(_CALLBACKS_S if linger_s is None else linger_s / 2)
+            await self._finish_persistent(stall_s if deadline is None else left(deadline) or 0.0)
             left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             undelivered = await doorbell.run(operations.deliver(connection, left_s, stall_s))
             if connection.links is not None:
@@ -388,6 +584,14 @@ class Bus(Handle):
             if connection.store is not None:
                 await in_own_thread(connection.close_role)
         return undelivered
+
+    async def _finish_persistent(self, patience_s: float) -> None:
+        """End callbacks of stored subscriptions, and say goodbye to the store."""
+        current = asyncio.current_task()
+        for listener in [one for one in self._stored_listeners if one is not current]:
+            listener.cancel()
+        if self._connection.channels:
+            await in_own_thread(functools.partial(self._connection.finish_persistent, patience_s))
 
     async def _finish_callbacks(self, patience_s: float) -> None:
         """Let callbacks that are under way end; no other is called any more."""
@@ -438,6 +642,21 @@ async def _listen(subscription: Subscription, callback: Callback, target: "weakr
             call.subscription = None
 
 
+async def _listen_stored(
+    subscription: StoredSubscription, callback: Callback, target: "weakref.ref[Bus]"
+) -> None:
+    """Await the callback with every message; one whose callback fails comes again."""
+    with contextlib.suppress(StoreError):
+        async for message in subscription:
+            try:
+                result = callback(message)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                subscription._failed(message)
+                await _failed(target(), callback, message, error)
+
+
 async def _failed(bus: "Bus | None", callback: Callback, message: Message, error: Exception) -> None:
     """A callback raised: log it, and tell whoever asked."""
     if bus is None:
@@ -460,8 +679,12 @@ async def _arrived(target: "weakref.ref[Connection]", message: Message) -> None:
         connection.replies.arrived(message)
 
 
-def _abandon(listeners: dict[asyncio.Task[None], Subscription], name: str) -> None:
+def _abandon(
+    listeners: "dict[asyncio.Task[None], Subscription]", channels: "list[StoreChannel]", name: str
+) -> None:
     """Nobody has the connection any more: end its callbacks, whose tasks would keep it open."""
+    for channel in channels:
+        channel.stop()
     if not listeners:
         return
     for subscription in list(listeners.values()):

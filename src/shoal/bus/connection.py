@@ -5,13 +5,16 @@ Nothing here waits; `operations` says what to wait for, `sync` and `aio` do.
 
 import contextlib
 import importlib
+import itertools
 import logging
 import os
 import secrets
+import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal import _core
 from shoal._core import Message
@@ -27,12 +30,18 @@ from shoal.bus.arguments import (
 from shoal.bus.events import Event, EventLog
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.replies import Replies
-from shoal.config import ConnectionConfig, QueueFull
+from shoal.bus.store_waits import ask
+from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config.keys import keys_of
-from shoal.errors import ClosedError, ConfigError, UndeliveredWarning
+from shoal.errors import ClosedError, ConfigError, ShoalError, UndeliveredWarning
 from shoal.link.address import LOOPBACK, text_of
 from shoal.link.keeper import Keeper
 from shoal.selector import CorrelationFilter, Selector
+
+if TYPE_CHECKING:
+    from shoal.bus.persistent import Persistence
+    from shoal.bus.store_channel import StoreChannel
+    from shoal.bus.transactions import Chains
 
 log = logging.getLogger("shoal.bus")
 
@@ -57,6 +66,15 @@ class Connection:
         self.replies = Replies(f"_reply/{self.node.publisher:016x}")
         #: The store beside it, if it was asked for: a `shoal.store.Store`.
         self.store: Any = None
+        #: How it uses a store.
+        self.client = ClientConfig()
+        #: The way to a store, once somebody needs one, in a list that others can watch.
+        self.channels: list[StoreChannel] = []
+        self._persistence: Persistence | None = None
+        self._transaction_chains: Chains | None = None
+        self._making = threading.Lock()
+        self._temporaries = itertools.count(1)
+        self.node.set_persistently(_Persistently(weakref.ref(self)))
         #: What keeps its TCP links, if it has such.
         self.links: Keeper | None = None
         if config.scheme == "tcp":
@@ -91,6 +109,7 @@ class Connection:
 
     def shut_down(self) -> bool:
         """Leave without waiting for anybody: whether everybody had everything."""
+        self.close_channel(0.0)
         if self.links is not None:
             self._end_links()
             # Its descriptor goes with it.
@@ -113,6 +132,91 @@ class Connection:
         """Close the store; what it has not recorded yet it records."""
         if self.store is not None:
             self.store.close()
+
+    # What a store is needed for. It is found by name: few need one.
+
+    def channel(self) -> "StoreChannel":
+        """The way to a store, opened when it is first needed."""
+        self.check_open()
+        self.check_here()
+        with self._making:
+            if not self.channels:
+                module = importlib.import_module("shoal.bus.store_channel")
+                client = self.client
+                self.channels.append(
+                    module.StoreChannel(self, url=client.store_url, client_id=client.client_id)
+                )
+            return self.channels[0]
+
+    def persistence(self) -> "Persistence":
+        """What sends messages that a store keeps."""
+        channel = self.channel()
+        with self._making:
+            if self._persistence is None:
+                module = importlib.import_module("shoal.bus.persistent")
+                client = self.client
+                self._persistence = module.Persistence(self, channel, client.outbox, client.outbox_bytes_max)
+            return self._persistence
+
+    @property
+    def transaction_chains(self) -> "Chains":
+        """The chains of its transactions."""
+        with self._making:
+            if self._transaction_chains is None:
+                module = importlib.import_module("shoal.bus.transactions")
+                self._transaction_chains = module.Chains(self.node.publisher)
+            return self._transaction_chains
+
+    def ready_channel(self, what: str, timeout_s: float | None) -> "StoreChannel":
+        """The way to a store that was found; waits for it."""
+        channel = self.channel()
+        ask(lambda done: channel.when_ready(what, done), timeout_s, what)
+        return channel
+
+    def ask_store(self, body: dict[str, Any], what: str, timeout_s: float | None) -> dict[str, Any]:
+        """Ask a store, and wait for its answer."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        channel = self.ready_channel(what, timeout_s)
+        left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        return ask(lambda done: channel.request(body, done), left_s, what)
+
+    def flush_persistent(self, timeout_s: float | None) -> None:
+        """Wait until persistent messages are stored."""
+        if self._persistence is not None:
+            self._persistence.flush(timeout_s)
+
+    def has_unstored(self) -> bool:
+        """Whether a persistent message is not stored, nor in an outbox."""
+        persistence = self._persistence
+        if persistence is None or persistence.outbox is not None:
+            return False
+        return persistence.last > persistence.chain.stored
+
+    def next_temporary(self) -> int:
+        """A number that no temporary queue or topic of this connection has."""
+        return next(self._temporaries)
+
+    def finish_persistent(self, patience_s: float) -> None:
+        """Wait a while for the store, and say goodbye to it; an outbox goes on with the next start."""
+        if self.has_unstored():
+            try:
+                self.flush_persistent(patience_s)
+            except ShoalError as error:
+                log.warning("%s was closed before the store had everything: %s", self.describe("Bus"), error)
+        self.close_channel(patience_s)
+
+    def close_channel(self, patience_s: float) -> None:
+        """Say goodbye to the store."""
+        for channel in self.channels:
+            channel.close(patience_s)
+        persistence, self._persistence = self._persistence, None
+        if persistence is not None:
+            persistence.close()
+
+    def check_here(self) -> None:
+        """Refuse to work in a forked child."""
+        if self.is_foreign:
+            raise RuntimeError("this connection was made before a fork: connect in the process that uses it")
 
     @property
     def is_foreign(self) -> bool:
@@ -218,6 +322,20 @@ class Connection:
             self.describe("Bus"),
             undelivered,
         )
+
+
+class _Persistently:
+    """Publishes persistent messages for a node, which does not keep its connection."""
+
+    def __init__(self, target: "weakref.ref[Connection]") -> None:
+        self._target = target
+
+    def __call__(self, topic: str, body: Any, **options: Any) -> int:
+        connection = self._target()
+        if connection is None:
+            raise closed_error()
+        what = f"publishing on {topic!r} with persistent=True"
+        return connection.persistence().publish(topic, body, what=what, **options)
 
 
 def closed_error(what: str = "the connection is closed") -> BaseException:

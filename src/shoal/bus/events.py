@@ -172,6 +172,24 @@ class EventsDropped:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoreUp:
+    """A store answers: what must be kept can be sent, and what it keeps can be received."""
+
+    #: What it is called.
+    name: str
+    #: Which start of the store this is.
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDown:
+    """The store does not answer any more. What was not stored is sent again when one does."""
+
+    #: What it is called.
+    name: str
+
+
 Event = (
     MemberJoined
     | MemberLeft
@@ -186,6 +204,8 @@ Event = (
     | LinkReconnecting
     | LinkRefused
     | EventsDropped
+    | StoreUp
+    | StoreDown
 )
 
 
@@ -247,6 +267,8 @@ def warning(event: Event) -> str | None:
             )
         case LinkReconnecting(link, delay_s, why):
             return f"the link {link} is tried again in {delay_s:.2g} s: {why}"
+        case StoreDown(name):
+            return f"the store {name!r} does not answer any more: what it did not store is kept meanwhile"
         case LinkRefused(link, address, why):
             return f"a connection from {address} to {link} was refused: {why}"
         case _:

@@ -37,14 +37,19 @@ class Handle:
         """Who publishes here: a number drawn when the connection was made, which every message carries."""
         return self._connection.node.publisher
 
-    def message_id(self, number: int, priority: int = 4, *, topic: str = "") -> str | None:
+    def message_id(
+        self, number: int, priority: int = 4, *, topic: str = "", persistent: bool = False
+    ) -> str | None:
         """The identity of a message that `publish` returned the number of, as its readers see it.
 
         Args:
             number: what `publish` returned.
             priority: the message's.
             topic: the message's; it matters only if it starts with `_`.
+            persistent: it was published so.
         """
+        if persistent:
+            return self._connection.persistence().message_id(number)
         return self._connection.node.message_id(number, priority, topic=topic)
 
     @property

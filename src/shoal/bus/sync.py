@@ -3,24 +3,27 @@
 import contextlib
 import functools
 import inspect
-import queue
 import threading
 import time
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
+from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
 from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of, refuse
 from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
+from shoal.bus.consumer import Ack, Listening, StoredSubscription
 from shoal.bus.dispatch import Callback, OwnThread, SharedThread
+from shoal.bus.durable import stored_of
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
+from shoal.bus.queues import OnFull, Queue
 from shoal.bus.replies import (
     MORE,
     Outcome,
@@ -32,6 +35,7 @@ from shoal.bus.replies import (
     reply_to,
 )
 from shoal.bus.subscription import Subscription
+from shoal.bus.transactions import Transaction
 from shoal.bus.waiting import close_at_exit, run
 from shoal.bus.watch import Watch
 from shoal.config import (
@@ -40,11 +44,15 @@ from shoal.config import (
     QueueFull,
     resolve,
     resolve_listening,
+    split_client,
     split_roles,
 )
 from shoal.errors import LinkError
 from shoal.link.address import LOOPBACK, host_and_port
 from shoal.selector import CorrelationFilter, Selector
+
+if TYPE_CHECKING:
+    from shoal.bus.store_channel import StoreChannel
 
 #: How long callbacks that are under way may take when a connection closes and is given no time of its own.
 _CALLBACKS_S = 1.0
@@ -61,14 +69,19 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
         url: `norm://[group:port]`, `tcp://host:port` or `inproc://name`, with options as its query.
         options: the same options as keywords; `shoal.config.ConnectionConfig` describes them all. With
             `store="./data"` and `record=["prices/>"]` this process is a store too, which records those
-            topics; `shoal.store.StoreConfig` describes its options.
+            topics; `shoal.store.StoreConfig` describes its options. `store="tcp://host:port"` names a store
+            that cannot be heard on the bus, `client_id` whose durable subscriptions these are, and `outbox` a
+            directory
+            in which persistent messages are kept until a store has them (`shoal.config.ClientConfig`).
 
     Raises:
         ConfigError: an option cannot work, or two contradict each other.
         LinkError: the network cannot be used, or the other end refuses us.
     """
-    connection, role = split_roles(options)
+    rest, client = split_client(options)
+    connection, role = split_roles(rest)
     bus = Bus(resolve(url, connection))
+    bus._connection.client = client
     bus._connection.take_role(role)
     if bus.config.scheme == "tcp":
         with closing_on_error(bus._connection):
@@ -88,8 +101,10 @@ def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
         ConfigError: an option cannot work, or two contradict each other.
         LinkError: the address cannot be listened at.
     """
-    connection, role = split_roles(options)
+    rest, client = split_client(options)
+    connection, role = split_roles(rest)
     bus = Bus(resolve_listening(url, connection))
+    bus._connection.client = client
     bus._connection.take_role(role)
     with closing_on_error(bus._connection):
         bus._connection.keeper().listen(bus.config.host or LOOPBACK, bus.config.port)
@@ -111,7 +126,7 @@ class Bus(Handle):
         super().__init__(config)
         close_at_exit(self._connection)
         self._lock = threading.RLock()
-        self._threads: list[OwnThread | SharedThread] = []
+        self._threads: list[OwnThread | SharedThread | Listening] = []
         self._shared: dict[str, SharedThread] = {}
         self._answers: Subscription | None = None
         # A message costs no Python call of ours: this is the extension's own method.
@@ -123,7 +138,8 @@ class Bus(Handle):
             self._connection.closed = True
             self._connection.shut_down()
             raise LinkError(f"the connection cannot be watched: {error}") from error
-        self._finalizer = weakref.finalize(self, _abandon, self._threads, self._watch, repr(self))
+        channels = self._connection.channels
+        self._finalizer = weakref.finalize(self, _abandon, self._threads, channels, self._watch, repr(self))
         # Whoever is open at exit is closed there, and that is no reason to warn.
         self._finalizer.atexit = False
 
@@ -141,9 +157,11 @@ class Bus(Handle):
         persistent: bool = False,
         delivery_delay_s: float | None = None,
         timestamp: float | None = None,
+        connection: int | None = None,
+        window: int | None = None,
         timeout_s: float | None = None,
     ) -> int:
-        """Publish a message. It is on its way when this returns.
+        """Publish a message. It is on its way when this returns, and kept if it is persistent.
 
         Args:
             topic: where, such as `prices/ACME`; no wildcards.
@@ -155,18 +173,24 @@ class Bus(Handle):
             correlation_id: what it answers or belongs to.
             reply_to: the topic that answers go to, or the queue if it is a `shoal.types.QueueName`.
             type: the application's name for this kind of message (JMSType).
-            persistent: marks the message as one that stores must keep.
-            delivery_delay_s: marks it as one that stores keep back for so long; subscribers get it at once.
+            persistent: a store keeps it: this waits until it is durable there, or in the outbox.
+            delivery_delay_s: durable subscriptions get it so many seconds later; others get it at once.
             timestamp: when it was published, as `time.time()` says it, if that is not now.
-            timeout_s: how long to wait while members take no more, where `when_full` is `block`; `None` is
-                for ever.
+            connection: which of the program's own connections publishes it, where it tells several apart.
+            window: of a persistent message: do not wait for this one, but until all but so many are durable.
+                `flush` waits for the rest; why others were refused is raised by the next call.
+            timeout_s: how long to wait while members take no more, where `when_full` is `block`, or for the
+                store; `None` is for ever.
 
         Returns:
-            The message's number, counted per priority class; 0 if it was dropped because `when_full` is
-            `drop`. `message_id` makes its identity of it.
+            The message's number, counted per priority class, and by themselves if persistent; 0 if it was
+            dropped because `when_full` is `drop`. `message_id` makes its identity of it.
 
         Raises:
             FullError: members take no more, and `when_full` is `error` or the time was over.
+            NoStoreError: it is persistent, and the domain has no store; the error says how to start one.
+            StoreFullError: it is persistent, and the store takes no more.
+            StoreAwayError: the store did not answer in time; the message may be kept all the same.
             ClosedError: the connection is closed.
             InvalidTopicError: the topic is none.
             MessageTooLongError: it is longer than `message_bytes_max`.
@@ -183,8 +207,43 @@ class Bus(Handle):
             persistent=persistent,
             delivery_delay_s=delivery_delay_s,
             timestamp=timestamp,
+            connection=connection,
+            window=window,
             timeout_s=timeout_s,
         )
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        callback: Callback | None = None,
+        *,
+        selector: str | Selector | None = None,
+        correlation: str | CorrelationFilter | None = None,
+        no_local: bool = False,
+        queue_bytes_max: int = 4 << 20,
+        queue_full: QueueFull = "block",
+        thread: str | None = None,
+    ) -> Subscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        callback: Callback | None = None,
+        *,
+        selector: str | Selector | None = None,
+        no_local: bool = False,
+        durable: str | bool | None = None,
+        shared: str | bool | None = None,
+        ack: Ack = "auto",
+        prefetch: int = ...,
+        start: str | int | None = None,
+        expires_after_s: float | None = None,
+        backlog_max_bytes: int | None = None,
+        on_full: OnFull | None = None,
+        timeout_s: float | None = None,
+    ) -> StoredSubscription: ...
 
     def subscribe(
         self,
@@ -197,8 +256,11 @@ class Bus(Handle):
         queue_bytes_max: int = 4 << 20,
         queue_full: QueueFull = "block",
         thread: str | None = None,
-    ) -> Subscription:
-        """Receive what matches a pattern from now on.
+        durable: str | bool | None = None,
+        shared: str | bool | None = None,
+        **stored: Any,
+    ) -> Subscription | StoredSubscription:
+        """Receive what matches a pattern from now on, or, if it is durable, from when it was first asked for.
 
         Args:
             pattern: a topic; `*` stands for one level, `>` for all that follow.
@@ -216,16 +278,46 @@ class Bus(Handle):
                 them.
             thread: callbacks of this connection that name the same thread share it, and are called one at a
                 time.
+            durable: a name: a store keeps the subscription, and what is published persistently while nobody
+            reads
+                it. It belongs to this connection's `client_id`.
+            shared: a name: everybody who subscribes with it shares the messages, each goes to one of them.
+            With
+                `durable=True` a store keeps it, for no client id in particular.
+            stored: of a durable or shared one: `ack`, `"auto"` or `"manual"`; `prefetch`, how many messages
+            may be
+                here before they are asked for; `start`, where a new one begins, `"new"`, `"earliest"` or an
+                offset;
+                `expires_after_s`, `backlog_max_bytes` and `on_full`, `"refuse"` or `"drop_oldest"`, which
+                bound what is kept for it; `timeout_s`, how long to wait for the store.
 
         Raises:
             InvalidTopicError: the pattern is none.
             InvalidSelectorError: the selector or the correlation filter is none.
+            NoStoreError: it is durable, and the domain has no store.
+            InUseError: somebody else has this durable subscription, or the client id.
         """
         check_callback(callback)
         if inspect.iscoroutinefunction(callback):
             raise refuse("callback", callback, "a plain function: coroutines are for shoal.aio")
         if thread is not None and (not isinstance(thread, str) or callback is None):
             raise refuse("thread", thread, "a name, beside a callback, or None")
+        if durable is not None or shared is not None or stored:
+            if correlation is not None or thread is not None:
+                raise refuse(
+                    "correlation and thread",
+                    (correlation, thread),
+                    "left out where durable or shared is given",
+                )
+            return self._subscribe_stored(
+                pattern,
+                callback,
+                selector=selector,
+                no_local=no_local,
+                durable=durable,
+                shared=shared,
+                **stored,
+            )
         core = self._connection.subscribe(
             pattern,
             selector=selector,
@@ -237,6 +329,87 @@ class Bus(Handle):
         if callback is not None:
             self._call_back(core, callback, thread)
         return Subscription(core)
+
+    def _subscribe_stored(
+        self, pattern: str, callback: Callback | None, *, timeout_s: float | None = None, **options: Any
+    ) -> StoredSubscription:
+        asked = stored_of(pattern, client_id=self._connection.client.client_id, **options)
+        channel = self._connection.ready_channel(asked.what, timeout_s)
+        subscription = StoredSubscription(
+            self,
+            channel,
+            asked.what,
+            asked.begin,
+            ack=asked.ack,
+            prefetch=asked.prefetch,
+            timeout_s=timeout_s,
+            pattern=pattern,
+            name=asked.name,
+        )
+        if callback is not None:
+            failed = functools.partial(_failed, weakref.ref(self._connection), callback)
+            with self._lock:
+                self._threads.append(Listening(subscription, callback, failed))
+        return subscription
+
+    def unsubscribe(self, name: str, *, shared: bool = False, timeout_s: float | None = None) -> None:
+        """Forget a durable subscription, and what is kept for it.
+
+        Args:
+            name: what it was called.
+            shared: it is a shared one, which belongs to no client id.
+
+        Raises:
+            InUseError: somebody reads it.
+            InvalidDestinationError: there is none.
+        """
+        check_flag("shared", shared)
+        body: dict[str, Any] = {"op": "unsubscribe", "name": name, "shared": shared}
+        if not shared and self._connection.client.client_id is not None:
+            body["client_id"] = self._connection.client.client_id
+        self._connection.ask_store(body, f"the durable subscription {name!r}", timeout_s)
+
+    def queue(self, name: str, **options: Any) -> Queue:
+        """A queue: a message goes to exactly one of those who receive from it.
+
+        It comes into being when it is first used.
+
+        Args:
+            name: what it is called, such as `orders`.
+            options: what it is told, if anything: `expires_after_s`, after which a queue that nobody uses is
+            forgotten;
+                `backlog_max_bytes` and `on_full`, `"refuse"` or `"drop_oldest"`; `deliveries_max`, after
+                which a message goes
+                to the `dead_letter` queue; `backoff_s` and `backoff_max_s`, how long one that was given back
+                waits.
+        """
+        queue = Queue(self, name)
+        if options:
+            queue.declare(**options)
+        return queue
+
+    def temporary_queue(self, *, timeout_s: float | None = None) -> Queue:
+        """A queue of this connection's own, gone with it: for answers, named as `reply_to`."""
+        queue = Queue(self, f"temporary/{self.publisher:016x}/{self._connection.next_temporary()}")
+        body = {"op": "declare", "queue": str(queue.name), "temporary": True}
+        self._connection.ask_store(body, "a temporary queue", timeout_s)
+        return queue
+
+    def temporary_topic(self) -> str:
+        """The name of a topic that nobody else has: for answers, named as `reply_to`."""
+        name = f"temporary/{self.publisher:016x}/{self._connection.next_temporary()}"
+        for channel in self._connection.channels:
+            channel.say({"op": "temporary", "topic": name})
+        return name
+
+    def transaction(self, id: str | None = None, *, timeout_s: float | None = None) -> Transaction:
+        """Begin a transaction: what is sent and acknowledged in it is done together, or not at all.
+
+        Args:
+            id: what the commit is called, so that repeating it does nothing; drawn if not given.
+        """
+        channel = self._connection.ready_channel("a transaction", timeout_s)
+        return Transaction(self._connection, channel, id)
 
     def _call_back(self, core: _core.Subscription, callback: Callback, thread: str | None) -> None:
         failed = functools.partial(_failed, weakref.ref(self._connection), callback)
@@ -283,7 +456,7 @@ class Bus(Handle):
             ClosedError: the connection is closed, or was meanwhile.
         """
         check_seconds("timeout_s", timeout_s)
-        outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        outcomes: SimpleQueue[Outcome] = SimpleQueue()
         with self._asking(topic, body, outcomes, properties, priority):
             return answer_of(_next_outcome(outcomes, topic, timeout_s, 0))
 
@@ -325,7 +498,7 @@ class Bus(Handle):
         properties: Mapping[str, Any] | None,
         priority: int,
     ) -> Iterator[Message]:
-        outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        outcomes: SimpleQueue[Outcome] = SimpleQueue()
         left = responders or max(len(self.subscribers(topic)), 1)
         answers = 0
         with self._asking(topic, body, outcomes, properties, priority):
@@ -340,7 +513,7 @@ class Bus(Handle):
         self,
         topic: str,
         body: Any,
-        outcomes: "queue.SimpleQueue[Outcome]",
+        outcomes: SimpleQueue[Outcome],
         properties: Mapping[str, Any] | None,
         priority: int,
     ) -> Iterator[None]:
@@ -400,13 +573,16 @@ class Bus(Handle):
         )
 
     def flush(self, timeout_s: float | None = 10.0) -> None:
-        """Return when every member has everything published before.
+        """Return when every member has everything published before, and the store what is persistent.
 
         Raises:
-            FlushError: some member has not; `silent` names those that did not answer.
+            FlushError: some member has not; `silent` names those that did not answer. Or the store has not.
+            StoreError: why the store refused messages that were published with a `window`.
         """
         check_seconds("timeout_s", timeout_s, none="no end")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         run(self._connection, operations.flush(self._connection, timeout_s))
+        self._connection.flush_persistent(None if deadline is None else max(deadline - time.monotonic(), 0.0))
 
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
         """What happens in the domain: see `shoal.Event`.
@@ -477,6 +653,9 @@ class Bus(Handle):
             patience_s = callbacks_until - time.monotonic()
             if thread.thread is not threading.current_thread() and patience_s > 0:
                 thread.thread.join(min(patience_s, threading.TIMEOUT_MAX))
+        connection.finish_persistent(
+            stall_s if deadline is None else max(deadline - time.monotonic(), 0.0) / 2
+        )
         left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         undelivered = Undelivered()
         try:
@@ -514,12 +693,10 @@ class Bus(Handle):
         return self._connection.describe("Bus")
 
 
-def _next_outcome(
-    outcomes: "queue.SimpleQueue[Outcome]", topic: str, timeout_s: float, answers: int
-) -> Outcome:
+def _next_outcome(outcomes: SimpleQueue[Outcome], topic: str, timeout_s: float, answers: int) -> Outcome:
     try:
         return outcomes.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
-    except queue.Empty:
+    except Empty:
         raise no_reply(topic, timeout_s, answers) from None
 
 
@@ -536,8 +713,15 @@ def _failed(
             connection.node.publish(message.reply_to, timeout_s=STALL_S, **error_reply(message, error))
 
 
-def _abandon(threads: list[OwnThread | SharedThread], watch: Watch | None, name: str) -> None:
+def _abandon(
+    threads: list[OwnThread | SharedThread | Listening],
+    channels: "list[StoreChannel]",
+    watch: Watch | None,
+    name: str,
+) -> None:
     """Nobody has the connection any more: end its callbacks, whose threads would keep it open."""
+    for channel in channels:
+        channel.stop()
     called = [thread for thread in threads if thread.thread.is_alive()]
     for thread in called:
         thread.close()

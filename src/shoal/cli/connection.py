@@ -32,10 +32,10 @@ Interface = Annotated[
 ]
 
 
-def connect(url: str | None, domain: str | None, interface: str | None) -> shoal.Bus:
+def connect(url: str | None, domain: str | None, interface: str | None, **options: Any) -> shoal.Bus:
     """Connect with the options that were given; the connection is closed after SIGTERM, too."""
     end_on_sigterm()
-    given: dict[str, Any] = {"domain": domain, "interface": interface}
+    given: dict[str, Any] = {"domain": domain, "interface": interface, **options}
     return shoal.connect(url, **{name: value for name, value in given.items() if value is not None})
 
 

@@ -13,6 +13,9 @@ from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
 from shoal.cli.message_text import body_from_text, property_from_text
 from shoal.errors import ShoalError
 
+#: Persistent messages that may be on their way to the store at once.
+WINDOW = 1000
+
 EPILOG = """
 Examples:
 
@@ -23,6 +26,8 @@ Examples:
   shoal pub clock tick --count 0 --interval 1      (for ever)
 
   tail -f app.log | shoal pub logs/app --stdin
+
+  shoal pub orders/new '{"id": 7}' --json-body --persistent      (a store keeps it)
 """
 
 
@@ -37,6 +42,9 @@ def pub(
     ] = None,
     priority: Annotated[int, typer.Option(min=0, max=9, help="0 is least urgent, 9 most.")] = 4,
     ttl: Annotated[float | None, typer.Option(help="Seconds after which nobody wants it any more.")] = None,
+    persistent: Annotated[
+        bool, typer.Option("--persistent", help="A store keeps it, and this waits until it does.")
+    ] = False,
     json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON.")] = False,
     stdin: Annotated[bool, typer.Option("--stdin", help="Publish each line of standard input.")] = False,
     wait: Annotated[
@@ -53,8 +61,8 @@ def pub(
         properties = dict(map(property_from_text, property_ or ()))
         bodies = _lines(json_body) if stdin else _repeated(body, json_body, count)
         with connect(url, domain, interface) as bus:
-            heard = bus.wait_for_subscribers(topic, 1, wait)
-            published = _publish(bus, topic, bodies, interval, properties, priority, ttl)
+            heard = persistent or bus.wait_for_subscribers(topic, 1, wait)
+            published = _publish(bus, topic, bodies, interval, properties, priority, ttl, persistent)
             bus.flush()
             if not heard and not bus.subscribers(topic):
                 typer.echo(f"shoal pub: published {published}, and nobody subscribes to {topic}", err=True)
@@ -68,12 +76,21 @@ def _publish(
     properties: dict[str, Any],
     priority: int,
     ttl_s: float | None,
+    persistent: bool,
 ) -> int:
     number = 0
     for number, body in enumerate(bodies, 1):
         if number > 1 and interval_s:
             time.sleep(interval_s)
-        bus.publish(topic, body, properties=properties or None, priority=priority, ttl_s=ttl_s)
+        bus.publish(
+            topic,
+            body,
+            properties=properties or None,
+            priority=priority,
+            ttl_s=ttl_s,
+            persistent=persistent,
+            window=WINDOW if persistent else None,
+        )
     return number
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import shoal
+from shoal.bus.consumer import StoredSubscription
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
 from shoal.cli.message_text import for_people, for_programs
 
@@ -21,6 +22,8 @@ Examples:
   shoal sub 'prices/>' --json | jq .body
 
   shoal sub orders --count 1 --timeout 10
+
+  shoal sub 'orders/>' --durable desk-7      goes on where it stopped
 """
 
 
@@ -33,6 +36,10 @@ def sub(
         str | None, typer.Option(help="A condition on correlation ids, such as '[#7;#13]'.")
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    durable: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A store keeps what comes while nobody reads this.")
+    ] = None,
+    client_id: Annotated[str, typer.Option(help="Whose durable subscription it is.")] = "shoal-sub",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     timeout: Annotated[
         float | None, typer.Option(min=0.0, help="Fail if no message comes for so many seconds.")
@@ -44,9 +51,13 @@ def sub(
     """Print messages as they come, until Ctrl-C."""
     with plain_endings("sub"):
         colour = sys.stdout.isatty()
+        if durable is not None and correlation is not None:
+            raise typer.BadParameter(
+                "--correlation is for subscriptions that are not durable: use --selector"
+            )
         with (
-            connect(url, domain, interface) as bus,
-            bus.subscribe(pattern, selector=selector, correlation=correlation) as subscription,
+            connect(url, domain, interface, client_id=None if durable is None else client_id) as bus,
+            _subscribe(bus, pattern, selector, correlation, durable) as subscription,
         ):
             left = count
             while left is None or left > 0:
@@ -61,8 +72,16 @@ def sub(
                     left -= len(messages)
 
 
+def _subscribe(
+    bus: shoal.Bus, pattern: str, selector: str | None, correlation: str | None, durable: str | None
+) -> shoal.Subscription | StoredSubscription:
+    if durable is None:
+        return bus.subscribe(pattern, selector=selector, correlation=correlation)
+    return bus.subscribe(pattern, selector=selector, durable=durable)
+
+
 def _next(
-    subscription: shoal.Subscription, timeout_s: float | None, count_max: int | None
+    subscription: shoal.Subscription | StoredSubscription, timeout_s: float | None, count_max: int | None
 ) -> list[shoal.Message]:
     """What is here, or else the next message; nothing if none comes in time."""
     first = subscription.receive(timeout_s)
@@ -71,4 +90,7 @@ def _next(
     if count_max == 1:
         return [first]
     more = 1000 if count_max is None else min(count_max - 1, 1000)
+    if isinstance(subscription, StoredSubscription):
+        # What is printed is acknowledged with the next one that is taken.
+        return [first]
     return [first, *subscription.receive_nowait(more)]

@@ -11,9 +11,18 @@ from shoal.config.connection import (
     resolve_listening,
 )
 from shoal.config.norm import NormConfig, NormOptions
-from shoal.config.roles import ConnectOptions, RoleOptions, split_roles
+from shoal.config.roles import (
+    ClientConfig,
+    ClientOptions,
+    ConnectOptions,
+    RoleOptions,
+    split_client,
+    split_roles,
+)
 
 __all__ = [
+    "ClientConfig",
+    "ClientOptions",
     "ConnectOptions",
     "ConnectionConfig",
     "ConnectionOptions",
@@ -26,5 +35,6 @@ __all__ = [
     "parse_url",
     "resolve",
     "resolve_listening",
+    "split_client",
     "split_roles",
 ]

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from plain_store import PlainStore
 
 import shoal
 
@@ -28,3 +29,10 @@ def other(domain: str) -> Iterator[shoal.Bus]:
     """Another connection to it."""
     with shoal.connect(domain) as bus:
         yield bus
+
+
+@pytest.fixture
+def store(domain: str) -> Iterator[PlainStore]:
+    """A plain store in it."""
+    with shoal.connect(domain) as bus:
+        yield PlainStore(bus)

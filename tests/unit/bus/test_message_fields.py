@@ -33,7 +33,7 @@ def test_a_plain_message_has_its_sender_its_time_and_nothing_else(bus: shoal.Bus
     assert not message.redelivered
 
 
-def test_what_stores_and_relays_need_is_set_and_read(bus: shoal.Bus) -> None:
+def test_what_stores_and_relays_need_is_set_and_read(bus: shoal.Bus, store: object) -> None:
     plain = published(bus)
     assert (plain.persistent, plain.delivery_delay_s) == (False, None)
     assert plain.headers["JMSDeliveryMode"] == "NON_PERSISTENT"

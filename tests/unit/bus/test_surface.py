@@ -31,6 +31,7 @@ BUS = {
         "subscribe",
     ),
     *("connect", "links", "listen", "store", "subscribers", "wait_for_subscribers"),
+    *("queue", "temporary_queue", "temporary_topic", "transaction", "unsubscribe"),
 }
 SUBSCRIPTION = {"close", "closed", "dropped", "pattern", "pending", "receive", "receive_nowait"}
 

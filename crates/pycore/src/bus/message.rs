@@ -39,9 +39,39 @@ pub struct Message {
     redelivered: bool,
     origin: Origin,
     decoded: PyOnceLock<Py<PyAny>>,
+    /// Of one that a store delivered.
+    delivery: Option<Box<Delivery>>,
+}
+
+/// What a store says of a delivery, and what an acknowledgement names again.
+#[derive(Copy, Clone)]
+pub struct Delivery {
+    /// Which delivery of the message this is, from 1.
+    pub count: u32,
+    /// To whom.
+    pub consumer: u64,
+    /// Which message.
+    pub offset: u64,
+    /// Under which lease.
+    pub lease: u64,
 }
 
 impl Message {
+    /// A message that a store delivers.
+    pub fn delivered(
+        py: Python<'_>,
+        record: &[u8],
+        view: &MessageView<'_>,
+        topic: Py<PyString>,
+        origin: Origin,
+        delivery: Delivery,
+    ) -> PyResult<Message> {
+        let mut message = Message::from_record(py, record, view, topic, origin)?;
+        message.redelivered |= delivery.count > 1;
+        message.delivery = Some(Box::new(delivery));
+        Ok(message)
+    }
+
     /// A message from its record.
     pub fn from_record(
         py: Python<'_>,
@@ -62,6 +92,7 @@ impl Message {
             redelivered: view.is_redelivered(),
             origin,
             decoded: PyOnceLock::new(),
+            delivery: None,
         })
     }
 
@@ -231,6 +262,39 @@ impl Message {
     #[getter]
     fn redelivered(&self) -> bool {
         self.redelivered
+    }
+
+    /// Which delivery of the message this is, from 1: more than that after a crash, or where it was given back.
+    #[getter]
+    fn delivery_count(&self) -> PyResult<u64> {
+        match &self.delivery {
+            Some(delivery) => Ok(delivery.count.into()),
+            None => Ok(self.with_fields(|fields| fields.delivery_count)?.flatten().unwrap_or(1)),
+        }
+    }
+
+    /// Messages of one group go to one receiver, in order (JMSXGroupID); none if it is in no group.
+    #[getter]
+    fn group(&self) -> PyResult<Option<String>> {
+        Ok(self.with_fields(|fields| fields.group.map(str::to_owned))?.flatten())
+    }
+
+    /// Which of its publisher's connections sent it: 0 where there is but one.
+    #[getter]
+    fn connection(&self) -> PyResult<u64> {
+        Ok(self.with_fields(|fields| fields.connection)?.flatten().unwrap_or(0))
+    }
+
+    /// What kind of body it has, as the wire numbers them, without decoding it.
+    #[getter]
+    fn _body_kind(&self) -> u8 {
+        self.kind
+    }
+
+    /// Of one that a store delivered: to which consumer, its offset, the lease.
+    #[getter]
+    fn _delivery(&self) -> Option<(u64, u64, u64)> {
+        self.delivery.as_ref().map(|delivery| (delivery.consumer, delivery.offset, delivery.lease))
     }
 
     /// The id of the node that sent it here.

@@ -10,6 +10,7 @@ pub mod node;
 mod outgoing;
 pub mod properties;
 mod publishing;
+pub mod rows;
 mod subscription;
 mod tcp;
 mod topic_cache;

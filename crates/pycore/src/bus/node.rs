@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use shoal_io::bus::{Bus, BusOptions, InprocOptions, TcpOptions};
 use shoal_io::norm::fresh_publisher;
@@ -66,6 +67,8 @@ pub struct Node {
     pub(super) full: WhenFull,
     /// How long a reader in this process may make no progress.
     pub(super) patience: Duration,
+    /// What publishes persistent messages: they go to a store first, which is Python's business.
+    persistently: PyOnceLock<Py<PyAny>>,
 }
 
 fn overflow(name: &str) -> PyResult<Overflow> {
@@ -186,7 +189,14 @@ impl Node {
             scratch: Mutex::default(),
             full,
             patience,
+            persistently: PyOnceLock::new(),
         })
+    }
+
+    /// Has persistent messages published by a function, which is given what `publish` was. Once.
+    fn set_persistently(&self, py: Python<'_>, publish: Py<PyAny>) -> PyResult<()> {
+        let set = self.persistently.set(py, publish);
+        set.map_err(|_| errors::config("persistent messages have their way already".into()))
     }
 
     #[getter]
@@ -219,7 +229,7 @@ impl Node {
     #[pyo3(signature = (
         topic, body = None, *, properties = None, priority = None, ttl_s = None, correlation_id = None,
         reply_to = None, r#type = None, persistent = None, delivery_delay_s = None, timestamp = None,
-        timeout_s = None, waited_s = 0.0, caller = None
+        connection = None, window = None, timeout_s = None, waited_s = 0.0, caller = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn publish(
@@ -236,17 +246,49 @@ impl Node {
         persistent: Option<&Bound<'_, PyAny>>,
         delivery_delay_s: Option<&Bound<'_, PyAny>>,
         timestamp: Option<&Bound<'_, PyAny>>,
+        connection: Option<&Bound<'_, PyAny>>,
+        window: Option<&Bound<'_, PyAny>>,
         timeout_s: Option<&Bound<'_, PyAny>>,
         waited_s: f64,
         caller: Option<&Bound<'_, Subscription>>,
     ) -> PyResult<u64> {
         let topic = text_argument("topic", topic)?;
+        let is_persistent = persistent.map_or(Ok(false), |mark| argument("persistent", mark))?;
+        if is_persistent && let Some(publish) = self.persistently.get(py) {
+            let named = PyDict::new(py);
+            let given = [
+                ("properties", properties),
+                ("priority", priority),
+                ("ttl_s", ttl_s),
+                ("correlation_id", correlation_id),
+                ("reply_to", reply_to),
+                ("type", r#type),
+                ("delivery_delay_s", delivery_delay_s),
+                ("timestamp", timestamp),
+                ("connection", connection),
+                ("window", window),
+                ("timeout_s", timeout_s),
+            ];
+            for (name, value) in given {
+                if let Some(value) = value {
+                    named.set_item(name, value)?;
+                }
+            }
+            return publish.bind(py).call((topic, body), Some(&named))?.extract();
+        }
+        if window.is_some() {
+            return Err(errors::config("window means something only with persistent=True".into()));
+        }
         let correlation = correlation_id.map(correlation_bytes).transpose()?;
         let correlation_id = correlation.as_deref();
         let message_type = r#type;
         let given =
             Given { properties, ttl_s, correlation_id, reply_to, message_type, persistent, delivery_delay_s };
-        let extras = Extras { timestamp_us: timestamp.map(timestamp_us).transpose()?, ..given.check()? };
+        let extras = Extras {
+            timestamp_us: timestamp.map(timestamp_us).transpose()?,
+            connection: connection.map(|number| argument("connection", number)).transpose()?,
+            ..given.check()?
+        };
         let timeout_s = timeout_s.map(|limit| argument("timeout_s", limit)).transpose()?;
         let began = match waited_s {
             0.0 => None,

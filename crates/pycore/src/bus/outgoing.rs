@@ -33,6 +33,10 @@ pub struct Extras<'a> {
     pub delivery_delay: Option<Duration>,
     /// When it was published, if not now: microseconds since 1970.
     pub timestamp_us: Option<u64>,
+    /// Messages of one group go to one receiver.
+    pub group: Option<&'a str>,
+    /// Which of the publisher's connections sends it.
+    pub connection: Option<u64>,
 }
 
 /// What a call was given for them, of any type.
@@ -66,6 +70,8 @@ impl<'a> Given<'a, '_> {
             persistent: self.persistent.map_or(Ok(false), |mark| argument("persistent", mark))?,
             delivery_delay: span("delivery_delay_s", self.delivery_delay_s)?,
             timestamp_us: None,
+            group: None,
+            connection: None,
         })
     }
 }
@@ -80,6 +86,8 @@ impl Extras<'_> {
             && !self.persistent
             && self.delivery_delay.is_none()
             && self.timestamp_us.is_none()
+            && self.group.is_none()
+            && self.connection.is_none()
     }
 }
 
@@ -113,6 +121,8 @@ pub fn write_head(
             correlation_id: extras.correlation_id,
             reply_to,
             message_type: extras.message_type,
+            group: extras.group,
+            connection: extras.connection,
             body_detail: (!encoded.detail.is_empty()).then_some(&encoded.detail[..]),
             ..HeaderFields::default()
         },

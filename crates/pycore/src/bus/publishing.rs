@@ -144,6 +144,12 @@ impl Node {
         self.publish_waiting(py, bus, Waiting { topic, plan, head, body, lane, expires, wait })
     }
 
+    /// Whether somebody subscribes to a topic, or may without having said so yet.
+    pub(super) fn is_wanted(&self, py: Python<'_>, topic: &Bound<'_, PyString>) -> PyResult<bool> {
+        let bus = &self.open()?.bus;
+        Ok(!self.planned(py, bus, topic)?.get(topic)?.plan.is_empty())
+    }
+
     /// The topics, of which this one has the plan that holds now. Waits without Python for whoever changes who wants what.
     fn planned(
         &self,

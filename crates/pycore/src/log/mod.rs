@@ -29,7 +29,7 @@ use crate::staging::StagedRows;
 
 pub use backlog::Backlog;
 pub use disk::{Shared, SimulatedDisk};
-pub use publisher::publish_rows;
+pub use publisher::{as_passed_on, publish_rows};
 pub use recorder::{Lanes, Recorder};
 pub use turn::{Turn, check_rows};
 pub use verify::verify_log;

@@ -44,7 +44,7 @@ pub fn publish_rows(
             _ => PyString::new(py, name),
         };
         record.clear();
-        encode(&row, &view, row.offset < redelivered_before, &mut record)?;
+        as_passed_on(&row, &view, row.offset < redelivered_before, &mut record)?;
         match node.publish_record(py, &known, &record, deadline) {
             Ok(_) => reached = row.offset + 1,
             Err(error) if errors::is_full(py, &error) => break,
@@ -58,7 +58,12 @@ pub fn publish_rows(
 
 /// The row as it travels: with its identity and its time, which it has from the store and not from the connection that
 /// publishes it.
-fn encode(row: &Row<'_>, view: &MessageView<'_>, redelivered: bool, out: &mut Vec<u8>) -> PyResult<()> {
+pub fn as_passed_on(
+    row: &Row<'_>,
+    view: &MessageView<'_>,
+    redelivered: bool,
+    out: &mut Vec<u8>,
+) -> PyResult<()> {
     let stored = view.to_outgoing().map_err(|error| errors::unreadable(&error))?;
     let mut message = Outgoing { redelivered: redelivered || stored.redelivered, ..stored };
     message.fields.origin =

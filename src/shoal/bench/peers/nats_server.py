@@ -2,11 +2,13 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from shoal.bench.peers import servers
+from shoal.errors import ExperimentError
 
 #: The server drops a client that has more than this waiting, so it is more than a transfer moves.
 SERVER_CONFIG = """
@@ -19,17 +21,20 @@ write_deadline: "60s"
 
 def is_installed() -> bool:
     """Whether there is a server to start."""
-    return shutil.which("nats-server") is not None
+    return servers.nats_server() is not None
 
 
 @contextlib.contextmanager
 def server(port: int) -> Iterator[Callable[[], float]]:
     """A server for the duration; gives a function that tells its processor time in seconds."""
+    program = servers.nats_server()
+    if program is None:
+        raise ExperimentError("nats-server is not here: run scripts/peers")
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory, "nats.conf")
         config.write_text(SERVER_CONFIG.format(port=port))
         process = subprocess.Popen(
-            ["nats-server", "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
             yield lambda: _cpu_s(process.pid)

@@ -1,0 +1,189 @@
+"""Queues and transactions for programs with an event loop: as `queues` and `transactions`, awaited."""
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from shoal._core import Message
+from shoal.bus.aio_consumer import Consumer
+from shoal.bus.arguments import check_flag, selector_of
+from shoal.bus.consumer import PREFETCH, Ack
+from shoal.bus.queues import QueueBase, browsed, declaration
+from shoal.bus.store_session import Body
+from shoal.bus.store_waits import ask_in_loop
+from shoal.bus.transactions import TransactionBase
+from shoal.selector import Selector
+
+if TYPE_CHECKING:
+    from shoal.bus.aio import Bus
+
+
+class Queue(QueueBase):
+    """A queue: send into it, receive from it. For the tasks of one event loop. As `shoal.Queue`."""
+
+    def __init__(self, bus: "Bus", name: str, options: Body) -> None:
+        super().__init__(name)
+        self._bus = bus
+        #: What the store was not told yet.
+        self._untold = options
+        self._own: Consumer | None = None
+
+    async def send(
+        self,
+        body: Any = None,
+        *,
+        properties: Any = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: bool = True,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        group: str | None = None,
+        connection: int | None = None,
+        window: int | None = None,
+        timeout_s: float | None = None,
+    ) -> str:
+        """Send a message, and wait until it is kept. As `shoal.Queue.send`.
+
+        Whoever is cancelled while waiting does not know whether it was kept.
+        """
+        check_flag("persistent", persistent)
+        await self._tell()
+        number = await self._bus._publish_persistent(
+            self._topic,
+            body,
+            what=f"sending into the queue {str(self._name)!r}",
+            properties=properties,
+            priority=priority,
+            ttl_s=ttl_s,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+            type=type,
+            persistent=persistent,
+            delivery_delay_s=delivery_delay_s,
+            timestamp=timestamp,
+            group=group,
+            connection=connection,
+            window=window,
+            timeout_s=timeout_s,
+        )
+        return self._bus._connection.persistence().message_id(number)
+
+    async def consume(
+        self,
+        *,
+        selector: str | Selector | None = None,
+        prefetch: int = PREFETCH,
+        ack: Ack = "auto",
+        timeout_s: float | None = None,
+    ) -> Consumer:
+        """Begin to receive, beside others. As `shoal.Queue.consume`."""
+        begin = self._consuming(selector)
+        await self._tell()
+        channel = await self._bus._ready_channel(f"the queue {str(self._name)!r}", timeout_s)
+        what = f"queue {str(self._name)!r}"
+        return await Consumer(self._bus, channel, what, ack=ack, prefetch=prefetch)._open(begin, timeout_s)
+
+    async def _consumer(self) -> Consumer:
+        if self._own is None or self._own.closed:
+            own = await self.consume()
+            if self._own is None or self._own.closed:
+                self._own = own
+            else:
+                # Another task was faster.
+                await own.close()
+        return self._own
+
+    async def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message, or `None` if none came in time."""
+        return await (await self._consumer()).receive(timeout_s)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        async for message in await self._consumer():
+            yield message
+
+    async def browse(
+        self, *, selector: str | Selector | None = None, timeout_s: float | None = None
+    ) -> AsyncIterator[Message]:
+        """The messages that wait in the queue, in order, without taking them."""
+        body = self._browsing(selector, None)
+        start: int | None = None
+        while True:
+            asked = body if start is None else body | {"start": start}
+            messages, start = browsed(await self._ask(asked, timeout_s))
+            for message in messages:
+                yield message
+            if start is None:
+                return
+
+    async def declare(self, *, timeout_s: float | None = None, **options: Any) -> None:
+        """Change what the queue was told: see `shoal.Bus.queue`."""
+        await self._ask(self._say("declare", **declaration(**options)), timeout_s)
+
+    async def purge(self, *, selector: str | Selector | None = None, timeout_s: float | None = None) -> int:
+        """Drop what waits in the queue: how many messages that were."""
+        wanted = selector_of(selector)
+        body = self._say("purge", selector=None if wanted is None else str(wanted))
+        return int((await self._ask(body, timeout_s))["messages"])
+
+    async def delete(self, *, if_empty: bool = False, timeout_s: float | None = None) -> int:
+        """Forget the queue and what is in it: how many messages that were."""
+        check_flag("if_empty", if_empty)
+        return int((await self._ask(self._say("delete", if_empty=if_empty), timeout_s))["messages"])
+
+    async def _tell(self) -> None:
+        """Tell the store the options that it was given, once."""
+        if self._untold:
+            await self.declare(**self._untold)
+            self._untold = {}
+
+    async def _ask(self, body: Body, timeout_s: float | None) -> Body:
+        return await self._bus._ask_store(body, f"the queue {str(self._name)!r}", timeout_s)
+
+    async def close(self) -> None:
+        """End its own consumer, if it has one; the last message it gave is acknowledged."""
+        if self._own is not None:
+            await self._own.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._own is not None:
+            await self._own._end(kind is None)
+
+    def __repr__(self) -> str:
+        return f"<shoal.aio.Queue {str(self._name)!r}>"
+
+
+class Transaction(TransactionBase):
+    """Sends and acknowledgements that are done together, or not at all: as `shoal.Transaction`."""
+
+    async def commit(self, *, timeout_s: float | None = None) -> None:
+        """Do everything, and wait until it is durable."""
+        await ask_in_loop(self._commit, timeout_s, f"the commit {self.id}")
+
+    def rollback(self) -> None:
+        """Do nothing of it; what it would have acknowledged is delivered again, marked as redelivered."""
+        self._roll_back()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.state != "open":
+            return
+        if kind is None:
+            await self.commit()
+        else:
+            self.rollback()
+
+    def __repr__(self) -> str:
+        return f"<shoal.aio.Transaction {self.id} {self.state}>"

@@ -1,0 +1,282 @@
+"""What a program receives from a store: from a queue, or for a durable or shared subscription."""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self
+
+from shoal import _core
+from shoal._core import Message
+from shoal.bus.arguments import check_choice, check_count, check_seconds
+from shoal.bus.connection import closed_error
+from shoal.bus.store_channel import StoreChannel
+from shoal.bus.store_consumer import Inbox
+from shoal.bus.store_session import Body, Done
+from shoal.bus.store_waits import ask
+from shoal.errors import ClosedError, ShoalError, StoreError
+
+#: Who acknowledges: `auto`, when the next message is taken or the callback returned, or the program.
+Ack = Literal["auto", "manual"]
+#: Messages ahead of a reader, and about how many bytes.
+PREFETCH, PREFETCH_BYTES = 100, 1 << 20
+#: How long closing waits for the store.
+CLOSE_S = 2.0
+#: A message whose callback failed comes again after this.
+FAILED_DELAY_S = 1.0
+
+
+class ConsumerBase:
+    """What consumers of threads and of asyncio have in common. Waits for nothing."""
+
+    def __init__(self, owner: object, channel: StoreChannel, what: str, ack: Ack, prefetch: int) -> None:
+        check_choice("ack", ack, Ack)
+        check_count("prefetch", prefetch, 1)
+        # Whoever has a consumer has its connection.
+        self._owner = owner
+        self._channel, self._what, self._ack, self._prefetch = channel, what, ack, prefetch
+        self._inbox: Inbox = _NONE
+
+    @property
+    def pending(self) -> int:
+        """Messages that have arrived and were not read yet."""
+        return self._inbox.pending
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will arrive."""
+        return self._inbox.closed or self._inbox.error is not None
+
+    def attach_bell(self, bell: _core.Bell, source: int) -> None:
+        """Ring `bell` as `source` when there is something to receive, or never will be."""
+        with self._channel.locked():
+            self._inbox.on_change.append(lambda: bell.ring(source))
+            if self._inbox.pending or self.closed:
+                bell.ring(source)
+
+    def release(self, message: Message, *, delay_s: float | None = None) -> None:
+        """Give a message back: it is delivered again, to whoever takes it, marked as redelivered.
+
+        Args:
+            delay_s: not before so many seconds; `None` is as the queue's back-off says.
+        """
+        check_seconds("delay_s", delay_s, none="the queue's back-off")
+        with self._channel.locked():
+            offset = self._inbox.offset_of(message)
+            self._inbox.keep_back(message)
+            self._channel.say(self._inbox.release([offset], delay_s))
+
+    def _begin(self, body: Body, done: Done) -> None:
+        self._inbox = self._channel.open_inbox(
+            body, done, prefetch=self._prefetch, prefetch_bytes=PREFETCH_BYTES, auto=self._ack == "auto"
+        )
+
+    def _take(self, reader: object, count_max: int) -> list[Message]:
+        """Messages that are here; under the channel's lock."""
+        messages = self._inbox.take(reader, count_max)
+        if self._inbox.has_word:
+            self._channel.pump()
+        if not messages and self._inbox.is_over:
+            raise self._inbox.error or closed_error(f"{self._what} is closed, and everything was received")
+        return messages
+
+    def _acknowledge(self, message: Message, through: bool, done: Done) -> None:
+        with self._channel.locked():
+            inbox = self._inbox
+            offsets = inbox.through(message) if through else [inbox.offset_of(message)]
+            self._channel.request(inbox.acknowledge(offsets), done, lasting=False)
+
+    def _recover(self, done: Done) -> None:
+        def paused(answer: Body | None, error: BaseException | None) -> None:
+            if error is None:
+                with self._channel.locked():
+                    for request in self._inbox.recover():
+                        self._channel.say(request)
+            # A session that was lost meanwhile delivers everything again by itself.
+            done({}, None if not isinstance(error, ClosedError) else error)
+
+        with self._channel.locked():
+            self._channel.request(self._inbox.pause(), paused, lasting=False)
+
+    def _close(self, settle: bool, done: Done) -> None:
+        with self._channel.locked():
+            if settle and not self._inbox.closed:
+                self._inbox.settle_all()
+            self._channel.close_inbox(self._inbox, done)
+
+    def _failed(self, message: Message) -> None:
+        """The callback of a message raised: it comes again, unless it was acknowledged meanwhile."""
+        with contextlib.suppress(ShoalError, ValueError):
+            self.release(message, delay_s=FAILED_DELAY_S)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a consumer cannot be pickled: consume in the process that reads")
+
+
+class Consumer(ConsumerBase):
+    """Messages from a queue: iterate over it, or call `receive`. May be shared between threads.
+
+    With `ack="auto"` a message is acknowledged when the thread that received it takes the next one, and the
+    last ones when the
+    consumer is closed. What is not acknowledged when the program ends, however it ends, is delivered again.
+    """
+
+    def __init__(
+        self,
+        owner: object,
+        channel: StoreChannel,
+        what: str,
+        begin: Body,
+        *,
+        ack: Ack,
+        prefetch: int,
+        timeout_s: float | None,
+    ) -> None:
+        super().__init__(owner, channel, what, ack, prefetch)
+        self._changed = threading.Condition(channel.lock)
+        ask(lambda done: self._begin(begin, done), timeout_s, what)
+        with self._changed:
+            self._inbox.on_change.append(self._changed.notify_all)
+
+    def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message, waited for if need be.
+
+        Args:
+            timeout_s: how long to wait; `None` waits for ever.
+
+        Returns:
+            The message, or `None` if none came in time.
+
+        Raises:
+            ClosedError: the consumer is closed.
+            StoreError: the queue or subscription is gone.
+        """
+        check_seconds("timeout_s", timeout_s, none="no end")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        reader = threading.get_ident()
+        with self._changed:
+            while True:
+                messages = self._take(reader, 1)
+                if messages:
+                    return messages[0]
+                left_s = None if deadline is None else deadline - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    return None
+                self._changed.wait(None if left_s is None else min(left_s, threading.TIMEOUT_MAX))
+
+    def receive_nowait(self, count_max: int = 1000) -> list[Message]:
+        """Messages that are here already, at most `count_max`; an empty list if there are none.
+
+        Raises:
+            ClosedError: the consumer is closed.
+        """
+        check_count("count_max", count_max)
+        with self._changed:
+            return self._take(threading.get_ident(), min(count_max, sys.maxsize))
+
+    def ack(self, message: Message, *, timeout_s: float | None = None) -> None:
+        """Acknowledge a message, and wait until that is durable: it is never delivered again.
+
+        Raises:
+            LeaseError: the connection to the store was lost since it was delivered; it comes again.
+            ValueError: it was not received here, or was acknowledged before.
+        """
+        ask(lambda done: self._acknowledge(message, False, done), timeout_s, f"ack on {self._what}")
+
+    def ack_through(self, message: Message, *, timeout_s: float | None = None) -> None:
+        """Acknowledge a message and all that this consumer handed out before it. Raises what `ack` raises."""
+        ask(lambda done: self._acknowledge(message, True, done), timeout_s, f"ack on {self._what}")
+
+    def recover(self, *, timeout_s: float | None = None) -> None:
+        """Have everything delivered again that is not acknowledged, in order, marked as redelivered."""
+        ask(self._recover, timeout_s, f"recover on {self._what}")
+
+    def close(self) -> None:
+        """End it. What is not acknowledged goes back, and is delivered again. Closing again does nothing."""
+        self._end(True)
+
+    def _end(self, settle: bool) -> None:
+        with contextlib.suppress(StoreError, ClosedError):
+            ask(lambda done: self._close(settle, done), CLOSE_S, f"close of {self._what}")
+
+    def __iter__(self) -> Iterator[Message]:
+        while True:
+            try:
+                message = self.receive()
+            except ClosedError:
+                return
+            if message is not None:
+                yield message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What failed was not done.
+        self._end(kind is None)
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self._what} {self.pending} pending{' closed' if self.closed else ''}>"
+
+
+class StoredSubscription(Consumer):
+    """A durable or shared subscription: as `Consumer`, for messages of topics.
+
+    Made by `Bus.subscribe` with `durable` or `shared`. Closing it keeps a durable one, which collects
+    messages meanwhile; `Bus.unsubscribe` forgets it.
+    """
+
+    def __init__(self, *arguments: Any, pattern: str, name: str, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        #: What it subscribes to.
+        self.pattern = pattern
+        #: What it is called.
+        self.name = name
+
+
+class Listening:
+    """The thread that calls back with what a consumer receives; it ends with the consumer."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        callback: Callable[[Message], object],
+        failed: Callable[[Message, BaseException], None],
+    ) -> None:
+        self._consumer, self._callback, self._failed = consumer, callback, failed
+        self._stopped = False
+        self.thread = threading.Thread(target=self._run, name=f"shoal-{consumer._what}", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            try:
+                message = self._consumer.receive(1.0)
+            except (ClosedError, StoreError):
+                return
+            if message is None:
+                continue
+            try:
+                self._callback(message)
+            except BaseException as error:
+                if _core.is_abandoned():
+                    return
+                self._consumer._failed(message)
+                self._failed(message, error)
+
+    def stop(self) -> None:
+        """Call back no more; what is under way goes on."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """End the consumer, and the thread."""
+        self._stopped = True
+        self._consumer.close()
+
+
+#: Before there is one.
+_NONE = Inbox(0, {}, prefetch=1, prefetch_bytes=1, auto=False)

@@ -1,0 +1,143 @@
+"""The outbox: persistent messages on the disk of the program that publishes them, until a store has them.
+
+It is a log of its own, with an identity that is kept for ever: publisher and number of a message are those of
+the log and of its
+place in it. So whatever happens to this program, to the network or to the store, a message that is sent again
+is known, and stored once. Entries go to the store in order, and from the disk when they are stored.
+"""
+
+import logging
+import os
+import secrets
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from shoal import _core
+from shoal._core import Log, RowsBuilder, take_rows
+from shoal.bus.store_chain import Chain
+from shoal.errors import FullError, StoreError
+
+log = logging.getLogger("shoal.bus")
+
+#: Short segments: what is stored goes with the segment it is in.
+SEGMENT_BYTES = 16 << 20
+#: Rows and bytes of one request to the store.
+ROWS_TOGETHER = 1000
+BYTES_TOGETHER = 256 << 10
+#: How often it is noted how far the store is. After a crash what is not noted is sent again, and known there.
+NOTE_EVERY_S = 1.0
+#: The key of that note.
+STORED = "outbox/stored"
+
+
+class Outbox:
+    """An open outbox. May be shared between threads."""
+
+    def __init__(self, path: Path, bytes_max: int) -> None:
+        self.path, self._bytes_max = path, bytes_max
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"the outbox {path} cannot be made: {error.strerror}") from error
+        self._log = Log(
+            path,
+            # Nobody is called 0.
+            store_id=secrets.randbits(64) | 1,
+            incarnation=os.urandom(16),
+            holder=f"the outbox of process {os.getpid()} on {socket.gethostname()}",
+            segment_bytes=SEGMENT_BYTES,
+            state_bytes_max=1 << 20,
+        )
+        self.publisher = self._log.store_id
+        noted = self._log.get(STORED)
+        #: The offset up to which the store has everything: the number of the last such message, too.
+        self._stored = max(self._log.floor, int.from_bytes(noted or b"", "little"))
+        self._read = self._stored
+        self._noted_at = 0.0
+        self._chain: Chain | None = None
+        # An offset counts from 0, a number from 1.
+        self.builder = RowsBuilder(self.publisher, 5, self._log.end + 1)
+
+    def chain(self, chain: int) -> Chain:
+        """What brings its entries to a store."""
+        self._chain = Chain(
+            self.publisher,
+            chain,
+            self._take,
+            lambda: BYTES_TOGETHER if self._read < self._log.durable_end else 0,
+            stored=self._stored,
+            patient=True,
+            on_stored=self._on_stored,
+        )
+        return self._chain
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are not stored yet."""
+        return self._log.end - self._stored
+
+    def add(self, topic: str, body: Any, *, bytes_max: int, **headers: Any) -> int:
+        """Append a message, and return its number; it is durable after `sync`."""
+        if self.waiting and self._bytes() > self._bytes_max:
+            raise FullError(
+                f"the outbox {self.path} has {self.waiting} messages that no store has taken, more than "
+                f"outbox_bytes_max ({self._bytes_max}) lets it keep: start a store, or give it more room"
+            )
+        persistent = headers.pop("persistent", True)
+        return self.builder.add(
+            topic,
+            body,
+            persistent=persistent,
+            bytes_max=min(bytes_max, SEGMENT_BYTES // 2),
+            log=self._log,
+            **headers,
+        )
+
+    def sync(self) -> None:
+        """Return when everything added before is durable."""
+        self._log.sync()
+
+    def pass_on(self, node: _core.Node, number: int, timeout_s: float | None) -> None:
+        """Publish a message for live subscribers."""
+        rows, _, count = take_rows(self._log, number - 1, number, 1, BYTES_TOGETHER)
+        if count:
+            _core.pass_on(node, rows, timeout_s)
+
+    def _bytes(self) -> int:
+        return sum(int(segment["bytes"]) for segment in self._log.segments())
+
+    def _take(self) -> tuple[bytes, int, int] | None:
+        """The next rows that are durable."""
+        end = self._log.durable_end
+        if self._read >= end:
+            return None
+        rows, after, count = take_rows(self._log, self._read, end, ROWS_TOGETHER, BYTES_TOGETHER)
+        first, self._read = self._read + 1, after
+        return (rows, first, after) if count else None
+
+    def _on_stored(self, through: int) -> None:
+        """The store has everything up to a number."""
+        self._stored = max(self._stored, through)
+        now = time.monotonic()
+        if now - self._noted_at >= NOTE_EVERY_S:
+            self._noted_at = now
+            try:
+                self._note()
+            except StoreError as error:
+                log.warning("the outbox %s could not note how far the store is: %s", self.path, error)
+
+    def _note(self) -> None:
+        self._log.put(STORED, self._stored.to_bytes(8, "little"))
+        self._log.trim(self._stored)
+        self._log.fill_spares()
+
+    def close(self) -> None:
+        """Note how far the store is, and let somebody else have the directory. Closing again does nothing."""
+        try:
+            self._note()
+            self._log.sync()
+        except StoreError as error:
+            log.warning("the outbox %s could not note how far the store is: %s", self.path, error)
+        self._log.close()

@@ -1,0 +1,191 @@
+"""Messages that a store must keep: on their way there, and, under the same identity, to live subscribers.
+
+Without an outbox they are kept in memory until the store has them, and `publish` waits for that. With one
+they are kept on the disk of this program, and go to the store when there is one.
+"""
+
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal._core import RowsBuilder
+from shoal.bus.arguments import check_count, check_seconds
+from shoal.bus.outbox import Outbox
+from shoal.bus.store_chain import UNSTORED_BYTES_MAX, WORTHWHILE_BYTES, Chain
+from shoal.bus.store_channel import StoreChannel
+from shoal.bus.store_protocol import queue_topic
+from shoal.bus.store_session import Done
+from shoal.bus.store_waits import ask
+from shoal.errors import FlushError, InvalidDestinationError, StoreError
+
+if TYPE_CHECKING:
+    from shoal.bus.connection import Connection
+
+#: The ordered path of persistent messages; the lanes of a link are 1 to 4.
+CHAIN = 5
+#: What a request to a store has beside its rows, at the most.
+REQUEST_BYTES = 1024
+
+
+def check_queue_name(name: object) -> str:
+    """The topic of a queue, of which the name is checked when it is used."""
+    if not isinstance(name, str) or not name:
+        raise InvalidDestinationError(f"{name!r} is no name of a queue: it must be a text such as 'orders'")
+    return queue_topic(name)
+
+
+class Persistence:
+    """The persistent messages of one connection. May be shared between threads."""
+
+    def __init__(
+        self, connection: "Connection", channel: StoreChannel, outbox: Path | None, outbox_max: int
+    ) -> None:
+        self._connection = weakref.ref(connection)
+        self.channel = channel
+        self._bytes_max = connection.config.message_bytes_max - REQUEST_BYTES
+        #: One thread at a time gives numbers, and publishes for live subscribers in their order.
+        self._order = threading.Lock()
+        self.outbox: Outbox | None = None
+        if outbox is not None:
+            self.outbox = Outbox(outbox, outbox_max)
+            self._builder = self.outbox.builder
+            self.chain = self.outbox.chain(CHAIN)
+        else:
+            publisher = connection.node.publisher
+            self._builder = RowsBuilder(publisher, CHAIN)
+            builder = self._builder
+            self.chain = Chain(publisher, CHAIN, builder.take, lambda: builder.waiting_bytes)
+        channel.add_chain(self.chain)
+
+    @property
+    def publisher(self) -> int:
+        """Who publishes persistent messages: the connection, or its outbox."""
+        return self.chain.publisher
+
+    @property
+    def last(self) -> int:
+        """The last number that was given."""
+        return self._builder.next - 1
+
+    def message_id(self, number: int) -> str:
+        """The identity of a message."""
+        return f"ID:{self.publisher:016x}-{CHAIN}-{number}"
+
+    # --- for threads ---
+
+    def publish(
+        self,
+        topic: str,
+        body: Any,
+        *,
+        what: str,
+        window: int | None = None,
+        timeout_s: float | None = None,
+        **headers: Any,
+    ) -> int:
+        """Publish a message, and wait until it is kept; with a window, until all but so many are."""
+        check_window(window)
+        check_seconds("timeout_s", timeout_s, none="no end")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        if self.outbox is not None:
+            return self._put_out(topic, body, deadline, headers)
+        if not self.channel.has_store:
+            ask(lambda done: self.channel.when_ready(what, done), left(deadline), what)
+        self.raise_failure()
+        before = self.room(window)
+        if before > self.chain.stored:
+            ask(lambda done: self.channel.wait_stored(self.chain, before, done), left(deadline), what)
+        number = self.add(topic, body, headers, left(deadline))
+        if window is None:
+            ask(lambda done: self.wait(number, done), left(deadline), what)
+        elif self.is_worth_a_word:
+            self.channel.pump()
+        return number
+
+    def flush(self, timeout_s: float | None) -> None:
+        """Wait until everything published before is stored."""
+        last = self.last
+        if last > self.chain.stored:
+            try:
+                ask(lambda done: self.wait(last, done), timeout_s, "flush")
+            except TimeoutError as error:
+                raise FlushError(
+                    f"{last - self.chain.stored} persistent messages are not stored within {timeout_s} s"
+                ) from error
+        self.raise_failure()
+
+    # --- for both ---
+
+    def room(self, window: int | None) -> int:
+        """The number that must be stored before one more is added; 0 if none."""
+        if self.chain.unstored_bytes + self._builder.waiting_bytes > UNSTORED_BYTES_MAX:
+            return self.last
+        return 0 if window is None else self.last + 1 - window
+
+    def add(self, topic: str, body: Any, headers: dict[str, Any], timeout_s: float | None) -> int:
+        """Give a message its number, and publish it for live subscribers."""
+        connection = self._connection()
+        node = None if connection is None or topic.startswith("_queue/") else connection.node
+        with self._order:
+            return self._builder.add(
+                topic,
+                body,
+                persistent=headers.pop("persistent", True),
+                bytes_max=self._bytes_max,
+                node=node,
+                timeout_s=timeout_s,
+                **headers,
+            )
+
+    def wait(self, number: int, done: Done) -> None:
+        """Call `done` when a message is stored."""
+        self.channel.wait_stored(self.chain, number, done)
+
+    @property
+    def is_worth_a_word(self) -> bool:
+        """Whether something can be sent now."""
+        return self.chain.in_flight == 0 or self._builder.waiting_bytes >= WORTHWHILE_BYTES
+
+    def raise_failure(self) -> None:
+        """Raise why messages were refused that nobody waited for."""
+        failure: StoreError | None = self.chain.take_failure()
+        if failure is not None:
+            raise failure
+
+    def put_in_outbox(self, topic: str, body: Any, headers: dict[str, Any]) -> int:
+        """Append a message to the outbox; it is durable after `outbox.sync`."""
+        assert self.outbox is not None
+        return self.outbox.add(topic, body, bytes_max=self._bytes_max, **headers)
+
+    def send_from_outbox(self, topic: str, number: int, timeout_s: float | None) -> None:
+        """A message is durable here: publish it for live subscribers, and let it go to the store."""
+        assert self.outbox is not None
+        connection = self._connection()
+        if connection is not None and not topic.startswith("_queue/") and connection.node.may_want(topic):
+            self.outbox.pass_on(connection.node, number, timeout_s)
+        self.channel.wake()
+
+    def _put_out(self, topic: str, body: Any, deadline: float | None, headers: dict[str, Any]) -> int:
+        assert self.outbox is not None
+        number = self.put_in_outbox(topic, body, headers)
+        self.outbox.sync()
+        self.send_from_outbox(topic, number, left(deadline))
+        return number
+
+    def close(self) -> None:
+        """Let go of the outbox."""
+        if self.outbox is not None:
+            self.outbox.close()
+
+
+def check_window(window: int | None) -> None:
+    """Refuse a window that is none."""
+    if window is not None:
+        check_count("window", window, 1)
+
+
+def left(deadline: float | None) -> float | None:
+    """Seconds until a deadline."""
+    return None if deadline is None else max(deadline - time.monotonic(), 0.0)

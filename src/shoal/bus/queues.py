@@ -1,0 +1,280 @@
+"""Queues: a message goes to exactly one receiver."""
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from shoal._core import Message, read_rows
+from shoal.bus.arguments import check_choice, check_count, check_flag, check_seconds, selector_of
+from shoal.bus.consumer import PREFETCH, Ack, Consumer
+from shoal.bus.persistent import check_queue_name
+from shoal.bus.store_session import Body
+from shoal.bus.store_waits import ask
+from shoal.selector import Selector
+from shoal.types import QueueName
+
+if TYPE_CHECKING:
+    from shoal.bus.sync import Bus
+
+#: What a store does when a queue or a durable subscription has as much as it may.
+OnFull = Literal["refuse", "drop_oldest"]
+#: Messages of one answer to a browser.
+BROWSE_MESSAGES, BROWSE_BYTES = 1000, 1 << 20
+
+
+def declaration(
+    *,
+    expires_after_s: float | None = None,
+    backlog_max_bytes: int | None = None,
+    on_full: OnFull | None = None,
+    deliveries_max: int | None = None,
+    backoff_s: float | None = None,
+    backoff_max_s: float | None = None,
+    dead_letter: str | None = None,
+) -> Body:
+    """What a queue is told, as a store takes it; what is not given stays as it is."""
+    for name, seconds in (
+        ("expires_after_s", expires_after_s),
+        ("backoff_s", backoff_s),
+        ("backoff_max_s", backoff_max_s),
+    ):
+        check_seconds(name, seconds, none="as it is")
+    if backlog_max_bytes is not None:
+        check_count("backlog_max_bytes", backlog_max_bytes, 1)
+    if deliveries_max is not None:
+        check_count("deliveries_max", deliveries_max)
+    if on_full is not None:
+        check_choice("on_full", on_full, OnFull)
+    if dead_letter is not None:
+        check_queue_name(dead_letter)
+    given = {
+        "expires_after_s": expires_after_s,
+        "backlog_max_bytes": backlog_max_bytes,
+        "on_full": on_full,
+        "deliveries_max": deliveries_max,
+        "backoff_s": backoff_s,
+        "backoff_max_s": backoff_max_s,
+        "dead_letter": dead_letter,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+class QueueBase:
+    """What queues of threads and of asyncio have in common. Waits for nothing."""
+
+    def __init__(self, name: str) -> None:
+        self._topic = check_queue_name(name)
+        self._name = QueueName(name)
+
+    @property
+    def name(self) -> QueueName:
+        """What it is called. As `reply_to` of a message it has answers sent here."""
+        return self._name
+
+    def _consuming(self, selector: str | Selector | None) -> Body:
+        wanted = selector_of(selector)
+        begin: Body = {"op": "consume", "queue": str(self._name)}
+        return begin if wanted is None else begin | {"selector": str(wanted)}
+
+    def _browsing(self, selector: str | Selector | None, start: int | None) -> Body:
+        wanted = selector_of(selector)
+        body: Body = {
+            "op": "browse",
+            "queue": str(self._name),
+            "messages": BROWSE_MESSAGES,
+            "bytes": BROWSE_BYTES,
+        }
+        if wanted is not None:
+            body["selector"] = str(wanted)
+        if start is not None:
+            body["start"] = start
+        return body
+
+    def _say(self, op: str, **fields: Any) -> Body:
+        return {"op": op, "queue": str(self._name), **{k: v for k, v in fields.items() if v is not None}}
+
+
+def browsed(answer: Body) -> tuple[list[Message], int | None]:
+    """The messages of one answer to a browser, and where it goes on."""
+    rows = answer.get("rows")
+    return (read_rows(rows, answer["first"]) if rows else []), answer.get("next")
+
+
+class Queue(QueueBase):
+    """A queue: send into it, receive from it. May be shared between threads.
+
+    Made by `Bus.queue`. Receiving here uses one consumer of its own, which is opened by the first `receive`
+    and acknowledges by itself; `consume` opens more, with options of their own.
+    """
+
+    def __init__(self, bus: "Bus", name: str) -> None:
+        super().__init__(name)
+        self._bus = bus
+        self._own: Consumer | None = None
+
+    def send(
+        self,
+        body: Any = None,
+        *,
+        properties: Any = None,
+        priority: int = 4,
+        ttl_s: float | None = None,
+        correlation_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        type: str | None = None,
+        persistent: bool = True,
+        delivery_delay_s: float | None = None,
+        timestamp: float | None = None,
+        group: str | None = None,
+        connection: int | None = None,
+        window: int | None = None,
+        timeout_s: float | None = None,
+    ) -> str:
+        """Send a message, and wait until it is kept.
+
+        Args:
+            body: as for `Bus.publish`; so are the headers.
+            persistent: it survives a crash of the store. One that is not is kept in memory where the domain
+            has no store.
+            delivery_delay_s: nobody receives it before so many seconds.
+            group: messages of one group go to one receiver at a time, in order (JMSXGroupID).
+            window: do not wait for this one, but until all but so many are kept. `Bus.flush` waits for the
+            rest, and errors of
+                those not waited for are raised by the next call.
+            timeout_s: how long to wait; `None` is as long as it takes.
+
+        Returns:
+            The message's identity.
+
+        Raises:
+            NoStoreError: there is no store; the error says how to start one.
+            StoreFullError: the store, or this queue, takes no more.
+            StoreAwayError: the store did not answer in time; the message may be kept all the same.
+        """
+        check_flag("persistent", persistent)
+        persistence = self._bus._connection.persistence()
+        number = persistence.publish(
+            self._topic,
+            body,
+            what=f"sending into the queue {str(self._name)!r}",
+            properties=properties,
+            priority=priority,
+            ttl_s=ttl_s,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+            type=type,
+            persistent=persistent,
+            delivery_delay_s=delivery_delay_s,
+            timestamp=timestamp,
+            group=group,
+            connection=connection,
+            window=window,
+            timeout_s=timeout_s,
+        )
+        return persistence.message_id(number)
+
+    def consume(
+        self,
+        *,
+        selector: str | Selector | None = None,
+        prefetch: int = PREFETCH,
+        ack: Ack = "auto",
+        timeout_s: float | None = None,
+    ) -> Consumer:
+        """Begin to receive, beside others.
+
+        Args:
+            selector: only messages that match; the others are for others.
+            prefetch: how many messages may be here before they are asked for, which nobody else gets
+            meanwhile.
+            ack: `auto` acknowledges a message when the next one is taken; `manual` leaves it to
+            `Consumer.ack`.
+            timeout_s: how long to wait for the store.
+        """
+        begin = self._consuming(selector)
+        channel = self._bus._connection.ready_channel(f"the queue {str(self._name)!r}", timeout_s)
+        return Consumer(
+            self._bus,
+            channel,
+            f"queue {str(self._name)!r}",
+            begin,
+            ack=ack,
+            prefetch=prefetch,
+            timeout_s=timeout_s,
+        )
+
+    def _consumer(self) -> Consumer:
+        with self._bus._lock:
+            if self._own is None or self._own.closed:
+                self._own = self.consume()
+            return self._own
+
+    def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message, or `None` if none came in time; acknowledged when this thread takes the next."""
+        return self._consumer().receive(timeout_s)
+
+    def receive_nowait(self, count_max: int = 1000) -> list[Message]:
+        """Messages that are here already."""
+        return self._consumer().receive_nowait(count_max)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._consumer())
+
+    def browse(
+        self, *, selector: str | Selector | None = None, timeout_s: float | None = None
+    ) -> Iterator[Message]:
+        """The messages that wait in the queue, in order, without taking them."""
+        channel = self._bus._connection.ready_channel(f"the queue {str(self._name)!r}", timeout_s)
+        return self._browse(channel, self._browsing(selector, None), timeout_s)
+
+    def _browse(self, channel: Any, body: Body, timeout_s: float | None) -> Iterator[Message]:
+        start: int | None = None
+        while True:
+            asked = body if start is None else body | {"start": start}
+            answer = ask(lambda done, asked=asked: channel.request(asked, done), timeout_s, "browse")  # type: ignore[misc]
+            messages, start = browsed(answer)
+            yield from messages
+            if start is None:
+                return
+
+    def declare(self, *, timeout_s: float | None = None, **options: Any) -> None:
+        """Change what the queue was told: see `Bus.queue`."""
+        body = self._say("declare", **declaration(**options))
+        self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s)
+
+    def purge(self, *, selector: str | Selector | None = None, timeout_s: float | None = None) -> int:
+        """Drop what waits in the queue: how many messages that were."""
+        wanted = selector_of(selector)
+        body = self._say("purge", selector=None if wanted is None else str(wanted))
+        return int(
+            self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s)["messages"]
+        )
+
+    def delete(self, *, if_empty: bool = False, timeout_s: float | None = None) -> int:
+        """Forget the queue and what is in it: how many messages that were.
+
+        Raises:
+            InUseError: somebody consumes, or `if_empty` and it is not.
+        """
+        check_flag("if_empty", if_empty)
+        body = self._say("delete", if_empty=if_empty)
+        return int(
+            self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s)["messages"]
+        )
+
+    def close(self) -> None:
+        """End its own consumer, if it has one; the last message it gave is acknowledged."""
+        if self._own is not None:
+            self._own.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._own is not None:
+            self._own._end(kind is None)
+
+    def __repr__(self) -> str:
+        return f"<Queue {str(self._name)!r}>"

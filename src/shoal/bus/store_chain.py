@@ -1,0 +1,220 @@
+"""Rows of one publisher and chain on their way into a store. Decides; waits for nothing, sends nothing.
+
+A row is *kept* here until the store says that it is stored. Rows go in requests, in order, a few requests
+ahead of
+the store's word. What the store refuses comes back as an error to whoever waits for it; everything sent
+behind it comes back as a hole, and is sent again. A new session begins with everything that is not stored.
+
+A *patient* chain, an outbox's, gives nothing up that may be taken later: it tries again.
+"""
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from shoal._core import split_rows
+from shoal.bus.store_errors import error_of
+from shoal.errors import ShoalError, StoreError
+
+#: Requests ahead of the store's word; what is added meanwhile goes together in the next one.
+IN_FLIGHT_MAX = 4
+#: While a request is on its way, a next one is made of at least so many bytes.
+WORTHWHILE_BYTES = 64 << 10
+#: Bytes that are not stored yet; beyond it whoever adds waits.
+UNSTORED_BYTES_MAX = 32 << 20
+#: How long a patient chain waits before it tries again what was refused.
+RETRY_S = 1.0
+#: What is refused for good, though somebody is patient.
+_FINAL = frozenset({"TOO_LONG", "BAD_ROWS", "EXISTS_NOT", "BAD_REQUEST"})
+
+#: Called when a row is stored, with nothing, or with why it never will be.
+Done = Callable[[ShoalError | None], None]
+#: Gives the next rows, with the numbers of the first and the last; none if there are none now. Another
+#: function tells
+#: about how many bytes there are.
+Take = Callable[[], tuple[bytes, int, int] | None]
+
+
+class Batch:
+    """Rows of one request."""
+
+    __slots__ = ("first", "last", "rows")
+
+    def __init__(self, rows: bytes, first: int, last: int) -> None:
+        self.rows, self.first, self.last = rows, first, last
+
+
+class Chain:
+    """One publisher's rows, in order. For one thread at a time."""
+
+    def __init__(
+        self,
+        publisher: int,
+        chain: int,
+        take: Take,
+        size: Callable[[], int],
+        *,
+        stored: int = 0,
+        patient: bool = False,
+        on_stored: Callable[[int], None] = lambda through: None,
+    ) -> None:
+        self.publisher, self.chain = publisher, chain
+        self._take, self._size, self._patient, self._on_stored = take, size, patient, on_stored
+        #: Every row up to this number is stored, or was given up.
+        self.stored = stored
+        #: The last row that was sent, and not given up.
+        self._after = stored
+        self._flying: deque[Batch] = deque()
+        self._unsent: deque[Batch] = deque()
+        #: Answers still to come for requests that are to be sent again.
+        self._holes_due = 0
+        self._retry_at: float | None = None
+        self._waiting: list[tuple[int, int, Done]] = []
+        self._order = itertools.count()
+        #: Why rows were given up that nobody waited for.
+        self._failure: StoreError | None = None
+
+    # --- getters ---
+
+    @property
+    def unstored_bytes(self) -> int:
+        """Bytes that were taken, and are not stored."""
+        return sum(len(batch.rows) for batch in itertools.chain(self._flying, self._unsent))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was taken waits to be stored."""
+        return not self._flying and not self._unsent
+
+    def poll_timeout(self) -> float | None:
+        """When to look again, if not before."""
+        return self._retry_at
+
+    # --- commands ---
+
+    def wait(self, number: int, done: Done) -> None:
+        """Call `done` when everything up to a number is stored."""
+        if number <= self.stored:
+            done(None)
+        else:
+            heapq.heappush(self._waiting, (number, next(self._order), done))
+
+    def take_failure(self) -> StoreError | None:
+        """Why rows were given up that nobody waited for, once."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def restart(self) -> None:
+        """A new session begins: what is not stored is sent again."""
+        self._unsent.extendleft(reversed(self._flying))
+        self._flying.clear()
+        self._after, self._holes_due, self._retry_at = self.stored, 0, None
+
+    def give_up(self, error: ShoalError) -> None:
+        """Nothing more will be stored: tell whoever waits."""
+        self._flying.clear()
+        self._unsent.clear()
+        for _, _, done in self._waiting:
+            done(error)
+        self._waiting.clear()
+
+    # --- input ---
+
+    def on_stored(self, through: int) -> None:
+        """The store has every row up to a number."""
+        if through <= self.stored:
+            return
+        self.stored = through
+        while self._flying and self._flying[0].last <= through:
+            self._flying.popleft()
+        # What is to be sent again may have got there the first time.
+        while self._unsent and self._unsent[0].last <= through:
+            self._unsent.popleft()
+        self._after = max(self._after, through)
+        self._tell(through)
+        self._on_stored(through)
+
+    def on_refused(self, now: float, body: dict[str, Any]) -> None:
+        """The store took nothing of a request."""
+        if self._holes_due:
+            # The answer to a request that is to be sent again anyhow.
+            self._holes_due -= 1
+            return
+        while self._flying and self._flying[0].first != body["first"]:
+            # What went before is stored: requests are answered in order.
+            self._flying.popleft()
+        if not self._flying:
+            return
+        refused = self._flying.popleft()
+        self._holes_due = len(self._flying)
+        self._unsent.extendleft(reversed(self._flying))
+        self._flying.clear()
+        self._after = body["mark"]
+        error = body["error"]
+        if error == "HOLE" or (self._patient and error not in _FINAL):
+            self._unsent.appendleft(refused)
+            if error != "HOLE":
+                self._retry_at = now + RETRY_S
+        elif refused.first < refused.last:
+            # Only some of them may be at fault.
+            alone = [Batch(rows, number, number) for number, rows in split_rows(refused.rows)]
+            self._unsent.extendleft(reversed(alone))
+        else:
+            self._fail(refused.first, error_of(body))
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed."""
+        if self._retry_at is not None and now >= self._retry_at:
+            self._retry_at = None
+
+    # --- output ---
+
+    def poll_send(self) -> dict[str, Any] | None:
+        """The next request, if one is to be sent now."""
+        if self._holes_due or self._retry_at is not None or len(self._flying) >= IN_FLIGHT_MAX:
+            return None
+        if self._unsent:
+            batch = self._unsent.popleft()
+        else:
+            if self._flying and not self._is_worth_it():
+                return None
+            taken = self._take()
+            if taken is None:
+                return None
+            batch = Batch(*taken)
+        after, self._after = self._after, batch.last
+        self._flying.append(batch)
+        return {
+            "op": "send",
+            "publisher": self.publisher,
+            "chain": self.chain,
+            "after": after,
+            "rows": batch.rows,
+        }
+
+    def _is_worth_it(self) -> bool:
+        """Whether to send more while something is on its way: somebody waits for it, or it is much."""
+        return self._size() >= WORTHWHILE_BYTES or (bool(self._waiting) and len(self._flying) < 2)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that the store has not answered."""
+        return len(self._flying) + self._holes_due
+
+    def _fail(self, number: int, error: StoreError) -> None:
+        """Give one row up."""
+        # Rows are refused in order, so everything before is stored or was given up.
+        self.stored = max(self.stored, number)
+        told = False
+        while self._waiting and self._waiting[0][0] <= number:
+            waiting, _, done = heapq.heappop(self._waiting)
+            done(error if waiting == number else None)
+            told = told or waiting == number
+        if not told:
+            self._failure = error
+
+    def _tell(self, through: int) -> None:
+        while self._waiting and self._waiting[0][0] <= through:
+            heapq.heappop(self._waiting)[2](None)

@@ -1,0 +1,505 @@
+"""The way to a store: finds one, opens a link, keeps a session. Each connection has one, once it is needed.
+
+What is said and when is decided by `store_session`, `store_chain`, `store_consumer` and `store_finder`, under
+one lock; a thread
+hears the store and looks at the clock. Whoever asks says it to the store itself, without that thread.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from shoal import _core
+from shoal.bus import operations
+from shoal.bus.events import LinkUp, StoreDown, StoreUp
+from shoal.bus.store_chain import Chain
+from shoal.bus.store_consumer import Inbox
+from shoal.bus.store_errors import no_store
+from shoal.bus.store_finder import Finder, Here
+from shoal.bus.store_protocol import HERE, WHO, requests_topic, session_topic
+from shoal.bus.store_session import Body, Done, Session
+from shoal.bus.waiting import run
+from shoal.config import ConnectionConfig
+from shoal.errors import ClosedError, FullError, ShoalError
+from shoal.link.address import host_and_port
+
+if TYPE_CHECKING:
+    from shoal.bus.connection import Connection
+    from shoal.bus.sync import Bus
+
+log = logging.getLogger("shoal.bus")
+
+#: How long to look for a store before it is said that there is none.
+LOOK_S = 3.0
+#: How long again, when it was said before.
+LOOK_AGAIN_S = 1.0
+#: Greetings without an answer after which another way is tried.
+GREETINGS_MAX = 3
+#: How long an attempt to reach a store's own address may take.
+CONNECT_S = 2.0
+#: What a store's own link may bring ahead of the thread that reads it.
+REPLIES_BYTES = 16 << 20
+#: Messages of a store that are handled before the lock is given to others.
+TURN_MAX = 200
+#: The thread looks at least so often.
+SLEEP_MAX_S = 5.0
+#: What was held back because the link is full is tried again at the latest after this.
+FULL_CHECK_S = 0.01
+
+WAKE, REPLIES, HERES = 0, 1, 2
+
+
+class StoreChannel:
+    """The way to a store. May be shared between threads."""
+
+    def __init__(self, connection: "Connection", *, url: str | None, client_id: str | None) -> None:
+        self._connection = connection
+        self._url = url
+        name = f"process {os.getpid()} on {socket.gethostname()}"
+        #: Everything here happens under it.
+        self.lock = self._lock = threading.RLock()
+        self._session = Session(
+            connection.node.publisher, token=lambda: secrets.token_hex(8), client_id=client_id, name=name
+        )
+        self._session.on_state = self._on_state
+        self._finder = Finder()
+        self._here: Here | None = None
+        #: The bus to the store, if it has a link of its own; where requests are published.
+        self._bus: Bus | None = None
+        self._node: _core.Node | None = None
+        self._replies: _core.Subscription | None = None
+        self._topic = ""
+        #: Said to nobody yet, because the link was full.
+        self._unsaid: Body | None = None
+        self._waiting: list[tuple[float, str, Done]] = []
+        self._was_open = self._said_none = False
+        self._stopped = False
+        self._consumers = 0
+        self._bell = _core.Bell()
+        self._heres: _core.Subscription | None = None
+        if url is None:
+            self._heres = connection.node.open_subscription(
+                HERE, queue_bytes_max=1 << 20, when_full="drop_old"
+            )
+            self._heres.attach_bell(self._bell, HERES)
+        self._finder.look(time.monotonic())
+        self._thread = threading.Thread(target=self._run, name="shoal-store", daemon=True)
+        self._thread.start()
+
+    # --- getters ---
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a store answers."""
+        return self._session.state == "open"
+
+    @property
+    def greeting(self) -> Body:
+        """What the store said of itself."""
+        return self._session.greeting
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there was a store, one that keeps what it is given."""
+        return self._was_open and not (self._here is not None and self._here.memory)
+
+    # --- commands; each returns at once, and calls `done` later, on whatever thread ---
+
+    def when_ready(self, what: str, done: Done) -> None:
+        """Call `done` when a store was found, or with an error when none was."""
+        with self._lock:
+            if self._stopped:
+                done(None, closed())
+            elif self._was_open:
+                done({}, None)
+            else:
+                now = time.monotonic()
+                until = now + (LOOK_AGAIN_S if self._said_none else LOOK_S)
+                self._finder.look(now)
+                self._waiting.append((until, what, done))
+                self._bell.ring(WAKE)
+
+    def request(self, body: Body, done: Done, *, lasting: bool = True) -> None:
+        """Ask the store something."""
+        with self._lock:
+            if self._stopped:
+                done(None, closed())
+                return
+            self._session.request(body, done, lasting=lasting)
+            self._pump()
+
+    def say(self, body: Body) -> None:
+        """Tell the store something."""
+        with self._lock:
+            self._session.say(body)
+            self._pump()
+
+    def add_chain(self, chain: Chain) -> None:
+        """Rows to be stored, from now on."""
+        with self._lock:
+            if self._session.state == "open":
+                chain.restart()
+            self._session.chains.append(chain)
+
+    def wait_stored(self, chain: Chain, number: int, done: Done) -> None:
+        """Call `done` when the rows up to a number are stored; sends what is to be sent."""
+        with self._lock:
+            if self._stopped:
+                done(None, closed())
+                return
+            chain.wait(number, lambda error: done(None, error))
+            self._pump()
+
+    def pump(self) -> None:
+        """Send what is to be sent, unless the link is full."""
+        with self._lock:
+            self._pump()
+
+    def wake(self) -> None:
+        """Let the thread send what is to be sent."""
+        self._bell.ring(WAKE)
+
+    def open_inbox(self, begin: Body, done: Done, *, prefetch: int, prefetch_bytes: int, auto: bool) -> Inbox:
+        """Begin to consume."""
+        with self._lock:
+            self._consumers += 1
+            inbox = Inbox(self._consumers, begin, prefetch=prefetch, prefetch_bytes=prefetch_bytes, auto=auto)
+            if self._stopped:
+                done(None, closed())
+            else:
+                self._session.add_inbox(inbox, done)
+                self._pump()
+            return inbox
+
+    def close_inbox(self, inbox: Inbox, done: Done) -> None:
+        """Consume no more."""
+        with self._lock:
+            if inbox.closed:
+                done({}, None)
+                return
+            self._session.remove_inbox(inbox, done)
+            self._pump()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """While this lasts nothing else happens; what it leaves to be said is said then."""
+        with self._lock:
+            yield
+            self._pump()
+
+    def inbox_of(self, number: int) -> Inbox | None:
+        """A consumer by its number."""
+        return self._session.inboxes.get(number)
+
+    # --- the end ---
+
+    def close(self, patience_s: float) -> None:
+        """Say goodbye, and end the thread."""
+        with self._lock:
+            if self._stopped:
+                return
+            for inbox in list(self._session.inboxes.values()):
+                inbox.settle_all()
+                acks = inbox.poll_acks(now=True)
+                if acks is not None:
+                    self._session.say(acks)
+            self._session.bye()
+            self._pump()
+        bus = self._bus
+        if bus is not None and patience_s > 0:
+            with contextlib.suppress(ShoalError):
+                bus.flush(min(patience_s, CONNECT_S))
+        self.stop()
+
+    def stop(self) -> None:
+        """End the thread, whatever waits."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            error = closed()
+            self._session.fail(error)
+            for chain in self._session.chains:
+                chain.give_up(error)
+            for inbox in list(self._session.inboxes.values()):
+                inbox.closed = True
+                inbox._changed()
+            for _, _, done in self._waiting:
+                done(None, error)
+            self._waiting.clear()
+        self._bell.ring(WAKE)
+        if self._thread is not threading.current_thread():
+            self._thread.join(CONNECT_S)
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._bell.fileno(), select.POLLIN)
+        try:
+            while not self._stopped and not _core.is_abandoned():
+                poll.poll(self._sleep_ms())
+                rang = self._bell.take()
+                try:
+                    self._turn(rang)
+                except ClosedError:
+                    if self._connection.closed or self._bus is None:
+                        return
+                    self._drop_link("its link was closed")
+                except ShoalError as error:
+                    log.warning("the way to the store failed, and is opened again: %s", error)
+                    self._drop_link(str(error))
+        finally:
+            self._close_link()
+            if self._heres is not None:
+                self._heres.close()
+
+    def _sleep_ms(self) -> int:
+        with self._lock:
+            due = [at for at in (self._session.poll_timeout(), self._finder.poll_timeout()) if at is not None]
+            due += [until for until, _, _ in self._waiting]
+            if self._unsaid is not None:
+                due.append(time.monotonic() + FULL_CHECK_S)
+        left_s = min(due, default=float("inf")) - time.monotonic()
+        return int(min(max(left_s, 0.0), SLEEP_MAX_S) * 1000) + 1
+
+    def _turn(self, rang: list[int]) -> None:
+        self._hear_replies()
+        if rang == [REPLIES]:
+            # Nothing else happened, and whatever is due is soon enough with the next ring.
+            return
+        self._hear_heres()
+        self._hear_link()
+        now = time.monotonic()
+        with self._lock:
+            self._session.handle_timeout(now)
+            wanted = self._finder.choose(now, self._here.store if self._here is not None else None)
+            idle = self._session.state == "idle"
+        if self._url is not None and self._node is None:
+            self._open_url(self._url)
+        elif wanted is not None and (idle or self._is_another(wanted)):
+            if self._url is None:
+                self._open(wanted)
+            else:
+                self._here = wanted
+                self._begin()
+        elif self._session.unanswered >= GREETINGS_MAX:
+            self._drop_link("it does not answer")
+        with self._lock:
+            self._ask(now)
+            self._say_none(now)
+            self._pump()
+
+    def _is_another(self, wanted: Here) -> bool:
+        here = self._here
+        return here is None or (wanted.store, wanted.run) != (here.store, here.run)
+
+    def _hear_heres(self) -> None:
+        heres = self._heres
+        for message in (heres.receive_nowait(100) or ()) if heres is not None else ():
+            with self._lock, contextlib.suppress(ShoalError):
+                self._finder.on_here(time.monotonic(), message.body)
+
+    def _hear_replies(self) -> None:
+        replies = self._replies
+        while replies is not None:
+            messages = replies.receive_nowait(TURN_MAX)
+            if not messages:
+                return
+            now = time.monotonic()
+            with self._lock:
+                for message in messages:
+                    self._hear(now, message)
+                self._pump()
+
+    def _hear(self, now: float, message: _core.Message) -> None:
+        try:
+            body = message.body
+            if isinstance(body, dict):
+                self._session.handle(now, body)
+        except (ShoalError, KeyError, TypeError, ValueError) as error:
+            log.error("the store said what makes no sense here, which is ignored: %r", error)
+
+    def _hear_link(self) -> None:
+        """Hear of the store's own link: one that did not go on where it broke needs a new session."""
+        bus = self._bus
+        if bus is None:
+            return
+        for event in bus.events(timeout_s=0.0):
+            if isinstance(event, LinkUp) and not event.resumed:
+                with self._lock:
+                    if self._session.state != "idle" and self._session.id:
+                        self._session.end()
+
+    def _ask(self, now: float) -> None:
+        """Ask for stores, as long as none is known."""
+        if self._session.state == "idle":
+            self._finder.look(now)
+        if not self._finder.should_ask(now):
+            return
+        node = self._node if self._url is not None else self._connection.node
+        if node is not None:
+            with contextlib.suppress(FullError):
+                node.publish(WHO, {}, timeout_s=0.0)
+
+    def _say_none(self, now: float) -> None:
+        waiting, self._waiting = self._waiting, []
+        for until, what, done in waiting:
+            if self._was_open:
+                done({}, None)
+            elif now >= until:
+                self._said_none = True
+                done(None, no_store(what, LOOK_S))
+            else:
+                self._waiting.append((until, what, done))
+
+    # --- the link ---
+
+    def _open_url(self, url: str) -> None:
+        """The store's address was given: what it is, it says there."""
+        host, port = host_and_port(url, self._connection.config.port)
+        bus = self._tcp(host, port, self._connection.config.domain)
+        heres = bus._connection.node.open_subscription(HERE, queue_bytes_max=1 << 20, when_full="drop_old")
+        heres.attach_bell(self._bell, HERES)
+        with self._lock:
+            self._bus, self._node, self._heres = bus, bus._connection.node, heres
+            self._bus._connection.node.attach_bell(self._bell)
+            self._finder.look(time.monotonic())
+
+    def _open(self, here: Here) -> None:
+        """Open the way to a store that said where it is, and greet it."""
+        self._close_link()
+        bus = self._link_to(here)
+        node = self._connection.node if bus is None else bus._connection.node
+        if bus is not None:
+            node.attach_bell(self._bell)
+        with self._lock:
+            self._here, self._bus, self._node = here, bus, node
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a session: its answers are subscribed to before anything is said."""
+        here, node = self._here, self._node
+        if here is None or node is None:
+            return
+        with self._lock:
+            self._unsaid = None
+            self._session.begin(time.monotonic())
+            session = self._session.id
+        replies = node.open_subscription(session_topic(here.store, session), queue_bytes_max=REPLIES_BYTES)
+        replies.attach_bell(self._bell, REPLIES)
+        with self._lock:
+            old, self._replies = self._replies, replies
+            self._topic = requests_topic(here.store)
+        if old is not None:
+            old.close()
+
+    def _link_to(self, here: Here) -> "Bus | None":
+        """A bus to a store alone; none if only the domain's own leads there."""
+        store = self._connection.store
+        name = getattr(store, "channel", None) if _is_beside(store, here) else None
+        if name is not None:
+            return _bus(ConnectionConfig(scheme="inproc", domain=name))
+        if self._connection.config.scheme == "inproc" or here.memory:
+            return None
+        for url in here.urls:
+            with contextlib.suppress(ShoalError):
+                return self._tcp(*host_and_port(url, 0), here.domain)
+        return None
+
+    def _tcp(self, host: str, port: int, domain: str) -> "Bus":
+        config = ConnectionConfig(
+            scheme="tcp",
+            host=host,
+            port=port,
+            domain=domain,
+            connect_timeout_s=CONNECT_S,
+            reconnect_max_s=1.0,
+            heartbeat_s=1.0,
+            message_bytes_max=self._connection.config.message_bytes_max,
+        )
+        bus = _bus(config)
+        try:
+            connection = bus._connection
+            run(connection, operations.dial(connection, host, port))
+            if not self._url and not any(state.state == "up" for state in bus.links):
+                raise FullError(f"nobody answers at {host}:{port}")
+        except BaseException:
+            bus.close(0.0)
+            raise
+        return bus
+
+    def _drop_link(self, why: str) -> None:
+        self._close_link()
+        with self._lock:
+            if self._here is not None:
+                self._finder.forget(self._here.store)
+            self._here = None
+            self._session.end()
+        log.info("the way to the store is closed: %s", why)
+
+    def _close_link(self) -> None:
+        with self._lock:
+            bus, self._bus, self._node = self._bus, None, None
+            replies, self._replies = self._replies, None
+            self._unsaid = None
+            if self._url is not None:
+                self._heres, heres = None, self._heres
+                if heres is not None:
+                    heres.close()
+        if replies is not None:
+            replies.close()
+        if bus is not None:
+            with contextlib.suppress(ShoalError):
+                bus.close(0.0)
+
+    # --- under the lock ---
+
+    def _pump(self) -> None:
+        """Say what is to be said, in order, as far as the link takes it."""
+        node = self._node
+        while node is not None:
+            body = self._unsaid or self._session.poll_output(time.monotonic())
+            if body is None:
+                return
+            self._unsaid = body
+            try:
+                node.publish(self._topic, body, timeout_s=0.0)
+            except FullError:
+                self._bell.ring(WAKE)
+                return
+            except ClosedError:
+                return
+            self._unsaid = None
+
+    def _on_state(self) -> None:
+        state = self._session.state
+        if state == "open":
+            self._was_open, self._said_none = True, False
+            self._connection.tell(StoreUp(str(self._session.greeting.get("name", "")), self._session.run))
+        elif state == "idle" and self._session.greeting and not self._stopped:
+            self._connection.tell(StoreDown(str(self._session.greeting.get("name", ""))))
+        self._bell.ring(WAKE)
+
+
+def closed() -> ClosedError:
+    """What ends whatever waits when a connection closes."""
+    return ClosedError("the connection is closed")
+
+
+def _is_beside(store: Any, here: Here) -> bool:
+    """Whether a store is the one of this process."""
+    return store is not None and f"{store.log.store_id:016x}" == here.store
+
+
+def _bus(config: ConnectionConfig) -> "Bus":
+    from shoal.bus.sync import Bus
+
+    return Bus(config)

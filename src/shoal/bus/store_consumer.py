@@ -1,0 +1,303 @@
+"""What a store delivers to one consumer: what is ready, what is held, what may come. Waits for nothing.
+
+A message is *ready* when it is here, *held* when the program has it and did not acknowledge it. Credit is
+given for what
+was taken out of the ready ones, so that at most `prefetch` messages are ready. Everything belongs to a lease;
+a new session
+brings a new one, and what was ready or held under the old one comes again, marked as redelivered.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any
+
+from shoal._core import Message, read_rows
+from shoal.errors import LeaseError, StoreError
+
+#: Acknowledgements that wait to be sent together, at the most; fewer if nothing else is ready.
+ACKS_TOGETHER = 64
+
+Request = dict[str, Any]
+
+
+def runs_of(offsets: Iterable[int]) -> list[int]:
+    """Offsets as runs: first, last, first, last, ascending."""
+    runs: list[int] = []
+    for offset in sorted(offsets):
+        if runs and runs[-1] + 1 == offset:
+            runs[-1] = offset
+        elif not runs or runs[-1] != offset:
+            runs += (offset, offset)
+    return runs
+
+
+class Inbox:
+    """One consumer. For one thread at a time."""
+
+    def __init__(
+        self, number: int, begin: Request, *, prefetch: int, prefetch_bytes: int, auto: bool
+    ) -> None:
+        self.number = number
+        self._begin, self._prefetch, self._prefetch_bytes = begin, prefetch, prefetch_bytes
+        self._auto = auto
+        self.lease: int | None = None
+        #: Why nothing more will come, once that is so.
+        self.error: StoreError | None = None
+        self.closed = False
+        #: Called when something can be received, or never will be.
+        self.on_change: list[Callable[[], None]] = []
+        self._ready: deque[Message] = deque()
+        self._held: dict[int, None] = {}
+        #: The last message of each reader, which is acknowledged with the next one it takes.
+        self._last: dict[Hashable, list[int]] = {}
+        self._acks: list[int] = []
+        #: Nothing is handed out while deliveries are put back.
+        self._paused = False
+        self._sizes: deque[tuple[int, int]] = deque()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._ready.clear()
+        self._held.clear()
+        self._last.clear()
+        self._acks.clear()
+        self._sizes.clear()
+        self._paused = False
+        self._taken = self._taken_bytes = self._arrived = 0
+        self._granted = self._granted_bytes = 0
+
+    # --- getters ---
+
+    @property
+    def pending(self) -> int:
+        """Messages that are ready."""
+        return len(self._ready)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can be received."""
+        return (self.closed or self.error is not None) and not self._ready
+
+    def holds(self, message: Message) -> bool:
+        """Whether a message was handed out here, under this lease, and is not acknowledged."""
+        delivery = message._delivery
+        return delivery is not None and delivery[2] == self.lease and delivery[1] in self._held
+
+    # --- commands; each returns what is to be said to the store ---
+
+    def begin(self) -> Request:
+        """Begin, in a new session."""
+        self.lease = None
+        self._reset()
+        self._granted, self._granted_bytes = self._prefetch, self._prefetch_bytes
+        return {
+            **self._begin,
+            "consumer": self.number,
+            "messages": self._granted,
+            "bytes": self._granted_bytes,
+        }
+
+    def take(self, reader: Hashable, count_max: int = 1) -> list[Message]:
+        """The next messages that are ready. What this reader took before is acknowledged, if automatic."""
+        if self._paused:
+            return []
+        self.settle(reader)
+        count = min(count_max, len(self._ready))
+        messages = [self._ready.popleft() for _ in range(count)]
+        if messages:
+            self._count_taken(count)
+            offsets = [offset_of(message) for message in messages]
+            self._held.update(dict.fromkeys(offsets))
+            if self._auto:
+                self._last[reader] = offsets
+        return messages
+
+    def settle(self, reader: Hashable) -> None:
+        """A reader is done with what it took last."""
+        if self._last and (last := self._last.pop(reader, None)) is not None:
+            self._acknowledge(last)
+
+    def keep_back(self, message: Message) -> None:
+        """Do not acknowledge a message with the next one: its reader failed, or says so itself."""
+        offset = offset_of(message)
+        for last in self._last.values():
+            if offset in last:
+                last.remove(offset)
+
+    def settle_all(self) -> None:
+        """Every reader is done with what it took last."""
+        for reader in list(self._last):
+            self.settle(reader)
+
+    def offset_of(self, message: Message) -> int:
+        """The offset of a message that is held here; refuses others."""
+        delivery = message._delivery
+        if delivery is None or delivery[0] != self.number:
+            raise ValueError(f"{message!r} was not received here")
+        if delivery[2] != self.lease:
+            raise LeaseError(
+                f"{message!r} was delivered before the connection to the store was lost: it comes again, "
+                "marked as redelivered"
+            )
+        if delivery[1] not in self._held:
+            raise ValueError(f"{message!r} was acknowledged or given back before")
+        return delivery[1]
+
+    def through(self, message: Message) -> list[int]:
+        """The offsets of a held message and of all that were handed out before it."""
+        wanted, found = self.offset_of(message), []
+        for offset in self._held:
+            found.append(offset)
+            if offset == wanted:
+                break
+        return found
+
+    def acknowledge(self, offsets: Iterable[int]) -> Request:
+        """Acknowledge messages now."""
+        self._acknowledge(offsets)
+        request = self.poll_acks(now=True)
+        assert request is not None
+        return request
+
+    def give_up(self, offsets: Iterable[int]) -> None:
+        """Messages are acknowledged by somebody else, a transaction: they are held no more."""
+        for offset in offsets:
+            self._held.pop(offset, None)
+
+    def release(self, offsets: list[int], delay_s: float | None, *, seen: bool = True) -> Request:
+        """Give messages back."""
+        self.give_up(offsets)
+        request: Request = {"op": "release", "lease": self.lease, "offsets": runs_of(offsets), "seen": seen}
+        if delay_s is not None:
+            request["delay_s"] = delay_s
+        return request | {"consumer": self.number}
+
+    def pause(self) -> Request:
+        """Let nothing more come; the answer to this says that nothing does."""
+        self._paused = True
+        return {"op": "credit", "consumer": self.number, "messages": 0, "bytes": 0}
+
+    def recover(self) -> list[Request]:
+        """Give back everything that is held or ready, after a pause, and go on."""
+        self._last.clear()
+        held = list(self._held)
+        unseen = [offset_of(message) for message in self._ready]
+        self._count_taken(len(self._ready))
+        self._ready.clear()
+        self._paused = False
+        requests = []
+        if unseen:
+            requests.append(self.release(unseen, 0.0, seen=False))
+        if held:
+            requests.append(self.release(held, 0.0))
+        return [*requests, self._credit()]
+
+    def cancel(self) -> Request:
+        """End; what is not acknowledged goes back."""
+        self.closed = True
+        unseen = runs_of(offset_of(message) for message in self._ready)
+        self._ready.clear()
+        self._changed()
+        return {"op": "cancel", "consumer": self.number, **({"unseen": unseen} if unseen else {})}
+
+    def unseen(self) -> list[int]:
+        """What is ready, as runs."""
+        return runs_of(offset_of(message) for message in self._ready)
+
+    def fail(self, error: StoreError) -> None:
+        """Nothing more will come."""
+        self.error = error
+        self._changed()
+
+    # --- input ---
+
+    def on_began(self, answer: Request) -> None:
+        """The store has the consumer."""
+        self.lease = answer["lease"]
+
+    def on_deliver(self, body: Request) -> None:
+        """Messages came."""
+        if self.closed or body["lease"] != self.lease:
+            return
+        messages = read_rows(
+            body["rows"],
+            body["first"],
+            consumer=self.number,
+            lease=body["lease"],
+            counts=body.get("counts"),
+        )
+        self._arrived += len(messages)
+        self._sizes.append((self._arrived, len(body["rows"])))
+        self._ready.extend(messages)
+        if not self._paused:
+            self._changed()
+
+    # --- output ---
+
+    def poll_acks(self, *, now: bool = False) -> Request | None:
+        """Acknowledgements to be sent: now, or because they are many, or nothing else is to be done."""
+        if not self._acks or not (now or self._is_worth_it()):
+            return None
+        offsets, self._acks = self._acks, []
+        return {"op": "ack", "consumer": self.number, "lease": self.lease, "offsets": runs_of(offsets)}
+
+    def poll_credit(self) -> Request | None:
+        """Credit to be given, because half of it is used up."""
+        return self._credit() if self._is_credit_due() else None
+
+    @property
+    def has_word(self) -> bool:
+        """Whether there is something to be said."""
+        return (bool(self._acks) and self._is_worth_it()) or self._is_credit_due()
+
+    def _is_worth_it(self) -> bool:
+        return len(self._acks) >= ACKS_TOGETHER or not self._ready
+
+    def _is_credit_due(self) -> bool:
+        if self.lease is None or self._paused or self.closed:
+            return False
+        used = self._taken + self._prefetch - self._granted
+        used_bytes = self._taken_bytes + self._prefetch_bytes - self._granted_bytes
+        return 2 * used >= self._prefetch or 2 * used_bytes >= self._prefetch_bytes
+
+    def _credit(self) -> Request:
+        self._granted = self._taken + self._prefetch
+        self._granted_bytes = self._taken_bytes + self._prefetch_bytes
+        return {
+            "op": "credit",
+            "consumer": self.number,
+            "messages": self._granted,
+            "bytes": self._granted_bytes,
+        }
+
+    def _count_taken(self, count: int) -> None:
+        self._taken += count
+        while self._sizes and self._sizes[0][0] <= self._taken:
+            self._taken_bytes += self._sizes.popleft()[1]
+
+    def _acknowledge(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            if offset in self._held:
+                del self._held[offset]
+                self._acks.append(offset)
+
+    def _changed(self) -> None:
+        for change in self.on_change:
+            change()
+
+
+def offset_of(message: Message) -> int:
+    """The offset of a message that a store delivered."""
+    delivery = message._delivery
+    assert delivery is not None
+    return delivery[1]
+
+
+def requests_of(inbox: Inbox) -> Iterator[Request]:
+    """What a consumer has to say by itself."""
+    acks = inbox.poll_acks()
+    if acks is not None:
+        yield acks
+    credit = inbox.poll_credit()
+    if credit is not None:
+        yield credit

@@ -1,0 +1,60 @@
+"""What a store refuses, as exceptions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.errors import (
+    BacklogError,
+    ConfigError,
+    DiffersError,
+    InUseError,
+    InvalidDestinationError,
+    LeaseError,
+    NoStoreError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+    StoreRefusedError,
+    TrimmedError,
+)
+
+_KINDS: dict[str, type[StoreError]] = {
+    "IN_USE": InUseError,
+    "DIFFERS": DiffersError,
+    "EXISTS_NOT": InvalidDestinationError,
+    "FULL": StoreFullError,
+    "BACKLOG": BacklogError,
+    "LEASE": LeaseError,
+    "NO_CONSUMER": LeaseError,
+    "FAILED": StoreFailedError,
+    "NOT_OWNED": StoreRefusedError,
+    "TOO_LONG": StoreRefusedError,
+    "BAD_ROWS": StoreRefusedError,
+    "BAD_REQUEST": StoreRefusedError,
+    "NO_CLIENT_ID": StoreRefusedError,
+}
+
+
+def error_of(body: Mapping[str, Any]) -> StoreError:
+    """The exception that a refusal stands for."""
+    text = str(body.get("text") or body.get("error"))
+    if body.get("error") == "TRIMMED":
+        return TrimmedError(text, int(body.get("floor", 0)))
+    return _KINDS.get(str(body.get("error")), StoreError)(text)
+
+
+def no_store(what: str, waited_s: float) -> NoStoreError:
+    """Nobody keeps what must be kept."""
+    return NoStoreError(
+        f"{what} needs a store, and none was heard of within {waited_s:g} s: start one with 'shoal store "
+        "--data DIRECTORY', make this program one with connect(store=DIRECTORY), name one with "
+        "connect(store='tcp://host:port'), or keep messages here meanwhile with connect(outbox=DIRECTORY)"
+    )
+
+
+def needs_client_id(name: str) -> ConfigError:
+    """A durable subscription belongs to a client id."""
+    return ConfigError(
+        f"durable={name!r} needs a client id, which tells its owner from others: connect(client_id=...), or "
+        "share it with shared=True"
+    )

@@ -1,0 +1,292 @@
+"""One connection's talk with a store: requests and answers, rows to be stored, deliveries. Waits for nothing.
+
+A session is *idle* while there is no store to talk to, *greeting* from `hello` to its answer, and *open*
+then. When a session
+ends, because the store was started again or heard nothing of it, the next one begins with everything that is
+still wanted:
+consumers, requests that were not answered, rows that are not stored. Input is `handle` and `handle_timeout`;
+then `poll_output` gives what is to be sent, in order, and `poll_timeout` says when to come back.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from shoal.bus.store_chain import Chain
+from shoal.bus.store_consumer import Inbox, requests_of
+from shoal.bus.store_errors import error_of
+from shoal.bus.store_protocol import LEASE_S, PING_SHARE, VERSION
+from shoal.errors import LeaseError, StoreError
+
+#: A greeting that is not answered for so long is said again.
+HELLO_S = 2.0
+#: A client id that somebody else has is asked for again so often: whoever had it may have died.
+IN_USE_RETRY_S = 0.5
+#: Requests that wait for an answer, at the most.
+REQUESTS_MAX = 100_000
+
+State = Literal["idle", "greeting", "open"]
+Body = dict[str, Any]
+#: Called with the answer of a store, or with what went wrong.
+Done = Callable[[Body | None, BaseException | None], None]
+
+
+class Pending:
+    """A request that was not answered."""
+
+    __slots__ = ("body", "done", "lasting")
+
+    def __init__(self, body: Body, done: Done, lasting: bool) -> None:
+        self.body, self.done, self.lasting = body, done, lasting
+
+
+class Session:
+    """The session of one connection, and those after it. For one thread at a time."""
+
+    def __init__(
+        self, publisher: int, *, token: Callable[[], str], client_id: str | None = None, name: str = ""
+    ) -> None:
+        self.publisher, self._client_id, self._name, self._token = publisher, client_id, name, token
+        self.state: State = "idle"
+        #: Its id: another one for each session.
+        self.id = ""
+        self.run = ""
+        #: What the store said of itself.
+        self.greeting: Body = {}
+        self.chains: list[Chain] = []
+        self.inboxes: dict[int, Inbox] = {}
+        #: Called when the state changed.
+        self.on_state: Callable[[], None] = lambda: None
+        self._began: dict[int, Done] = {}
+        self._numbers = itertools.count(1)
+        self._requests: dict[int, Pending] = {}
+        self._out: deque[Body] = deque()
+        self._lease_s = LEASE_S
+        self._hello = 0
+        self._hello_at = 0.0
+        self._refused_since: float | None = None
+        self._said_at = self._heard_at = 0.0
+        #: Greetings that were not answered.
+        self.unanswered = 0
+
+    # --- commands ---
+
+    def begin(self, now: float) -> None:
+        """Begin a session with the store that can be reached now."""
+        self.end()
+        self.id, self.unanswered = self._token(), 0
+        self._greet(now)
+
+    def _greet(self, now: float) -> None:
+        self._hello, self._hello_at = next(self._numbers), now
+        self._said_at = self._heard_at = now
+        hello: Body = {"op": "hello", "n": self._hello, "version": VERSION, "publisher": self.publisher}
+        if self._client_id is not None:
+            hello["client_id"] = self._client_id
+        if self._name:
+            hello["name"] = self._name
+        self._out.append(hello)
+        self._set("greeting")
+
+    def end(self) -> None:
+        """The store cannot be reached any more, or the session is over."""
+        self._out.clear()
+        for number, pending in list(self._requests.items()):
+            if not pending.lasting:
+                del self._requests[number]
+                pending.done(None, LeaseError("the connection to the store was lost meanwhile"))
+        self._set("idle")
+
+    def bye(self) -> None:
+        """End the session for good."""
+        if self.state == "open":
+            unseen = [[inbox.number, runs] for inbox in self.inboxes.values() if (runs := inbox.unseen())]
+            self._out.append({"op": "bye", "n": 0, **({"unseen": unseen} if unseen else {})})
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing will be answered any more: tell whoever waits."""
+        for pending in list(self._requests.values()):
+            pending.done(None, error)
+        self._requests.clear()
+        for done in list(self._began.values()):
+            done(None, error)
+        self._began.clear()
+
+    def request(self, body: Body, done: Done, *, lasting: bool = True) -> None:
+        """Ask something. What is `lasting` is asked again in the next session, unless it was answered."""
+        if len(self._requests) >= REQUESTS_MAX:
+            done(None, StoreError(f"{REQUESTS_MAX} requests wait for the store's answer already"))
+            return
+        if self.state != "open" and not lasting:
+            done(None, LeaseError("the connection to the store was lost meanwhile"))
+            return
+        number = next(self._numbers)
+        self._requests[number] = Pending({**body, "n": number}, done, lasting)
+        if self.state == "open":
+            self._out.append(self._requests[number].body)
+
+    def say(self, body: Body) -> None:
+        """Say something that needs no answer; of a session that is over nobody wants to hear."""
+        if self.state == "open":
+            self._out.append({**body, "n": 0})
+
+    def add_inbox(self, inbox: Inbox, done: Done) -> None:
+        """Begin to consume, in this session and in those that follow."""
+        self.inboxes[inbox.number] = inbox
+        self._began[inbox.number] = done
+        if self.state == "open":
+            self._begin_inbox(inbox)
+
+    def remove_inbox(self, inbox: Inbox, done: Done) -> None:
+        """Consume no more; what is not acknowledged goes back."""
+        self.inboxes.pop(inbox.number, None)
+        self._began.pop(inbox.number, None)
+        acks = inbox.poll_acks(now=True)
+        if acks is not None:
+            self.say(acks)
+        cancel = inbox.cancel()
+        if self.state == "open" and inbox.error is None:
+            self.request(cancel, done, lasting=False)
+        else:
+            done({}, None)
+
+    def _begin_inbox(self, inbox: Inbox) -> None:
+        self.request(inbox.begin(), lambda answer, error: self._on_began(inbox, answer, error), lasting=False)
+
+    def _on_began(self, inbox: Inbox, answer: Body | None, error: BaseException | None) -> None:
+        if isinstance(error, LeaseError) and self.state != "open":
+            return  # The next session begins it again.
+        done = self._began.pop(inbox.number, None)
+        if answer is not None:
+            inbox.on_began(answer)
+        elif self.inboxes.pop(inbox.number, None) is not None:
+            inbox.fail(error if isinstance(error, StoreError) else StoreError(str(error)))
+        if done is not None:
+            done(answer, error)
+
+    # --- input ---
+
+    def handle(self, now: float, body: Body) -> None:
+        """The store said something."""
+        self._heard_at = now
+        match body.get("op"):
+            case "answer":
+                self._on_answer(body)
+            case "failed":
+                self._on_failed(now, body)
+            case "stored":
+                for chain in self._chains_of(body):
+                    chain.on_stored(body["through"])
+            case "refused":
+                for chain in self._chains_of(body):
+                    chain.on_refused(now, body)
+            case "deliver":
+                inbox = self.inboxes.get(body["consumer"])
+                if inbox is not None:
+                    inbox.on_deliver(body)
+            case "gone":
+                inbox = self.inboxes.get(body["consumer"])
+                if inbox is not None and body.get("lease") == inbox.lease:
+                    del self.inboxes[inbox.number]
+                    inbox.fail(error_of(body))
+
+    def _chains_of(self, body: Body) -> Iterator[Chain]:
+        key = (body["publisher"], body["chain"])
+        return (chain for chain in self.chains if (chain.publisher, chain.chain) == key)
+
+    def _on_answer(self, body: Body) -> None:
+        number = body["n"]
+        if number == self._hello:
+            self._open(body)
+        elif (pending := self._requests.pop(number, None)) is not None:
+            pending.done(body, None)
+
+    def _open(self, body: Body) -> None:
+        if self.state != "greeting":
+            return
+        self.greeting, self.run = body, body["run"]
+        self._lease_s = body.get("lease_s", LEASE_S)
+        self._refused_since, self.unanswered = None, 0
+        waiting = list(self._requests.values())
+        self._set("open")
+        for chain in self.chains:
+            chain.restart()
+        for inbox in list(self.inboxes.values()):
+            self._begin_inbox(inbox)
+        self._out.extend(pending.body for pending in waiting)
+
+    def _on_failed(self, now: float, body: Body) -> None:
+        number, error = body["n"], body.get("error")
+        if number == self._hello:
+            self._on_hello_failed(now, body)
+        elif error in ("NO_SESSION", "CLOSING"):
+            # Somebody else will answer what lasts.
+            if self.state == "open":
+                self.end()
+        elif (pending := self._requests.pop(number, None)) is not None:
+            pending.done(None, error_of(body))
+
+    def _on_hello_failed(self, now: float, body: Body) -> None:
+        if self.state != "greeting":
+            return
+        self.unanswered = 0
+        if body.get("error") == "IN_USE":
+            self._refused_since = self._refused_since or now
+            if now - self._refused_since < self._lease_s + HELLO_S:
+                self._hello, self._hello_at = 0, now + IN_USE_RETRY_S - HELLO_S
+                return
+        self._refused_since = None
+        self.end()
+        if body.get("error") != "CLOSING":
+            self.fail(error_of(body))
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed."""
+        for chain in self.chains:
+            chain.handle_timeout(now)
+        if self.state == "greeting" and now - self._hello_at >= HELLO_S:
+            self._out.clear()
+            # A greeting that was refused was answered.
+            self.unanswered += self._hello != 0
+            self._greet(now)
+        elif self.state == "open":
+            if now - self._heard_at >= self._lease_s:
+                self.end()
+            elif now - self._said_at >= self._lease_s * PING_SHARE:
+                self._said_at = now
+                self.request({"op": "ping"}, lambda answer, error: None, lasting=False)
+
+    # --- output ---
+
+    def poll_output(self, now: float) -> Body | None:
+        """The next thing to be said to the store."""
+        if not self._out and self.state == "open":
+            self._collect()
+        if not self._out:
+            return None
+        self._said_at = now
+        return {**self._out.popleft(), "session": self.id}
+
+    def _collect(self) -> None:
+        for chain in self.chains:
+            request = chain.poll_send()
+            if request is not None:
+                self._out.append({**request, "n": 0})
+        for inbox in self.inboxes.values():
+            self._out.extend({**request, "n": 0} for request in requests_of(inbox))
+
+    def poll_timeout(self) -> float | None:
+        """When to come back."""
+        due = [at for chain in self.chains if (at := chain.poll_timeout()) is not None]
+        if self.state == "greeting":
+            due.append(self._hello_at + HELLO_S)
+        elif self.state == "open":
+            due.append(self._said_at + self._lease_s * PING_SHARE)
+            due.append(self._heard_at + self._lease_s)
+        return min(due, default=None)
+
+    def _set(self, state: State) -> None:
+        if state != self.state:
+            self.state = state
+            self.on_state()

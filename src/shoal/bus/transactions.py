@@ -1,0 +1,211 @@
+"""Transactions: sends and acknowledgements, across topics and queues, all or none."""
+
+import secrets
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from shoal._core import Message, RowsBuilder
+from shoal.bus.persistent import check_queue_name
+from shoal.bus.store_channel import StoreChannel
+from shoal.bus.store_consumer import Inbox, runs_of
+from shoal.bus.store_protocol import COMMIT_BYTES_MAX
+from shoal.bus.store_session import Body, Done
+from shoal.bus.store_waits import ask
+from shoal.errors import LeaseError, StoreError, TransactionRolledBackError
+
+if TYPE_CHECKING:
+    from shoal.bus.connection import Connection
+
+#: The first of the chains of transactions; those before are the lanes of a link and the way of plain
+#: persistent messages.
+FIRST_CHAIN = 6
+
+
+class Chains:
+    """The chains of transactions: one for each that is open, used again. May be shared between threads."""
+
+    def __init__(self, publisher: int) -> None:
+        self._publisher = publisher
+        self._lock = threading.Lock()
+        self._free: list[TransactionChain] = []
+        self._next = FIRST_CHAIN
+
+    def take(self) -> "TransactionChain":
+        """A chain that no other open transaction has."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            self._next += 1
+            return TransactionChain(self._publisher, self._next - 1)
+
+    def give_back(self, chain: "TransactionChain") -> None:
+        """A transaction is over."""
+        with self._lock:
+            self._free.append(chain)
+
+
+class TransactionChain:
+    """One ordered path of transactions, one behind the other."""
+
+    def __init__(self, publisher: int, chain: int) -> None:
+        self.publisher, self.chain = publisher, chain
+        self.builder = RowsBuilder(publisher, chain, part_bytes=1 << 62)
+        #: The last number that was committed.
+        self.committed = 0
+
+
+class TransactionBase:
+    """What transactions of threads and of asyncio have in common. Waits for nothing."""
+
+    def __init__(self, connection: "Connection", channel: StoreChannel, id: str | None) -> None:
+        if id is not None and (not isinstance(id, str) or not 0 < len(id) <= 255):
+            raise ValueError(f"id is {id!r}, and must be a text of 1 to 255 characters, or None")
+        #: Repeating a commit with the same id changes nothing.
+        self.id = id or secrets.token_hex(16)
+        self.state: Literal["open", "committing", "committed", "rolled back"] = "open"
+        self._connection, self._channel = connection, channel
+        self._chain = connection.transaction_chains.take()
+        self._topics = 0
+        self._acks: list[tuple[Inbox, int, int]] = []
+        self._bytes_max = connection.config.message_bytes_max
+
+    def publish(self, topic: str, body: Any = None, **headers: Any) -> str:
+        """Publish a message when the transaction is committed. Arguments as in `Bus.publish`.
+
+        Returns:
+            The message's identity.
+        """
+        if topic.startswith("_"):
+            raise ValueError(f"{topic!r} is a reserved topic, which has no part in a transaction")
+        identity = self._add(topic, body, headers)
+        self._topics += 1
+        return identity
+
+    def send(self, queue: str, body: Any = None, **headers: Any) -> str:
+        """Send a message into a queue when the transaction is committed. Arguments as in `Queue.send`.
+
+        Returns:
+            The message's identity.
+        """
+        return self._add(check_queue_name(queue), body, headers)
+
+    def _add(self, topic: str, body: Any, headers: dict[str, Any]) -> str:
+        self._check_open()
+        headers.setdefault("persistent", True)
+        builder = self._chain.builder
+        number = builder.add(
+            topic, body, bytes_max=min(self._bytes_max, COMMIT_BYTES_MAX - builder.waiting_bytes), **headers
+        )
+        return f"ID:{self._chain.publisher:016x}-{self._chain.chain}-{number}"
+
+    def ack(self, message: Message) -> None:
+        """Acknowledge a message of any consumer of the connection when the transaction is committed."""
+        self._check_open()
+        delivery = message._delivery
+        with self._channel.locked():
+            inbox = None if delivery is None else self._channel.inbox_of(delivery[0])
+            if inbox is None:
+                raise ValueError(
+                    f"{message!r} was not received from a queue or a durable subscription that is open here"
+                )
+            offset = inbox.offset_of(message)
+            inbox.keep_back(message)
+            assert inbox.lease is not None
+            self._acks.append((inbox, inbox.lease, offset))
+
+    def _check_open(self) -> None:
+        if self.state != "open":
+            raise StoreError(f"the transaction is {self.state}: begin another one")
+
+    def _commit(self, done: Done) -> None:
+        self._check_open()
+        taken = self._chain.builder.take()
+        if taken is None and not self._acks:
+            self._finish("committed")
+            done({}, None)
+            return
+        self.state = "committing"
+        acks: dict[tuple[int, int], list[int]] = {}
+        for inbox, lease, offset in self._acks:
+            acks.setdefault((inbox.number, lease), []).append(offset)
+        last = self._chain.builder.next - 1
+        body: Body = {
+            "op": "commit",
+            "id": self.id,
+            "publisher": self._chain.publisher,
+            "chain": self._chain.chain,
+            "after": self._chain.committed,
+            "topics": self._topics,
+            "acks": [[consumer, lease, runs_of(offsets)] for (consumer, lease), offsets in acks.items()],
+        }
+        if taken is not None:
+            body["rows"] = taken[0]
+
+        def answered(answer: Body | None, error: BaseException | None) -> None:
+            if error is None:
+                self._chain.committed = last
+                for inbox, lease, offset in self._acks:
+                    if inbox.lease == lease:
+                        inbox.give_up([offset])
+                self._finish("committed")
+            elif isinstance(error, StoreError):
+                self._roll_back()
+                if isinstance(error, LeaseError):
+                    error = TransactionRolledBackError(f"the transaction was rolled back: {error}")
+            done(answer, error)
+
+        self._channel.request(body, answered)
+
+    def _roll_back(self) -> None:
+        if self.state in ("committed", "rolled back"):
+            return
+        self._chain.builder.take()
+        with self._channel.locked():
+            for inbox, lease, offset in self._acks:
+                if inbox.lease == lease and not inbox.closed:
+                    self._channel.say(inbox.release([offset], 0.0))
+        self._finish("rolled back")
+
+    def _finish(self, state: Literal["committed", "rolled back"]) -> None:
+        self.state = state
+        self._acks.clear()
+        self._connection.transaction_chains.give_back(self._chain)
+
+
+class Transaction(TransactionBase):
+    """Sends and acknowledgements that are done together, or not at all. For one thread at a time.
+
+    Made by `Bus.transaction`. Use it in a `with` statement: it commits when the block ends, and rolls back
+    when it raises. Nothing of it is seen by anybody before it is durable.
+    """
+
+    def commit(self, *, timeout_s: float | None = None) -> None:
+        """Do everything, and wait until it is durable.
+
+        Raises:
+            TransactionRolledBackError: a message it acknowledges was given to somebody else meanwhile.
+            StoreFullError: the store takes no more. It was rolled back.
+            StoreAwayError: the store did not answer in time: it may be committed all the same, or later.
+        """
+        ask(self._commit, timeout_s, f"the commit {self.id}")
+
+    def rollback(self) -> None:
+        """Do nothing of it; what it would have acknowledged is delivered again, marked as redelivered."""
+        self._roll_back()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.state != "open":
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id} {self.state}>"

@@ -1,0 +1,430 @@
+"""The client's half of the store's protocol, without a store, sockets, threads or a clock."""
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from shoal._core import RowsBuilder, read_rows, split_rows
+from shoal.bus.store_chain import RETRY_S, Chain
+from shoal.bus.store_consumer import Inbox, runs_of
+from shoal.bus.store_finder import SILENT_S, Finder
+from shoal.bus.store_session import HELLO_S, IN_USE_RETRY_S, Session
+from shoal.errors import BacklogError, InUseError, LeaseError, StoreFullError
+
+Body = dict[str, Any]
+
+
+class Answers(list[Any]):
+    """Collects what requests are answered with: the answer, or the error."""
+
+    def __call__(self, answer: Body | None, error: BaseException | None = None) -> None:
+        self.append(answer if error is None else error)
+
+
+def session() -> Session:
+    numbers = itertools.count(1)
+    return Session(7, token=lambda: f"s{next(numbers)}")
+
+
+def said(talk: Session, now: float = 0.0) -> list[Body]:
+    return list(iter(lambda: talk.poll_output(now), None))
+
+
+def greet(talk: Session, now: float = 0.0, run: str = "r1") -> None:
+    talk.begin(now)
+    (hello,) = said(talk, now)
+    assert hello["op"] == "hello"
+    talk.handle(now, {"op": "answer", "n": hello["n"], "run": run, "lease_s": 15.0})
+
+
+def chain_of(talk: Session, **options: Any) -> tuple[RowsBuilder, Chain]:
+    builder = RowsBuilder(7, 5)
+    chain = Chain(7, 5, builder.take, lambda: builder.waiting_bytes, **options)
+    talk.chains.append(chain)
+    return builder, chain
+
+
+def numbers_in(request: Body) -> list[int]:
+    return [number for number, _ in split_rows(request["rows"])]
+
+
+def refusal(request: Body, error: str, mark: int) -> Body:
+    numbers = numbers_in(request)
+    return {
+        "op": "refused",
+        "publisher": 7,
+        "chain": 5,
+        "first": numbers[0],
+        "last": numbers[-1],
+        "error": error,
+        "text": "no",
+        "mark": mark,
+    }
+
+
+# --- the session ---
+
+
+def test_requests_wait_for_the_greeting_and_are_asked_again_in_the_next_session() -> None:
+    talk, answers = session(), Answers()
+    talk.request({"op": "status"}, answers)
+    assert said(talk) == []
+    greet(talk)
+    (request,) = said(talk)
+    assert (request["op"], request["session"]) == ("status", "s1")
+    # The store was started again, and never answered.
+    greet(talk, run="r2")
+    (again,) = said(talk)
+    assert (again["op"], again["n"], again["session"]) == ("status", request["n"], "s2")
+    talk.handle(0.0, {"op": "answer", "n": again["n"], "queues": []})
+    assert answers == [{"op": "answer", "n": again["n"], "queues": []}]
+
+
+def test_what_belongs_to_a_lease_ends_with_the_session() -> None:
+    talk, answers = session(), Answers()
+    greet(talk)
+    talk.request({"op": "ack"}, answers, lasting=False)
+    talk.handle(1.0, {"op": "failed", "n": 0, "error": "NO_SESSION", "text": "who?"})
+    assert talk.state == "idle"
+    assert [type(answer) for answer in answers] == [LeaseError]
+
+
+def test_a_greeting_is_said_again_until_it_is_answered() -> None:
+    talk = session()
+    talk.begin(0.0)
+    assert [body["op"] for body in said(talk)] == ["hello"]
+    talk.handle_timeout(HELLO_S)
+    assert [body["op"] for body in said(talk)] == ["hello"]
+    assert talk.unanswered == 1
+
+
+def test_a_client_id_that_a_dead_session_has_is_asked_for_again_until_its_lease_is_over() -> None:
+    talk, answers = session(), Answers()
+    talk.request({"op": "status"}, answers)
+    talk.begin(0.0)
+    now, hellos = 0.0, 0
+    while not answers:
+        for hello in said(talk, now):
+            hellos += 1
+            talk.handle(now, {"op": "failed", "n": hello["n"], "error": "IN_USE", "text": "by another"})
+        now += IN_USE_RETRY_S
+        talk.handle_timeout(now)
+        assert now < 60
+    assert isinstance(answers[0], InUseError)
+    assert now > 15, "as long as the lease may last"
+    assert hellos > 20
+
+
+def test_a_store_that_says_nothing_for_its_lease_is_gone() -> None:
+    talk = session()
+    greet(talk)
+    talk.handle_timeout(5.0)
+    assert [body["op"] for body in said(talk, 5.0)] == ["ping"]
+    talk.handle_timeout(15.0)
+    assert talk.state == "idle"
+
+
+# --- rows ---
+
+
+def test_rows_added_while_a_request_is_under_way_go_together() -> None:
+    talk = session()
+    builder, chain = chain_of(talk)
+    greet(talk)
+    for _ in range(3):
+        builder.add("a", b"x")
+        sent = said(talk)
+    assert sent == []
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 1})
+    (request,) = said(talk)
+    assert (numbers_in(request), request["after"]) == ([2, 3], 1)
+    assert chain.stored == 1
+
+
+def test_whoever_waits_is_told_when_its_row_is_stored_and_not_before() -> None:
+    talk, first, second = session(), Answers(), Answers()
+    builder, chain = chain_of(talk)
+    greet(talk)
+    builder.add("a", b"1")
+    chain.wait(1, lambda error: first(None, error))
+    assert len(said(talk)) == 1
+    builder.add("a", b"2")
+    chain.wait(2, lambda error: second(None, error))
+    assert len(said(talk)) == 1, "somebody waits, so it is not held back"
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 1})
+    assert (first, second) == ([None], [])
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 2})
+    assert (first, second) == ([None], [None])
+
+
+def test_a_new_session_begins_with_everything_that_is_not_stored() -> None:
+    talk = session()
+    builder, _ = chain_of(talk)
+    greet(talk)
+    builder.add("a", b"1")
+    said(talk)
+    builder.add("a", b"2")
+    greet(talk, run="r2")
+    sent = said(talk)
+    assert [numbers_in(request) for request in sent] == [[1]]
+    assert sent[0]["after"] == 0
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 1})
+    assert [numbers_in(request) for request in said(talk)] == [[2]]
+
+
+def test_a_refused_request_of_many_is_tried_one_by_one_and_only_the_refused_fail() -> None:
+    talk, answers = session(), Answers()
+    builder, chain = chain_of(talk)
+    for number in (1, 2, 3):
+        builder.add("a", b"%d" % number)
+        chain.wait(number, lambda error: answers(None, error))
+    greet(talk)
+    (request,) = said(talk)
+    assert numbers_in(request) == [1, 2, 3]
+    talk.handle(0.0, refusal(request, "BACKLOG", 0))
+    alone = said(talk)
+    assert [numbers_in(one) for one in alone] == [[1], [2], [3]]
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 1})
+    talk.handle(0.0, refusal(alone[1], "BACKLOG", 1))
+    assert [type(answer) for answer in answers] == [type(None), BacklogError]
+    assert said(talk) == [], "the third comes back first"
+    talk.handle(0.0, refusal(alone[2], "HOLE", 1))
+    (last,) = said(talk)
+    assert (numbers_in(last), last["after"]) == ([3], 1)
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 3})
+    assert [type(answer) for answer in answers] == [type(None), BacklogError, type(None)]
+    assert chain.is_idle
+
+
+def test_an_error_nobody_waited_for_is_kept_once() -> None:
+    talk = session()
+    builder, chain = chain_of(talk)
+    greet(talk)
+    builder.add("a", b"1")
+    (request,) = said(talk)
+    talk.handle(0.0, refusal(request, "FULL", 0))
+    assert isinstance(chain.take_failure(), StoreFullError)
+    assert chain.take_failure() is None
+    assert chain.stored == 1, "it is given up"
+
+
+def test_an_outbox_waits_and_tries_again() -> None:
+    talk = session()
+    builder, chain = chain_of(talk, patient=True)
+    greet(talk)
+    builder.add("a", b"1")
+    (request,) = said(talk)
+    talk.handle(0.0, refusal(request, "FULL", 0))
+    assert said(talk) == []
+    assert talk.poll_timeout() == RETRY_S
+    talk.handle_timeout(RETRY_S)
+    assert [numbers_in(again) for again in said(talk)] == [[1]]
+    assert chain.take_failure() is None
+
+
+class Fickle:
+    """The store's end of a chain: takes, refuses and forgets as it likes, and checks what it is sent."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice, self.mark, self.taken, self.refused = dice, 0, [], set[int]()
+
+    def answer(self, request: Body) -> Body:
+        numbers = numbers_in(request)
+        if self.mark < request["after"]:
+            return refusal(request, "HOLE", self.mark)
+        bad = [number for number in numbers if number % 17 == 0 and number > self.mark]
+        if bad or (self.dice.random() < 0.05 and len(numbers) > 1):
+            if len(numbers) == 1:
+                self.refused.add(numbers[0])
+            return refusal(request, "BACKLOG", self.mark)
+        for number in numbers:
+            if number > self.mark:
+                self.mark = number
+                self.taken.append(number)
+        return {"op": "stored", "publisher": 7, "chain": 5, "through": max(self.mark, numbers[-1])}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_a_store_refuses_and_however_often_it_starts_again_rows_arrive_once_and_in_order(
+    seed: int,
+) -> None:
+    dice, outcomes = random.Random(seed), dict[int, Any]()
+    talk, store = session(), Fickle(dice)
+    builder, chain = chain_of(talk)
+    wire: list[Body] = []
+    greet(talk)
+    added = 0
+    for _ in range(3000):
+        step = dice.random()
+        if step < 0.3 and added < 300:
+            added = builder.add("a", b"x" * dice.randrange(100))
+            chain.wait(added, lambda error, number=added: outcomes.__setitem__(number, error))  # type: ignore[misc]
+        elif step < 0.6:
+            wire.extend(said(talk))
+        elif step < 0.98 and wire:
+            talk.handle(0.0, store.answer(wire.pop(0)))
+        elif step >= 0.995:
+            # What was under way is lost, or was taken and its answer is lost.
+            for request in wire[: dice.randrange(len(wire) + 1)]:
+                store.answer(request)
+            wire.clear()
+            greet(talk)
+    while not chain.is_idle or builder.waiting_bytes or wire:
+        wire.extend(said(talk))
+        talk.handle(0.0, store.answer(wire.pop(0)))
+    assert store.taken == sorted(store.taken)
+    assert set(store.taken) | store.refused == set(range(1, added + 1)), f"seed {seed}"
+    assert {number for number, error in outcomes.items() if error is not None} <= store.refused
+    assert outcomes.keys() == set(range(1, added + 1))
+
+
+# --- deliveries ---
+
+
+def deliver(inbox: Inbox, *offsets: int, counts: dict[int, int] | None = None) -> None:
+    for offset in offsets:
+        builder = RowsBuilder(9, 5, offset + 1)
+        builder.add("_queue/q", b"%d" % offset)
+        taken = builder.take()
+        assert taken is not None
+        body: Body = {"op": "deliver", "consumer": 1, "lease": inbox.lease, "first": offset, "rows": taken[0]}
+        inbox.on_deliver(body if counts is None else body | {"counts": counts})
+
+
+def inbox_of(**options: Any) -> Inbox:
+    inbox = Inbox(
+        1,
+        {"op": "consume", "queue": "q"},
+        **{"prefetch": 4, "prefetch_bytes": 1 << 20, "auto": True} | options,
+    )
+    inbox.begin()
+    inbox.on_began({"lease": 3})
+    return inbox
+
+
+def test_a_reader_acknowledges_what_it_took_with_the_next_it_takes() -> None:
+    inbox = inbox_of()
+    deliver(inbox, 10, 11)
+    (first,) = inbox.take("me")
+    assert (first.body, first.topic, first.delivery_count, first.redelivered) == (b"10", "q", 1, False)
+    assert inbox.poll_acks(now=True) is None
+    inbox.take("me")
+    assert inbox.poll_acks(now=True) == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [10, 10]}
+    assert inbox.take("me") == []
+    assert inbox.poll_acks() == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [11, 11]}
+
+
+def test_readers_do_not_acknowledge_for_each_other() -> None:
+    inbox = inbox_of()
+    deliver(inbox, 10, 11, 12)
+    inbox.take("me")
+    inbox.take("you")
+    inbox.take("me")
+    assert inbox.poll_acks(now=True) == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [10, 10]}
+
+
+def test_credit_is_given_when_half_of_it_is_used() -> None:
+    inbox = inbox_of()
+    deliver(inbox, 1, 2, 3, 4)
+    inbox.take("me")
+    assert inbox.poll_credit() is None
+    inbox.take("me")
+    credit = inbox.poll_credit()
+    assert credit is not None
+    assert credit["messages"] == 6
+    assert inbox.poll_credit() is None
+
+
+def test_what_was_delivered_under_another_lease_cannot_be_acknowledged() -> None:
+    inbox = inbox_of(auto=False)
+    deliver(inbox, 10)
+    (message,) = inbox.take("me")
+    inbox.begin()
+    inbox.on_began({"lease": 4})
+    with pytest.raises(LeaseError, match="comes again"):
+        inbox.offset_of(message)
+    deliver(inbox, 10, counts={10: 0})
+    (again,) = inbox.take("me")
+    assert (again.redelivered, again.delivery_count) == (True, 2)
+    assert inbox.acknowledge([inbox.offset_of(again)])["offsets"] == [10, 10]
+
+
+def test_recovering_gives_back_what_is_held_and_what_is_ready() -> None:
+    inbox = inbox_of(auto=False)
+    deliver(inbox, 10, 11, 12)
+    inbox.take("me", 2)
+    assert inbox.pause()["messages"] == 0
+    deliver(inbox, 13)
+    assert inbox.take("me") == []
+    unseen, held, credit = inbox.recover()
+    assert (unseen["offsets"], unseen["seen"]) == ([12, 13], False)
+    assert (held["offsets"], held["seen"]) == ([10, 11], True)
+    assert credit["messages"] == 8, "what is given back does not count"
+
+
+def test_acknowledging_through_a_message_takes_all_before_it() -> None:
+    inbox = inbox_of(auto=False)
+    deliver(inbox, 10, 11, 12)
+    messages = inbox.take("me", 3)
+    assert inbox.through(messages[1]) == [10, 11]
+
+
+def test_a_message_of_somebody_else_is_refused() -> None:
+    inbox = inbox_of(auto=False)
+    with pytest.raises(ValueError, match="was not received here"):
+        inbox.offset_of(read_rows(_rows(), 0, consumer=9, lease=3)[0])
+
+
+def _rows() -> bytes:
+    builder = RowsBuilder(1, 1)
+    builder.add("a", b"")
+    taken = builder.take()
+    assert taken is not None
+    return taken[0]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "runs"),
+    [([], []), ([5], [5, 5]), ([3, 1, 2], [1, 3]), ([1, 2, 4, 5, 9], [1, 2, 4, 5, 9, 9]), ([1, 1], [1, 1])],
+)
+def test_offsets_become_runs(offsets: list[int], runs: list[int]) -> None:
+    assert runs_of(offsets) == runs
+
+
+# --- finding a store ---
+
+
+def here(store: str = "aa", **changes: Any) -> Body:
+    body = {"store": store, "run": "r", "name": "n", "domain": "d", "urls": [], "term": 1, "state": "open"}
+    return body | changes
+
+
+def test_the_store_in_use_is_kept_and_one_that_keeps_comes_before_one_that_does_not() -> None:
+    finder = Finder()
+    finder.on_here(0.0, here("cc", memory=True))
+    assert finder.choose(0.0, None).store == "cc"  # type: ignore[union-attr]
+    finder.on_here(0.0, here("bb"))
+    finder.on_here(0.0, here("aa"))
+    assert finder.choose(0.0, None).store == "aa"  # type: ignore[union-attr]
+    assert finder.choose(0.0, "bb").store == "bb"  # type: ignore[union-attr]
+    finder.on_here(0.1, here("bb", state="failed"))
+    assert finder.choose(0.1, "bb").store == "aa"  # type: ignore[union-attr]
+    assert finder.choose(SILENT_S + 1, "bb") is None
+
+
+@pytest.mark.parametrize("body", [None, 3, "x", {}, here() | {"term": "x"}, here() | {"urls": 3}])
+def test_what_makes_no_sense_is_no_store(body: Any) -> None:
+    finder = Finder()
+    finder.on_here(0.0, body)
+    assert finder.choose(0.0, None) is None
+
+
+def test_stores_are_asked_for_less_often_each_time() -> None:
+    finder = Finder()
+    finder.look(0.0)
+    asked = [now for now in (step / 100 for step in range(500)) if finder.should_ask(now)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert gaps == sorted(gaps)
+    assert 6 <= len(asked) <= 8
