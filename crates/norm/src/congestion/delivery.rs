@@ -8,21 +8,22 @@
 //! tells of one round.
 //!
 //! *Delivered* is the most that came in one of the last ten rounds that sent as much as they were allowed, and what the best of
-//! them lost on top: that is lost anyway. What comes faster than it was sent only waited before. A round lasts a round trip, so that what a round did is known at the end of
-//! the next one. The *queue* is what a round trip is longer than the shortest one of late; it is *short* up to 5 ms or an
-//! eighth of that one.
+//! them lost on top: that is lost anyway. What comes faster than it was sent only waited before. A round lasts a round
+//! trip, so that what a round did is known at the end of the next one. The *queue* is what a round trip is longer than the
+//! shortest one of late; it is *short* up to 5 ms or a quarter of that one. It *stands* as far as two in a row were longer: a
+//! host that was away for a moment is no queue.
 //!
 //! | phase   | rate                             | on …                                                 | next                |
 //! |---------|----------------------------------|------------------------------------------------------|---------------------|
 //! | startup | 2 × delivered                    | the queue is no longer short, or a fifth is missing  | drain               |
 //! | drain   | ½ × delivered                    | the queue is short, or 6 rounds are over             | cruise              |
-//! | cruise  | delivered, less where it queues  | the queue was not short for 5 rounds                 | share, at 0.7 × delivered |
+//! | cruise  | delivered, less where it queues  | what stands was not short for 5 rounds               | share, at 0.85 × delivered |
 //! |         |                                  | 5 rounds over; twice as many after each rise in vain, up to 40 | up        |
 //! | up      | 1¼ × delivered                   | a round over                                         | hold                |
 //! | hold    | delivered                        | it is known that the rise came, and did not queue    | up                  |
 //! |         |                                  | … that it did not, or nothing is known in 3 rounds   | down                |
 //! | down    | ¾ × delivered                    | a round over                                         | cruise              |
-//! | share   | a segment per round trip more in each round; 0.7 of it when something is lost while the queue is nearly as long as it ever was | 10 s over | check |
+//! | share   | a segment per round trip more in each round; 0.7 of it when more is lost than usual while nearly as much stands as ever | 10 s over | check |
 //! | check   | half of that                     | the queue is short: nobody else fills it             | cruise              |
 //! |         |                                  | 5 rounds over                                        | share               |
 //! | any     |                                  | ten probes and half a second without an answer       | startup, from the beginning |
@@ -52,7 +53,7 @@ const ROUND_MIN: Duration = Duration::from_millis(5);
 const ROUND_MAX: Duration = Duration::from_secs(1);
 /// A queue is short up to this, and up to this part of the round trip.
 const SHORT_MIN: Duration = Duration::from_millis(5);
-const SHORT_PART: u32 = 8;
+const SHORT_PART: u32 = 4;
 /// A round that sent less than this share of what it might have tells nothing of the path.
 const USED_MIN: f64 = 0.8;
 /// In startup, the path is full where less than this share of what was sent came.
@@ -75,8 +76,11 @@ const CHECK_ROUNDS: u32 = 5;
 const HOLD_ROUNDS: u32 = 3;
 /// How long to share before looking whether there is still somebody to share with.
 const SHARE_FOR: Duration = Duration::from_secs(10);
-/// What is left of the rate when the queue overflows.
+/// What is left of the rate when sharing begins, and when the queue overflows.
+const SHARE_FIRST: f64 = 0.85;
 const SHARE_DOWN: f64 = 0.7;
+/// More is lost than usual from so many times that on.
+const LOST_MORE: u32 = 2;
 /// A queue is nearly full at this share of the longest one.
 const NEARLY_FULL: f64 = 0.75;
 /// The share, in 255ths, that may be lost anyway.
@@ -134,8 +138,11 @@ pub struct DeliveryControl {
     /// What came in each, and the share that was lost.
     deliveries: VecDeque<(f64, u8)>,
     rtt: Duration,
+    /// The one before it.
+    rtt_before: Duration,
     shortest: Shortest,
-    longest_queue: Longest,
+    /// Of queues that stood.
+    longest: Longest,
     /// Of late: whether the queue was ever short, and whether enough was sent to tell.
     was_short: bool,
     was_used: bool,
@@ -162,8 +169,9 @@ impl DeliveryControl {
             probes: VecDeque::with_capacity(PROBES_MAX),
             deliveries: VecDeque::with_capacity(DELIVERIES),
             rtt: grtt,
+            rtt_before: grtt,
             shortest: Shortest::default(),
-            longest_queue: Longest::default(),
+            longest: Longest::default(),
             was_short: true,
             was_used: false,
             before_rise: 0.0,
@@ -217,6 +225,17 @@ impl DeliveryControl {
 
     fn queue(&self) -> Duration {
         self.rtt.saturating_sub(self.path())
+    }
+
+    /// The queue that is no passing moment.
+    fn standing(&self) -> Duration {
+        self.rtt.min(self.rtt_before).saturating_sub(self.path())
+    }
+
+    /// Whether more was lost in a round than in those before it.
+    fn is_more_than_usual(&self, lost: u8) -> bool {
+        let usual: u32 = self.deliveries.iter().map(|(_, lost)| u32::from(*lost)).sum();
+        u32::from(lost) * self.deliveries.len() as u32 > LOST_MORE * usual
     }
 
     fn short(&self) -> Duration {
@@ -281,9 +300,9 @@ impl DeliveryControl {
         let answered = self.probes.iter().position(|probe| probe.sequence == feedback.sequence);
         let Some(index) = answered else { return };
         if let Some(rtt) = rtt {
-            self.rtt = rtt.max(Duration::from_micros(1));
+            (self.rtt_before, self.rtt) = (self.rtt, rtt.max(Duration::from_micros(1)));
             self.shortest.add(now, self.rtt);
-            self.longest_queue.add(now, self.queue());
+            self.longest.add(now, self.standing());
         }
         if let Some(delivered) = feedback.delivered.filter(|_| index > 0) {
             let (began, ended) = (self.probes[index - 1], self.probes[index]);
@@ -299,6 +318,8 @@ impl DeliveryControl {
         let came = quantize::unquantize_rate(delivered.rate).min(sent);
         let is_used = sent >= USED_MIN * began.rate;
         let queues = self.queue() > self.short();
+        let stands = self.standing() > self.short();
+        let overflows = self.is_more_than_usual(delivered.lost);
         let before = self.delivered();
         if is_used || came > before {
             if self.deliveries.len() == DELIVERIES {
@@ -307,7 +328,7 @@ impl DeliveryControl {
             self.deliveries.push_back((came, delivered.lost));
         }
         self.was_used |= is_used;
-        self.was_short |= !queues;
+        self.was_short |= !stands;
         if began.rises {
             let worth = came > RISE_MIN * self.before_rise && !queues;
             self.rise = Some(worth);
@@ -319,8 +340,8 @@ impl DeliveryControl {
             }
             Phase::Drain { .. } if !queues => self.begin_cruise(),
             Phase::Share { rate, since, cut_at } => {
-                let full = self.longest_queue.get().unwrap_or_default().mul_f64(NEARLY_FULL);
-                if delivered.lost > 0 && queues && self.queue() >= full && began.at >= cut_at {
+                let full = self.longest.get().unwrap_or_default().mul_f64(NEARLY_FULL);
+                if overflows && stands && self.standing() >= full && began.at >= cut_at {
                     self.phase = Phase::Share { rate: SHARE_DOWN * rate, since, cut_at: now };
                 }
             }
@@ -337,7 +358,7 @@ impl DeliveryControl {
                 Phase::Cruise { rounds: rounds + 1 }
             }
             Phase::Cruise { .. } if self.was_used && !self.was_short => {
-                Phase::Share { rate: SHARE_DOWN * self.delivered(), since: now, cut_at: now }
+                Phase::Share { rate: SHARE_FIRST * self.delivered(), since: now, cut_at: now }
             }
             Phase::Cruise { rounds } if rounds + 1 < CRUISE_ROUNDS << self.vain_rises => {
                 (self.was_short, self.was_used) = (false, false);
@@ -387,7 +408,7 @@ impl DeliveryControl {
         self.phase = Phase::Startup;
         self.deliveries.clear();
         self.probes.clear();
-        (self.shortest, self.longest_queue) = (Shortest::default(), Longest::default());
+        (self.shortest, self.longest) = (Shortest::default(), Longest::default());
         (self.was_short, self.was_used) = (true, false);
     }
 }
