@@ -35,6 +35,7 @@ bench: build  ## the NORM benchmark beside libnorm, with and without loss
 sim: build  ## a long search for failing simulations: make sim SEEDS=10000
 	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS)
 	$(BIN)/python -m shoal.testing.search --seeds $(SEEDS) --scenario domain_chaos
+	$(BIN)/python -m shoal.testing.store_search --seeds $(SEEDS)
 	cargo run --release -p shoal-sim --example log_crashes -- $(SEEDS)
 
 kill-tests: build  ## kill a store two hundred times, then Spark jobs and their stores: make kill-tests CYCLES=200

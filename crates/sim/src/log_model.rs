@@ -24,6 +24,8 @@ pub struct ModelRow {
 pub enum Step {
     /// Messages were appended.
     Append(Vec<ModelRow>),
+    /// Messages were appended, and a key got a value, in one frame.
+    Turn(Vec<ModelRow>, String, Vec<u8>),
     /// A gap was noted.
     Gap(Gap),
     /// Rows were staged.
@@ -72,14 +74,10 @@ impl Model {
     /// Takes a step.
     pub fn take(&mut self, step: &Step) {
         match step {
-            Step::Append(rows) => {
-                self.rows.extend_from_slice(rows);
-                self.end += rows.len() as u64;
-                for ModelRow { meta, topic, .. } in rows {
-                    if let Some(number) = meta.number {
-                        self.numbers.insert((topic.clone(), meta.publisher, meta.chain), number);
-                    }
-                }
+            Step::Append(rows) => self.append(rows),
+            Step::Turn(rows, key, value) => {
+                self.append(rows);
+                self.values.insert(key.clone(), value.clone());
             }
             Step::Gap(gap) => self.gaps.push((self.end, *gap)),
             Step::Stage(id, rows) => self.stagings.entry(id.clone()).or_default().extend_from_slice(rows),
@@ -97,6 +95,16 @@ impl Model {
             }
             Step::Floor(offset) => self.floor = self.floor.max(*offset),
             Step::Mark => {}
+        }
+    }
+
+    fn append(&mut self, rows: &[ModelRow]) {
+        self.rows.extend_from_slice(rows);
+        self.end += rows.len() as u64;
+        for ModelRow { meta, topic, .. } in rows {
+            if let Some(number) = meta.number {
+                self.numbers.insert((topic.clone(), meta.publisher, meta.chain), number);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use shoal_log::{
-    Change, CommitOutcome, Gap, Identity, Log, LogError, MarkKey, Meta, Options, Query, RowsWriter,
+    Change, CommitOutcome, Gap, Identity, Log, LogError, MarkKey, Meta, Options, Query, RowsWriter, Turn,
     build_index, compact, extent, find_marks, gaps, has_index, lane_of,
 };
 use shoal_wire::{BodyKind, Destination, MessageView, Outgoing, Topic, TopicPattern};
@@ -317,7 +317,8 @@ impl Driver {
                 self.did(Step::Append(rows));
                 Ok(())
             }
-            40..58 => self.flush(log),
+            40..46 => self.turn(log),
+            46..58 => self.flush(log),
             58..62 => {
                 let (publisher, first) = (self.rng.u64(1..4), self.rng.bool().then_some(3));
                 let gap = Gap { publisher, first, count: 1, ..Gap::default() };
@@ -375,6 +376,21 @@ impl Driver {
                 Ok(())
             }
         }
+    }
+
+    /// Messages and changes of the state in one frame.
+    fn turn(&mut self, log: &mut Log<SimDisk>) -> Result<(), LogError> {
+        let (mut rows, _) = self.rows(log.end());
+        // Marks are those of recorders alone.
+        rows.iter_mut().for_each(|row| row.meta.number = None);
+        let (key, value) = (format!("k{}", self.rng.u32(..5)), vec![self.rng.u8(..); 9]);
+        let mut turn = Turn::default();
+        turn.change(Change::Put(key.clone(), value.clone()));
+        rows.iter().for_each(|row| turn.push(&row.meta, &row.record));
+        let appended = log.append_turn(self.now_us, &turn)?;
+        assert_eq!((appended.first, appended.end), (rows[0].offset, rows[0].offset + rows.len() as u64));
+        self.did(Step::Turn(rows, key, value));
+        Ok(())
     }
 
     fn commit(&mut self, log: &mut Log<SimDisk>) -> Result<(), LogError> {

@@ -31,6 +31,10 @@ Examples:
   shoal store status --data ./data
 
   shoal store verify --data ./data
+
+  shoal store backup ./copy --data ./data
+
+  shoal store unsubscribe desk-7 --client-id desk --data ./data
 """
 
 Data = Annotated[Path | None, typer.Option(help="The store's directory, made if it is missing.")]
@@ -132,7 +136,7 @@ def status(
     data: Annotated[Path, typer.Option(help="The store's directory.")],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print topics, offsets, disk, retention, sync time and rate of a store."""
+    """Print queues, subscriptions, topics, offsets, disk, retention, sync time and rate of a store."""
     from shoal.store.status import read_status
 
     with plain_endings("store status"):
@@ -142,6 +146,41 @@ def status(
             return
         for line in _lines(found):
             typer.echo(line)
+
+
+@app.command()
+def unsubscribe(
+    name: Annotated[str, typer.Argument(help="The subscription's name.")],
+    data: Annotated[Path, typer.Option(help="The store's directory.")],
+    client_id: Annotated[str | None, typer.Option(help="Whose it is, unless it is shared.")] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="It is a shared one.")] = False,
+) -> None:
+    """Remove a durable subscription that nobody uses; the store must run."""
+    from shoal.store.asking import ask_store
+    from shoal.store.status import read_status
+
+    with plain_endings("store unsubscribe"):
+        if not shared and client_id is None:
+            raise ConfigError("whose subscription it is must be said: add --client-id ID, or --shared")
+        given = {} if client_id is None else {"client_id": client_id}
+        ask_store(read_status(data), "unsubscribe", name=name, shared=shared, **given)
+        typer.echo(f"the subscription {name} is gone")
+
+
+@app.command()
+def backup(
+    to: Annotated[Path, typer.Argument(help="An empty directory, made if it is missing.")],
+    data: Annotated[Path, typer.Option(help="The store's directory.")],
+) -> None:
+    """Copy a store, also while it runs, and read the copy whole."""
+    from shoal.store.backup import backup as copy_store
+
+    with plain_endings("store backup"):
+        found = copy_store(data, to)
+        typer.echo(
+            f"{to} has {found['messages']} messages up to offset {found['end']}, {_size(found['bytes'])};"
+            f" before a store is started from it: shoal store renew --data {to}"
+        )
 
 
 @app.command()
@@ -210,12 +249,33 @@ def _lines(status: dict[str, Any]) -> list[str]:
     lines += [f"hold         {name} at {offset}" for name, offset in sorted(status["holds"].items())]
     if status["flight"]:
         lines.append(f"history      {status['flight']}")
+    lines += [f"clients at   {url}" for url in status["urls"]]
+    lines += [_reader(each, "queue") for each in status["queues"]]
+    lines += [_reader(each, "subscription") for each in status["subscriptions"]]
+    lines += [
+        f"reserved     {each['messages']} messages of {each['queue']} as {each['name']}"
+        for each in status["reservations"]
+    ]
+    if status["pinned_by"] is not None:
+        lines.append(f"oldest       needed by {status['pinned_by']}")
+    lines.append(f"sessions     {status['sessions_count']}")
     lines.append(f"topics       {status['topics_count']}")
     lines += [
         f"  {topic['topic']}  {topic['messages']} messages, {topic['first']} to {topic['last']}"
         for topic in status["topics"]
     ]
     return lines
+
+
+def _reader(found: dict[str, Any], kind: str) -> str:
+    """A queue or a subscription, in a line."""
+    whose = f" of {found['client_id']}" if found["client_id"] and not found["shared"] else ""
+    what = found["queue"] or f"{found['name']}{whose} to {', '.join(found['patterns'])}"
+    counted = f"{found['messages']} messages, {_size(found['bytes'])}, " if found["queue"] else ""
+    return (
+        f"{kind:<13}{what}  {counted}cursor {found['cursor']}, lag {found['lag']},"
+        f" {found['in_flight']} in flight, {found['consumers']} consumers"
+    )
 
 
 def _inherited(rule: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:

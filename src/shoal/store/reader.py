@@ -136,6 +136,8 @@ class Reader:
         self.expired = 0
         found = log.get(f"given/{key}")
         self.given = _OFFSET.unpack(found)[0] if found else 0
+        #: Below, messages may have been given out by an earlier life of the store.
+        self._perhaps_below = self.given
         is_queue = shape.queue is not None
         self.backlog = Backlog(
             log,
@@ -208,10 +210,11 @@ class Reader:
             core.turn.forget(self.key)
 
     def rest(self, core: Core) -> None:
-        """The store closes, and nobody has anything: what was given out is noted one by one."""
+        """The store closes, and nobody has anything: what this life gave out is noted one by one."""
         if self.shape.durable:
-            core.turn.put(f"given/{self.key}", None)
             pin = self.backlog.pin
+            before = self._perhaps_below
+            core.turn.put(f"given/{self.key}", _OFFSET.pack(before) if pin < before else None)
             if pin:
                 core.turn.done(self.key, 0, 0, [(0, pin)])
 

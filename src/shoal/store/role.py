@@ -289,6 +289,8 @@ class Store:
             "recovery": {"created": created, "bytes_read": read, "bytes_torn": torn, "seconds": took},
             "flight": self.endpoint,
             "urls": self.urls,
+            "store": f"{self.log.store_id:016x}",
+            "durable": list(self.log.durable),
             "term": _term_of(self.log),
             "patterns": list(self.config.patterns),
             **self._serving.status(),

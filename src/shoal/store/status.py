@@ -8,7 +8,7 @@ from typing import Any
 from shoal.errors import StoreError
 
 _NAME = "status.json"
-#: Topics that are listed one by one; the file is written every second.
+#: Topics, queues, subscriptions and sessions that are listed one by one; the file is written every second.
 TOPICS_MAX = 1000
 #: A status that is older says that its store ended, or hangs.
 STALE_S = 10.0
@@ -33,8 +33,10 @@ class Rate:
 
 def write_status(directory: Path, status: dict[str, Any]) -> None:
     """Replace the file."""
-    topics = status["topics"]
-    status = {**status, "topics": topics[:TOPICS_MAX], "topics_count": len(topics)}
+    status = dict(status)
+    for name in ("topics", "queues", "subscriptions", "sessions"):
+        found = status[name]
+        status[name], status[f"{name}_count"] = found[:TOPICS_MAX], len(found)
     unfinished = directory / f"{_NAME}.new"
     unfinished.write_text(json.dumps(status))
     unfinished.replace(directory / _NAME)

@@ -323,8 +323,36 @@ class StoreRun:
                 if session in self.outbound:
                     self.outbound[session].append(body)
             self.machine.poll_ends()
+            if self.random.random() < 0.05:
+                self.tidy()
         except StoreError:
             self.crash()
+
+    def tidy(self) -> None:
+        """Retention: indexes; segments go, or are written anew without what was acknowledged."""
+        self.log.build_next_index()
+        pin = self.machine.pin or 0
+        what = self.random.random()
+        if what < 0.3:
+            self.log.seal()
+        elif what < 0.6:
+            self.log.trim(pin)
+        else:
+            for segment in self.log.segments()[:-1]:
+                if segment["sealed"] and segment["end"] <= pin:
+                    self.log.compact(segment["number"], [queue_topic(name) for name in QUEUES])
+
+    def restart(self) -> None:
+        """The store closes in an orderly way, and starts again."""
+        try:
+            self.machine.close(self.now)
+            if self.machine.append(self.now):
+                self.log.sync()
+            self.machine.settle(self.now)
+            self.log.close()
+        except StoreError:
+            pass
+        self.crash()
 
     # The network.
 
@@ -374,6 +402,8 @@ class StoreRun:
             # A connection breaks, or a client dies and begins anew.
             clients: list[Publisher | Worker] = [*self.publishers, *self.workers]
             random_.choice(clients).begin()
+        elif what < 0.98:
+            self.restart()
         else:
             self.crash()
 

@@ -227,7 +227,10 @@ impl Backlog {
     fn stand(&mut self, offset: u64, due_us: u64, now_us: u64) {
         let holds = self.delivered.contains_key(&offset);
         let Some(entry) = self.live.get_mut(&offset) else { return };
-        if due_us > now_us {
+        if entry.expires_us <= now_us {
+            entry.stage = Stage::Expired;
+            self.expired.push(offset);
+        } else if due_us > now_us {
             entry.stage = Stage::Waiting(due_us);
             self.waiting.insert((due_us, offset));
             if holds {

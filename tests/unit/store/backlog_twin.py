@@ -1,0 +1,87 @@
+"""A plain, slow backlog: what the kernel must do, written down as rules over one list."""
+
+from dataclasses import dataclass, field
+
+READY, WAITING, TAKEN = "ready", "waiting", "taken"
+NEVER = 1 << 62
+
+
+@dataclass
+class Entry:
+    offset: int
+    priority: int
+    group: str | None
+    due: int
+    expires: int
+    state: str = READY
+    owner: int | None = None
+    again: int = 0
+    delivered: int = 0
+
+
+@dataclass
+class BacklogTwin:
+    """All messages of a queue that are not done."""
+
+    entries: dict[int, Entry] = field(default_factory=dict)
+
+    def see(self, entry: Entry, now: int) -> None:
+        self.entries[entry.offset] = entry
+        self._stand(entry, entry.due, now)
+
+    def _stand(self, entry: Entry, due: int, now: int) -> None:
+        entry.owner = None
+        entry.again = due
+        entry.state = WAITING if due > now else READY
+
+    def _may_have(self, entry: Entry, consumer: int) -> bool:
+        if entry.group is None:
+            return True
+        group = [each for each in self.entries.values() if each.group == entry.group]
+        if any(each.state == WAITING and each.delivered for each in group):
+            return False
+        if any(each.state == TAKEN and each.owner != consumer for each in group):
+            return False
+        first = min((each for each in group if each.state == READY), key=self._rank)
+        return first is entry
+
+    @staticmethod
+    def _rank(entry: Entry) -> tuple[int, int]:
+        return -entry.priority, entry.offset
+
+    def take(self, consumer: int, now: int, count: int) -> list[tuple[int, int]]:
+        """Offsets and deliveries; what expired is done on the way."""
+        taken: list[tuple[int, int]] = []
+        while len(taken) < count:
+            ready = [each for each in self.entries.values() if each.state == READY]
+            ready = [each for each in ready if self._may_have(each, consumer)]
+            if not ready:
+                break
+            entry = min(ready, key=self._rank)
+            if entry.expires <= now:
+                del self.entries[entry.offset]
+                continue
+            entry.state, entry.owner = TAKEN, consumer
+            taken.append((entry.offset, entry.delivered + 1))
+        return taken
+
+    def held(self, consumer: int) -> list[int]:
+        return sorted(each.offset for each in self.entries.values() if each.owner == consumer)
+
+    def acknowledge(self, offsets: list[int]) -> None:
+        for offset in offsets:
+            del self.entries[offset]
+
+    def give_back(self, offsets: list[int], seen: bool, due: int, now: int) -> None:
+        for offset in offsets:
+            entry = self.entries[offset]
+            entry.delivered += seen
+            self._stand(entry, due, now)
+
+    def wake(self, now: int) -> None:
+        for entry in list(self.entries.values()):
+            if entry.state == WAITING and entry.again <= now:
+                self._stand(entry, 0, now)
+        for entry in list(self.entries.values()):
+            if entry.state != TAKEN and entry.expires <= now:
+                del self.entries[entry.offset]
