@@ -18,6 +18,7 @@ import numpy as np
 import shoal.history
 from shoal.bench.bodies import Bodies
 from shoal.bench.contestant import TOPIC, Load, Place
+from shoal.bench.experiment import check_options
 from shoal.bench.history_sides import WANTED
 from shoal.bench.norm import free_port
 from shoal.bench.rounds import Follow
@@ -56,9 +57,7 @@ class HistoryOptions:
             (self.rounds >= 1, "rounds", "at least 1"),
             (self.stored >= ROWS_MIN, "stored", f"at least {ROWS_MIN}"),
         ]
-        for fine, name, wanted in checks:
-            if not fine:
-                raise ValueError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+        check_options(self, checks)
 
 
 class StoreProcess:

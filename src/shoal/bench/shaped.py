@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from shoal.bench.contestant import Load, Place
+from shoal.bench.experiment import check_options
 from shoal.bench.norm import free_port
 from shoal.bench.rounds import Follow, alternate
 from shoal.bench.workers import Worker
@@ -33,8 +34,8 @@ class Shape:
     reads: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.properties <= PROPERTIES_MAX:
-            raise ValueError(f"properties must be from 0 to {PROPERTIES_MAX}, not {self.properties}")
+        fine = 0 <= self.properties <= PROPERTIES_MAX
+        check_options(self, [(fine, "properties", f"from 0 to {PROPERTIES_MAX}")])
 
 
 @dataclass(frozen=True)

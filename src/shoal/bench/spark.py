@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from shoal.bench.experiment import check_options
 from shoal.bench.rounds import Follow, alternate
 from shoal.bench.store_process import StoreProcess
 from shoal.errors import ExperimentError
@@ -54,11 +55,8 @@ class SparkOptions:
     seconds: float = 20.0
 
     def __post_init__(self) -> None:
-        for name in ("rows", "rounds", "rate"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.seconds < 5:
-            raise ValueError(f"seconds must be at least 5, not {self.seconds}")
+        checks = [(getattr(self, name) >= 1, name, "at least 1") for name in ("rows", "rounds", "rate")]
+        check_options(self, [*checks, (self.seconds >= 5, "seconds", "at least 5")])
 
 
 def run(options: SparkOptions, follow: Follow) -> dict[str, Any]:

@@ -65,22 +65,14 @@ _RANGES: dict[str, tuple[float, float | None]] = {
 }
 
 
-class NormOptions(TypedDict, total=False):
-    """The keywords of `shoal.norm.Session`; `NormConfig` says what each means."""
+class EngineOptions(TypedDict, total=False):
+    """What the engine itself can be told, of a real session and of a simulated node alike."""
 
-    group: str
-    port: int
-    interface: str
-    listen_port: int | None
-    node: int | None
-    instance: int | None
-    seed: int | None
     rate_bytes_per_s: float | None
     rate_min_bytes_per_s: float
     congestion: Congestion
     burst_bytes_max: int
     burst_segments_max: int
-    segment_bytes: int | None
     fec: Fec
     block_symbols: int
     parity_symbols: int
@@ -95,12 +87,7 @@ class NormOptions(TypedDict, total=False):
     robust_factor: int
     probe_interval_s: float
     probe_interval_max_s: float
-    ackers: tuple[int, ...]
     acker_patience_s: float
-    lanes: int
-    cache_bytes: int
-    window_bytes: int | None
-    info: bytes
     send_objects_max: int
     send_cache_bytes_max: int
     object_window_bytes: int
@@ -111,13 +98,31 @@ class NormOptions(TypedDict, total=False):
     nacking: Nacking
     receive_window_bytes: int
     receive_bytes_max: int
-    receive_buffer_bytes: int
     senders_max: int
     streams_per_sender_max: int
     objects_per_sender_max: int
     object_bytes_max: int
     object_idle_after_s: float
     sender_idle_after_s: float
+
+
+class NormOptions(EngineOptions, total=False):
+    """The keywords of `shoal.norm.Session`; `NormConfig` says what each means."""
+
+    group: str
+    port: int
+    interface: str
+    listen_port: int | None
+    node: int | None
+    instance: int | None
+    seed: int | None
+    segment_bytes: int | None
+    ackers: tuple[int, ...]
+    lanes: int
+    cache_bytes: int
+    window_bytes: int | None
+    info: bytes
+    receive_buffer_bytes: int
     message_bytes_max: int
     files_directory: str | os.PathLike[str] | None
     drop_received: float

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Literal, TypedDict, Unpack
+from typing import Unpack
 
 from shoal import _core
+from shoal.config.norm import EngineOptions
 from shoal.testing.checkers import Checker, CheckError
 from shoal.testing.faults import Clock, Link, Port
 from shoal.testing.history import (
@@ -22,49 +23,13 @@ from shoal.testing.history import (
 )
 
 
-class NodeOptions(TypedDict, total=False):
+class NodeOptions(EngineOptions, total=False):
     """What a node can be told; what is left out has a LAN's default."""
 
     instance: int
     seed: int
-    rate_bytes_per_s: float | None
-    burst_bytes_max: int
-    burst_segments_max: int
     segment_bytes: int
-    block_symbols: int
-    parity_symbols: int
-    auto_parity: int
-    interleave_blocks: int
-    rate_min_bytes_per_s: float
-    congestion: Literal["fixed", "nack_driven", "norm_cc"]
-    nacking: Literal["full", "info_only", "none"]
-    fec: Literal["no_code", "reed_solomon_8", "small_block"]
-    repair: Literal["at_once", "aggregated"]
-    feedback: Literal["multicast", "unicast"]
-    sync: Literal["current", "start", "all"]
-    grtt_initial_s: float
-    grtt_min_s: float
-    grtt_max_s: float
-    backoff_factor: int
-    group_size: int
-    robust_factor: int
-    probe_interval_s: float
-    probe_interval_max_s: float
-    acker_patience_s: float
     send_streams_max: int
-    send_objects_max: int
-    send_cache_bytes_max: int
-    object_window_bytes: int
-    objects_per_sender_max: int
-    object_bytes_max: int
-    object_idle_after_s: float
-    receive: bool
-    receive_objects: bool
-    receive_window_bytes: int
-    receive_bytes_max: int
-    senders_max: int
-    streams_per_sender_max: int
-    sender_idle_after_s: float
 
 
 class Simulation:
