@@ -38,8 +38,9 @@ sim: build  ## a long search for failing simulations: make sim SEEDS=10000
 	$(BIN)/python -m shoal.testing.store_search --seeds $(SEEDS)
 	cargo run --release -p shoal-sim --example log_crashes -- $(SEEDS)
 
-kill-tests: build  ## kill a store two hundred times, then Spark jobs and their stores: make kill-tests CYCLES=200
+kill-tests: build  ## kill stores, publishers, subscribers and workers two hundred times, then Spark jobs: make kill-tests CYCLES=200
 	$(BIN)/python tests/e2e/kill_store.py --cycles $(CYCLES)
+	$(BIN)/python tests/e2e/kill_queues.py --cycles $(CYCLES)
 	$(BIN)/python tests/spark/kills.py --kills 30 --rows 60000
 
 soak: build  ## load while programs freeze and die, overload, cut cables, more parameters with libnorm: 15 minutes

@@ -36,6 +36,8 @@ def test_all_parts_are_shown_and_verified_and_it_ends_by_itself(demo: "subproces
     assert "nothing lost, nothing twice, order kept (seed 7)" in shown
     assert "Gbit/s, every byte compared" in shown
     assert "3 programs: nothing lost, order kept" in " ".join(shown.split())
+    assert "nothing lost" in shown.split("4. ")[1]
+    assert "every job done" in shown
     assert "every message counted once" in " ".join(shown.split())
 
 

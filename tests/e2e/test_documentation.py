@@ -103,9 +103,12 @@ def test_every_page_with_programs_is_run() -> None:
         "docs/tutorial/spark.md",
         "docs/how-to/send-files.md",
         "docs/how-to/spark.md",
-        # test_store_pages runs what these two show, commands too.
+        # test_store_pages runs what these show.
         "docs/how-to/read-history.md",
         "docs/how-to/record-topics.md",
+        "docs/how-to/queues.md",
+        "docs/how-to/lose-nothing.md",
+        "docs/tutorial/nothing-lost.md",
         # And test_tcp_links this one.
         "docs/how-to/tcp.md",
     }

@@ -16,6 +16,7 @@ from programs import PATIENCE_S
 from store_program import StoreProgram
 
 import shoal
+from shoal.bench.store_process import StoreProcess
 
 ROOT = Path(__file__).parents[2]
 
@@ -129,3 +130,51 @@ def test_a_status_for_programs_is_json(store: StoreProgram, shell: dict[str, str
         ["/bin/sh", "-c", command], cwd=store.path.parent, env=shell, check=True, capture_output=True
     ).stdout
     assert json.loads(said)["state"] == "recording"
+
+
+@pytest.mark.parametrize(
+    ("page", "prints"),
+    [
+        (
+            "docs/how-to/queues.md",
+            [
+                "{'order': 0} 1\n{'order': 1} 1\n{'order': 2} 1\n",
+                "a letter True\n",
+                "['urgent']\n",
+                "42\n",
+                "first\n",
+            ],
+        ),
+        ("docs/how-to/lose-nothing.md", ["", "11\n", ""]),
+    ],
+)
+def test_what_a_store_keeps_is_used_as_the_page_shows(
+    page: str, prints: list[str], tmp_path: Path, shell: dict[str, str]
+) -> None:
+    programs = blocks(page, "python")
+    assert [run(program, tmp_path, shell) for program in programs] == prints
+
+
+def test_the_tutorial_loses_nothing(tmp_path: Path, shell: dict[str, str]) -> None:
+    reader, writer, worker, boss = blocks("docs/tutorial/nothing-lost.md", "python")
+    domain = shell["SHOAL_DOMAIN"]
+    with StoreProcess(tmp_path / "data", domain=domain, record="nothing"):
+
+        def start(program: str) -> "subprocess.Popen[str]":
+            command = [sys.executable, "-c", program]
+            return subprocess.Popen(command, cwd=tmp_path, env=shell, stdout=subprocess.PIPE, text=True)
+
+        def lines(process: "subprocess.Popen[str]", count: int) -> list[str]:
+            assert process.stdout is not None
+            return [process.stdout.readline().strip() for _ in range(count)]
+
+        with shoal.connect(domain=domain, interface="lo", client_id="reader") as bus:
+            bus.subscribe("numbers", durable="all").close()
+        run(writer, tmp_path, shell)
+        with start(reader) as reading:
+            assert lines(reading, 20) == [str(number) for number in range(20)]
+            reading.kill()
+        run(boss, tmp_path, shell)
+        with start(worker) as working:
+            assert lines(working, 2) == ["working on 0", "working on 1"]
+            working.kill()

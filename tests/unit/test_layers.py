@@ -12,6 +12,7 @@ LEAVES = ("registry", "gateway", "spark", "bench", "cli")
 ENGINE_EXPERIMENTS = {
     "bench/fec.py",
     "bench/norm_sides.py",
+    "bench/persistent.py",
     "bench/history_sides.py",
     "bench/selectors.py",
     "bench/sharing_sides.py",

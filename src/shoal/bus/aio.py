@@ -42,6 +42,7 @@ from shoal.bus.replies import (
     reply_properties,
     reply_to,
 )
+from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.store_waits import ask_in_loop
 from shoal.bus.waiting import close_at_exit
 from shoal.config import (
@@ -237,8 +238,11 @@ class Bus(Handle):
             await in_own_thread(persistence.outbox.sync)
             persistence.send_from_outbox(topic, number, left(deadline))
             return number
-        if not channel.has_store:
-            await ask_in_loop(lambda done: channel.when_ready(what, done), left(deadline), what)
+        memory = not headers.get("persistent", True)
+        if not channel.is_ready(memory):
+            await ask_in_loop(
+                lambda done: channel.when_ready(what, done, memory=memory), left(deadline), what
+            )
         persistence.raise_failure()
         await self._doorbell.take_turn()
         before = persistence.room(window)
@@ -257,14 +261,18 @@ class Bus(Handle):
             channel.pump()
         return number
 
-    async def _ready_channel(self, what: str, timeout_s: float | None) -> "StoreChannel":
+    async def _ready_channel(
+        self, what: str, timeout_s: float | None, *, memory: bool = False
+    ) -> "StoreChannel":
         channel = self._connection.channel()
-        await ask_in_loop(lambda done: channel.when_ready(what, done), timeout_s, what)
+        await ask_in_loop(lambda done: channel.when_ready(what, done, memory=memory), timeout_s, what)
         return channel
 
-    async def _ask_store(self, body: dict[str, Any], what: str, timeout_s: float | None) -> dict[str, Any]:
+    async def _ask_store(
+        self, body: dict[str, Any], what: str, timeout_s: float | None, *, memory: bool = False
+    ) -> dict[str, Any]:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        channel = await self._ready_channel(what, timeout_s)
+        channel = await self._ready_channel(what, timeout_s, memory=memory)
         return await ask_in_loop(lambda done: channel.request(body, done), left(deadline), what)
 
     async def _subscribe_stored(
@@ -276,7 +284,7 @@ class Bus(Handle):
         **options: Any,
     ) -> StoredSubscription:
         asked = stored_of(pattern, client_id=self._connection.client.client_id, **options)
-        channel = await self._ready_channel(asked.what, timeout_s)
+        channel = await self._ready_channel(asked.what, timeout_s, memory=not asked.durable)
         subscription = StoredSubscription(
             self,
             channel,
@@ -310,19 +318,19 @@ class Bus(Handle):
         """A queue of this connection's own, gone with it: for answers, named as `reply_to`."""
         queue = Queue(self, f"temporary/{self.publisher:016x}/{self._connection.next_temporary()}", {})
         body = {"op": "declare", "queue": str(queue.name), "temporary": True}
-        await self._ask_store(body, "a temporary queue", timeout_s)
+        await self._ask_store(body, "a temporary queue", timeout_s, memory=True)
         return queue
 
     def temporary_topic(self) -> str:
         """The name of a topic that nobody else has: for answers, named as `reply_to`."""
-        name = f"temporary/{self.publisher:016x}/{self._connection.next_temporary()}"
+        name = f"{TEMPORARY}{self.publisher:016x}/{self._connection.next_temporary()}"
         for channel in self._connection.channels:
             channel.say({"op": "temporary", "topic": name})
         return name
 
     async def transaction(self, id: str | None = None, *, timeout_s: float | None = None) -> Transaction:
         """Begin a transaction: `async with await bus.transaction() as tx`. As `shoal.Bus.transaction`."""
-        channel = await self._ready_channel("a transaction", timeout_s)
+        channel = await self._ready_channel("a transaction", timeout_s, memory=True)
         return Transaction(self._connection, channel, id)
 
     @overload

@@ -143,8 +143,9 @@ class Connection:
             if not self.channels:
                 module = importlib.import_module("shoal.bus.store_channel")
                 client = self.client
+                kept = client.outbox is not None
                 self.channels.append(
-                    module.StoreChannel(self, url=client.store_url, client_id=client.client_id)
+                    module.StoreChannel(self, url=client.store_url, client_id=client.client_id, kept=kept)
                 )
             return self.channels[0]
 
@@ -167,16 +168,18 @@ class Connection:
                 self._transaction_chains = module.Chains(self.node.publisher)
             return self._transaction_chains
 
-    def ready_channel(self, what: str, timeout_s: float | None) -> "StoreChannel":
-        """The way to a store that was found; waits for it."""
+    def ready_channel(self, what: str, timeout_s: float | None, *, memory: bool = False) -> "StoreChannel":
+        """The way to a store that was found, or to one in memory where that does; waits for it."""
         channel = self.channel()
-        ask(lambda done: channel.when_ready(what, done), timeout_s, what)
+        ask(lambda done: channel.when_ready(what, done, memory=memory), timeout_s, what)
         return channel
 
-    def ask_store(self, body: dict[str, Any], what: str, timeout_s: float | None) -> dict[str, Any]:
+    def ask_store(
+        self, body: dict[str, Any], what: str, timeout_s: float | None, *, memory: bool = False
+    ) -> dict[str, Any]:
         """Ask a store, and wait for its answer."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        channel = self.ready_channel(what, timeout_s)
+        channel = self.ready_channel(what, timeout_s, memory=memory)
         left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         return ask(lambda done: channel.request(body, done), left_s, what)
 

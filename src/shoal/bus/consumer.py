@@ -45,6 +45,11 @@ class ConsumerBase:
         return self._inbox.pending
 
     @property
+    def dropped(self) -> int:
+        """Messages that the store dropped, because more waited than it may keep (`backlog_max_bytes`)."""
+        return self._inbox.dropped
+
+    @property
     def closed(self) -> bool:
         """Whether nothing more will arrive."""
         return self._inbox.closed or self._inbox.error is not None

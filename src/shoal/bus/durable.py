@@ -21,6 +21,7 @@ class Asked:
     begin: Body
     ack: Ack
     prefetch: int
+    durable: bool
 
 
 def stored_of(
@@ -63,7 +64,7 @@ def stored_of(
     if start is not None:
         begin["start"] = start
     kind = ("durable " if durable else "") + ("shared " if shared else "")
-    return Asked(name, f"the {kind}subscription {name!r}", begin, ack, prefetch)
+    return Asked(name, f"the {kind}subscription {name!r}", begin, ack, prefetch, bool(durable))
 
 
 def _name(durable: str | bool | None, shared: str | bool | None) -> str:

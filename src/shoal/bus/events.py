@@ -188,6 +188,8 @@ class StoreDown:
 
     #: What it is called.
     name: str
+    #: It had queues in memory, for want of a store: what was in them is lost if it does not come back.
+    memory: bool
 
 
 Event = (
@@ -267,7 +269,12 @@ def warning(event: Event) -> str | None:
             )
         case LinkReconnecting(link, delay_s, why):
             return f"the link {link} is tried again in {delay_s:.2g} s: {why}"
-        case StoreDown(name):
+        case StoreDown(_, True):
+            return (
+                "the member that had the domain's queues in memory does not answer any more: what was in "
+                "them is lost; run a store if that must not be"
+            )
+        case StoreDown(name, False):
             return f"the store {name!r} does not answer any more: what it did not store is kept meanwhile"
         case LinkRefused(link, address, why):
             return f"a connection from {address} to {link} was refused: {why}"

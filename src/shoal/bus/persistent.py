@@ -91,8 +91,9 @@ class Persistence:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if self.outbox is not None:
             return self._put_out(topic, body, deadline, headers)
-        if not self.channel.has_store:
-            ask(lambda done: self.channel.when_ready(what, done), left(deadline), what)
+        memory = not headers.get("persistent", True)
+        if not self.channel.is_ready(memory):
+            ask(lambda done: self.channel.when_ready(what, done, memory=memory), left(deadline), what)
         self.raise_failure()
         before = self.room(window)
         if before > self.chain.stored:

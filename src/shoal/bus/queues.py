@@ -8,6 +8,7 @@ from shoal._core import Message, read_rows
 from shoal.bus.arguments import check_choice, check_count, check_flag, check_seconds, selector_of
 from shoal.bus.consumer import PREFETCH, Ack, Consumer
 from shoal.bus.persistent import check_queue_name
+from shoal.bus.store_protocol import BATCH_BYTES_MAX
 from shoal.bus.store_session import Body
 from shoal.bus.store_waits import ask
 from shoal.selector import Selector
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 #: What a store does when a queue or a durable subscription has as much as it may.
 OnFull = Literal["refuse", "drop_oldest"]
 #: Messages of one answer to a browser.
-BROWSE_MESSAGES, BROWSE_BYTES = 1000, 1 << 20
+BROWSE_MESSAGES, BROWSE_BYTES = 1000, BATCH_BYTES_MAX
 
 
 def declaration(
@@ -192,7 +193,9 @@ class Queue(QueueBase):
             timeout_s: how long to wait for the store.
         """
         begin = self._consuming(selector)
-        channel = self._bus._connection.ready_channel(f"the queue {str(self._name)!r}", timeout_s)
+        channel = self._bus._connection.ready_channel(
+            f"the queue {str(self._name)!r}", timeout_s, memory=True
+        )
         return Consumer(
             self._bus,
             channel,
@@ -224,7 +227,9 @@ class Queue(QueueBase):
         self, *, selector: str | Selector | None = None, timeout_s: float | None = None
     ) -> Iterator[Message]:
         """The messages that wait in the queue, in order, without taking them."""
-        channel = self._bus._connection.ready_channel(f"the queue {str(self._name)!r}", timeout_s)
+        channel = self._bus._connection.ready_channel(
+            f"the queue {str(self._name)!r}", timeout_s, memory=True
+        )
         return self._browse(channel, self._browsing(selector, None), timeout_s)
 
     def _browse(self, channel: Any, body: Body, timeout_s: float | None) -> Iterator[Message]:
@@ -240,14 +245,16 @@ class Queue(QueueBase):
     def declare(self, *, timeout_s: float | None = None, **options: Any) -> None:
         """Change what the queue was told: see `Bus.queue`."""
         body = self._say("declare", **declaration(**options))
-        self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s)
+        self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s, memory=True)
 
     def purge(self, *, selector: str | Selector | None = None, timeout_s: float | None = None) -> int:
         """Drop what waits in the queue: how many messages that were."""
         wanted = selector_of(selector)
         body = self._say("purge", selector=None if wanted is None else str(wanted))
         return int(
-            self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s)["messages"]
+            self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s, memory=True)[
+                "messages"
+            ]
         )
 
     def delete(self, *, if_empty: bool = False, timeout_s: float | None = None) -> int:
@@ -259,7 +266,9 @@ class Queue(QueueBase):
         check_flag("if_empty", if_empty)
         body = self._say("delete", if_empty=if_empty)
         return int(
-            self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s)["messages"]
+            self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s, memory=True)[
+                "messages"
+            ]
         )
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ hears the store and looks at the clock. Whoever asks says it to the store itself
 """
 
 import contextlib
+import importlib
 import logging
 import os
 import secrets
@@ -14,11 +15,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal import _core
 from shoal.bus import operations
 from shoal.bus.events import LinkUp, StoreDown, StoreUp
+from shoal.bus.memory_owner import OWNER, Election
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox
 from shoal.bus.store_errors import no_store
@@ -56,10 +58,22 @@ FULL_CHECK_S = 0.01
 WAKE, REPLIES, HERES = 0, 1, 2
 
 
+class Waiting(NamedTuple):
+    """Somebody who needs a store."""
+
+    until: float
+    what: str
+    done: Done
+    #: One in memory does.
+    memory: bool
+
+
 class StoreChannel:
     """The way to a store. May be shared between threads."""
 
-    def __init__(self, connection: "Connection", *, url: str | None, client_id: str | None) -> None:
+    def __init__(
+        self, connection: "Connection", *, url: str | None, client_id: str | None, kept: bool = False
+    ) -> None:
         self._connection = connection
         self._url = url
         name = f"process {os.getpid()} on {socket.gethostname()}"
@@ -68,6 +82,7 @@ class StoreChannel:
         self._session = Session(
             connection.node.publisher, token=lambda: secrets.token_hex(8), client_id=client_id, name=name
         )
+        self._session.kept = kept
         self._session.on_state = self._on_state
         self._finder = Finder()
         self._here: Here | None = None
@@ -76,10 +91,19 @@ class StoreChannel:
         self._node: _core.Node | None = None
         self._replies: _core.Subscription | None = None
         self._topic = ""
+        #: The store's own link was up once.
+        self._was_up = False
         #: Said to nobody yet, because the link was full.
         self._unsaid: Body | None = None
-        self._waiting: list[tuple[float, str, Done]] = []
+        self._waiting: list[Waiting] = []
+        #: Who has the queues in memory where there is no store; this member's own, if it is the one.
+        self._election = Election(connection.config.domain, connection.node.publisher)
+        self._can_own = url is None and connection.config.scheme in ("norm", "inproc")
+        self._owned: Any = None
+        self._standing: _core.Subscription | None = None
         self._was_open = self._said_none = False
+        #: The store that answered last keeps nothing.
+        self._is_memory = False
         self._stopped = False
         self._consumers = 0
         self._bell = _core.Bell()
@@ -105,26 +129,28 @@ class StoreChannel:
         """What the store said of itself."""
         return self._session.greeting
 
-    @property
-    def has_store(self) -> bool:
-        """Whether there was a store, one that keeps what it is given."""
-        return self._was_open and not (self._here is not None and self._here.memory)
-
     # --- commands; each returns at once, and calls `done` later, on whatever thread ---
 
-    def when_ready(self, what: str, done: Done) -> None:
-        """Call `done` when a store was found, or with an error when none was."""
+    def when_ready(self, what: str, done: Done, *, memory: bool = False) -> None:
+        """Call `done` when a store was found, or with an error when none was.
+
+        What need not be kept may go to one in `memory`, which is made where there is no other.
+        """
         with self._lock:
             if self._stopped:
                 done(None, closed())
-            elif self._was_open:
+            elif self.is_ready(memory):
                 done({}, None)
             else:
                 now = time.monotonic()
                 until = now + (LOOK_AGAIN_S if self._said_none else LOOK_S)
                 self._finder.look(now)
-                self._waiting.append((until, what, done))
+                self._waiting.append(Waiting(until, what, done, memory and self._can_own))
                 self._bell.ring(WAKE)
+
+    def is_ready(self, memory: bool) -> bool:
+        """Whether there was a store: one that keeps, or else any."""
+        return self._was_open and (memory or not self._is_memory)
 
     def request(self, body: Body, done: Done, *, lasting: bool = True) -> None:
         """Ask the store something."""
@@ -231,8 +257,8 @@ class StoreChannel:
             for inbox in list(self._session.inboxes.values()):
                 inbox.closed = True
                 inbox._changed()
-            for _, _, done in self._waiting:
-                done(None, error)
+            for waiting in self._waiting:
+                waiting.done(None, error)
             self._waiting.clear()
         self._bell.ring(WAKE)
         if self._thread is not threading.current_thread():
@@ -258,13 +284,16 @@ class StoreChannel:
                     self._drop_link(str(error))
         finally:
             self._close_link()
-            if self._heres is not None:
-                self._heres.close()
+            self._disown()
+            for subscription in (self._heres, self._standing):
+                if subscription is not None:
+                    subscription.close()
 
     def _sleep_ms(self) -> int:
         with self._lock:
-            due = [at for at in (self._session.poll_timeout(), self._finder.poll_timeout()) if at is not None]
-            due += [until for until, _, _ in self._waiting]
+            looks = (self._session.poll_timeout(), self._finder.poll_timeout(), self._election.poll_timeout())
+            due = [at for at in looks if at is not None]
+            due += [waiting.until for waiting in self._waiting]
             if self._unsaid is not None:
                 due.append(time.monotonic() + FULL_CHECK_S)
         left_s = min(due, default=float("inf")) - time.monotonic()
@@ -285,13 +314,14 @@ class StoreChannel:
         if self._url is not None and self._node is None:
             self._open_url(self._url)
         elif wanted is not None and (idle or self._is_another(wanted)):
-            if self._url is None:
+            if self._url is None and (self._node is None or self._is_another(wanted)):
                 self._open(wanted)
             else:
                 self._here = wanted
                 self._begin()
         elif self._session.unanswered >= GREETINGS_MAX:
             self._drop_link("it does not answer")
+        self._stand(now, wanted)
         with self._lock:
             self._ask(now)
             self._say_none(now)
@@ -333,9 +363,11 @@ class StoreChannel:
         if bus is None:
             return
         for event in bus.events(timeout_s=0.0):
-            if isinstance(event, LinkUp) and not event.resumed:
-                with self._lock:
-                    if self._session.state != "idle" and self._session.id:
+            if isinstance(event, LinkUp):
+                # The first is the one that it was opened with.
+                was_up, self._was_up = self._was_up, True
+                if was_up and not event.resumed:
+                    with self._lock:
                         self._session.end()
 
     def _ask(self, now: float) -> None:
@@ -350,15 +382,62 @@ class StoreChannel:
                 node.publish(WHO, {}, timeout_s=0.0)
 
     def _say_none(self, now: float) -> None:
-        waiting, self._waiting = self._waiting, []
-        for until, what, done in waiting:
-            if self._was_open:
-                done({}, None)
-            elif now >= until:
-                self._said_none = True
-                done(None, no_store(what, LOOK_S))
+        asked, self._waiting = self._waiting, []
+        for waiting in asked:
+            if self.is_ready(waiting.memory):
+                waiting.done({}, None)
+            elif now < waiting.until:
+                self._waiting.append(waiting)
+            elif waiting.memory:
+                self._election.stand(now)
+                self._waiting.append(waiting._replace(until=now + LOOK_S))
             else:
-                self._waiting.append((until, what, done))
+                self._said_none = True
+                waiting.done(None, no_store(waiting.what, LOOK_S))
+
+    # --- queues in memory, where there is no store ---
+
+    def _stand(self, now: float, best: Here | None) -> None:
+        """See to it that somebody has the queues in memory, if somebody needs them and nobody keeps them."""
+        election = self._election
+        if best is not None:
+            election.on_owner(best.term if best.memory else 0)
+            election.withdraw()
+            if self._owned is not None and best.store != self._owned_id():
+                # One that keeps, or another owner, whom everybody prefers.
+                self._disown()
+            return
+        if self._was_open and self._is_memory and self._session.inboxes and self._owned is None:
+            # The owner is gone, and somebody here still reads.
+            election.stand(now)
+        if not election.stands:
+            return
+        node = self._connection.node
+        if self._standing is None:
+            self._standing = node.open_subscription(OWNER, queue_bytes_max=1 << 20, when_full="drop_old")
+            self._standing.attach_bell(self._bell, HERES)
+        for message in self._standing.receive_nowait(100) or ():
+            with contextlib.suppress(ShoalError):
+                election.on_stand(now, message.body)
+        match election.poll(now):
+            case "say":
+                with contextlib.suppress(FullError):
+                    node.publish(OWNER, election.said(), timeout_s=0.0)
+            case "own":
+                self._own()
+
+    def _own(self) -> None:
+        module = importlib.import_module("shoal.store.memory")
+        self._owned = module.open_memory(self._connection.config, self._election.term)
+        log.info("the domain has no store: this program has its queues, in memory")
+
+    def _owned_id(self) -> str:
+        return f"{self._owned.log.store_id:016x}"
+
+    def _disown(self) -> None:
+        owned, self._owned = self._owned, None
+        if owned is not None:
+            owned.close()
 
     # --- the link ---
 
@@ -448,6 +527,7 @@ class StoreChannel:
     def _close_link(self) -> None:
         with self._lock:
             bus, self._bus, self._node = self._bus, None, None
+            self._was_up = False
             replies, self._replies = self._replies, None
             self._unsaid = None
             if self._url is not None:
@@ -483,9 +563,10 @@ class StoreChannel:
         state = self._session.state
         if state == "open":
             self._was_open, self._said_none = True, False
+            self._is_memory = self._here is not None and self._here.memory
             self._connection.tell(StoreUp(str(self._session.greeting.get("name", "")), self._session.run))
         elif state == "idle" and self._session.greeting and not self._stopped:
-            self._connection.tell(StoreDown(str(self._session.greeting.get("name", ""))))
+            self._connection.tell(StoreDown(str(self._session.greeting.get("name", "")), self._is_memory))
         self._bell.ring(WAKE)
 
 

@@ -44,6 +44,8 @@ class Inbox:
         #: Why nothing more will come, once that is so.
         self.error: StoreError | None = None
         self.closed = False
+        #: Messages that the store dropped, because there were more than it may keep.
+        self.dropped = 0
         #: Called when something can be received, or never will be.
         self.on_change: list[Callable[[], None]] = []
         self._ready: deque[Message] = deque()

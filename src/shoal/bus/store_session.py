@@ -49,6 +49,8 @@ class Session:
     ) -> None:
         self.publisher, self._client_id, self._name, self._token = publisher, client_id, name, token
         self.state: State = "idle"
+        #: Its rows are those of an outbox, whose numbers a store never forgets.
+        self.kept = False
         #: Its id: another one for each session.
         self.id = ""
         self.run = ""
@@ -86,6 +88,8 @@ class Session:
             hello["client_id"] = self._client_id
         if self._name:
             hello["name"] = self._name
+        if self.kept:
+            hello["kept"] = True
         self._out.append(hello)
         self._set("greeting")
 
@@ -185,11 +189,17 @@ class Session:
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None:
                     inbox.on_deliver(body)
+            case "gone" if body.get("consumer") is None:
+                self.end()
             case "gone":
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None and body.get("lease") == inbox.lease:
                     del self.inboxes[inbox.number]
                     inbox.fail(error_of(body))
+            case "dropped":
+                inbox = self.inboxes.get(body["consumer"])
+                if inbox is not None:
+                    inbox.dropped += body["messages"]
 
     def _chains_of(self, body: Body) -> Iterator[Chain]:
         key = (body["publisher"], body["chain"])

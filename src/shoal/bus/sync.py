@@ -34,6 +34,7 @@ from shoal.bus.replies import (
     reply_properties,
     reply_to,
 )
+from shoal.bus.store_protocol import TEMPORARY
 from shoal.bus.subscription import Subscription
 from shoal.bus.transactions import Transaction
 from shoal.bus.waiting import close_at_exit, run
@@ -334,7 +335,7 @@ class Bus(Handle):
         self, pattern: str, callback: Callback | None, *, timeout_s: float | None = None, **options: Any
     ) -> StoredSubscription:
         asked = stored_of(pattern, client_id=self._connection.client.client_id, **options)
-        channel = self._connection.ready_channel(asked.what, timeout_s)
+        channel = self._connection.ready_channel(asked.what, timeout_s, memory=not asked.durable)
         subscription = StoredSubscription(
             self,
             channel,
@@ -392,12 +393,12 @@ class Bus(Handle):
         """A queue of this connection's own, gone with it: for answers, named as `reply_to`."""
         queue = Queue(self, f"temporary/{self.publisher:016x}/{self._connection.next_temporary()}")
         body = {"op": "declare", "queue": str(queue.name), "temporary": True}
-        self._connection.ask_store(body, "a temporary queue", timeout_s)
+        self._connection.ask_store(body, "a temporary queue", timeout_s, memory=True)
         return queue
 
     def temporary_topic(self) -> str:
         """The name of a topic that nobody else has: for answers, named as `reply_to`."""
-        name = f"temporary/{self.publisher:016x}/{self._connection.next_temporary()}"
+        name = f"{TEMPORARY}{self.publisher:016x}/{self._connection.next_temporary()}"
         for channel in self._connection.channels:
             channel.say({"op": "temporary", "topic": name})
         return name
@@ -408,7 +409,7 @@ class Bus(Handle):
         Args:
             id: what the commit is called, so that repeating it does nothing; drawn if not given.
         """
-        channel = self._connection.ready_channel("a transaction", timeout_s)
+        channel = self._connection.ready_channel("a transaction", timeout_s, memory=True)
         return Transaction(self._connection, channel, id)
 
     def _call_back(self, core: _core.Subscription, callback: Callback, thread: str | None) -> None:

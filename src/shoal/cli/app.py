@@ -14,6 +14,7 @@ COMMANDS = {
     "request": "Publish a question and print the answer, or answers.",
     "reply": "Answer questions, with a command or a template.",
     "members": "Print who is there, and what they subscribe to.",
+    "queue": "See what waits in queues, send and receive.",
     "store": "Record topics, and see how a store is.",
     "history": "Look at what a store recorded.",
     "keys": "Make the key that all members of a domain share.",

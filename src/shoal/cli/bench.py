@@ -258,6 +258,54 @@ def history(
     _show("a store and its history", options, history_experiment.run, json)
 
 
+@app.command("persistent")
+def persistent(
+    peers: Annotated[
+        str,
+        typer.Option(
+            help="Contestants beside Shoal: artemis, nats, or nothing (scripts/peers fetches them)."
+        ),
+    ] = "artemis,nats",
+    publishers: Annotated[int, typer.Option(help="Publishers, a process each.")] = 8,
+    waiting: Annotated[int, typer.Option(help="Messages of each publisher that waits for each.")] = 2000,
+    windowed: Annotated[int, typer.Option(help="Messages of each publisher that does not.")] = 20_000,
+    window: Annotated[int, typer.Option(help="How many those have on their way.")] = 1000,
+    queued: Annotated[int, typer.Option(help="Messages that are sent, received and acknowledged.")] = 50_000,
+    behind: Annotated[
+        int, typer.Option(help="Messages that a durable subscriber catches up with.")
+    ] = 200_000,
+    boxed: Annotated[int, typer.Option(help="Messages into an outbox.")] = 5000,
+    large: Annotated[
+        int, typer.Option(help="Messages of the queue whose memory and start are measured; 0 leaves it out.")
+    ] = 0,
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 1024,
+    directory: Annotated[
+        str | None, typer.Option(help="Where everything is made, on the disk to be measured.")
+    ] = None,
+    rounds: Rounds = 5,
+    json: Json = None,
+) -> None:
+    """What must not be lost: sent, received, caught up with, recovered, beside Artemis and JetStream."""
+    with _options_checked():
+        from shoal.bench import persistent as persistent_experiment
+
+        options = persistent_experiment.PersistentOptions(
+            peers=_names(peers),
+            publishers=publishers,
+            waiting=waiting,
+            windowed=windowed,
+            window=window,
+            queued=queued,
+            behind=behind,
+            boxed=boxed,
+            large=large,
+            size=size,
+            directory=directory,
+            rounds=rounds,
+        )
+    _show(f"persistent messages of {size} bytes", options, persistent_experiment.run, json)
+
+
 app.command("selectors")(bench_selectors.selectors)
 
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from shoal.bench.norm import NormOptions, transfer
 from shoal.bench.workers import Worker
-from shoal.cli import demo_bus, demo_spark
+from shoal.cli import demo_bus, demo_spark, demo_store
 from shoal.errors import ExperimentError
 
 #: About a second at full speed, and still within the patience on a machine that does much else.
@@ -33,11 +33,13 @@ def demo(
         real = _run_transfer(console)
         console.print("\n[bold]3. One publisher and three subscribers, from Python[/bold]")
         messages = demo_bus.run(console)
-        console.print("\n[bold]4. A store records, Spark queries, and the result is published[/bold]")
+        console.print("\n[bold]4. Programs are killed, and a store has kept what they need[/bold]")
+        kept = demo_store.run(console)
+        console.print("\n[bold]5. A store records, Spark queries, and the result is published[/bold]")
         queried = demo_spark.run(console)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    if not (simulated and real and messages and queried):
+    if not (simulated and real and messages and kept and queried):
         raise typer.Exit(1)
 
 

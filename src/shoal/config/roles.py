@@ -72,7 +72,9 @@ def split_client(
         client["store_url"] = rest.pop("store")
     elif store is None:
         rest.pop("store", None)
-        client["store_url"] = environment.get("SHOAL_STORE") or None
+        named = environment.get("SHOAL_STORE", "")
+        # Readers of history know it, too, as the address of that.
+        client["store_url"] = named if named.startswith("tcp://") else None
     return rest, ClientConfig(**client)
 
 

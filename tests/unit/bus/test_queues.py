@@ -70,7 +70,7 @@ def test_without_a_store_the_error_says_how_to_start_one(bus: shoal.Bus) -> None
     with pytest.raises(NoStoreError, match=r"shoal store --data .* connect\(outbox=DIRECTORY\)"):
         bus.publish("a", persistent=True)
     with pytest.raises(NoStoreError, match="the queue 'q'"):
-        bus.queue("q").receive(0.0)
+        bus.queue("q").send(1)
 
 
 def test_a_window_does_not_wait_for_each_and_flush_waits_for_all(bus: shoal.Bus, store: PlainStore) -> None:

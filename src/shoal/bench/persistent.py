@@ -1,0 +1,287 @@
+"""What must not be lost: sending it, receiving it, keeping it, beside Artemis and JetStream.
+
+Every contestant syncs a message to the disk before it says that it has it, on the same disk, in turn.
+Publishers and receivers are processes of their own.
+"""
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import shoal
+from shoal._core import Log
+from shoal.bench.norm import free_port
+from shoal.bench.persistent_sides import PATIENCE_S, QUEUE
+from shoal.bench.rounds import Follow, alternate, check_source
+from shoal.bench.store_process import StoreProcess
+from shoal.bench.workers import Worker
+from shoal.errors import ExperimentError, ShoalError
+
+SIDES = "shoal.bench.persistent_sides"
+PEERS = ("artemis", "nats")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersistentOptions:
+    """One run of the benchmark."""
+
+    peers: tuple[str, ...] = PEERS
+    rounds: int = 5
+    #: Bytes of a body.
+    size: int = 1024
+    #: Publishers, a process each.
+    publishers: int = 8
+    #: Messages of each publisher that waits for each.
+    waiting: int = 2000
+    #: Messages of each publisher that does not, and how many it has on their way.
+    windowed: int = 20_000
+    window: int = 1000
+    #: Messages through the queue, into the outbox, and for a durable subscriber to catch up with.
+    queued: int = 50_000
+    boxed: int = 5000
+    behind: int = 200_000
+    #: Messages of the queue whose memory and start are measured; 0 leaves that out.
+    large: int = 0
+    #: Where everything is, on the disk to be measured; none is the directory for temporary files.
+    directory: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "publishers", "waiting", "windowed", "window", "queued", "boxed", "behind"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.size < 8:
+            raise ValueError(f"size must be at least 8, not {self.size}")
+        for peer in self.peers:
+            check_peer(peer)
+
+
+def check_peer(peer: str) -> None:
+    """Refuse a peer that is unknown or not installed."""
+    if peer not in PEERS:
+        raise ValueError(f"peers must be any of {', '.join(PEERS)}, not {peer!r}")
+    check_source()
+    from shoal.bench.peers import artemis, servers
+
+    there = artemis.is_installed() if peer == "artemis" else servers.nats_server() is not None
+    if not there:
+        raise ValueError(f"the peer {peer} is not here: run scripts/peers")
+
+
+def run(options: PersistentOptions, follow: Follow = lambda *_: None) -> dict[str, Any]:
+    """Run everything and return the figures."""
+    names = ["shoal", *options.peers]
+    with tempfile.TemporaryDirectory(dir=options.directory, prefix="shoal-bench-") as made:
+        path = Path(made)
+        try:
+            outbox = _outbox(options, path, follow)
+            sync_s = 1 / outbox["fdatasync_s"]
+
+            def measured(what: str, measure: Callable[[str], dict[str, float]]) -> dict[str, Any]:
+                def told(reached: dict[str, float]) -> str:
+                    return f"{what} {reached['msg_s']:,.0f} messages/s"
+
+                return _compared(alternate(names, options.rounds, measure, told, follow))
+
+            def sending(count: int, window: int) -> Callable[[str], dict[str, float]]:
+                return lambda name: _sending(options, name, path, sync_s, count, window, "queue")
+
+            result: dict[str, Any] = measured("waiting for each:", sending(options.waiting, 0))
+            result["windowed"] = measured("windowed:", sending(options.windowed, options.window))
+            result["queue"] = measured("queue:", lambda name: _through(options, name, path, sync_s))
+            result["topic"] = _topics(options, path, sync_s, follow)
+            result["outbox"] = outbox
+            result |= _store(options, path, follow)
+            if options.large:
+                result["large"] = _large(options, path, follow)
+        except ShoalError as error:
+            raise ExperimentError(str(error)) from error
+    return result | {"rounds": options.rounds, "cores": os.cpu_count(), "load_1min": os.getloadavg()[0]}
+
+
+def _compared(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    figures: dict[str, Any] = {
+        name: {figure: median(one[figure] for one in reached) for figure in reached[0]}
+        for name, reached in rounds.items()
+    }
+    best = max((value["msg_s"] for name, value in figures.items() if name != "shoal"), default=None)
+    if best is not None:
+        figures["ratio_to_best_peer"] = figures["shoal"]["msg_s"] / best
+    return figures
+
+
+@contextlib.contextmanager
+def _contestant(name: str, path: Path, sync_s: float) -> Iterator[tuple[dict[str, Any], Callable[[], float]]]:
+    """A server; gives what its clients need to know, and its processor time."""
+    with tempfile.TemporaryDirectory(dir=path) as made:
+        directory, port = Path(made), free_port()
+        if name == "shoal":
+            with StoreProcess(directory / "data", record="bench-records-nothing") as store:
+                yield {"contestant": name, "domain": store.domain}, store.cpu_s
+            return
+        from shoal.bench.peers import artemis, jetstream
+
+        server = artemis.server if name == "artemis" else jetstream.server
+        with server(port, directory, sync_s) as cpu_s:
+            yield {"contestant": name, "port": port}, cpu_s
+
+
+def _together(workers: list[Worker]) -> tuple[float, float]:
+    """Let processes go at once: how long all took together, and their processor time."""
+    for worker in workers:
+        worker.wait_progress(PATIENCE_S)
+    for worker in workers:
+        worker.tell()
+    spans = [worker.result(PATIENCE_S) for worker in workers]
+    seconds = max(span["ended"] for span in spans) - min(span["began"] for span in spans)
+    return seconds, sum(span["cpu_s"] for span in spans)
+
+
+def _sending(
+    options: PersistentOptions, name: str, path: Path, sync_s: float, count: int, window: int, kind: str
+) -> dict[str, float]:
+    with _contestant(name, path, sync_s) as (where, cpu_s), contextlib.ExitStack() as stack:
+        order = {**where, "count": count, "window": window, "size": options.size, "kind": kind}
+        workers = [stack.enter_context(Worker(SIDES, "publish", **order)) for _ in range(options.publishers)]
+        before_s = cpu_s()
+        seconds, clients_s = _together(workers)
+        server_s = cpu_s() - before_s
+        sent = count * options.publishers
+        if name == "shoal" and kind == "queue":
+            _check_queue(where["domain"], sent)
+    return {"msg_s": sent / seconds, "cpu_s_per_million": (clients_s + server_s) / sent * 1e6}
+
+
+def _check_queue(domain: str, count: int) -> None:
+    with shoal.connect(domain=domain, interface="lo") as bus:
+        found = bus.queue(QUEUE).purge()
+    if found != count:
+        raise ExperimentError(f"{found} of {count} messages are in the queue")
+
+
+def _through(options: PersistentOptions, name: str, path: Path, sync_s: float) -> dict[str, float]:
+    """Send, receive and acknowledge, at the same time."""
+    with _contestant(name, path, sync_s) as (where, cpu_s), contextlib.ExitStack() as stack:
+        order = {
+            **where,
+            "count": options.queued,
+            "window": options.window,
+            "size": options.size,
+            "kind": "queue",
+        }
+        workers = [stack.enter_context(Worker(SIDES, role, **order)) for role in ("consume", "publish")]
+        before_s = cpu_s()
+        seconds, clients_s = _together(workers)
+        server_s = cpu_s() - before_s
+    return {
+        "msg_s": options.queued / seconds,
+        "cpu_s_per_million": (clients_s + server_s) / options.queued * 1e6,
+    }
+
+
+def _topics(options: PersistentOptions, path: Path, sync_s: float, follow: Follow) -> dict[str, Any]:
+    """Topics that only the store wants, and one that a live subscriber watches."""
+    figures: dict[str, Any] = {}
+    for what, window, count in (
+        ("waiting", 0, options.waiting),
+        ("windowed", options.window, options.windowed),
+    ):
+        follow(0, f"topic, {what}", "")
+        figures[what] = _sending(options, "shoal", path, sync_s, count, window, "topic")
+        with _contestant("shoal", path, sync_s) as (where, _), contextlib.ExitStack() as stack:
+            order = {**where, "count": count, "window": window, "size": options.size, "kind": "topic"}
+            watcher = stack.enter_context(
+                Worker(SIDES, "watch", **{**order, "count": count * options.publishers})
+            )
+            watcher.wait_progress(PATIENCE_S)
+            workers = [
+                stack.enter_context(Worker(SIDES, "publish", **order)) for _ in range(options.publishers)
+            ]
+            seconds, _ = _together(workers)
+            watcher.result(PATIENCE_S)
+        figures[f"{what}_watched"] = {"msg_s": count * options.publishers / seconds}
+    return figures
+
+
+def _outbox(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, Any]:
+    reached = []
+    for number in range(1, options.rounds + 1):
+        follow(number, "outbox", "")
+        with tempfile.TemporaryDirectory(dir=path) as directory:
+            order: dict[str, Any] = {"size": options.size, "count": options.boxed, "directory": directory}
+            with Worker(SIDES, "outbox", **order) as worker:
+                reached.append(worker.result(PATIENCE_S))
+        follow(number, "outbox", f"{reached[-1]['msg_s']:,.0f} messages/s")
+    figures = {name: median(one[name] for one in reached) for name in reached[0]}
+    figures["share_of_fdatasync"] = median(one["msg_s"] / one["fdatasync_s"] for one in reached)
+    return figures
+
+
+def _store(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, Any]:
+    """How fast a durable subscriber catches up, and how long a killed store takes to be there again."""
+    follow(0, "catching up", "")
+    directory = path / "behind"
+    with StoreProcess(directory, record="bench-records-nothing") as store:
+        order: dict[str, Any] = {"contestant": "shoal", "domain": store.domain, "size": options.size}
+        with Worker(SIDES, "catch_up", **order, count=0) as worker:
+            worker.result(PATIENCE_S)
+        sending = {**order, "count": options.behind, "window": options.window, "kind": "topic"}
+        with Worker(SIDES, "publish", **sending) as publisher:
+            _together([publisher])
+        with Worker(SIDES, "catch_up", **order, count=options.behind) as reader:
+            seconds, _ = _together([reader])
+        store.kill()
+        began = time.perf_counter()
+        store.start()
+        recovered_s = time.perf_counter() - began
+    stored = sum(file.stat().st_size for file in directory.glob("*.log"))
+    log = Log(directory, store_id=1, incarnation=bytes(16))
+    began = time.perf_counter()
+    _, rows, size = log.extent(0, log.end, [">"])
+    read_s = time.perf_counter() - began
+    log.close()
+    caught_up_mb_s = options.behind * options.size / 1e6 / seconds
+    read_mb_s = size / 1e6 / read_s
+    return {
+        "catch_up": {
+            "msg_s": options.behind / seconds,
+            "mb_s": caught_up_mb_s,
+            "log_read_mb_s": read_mb_s,
+            "log_rows": rows,
+            "share_of_log_read": caught_up_mb_s / read_mb_s,
+        },
+        "recovery": {"seconds": recovered_s, "gb": stored / 1e9, "s_per_gb": recovered_s / (stored / 1e9)},
+    }
+
+
+def _large(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, Any]:
+    """A queue of many messages: what the store takes, how soon it is there again, how soon it delivers."""
+    follow(0, "a long queue", "")
+    with StoreProcess(path / "large", record="bench-records-nothing") as store:
+        order: dict[str, Any] = {"contestant": "shoal", "domain": store.domain, "size": 16, "kind": "queue"}
+        order["window"] = 10_000
+        with Worker(SIDES, "publish", **order, count=options.large) as publisher:
+            _together([publisher])
+        filled_mb = store.memory_mb()
+        store.kill()
+        began = time.perf_counter()
+        store.start()
+        started_s = time.perf_counter() - began
+        with shoal.connect(domain=store.domain, interface="lo") as bus:
+            began = time.perf_counter()
+            first = bus.queue(QUEUE).receive(PATIENCE_S)
+            delivered_s = time.perf_counter() - began
+        if first is None or first.body[:8] != bytes(8):
+            raise ExperimentError("the first message is not the first that was sent")
+        return {
+            "messages": options.large,
+            "memory_mb": filled_mb,
+            "memory_after_start_mb": store.memory_mb(),
+            "start_s": started_s,
+            "first_delivery_s": delivered_s,
+        }

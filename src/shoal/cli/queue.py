@@ -1,0 +1,195 @@
+"""`shoal queue`: see what waits in queues, and put right what went wrong."""
+
+import itertools
+import json as json_module
+import sys
+from typing import Annotated, Any
+
+import typer
+
+import shoal
+from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
+from shoal.cli.message_text import body_from_text, for_people, for_programs, property_from_text
+
+app = typer.Typer(
+    help="See what waits in queues, send and receive.",
+    pretty_exceptions_show_locals=False,
+    add_completion=False,
+)
+
+Name = Annotated[str, typer.Argument(help="The queue's name.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+Selecting = Annotated[str | None, typer.Option(help="Only messages that match, as in JMS.")]
+Timeout = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for the store.")]
+
+
+def ask(bus: shoal.Bus, timeout_s: float, op: str, **fields: Any) -> dict[str, Any]:
+    """Ask the store something that has no call of its own."""
+    body = {"op": op, **{name: value for name, value in fields.items() if value is not None}}
+    return bus._connection.ask_store(body, f"shoal queue {op}", timeout_s)
+
+
+@app.command("list")
+def list_queues(
+    json: Json = False,
+    timeout: Timeout = 10.0,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+) -> None:
+    """List the queues: how many messages wait, how many are being worked on."""
+    with plain_endings("queue list"), connect(url, domain, interface) as bus:
+        queues = ask(bus, timeout, "status").get("queues", [])
+        if json:
+            for queue in queues:
+                typer.echo(json_module.dumps(queue, default=str))
+            return
+        if not queues:
+            typer.echo("there are no queues")
+            return
+        columns = [
+            name for name, value in queues[0].items() if isinstance(value, str | int | float | bool | None)
+        ]
+        rows = [[str(queue.get(name, "")) for name in columns] for queue in queues]
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        for row in [columns, *rows]:
+            typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@app.command("peek")
+def peek(
+    queue: Name,
+    count: Annotated[int, typer.Option(min=1, help="How many messages at the most.")] = 10,
+    selector: Selecting = None,
+    json: Json = False,
+    timeout: Timeout = 10.0,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+) -> None:
+    """Print the first messages that wait, without taking them."""
+    with plain_endings("queue peek"), connect(url, domain, interface) as bus:
+        for message in itertools.islice(bus.queue(queue).browse(selector=selector, timeout_s=timeout), count):
+            typer.echo(for_programs(message) if json else for_people(message, sys.stdout.isatty()))
+
+
+@app.command("purge")
+def purge(
+    queue: Name,
+    selector: Selecting = None,
+    timeout: Timeout = 60.0,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+) -> None:
+    """Drop what waits in a queue."""
+    with plain_endings("queue purge"), connect(url, domain, interface) as bus:
+        count = bus.queue(queue).purge(selector=selector, timeout_s=timeout)
+        typer.echo(f"{count} messages dropped from {queue}")
+
+
+@app.command("move")
+def move(
+    queue: Name,
+    to: Annotated[str, typer.Argument(help="Where to.")],
+    selector: Selecting = None,
+    count: Annotated[int | None, typer.Option(min=1, help="How many messages at the most.")] = None,
+    timeout: Timeout = 60.0,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+) -> None:
+    """Move messages into another queue, as they are: out of a dead-letter queue, for instance."""
+    with plain_endings("queue move"), connect(url, domain, interface) as bus:
+        wanted = None if selector is None else str(shoal.Selector(selector))
+        moved = ask(bus, timeout, "move", queue=queue, to=to, selector=wanted, messages=count)
+        typer.echo(f"{moved['messages']} messages moved from {queue} to {to}")
+
+
+@app.command("release")
+def release(
+    name: Annotated[
+        str, typer.Argument(help="The name under which a job of Spark's reads: its subscription.")
+    ],
+    timeout: Timeout = 10.0,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+) -> None:
+    """Give back what a job of Spark's reserved and will not acknowledge any more."""
+    with plain_endings("queue release"), connect(url, domain, interface) as bus:
+        given = ask(bus, timeout, "unreserve", name=name)
+        typer.echo(f"{given['messages']} messages given back")
+
+
+@app.command("send")
+def send(
+    queue: Name,
+    body: Annotated[str | None, typer.Argument(help="What to send: text, unless --json-body.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many times.")] = 1,
+    property_: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated."),
+    ] = None,
+    priority: Annotated[int, typer.Option(min=0, max=9, help="0 is least urgent, 9 most.")] = 4,
+    ttl: Annotated[float | None, typer.Option(help="Seconds after which nobody wants it any more.")] = None,
+    delay: Annotated[float | None, typer.Option(help="Seconds before anybody receives it.")] = None,
+    group: Annotated[str | None, typer.Option(help="Messages of one group are received in order.")] = None,
+    json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Send each line of standard input.")] = False,
+    timeout: Timeout = 10.0,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+) -> None:
+    """Send a message into a queue, or many, and wait until they are kept."""
+    if stdin and (body is not None or count != 1):
+        raise typer.BadParameter("--stdin takes the bodies from standard input: give no body and no --count")
+    with plain_endings("queue send"):
+        properties = dict(map(property_from_text, property_ or ()))
+        lines = (line.rstrip("\n") for line in sys.stdin) if stdin else itertools.repeat(body, count)
+        with connect(url, domain, interface) as bus:
+            target = bus.queue(queue)
+            for text in lines:
+                target.send(
+                    None if text is None else body_from_text(text, json_body),
+                    properties=properties or None,
+                    priority=priority,
+                    ttl_s=ttl,
+                    delivery_delay_s=delay,
+                    group=group,
+                    window=1000,
+                    timeout_s=timeout,
+                )
+            bus.flush(timeout)
+
+
+@app.command("receive")
+def receive(
+    queue: Name,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    selector: Selecting = None,
+    json: Json = False,
+    timeout: Annotated[
+        float | None, typer.Option(min=0.0, help="Fail if no message comes for so many seconds.")
+    ] = None,
+    url: Url = None,
+    domain: Domain = None,
+    interface: Interface = None,
+) -> None:
+    """Take messages from a queue and print them, until Ctrl-C. Each is acknowledged when it was printed."""
+    with (
+        plain_endings("queue receive"),
+        connect(url, domain, interface) as bus,
+        bus.queue(queue).consume(
+            selector=selector, prefetch=100 if count is None else min(count, 100)
+        ) as consumer,
+    ):
+        left = count
+        while left is None or left > 0:
+            message = consumer.receive(timeout)
+            if message is None:
+                typer.echo(f"shoal queue receive: no message in {queue} within {timeout:g} s", err=True)
+                raise typer.Exit(1)
+            typer.echo(for_programs(message) if json else for_people(message, sys.stdout.isatty()))
+            left = None if left is None else left - 1

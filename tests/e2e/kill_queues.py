@@ -1,0 +1,271 @@
+"""Kills publishers, a store, a durable subscriber and workers again and again, as `kill -9` does.
+
+    python tests/e2e/kill_queues.py --cycles 200
+
+Every process writes down what it knows: publishers what they were promised, readers what they got. In the end
+everything that was
+promised must have been read, by the subscriber in order and once, by the workers once, except what says that
+it is delivered again. A failure prints the seed.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import shoal
+
+#: Everything is read within this time, also on a busy machine.
+PATIENCE_S = 120.0
+TOPIC, QUEUE = "kills/numbers", "kills"
+
+
+class Notes:
+    """A file of JSON lines that survives the process that writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def add(self, **what: Any) -> None:
+        os.write(self._file, json.dumps(what).encode() + b"\n")
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """What a process wrote down; the last line may have been cut off."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return found
+
+
+# --- the processes ---
+
+
+def publisher(folder: Path, domain: str, boxed: bool) -> None:
+    """Publish numbers to the topic and into the queue, and write down what is promised."""
+    path = folder / ("boxed.notes" if boxed else "publisher.notes")
+    number = max((line["tried"] for line in read(path) if "tried" in line), default=0)
+    notes = Notes(path)
+    options = {"outbox": folder / "outbox"} if boxed else {}
+    who = "boxed" if boxed else "publisher"
+    with shoal.connect(domain=domain, interface="lo", **options) as bus:
+        queue = bus.queue(QUEUE)
+        while not (folder / "enough").exists():
+            number += 1
+            notes.add(tried=number)
+            body = {"who": who, "number": number}
+            if number % 10 == 0 and not boxed:
+                with bus.transaction(f"{who}-{number}") as tx:
+                    tx.publish(TOPIC, body)
+                    tx.send(QUEUE, body)
+            else:
+                bus.publish(TOPIC, body, persistent=True)
+                queue.send(body)
+            notes.add(promised=number)
+            time.sleep(0.0005)
+        if boxed:
+            # Not `flush`, which names members that were killed.
+            bus._connection.flush_persistent(PATIENCE_S)
+    notes.add(over=True)
+
+
+def subscriber(folder: Path, domain: str) -> None:
+    """Read the durable subscription."""
+    notes = Notes(folder / "subscriber.notes")
+    with (
+        shoal.connect(domain=domain, interface="lo", client_id="kills") as bus,
+        bus.subscribe(TOPIC, durable="kills", prefetch=50) as subscription,
+    ):
+        notes.add(began=True)
+        for message in subscription:
+            notes.add(**message.body, again=message.redelivered)
+
+
+def worker(folder: Path, domain: str, name: str) -> None:
+    """Take from the queue."""
+    notes = Notes(folder / f"{name}.notes")
+    with (
+        shoal.connect(domain=domain, interface="lo") as bus,
+        bus.queue(QUEUE).consume(prefetch=20) as consumer,
+    ):
+        notes.add(began=True)
+        for message in consumer:
+            notes.add(**message.body, again=message.redelivered)
+
+
+def be(name: str, folder: Path, domain: str) -> None:
+    """Be one of them; while the store is dead, nobody is there to begin with."""
+    while True:
+        with contextlib.suppress(shoal.NoStoreError):
+            if name in ("publisher", "boxed"):
+                publisher(folder, domain, name == "boxed")
+            elif name == "subscriber":
+                subscriber(folder, domain)
+            else:
+                worker(folder, domain, name)
+            return
+
+
+# --- whoever kills ---
+
+
+class Programs:
+    """The processes, each of which can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.domain = folder, f"kills-{secrets.token_hex(4)}"
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        for name in ("store", "subscriber", "worker-1", "worker-2", "publisher", "boxed"):
+            self.start(name)
+            if name == "subscriber":
+                # What was published before it began to be kept is not its.
+                self.wait_for("subscriber", "began")
+        for name in ("publisher", "boxed"):
+            self.wait_for(name, "promised")
+
+    def start(self, name: str) -> None:
+        if name == "store":
+            data = ["--data", str(self.folder / "data"), "--domain", self.domain, "--interface", "lo"]
+            command = [sys.executable, "-m", "shoal.cli", "store", *data]
+        else:
+            command = [
+                sys.executable,
+                __file__,
+                "--be",
+                name,
+                "--folder",
+                str(self.folder),
+                "--domain",
+                self.domain,
+            ]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def kill(self, name: str) -> None:
+        process = self._running.pop(name)
+        assert process.poll() is None, f"{name} ended by itself: {self.log(name)}"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()[-2000:]
+
+    def wait_for(self, name: str, what: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not any(what in line for line in read(self.folder / f"{name}.notes")):
+            assert time.monotonic() < until, f"{name} has not {what}: {self.log(name)}"
+            time.sleep(0.02)
+
+    def finish(self) -> None:
+        """Let publishers end, and readers have everything."""
+        (self.folder / "enough").touch()
+        until = time.monotonic() + PATIENCE_S
+        for name in ("publisher", "boxed"):
+            try:
+                status = self._running.pop(name).wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"{name} does not end: {self.log(name)}") from None
+            assert status == 0, f"{name} failed: {self.log(name)}"
+        while time.monotonic() < until:
+            missing = check(self.folder)
+            if not missing:
+                return
+            time.sleep(0.2)
+        raise AssertionError(f"not everything was read: {missing[:5]} of {len(missing)}")
+
+    def stop(self) -> None:
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+
+def check(folder: Path) -> list[str]:
+    """What is missing. What is there and must not be raises."""
+    promised = {
+        (who, line["promised"])
+        for who in ("publisher", "boxed")
+        for line in read(folder / f"{who}.notes")
+        if "promised" in line
+    }
+    tried = {
+        (who, line["tried"])
+        for who in ("publisher", "boxed")
+        for line in read(folder / f"{who}.notes")
+        if "tried" in line
+    }
+    missing = []
+    for readers in (["subscriber"], ["worker-1", "worker-2"]):
+        seen: set[tuple[str, int]] = set()
+        for reader in readers:
+            highest = {"publisher": 0, "boxed": 0}
+            for line in read(folder / f"{reader}.notes"):
+                if "number" not in line:
+                    continue
+                key = (line["who"], line["number"])
+                assert key in tried, f"{reader} got {key}, which nobody sent"
+                if not line["again"]:
+                    assert key not in seen, f"{reader} got {key} twice, and was not told so"
+                    if reader == "subscriber":
+                        assert line["number"] > highest[line["who"]], f"{reader} got {key} out of order"
+                highest[line["who"]] = max(highest[line["who"]], line["number"])
+                seen.add(key)
+        missing += [f"{readers[0]} lacks {key}" for key in sorted(promised - seen)]
+    return missing
+
+
+def run(cycles: int, patience_s: float = 1.0, seed: int | None = None) -> tuple[int, dict[str, int]]:
+    """Kill so many processes; how many messages were promised, and how often who was killed."""
+    seed = secrets.randbits(32) if seed is None else seed
+    dice = random.Random(seed)
+    killed: dict[str, int] = {}
+    with tempfile.TemporaryDirectory(prefix="shoal-kills-") as made:
+        programs = Programs(Path(made))
+        try:
+            for _ in range(cycles):
+                time.sleep(dice.random() * patience_s)
+                name = dice.choice(["store", "subscriber", "worker-1", "worker-2", "publisher", "boxed"])
+                programs.kill(name)
+                killed[name] = killed.get(name, 0) + 1
+                time.sleep(dice.random() * patience_s / 4)
+                programs.start(name)
+            programs.finish()
+            notes = [read(Path(made) / f"{who}.notes") for who in ("publisher", "boxed")]
+            return sum("promised" in line for lines in notes for line in lines), killed
+        except AssertionError as error:
+            raise AssertionError(f"--seed {seed}: {error}") from error
+        finally:
+            programs.stop()
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cycles", type=int, default=200)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--be")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--domain")
+    options = parser.parse_args()
+    match options.be:
+        case None:
+            began = time.monotonic()
+            messages, killed = run(options.cycles, seed=options.seed)
+            took_s = time.monotonic() - began
+            print(f"{options.cycles} kills {killed}, {messages} messages, none lost, {took_s:.0f} s")
+        case name:
+            be(name, options.folder, options.domain)
+
+
+if __name__ == "__main__":
+    main()
