@@ -8,7 +8,7 @@ SEEDS ?= 10000
 CYCLES ?= 200
 LIMIT ?= 3600
 
-.PHONY: help setup build demo test check bench sim soak storm kill-tests spark-tests figures docs fuzz coverage wheel clean
+.PHONY: help setup build demo test check bench sim soak storm jms-matrix kill-tests spark-tests figures docs fuzz coverage wheel clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ soak: build  ## load while programs freeze and die, overload, cut cables, more p
 	$(BIN)/python tests/e2e/soak.py --seconds 300
 	$(PYTEST) -q tests/e2e/long_soak.py tests/e2e/test_lan.py --timeout 300
 	$(PYTEST) -q tests/interop/long_matrix.py --timeout 120
+
+jms-matrix: build  ## the tests of JMS over every kind of link
+	for link in inproc norm tcp; do SHOAL_JMS_LINK=$$link $(PYTEST) -q -n 2 tests/jms || exit 1; done
 
 storm: build  ## two hundred and three hundred nodes that start together, and what they cost when idle
 	STORM_NODES=200 $(PYTEST) -q -s tests/sim/test_storm.py --timeout 900

@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 
 from shoal.errors import ConfigError
 
-__all__ = ["Codec", "find", "named", "register", "register_dataclass", "unregister"]
+__all__ = ["Boxed", "Codec", "find", "named", "register", "register_dataclass", "unregister"]
 
 T = TypeVar("T")
 
@@ -53,6 +53,17 @@ class Codec:
     encode: Callable[[Any], Any]
     #: Makes them into an object again.
     decode: Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Boxed:
+    """A plain value that travels as an object and arrives as itself.
+
+    So `shoal.jms` sends an `ObjectMessage` whose object is a str, which otherwise would be a text.
+    """
+
+    #: What is inside.
+    value: Any
 
 
 _by_kind: dict[type, Codec] = {}
@@ -134,6 +145,7 @@ def named(name: str) -> Codec | None:
     return _by_name.get(name)
 
 
+register(Boxed, lambda box: box.value, lambda value: value, name="value")
 register(datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat, name="datetime")
 register(datetime.date, datetime.date.isoformat, datetime.date.fromisoformat, name="date")
 register(datetime.time, datetime.time.isoformat, datetime.time.fromisoformat, name="time")

@@ -4,9 +4,22 @@
 ShoalError
 ├── ConfigError (also ValueError)            an option cannot work
 ├── InvalidTopicError (also ValueError)      a text is no topic or pattern
-├── InvalidSelectorError (also ValueError)   a text is no selector or correlation filter
 ├── MessageTooLongError (also ValueError)    a message is longer than its bound
-├── MessageFormatError (also ValueError)     a received message cannot be read
+├── NumberFormatError (also ValueError)      a text was to be read as a number, and is none
+├── JMSError                                 what `shoal.jms` raises, beside the others
+│   ├── InvalidSelectorError (also ValueError)  a text is no selector or correlation filter
+│   ├── MessageFormatError (also ValueError) a message cannot be read, or not as what was asked for
+│   ├── IllegalStateError (also RuntimeError)   this cannot be done now, or not any more
+│   ├── InvalidClientIDError (also ValueError)  a client id is taken, or none
+│   ├── InvalidDestinationError (also StoreError, LookupError)  there is no such queue, topic or
+│   │                                        subscription (any more), or it cannot be used so
+│   ├── JMSSecurityError (also PermissionError) credentials were refused
+│   ├── MessageEOFError (also EOFError)      the end of a BytesMessage or StreamMessage was reached
+│   ├── MessageNotReadableError              a message that is being written was to be read
+│   ├── MessageNotWriteableError             a message that was received was to be changed
+│   ├── ResourceAllocationError              what a call needs cannot be had: a store, room, memory
+│   ├── TransactionInProgressError           this cannot be done within a transaction
+│   └── TransactionRolledBackError (also StoreError)  a transaction was not committed, nothing of it was done
 ├── LinkError (also OSError)                 the network cannot be used
 ├── ClosedError (also ConnectionError)       the connection was closed here
 ├── FullError (also TimeoutError)            members take no more
@@ -24,11 +37,9 @@ ShoalError
 │   ├── TrimmedError (also LookupError)      retention removed what was asked for
 │   ├── NoStoreError                         the domain has no store, and what was asked needs one
 │   ├── StoreAwayError (also TimeoutError)   the store did not answer in time
-│   ├── InUseError                           somebody else uses it: a client id, a durable subscription, a
-queue │   ├── DiffersError                         a subscription of that name asks for something else
-│   ├── InvalidDestinationError (also LookupError)  there is no such queue, topic or subscription (any more)
-│   ├── LeaseError                           a message was given to somebody else meanwhile
-│   └── TransactionRolledBackError           a transaction was not committed, and nothing of it was done
+│   ├── InUseError                           somebody else uses a client id, a durable subscription, a queue
+│   ├── DiffersError                         a subscription of that name asks for something else
+│   └── LeaseError                           a message was given to somebody else meanwhile
 ├── HistoryError                             a store refused a question about its history
 │   └── StoreUnavailableError (also ConnectionError)  nobody answers there
 ├── DataLossError                            a query asks for history that is no longer there
@@ -57,8 +68,55 @@ class MessageTooLongError(ShoalError, ValueError):
     """A message is longer than its bound, which the message names."""
 
 
-class MessageFormatError(ShoalError, ValueError):
-    """A received message cannot be read."""
+class JMSError(ShoalError):
+    """The root of what Jakarta Messaging has exceptions for; `shoal.jms` raises it and its children.
+
+    Attributes:
+        error_code: the name of the kind of problem, such as `closed`; `None` if it has none. What caused it
+            is its `__cause__`.
+    """
+
+    error_code: str | None = None
+
+
+class MessageFormatError(JMSError, ValueError):
+    """A received message cannot be read, or a value has a type that cannot stand or be read there."""
+
+
+class NumberFormatError(ShoalError, ValueError):
+    """A text was to be read as a number, and is none (Java's NumberFormatException)."""
+
+
+class IllegalStateError(JMSError, RuntimeError):
+    """What was asked cannot be done now, or not any more, such as anything with a closed session."""
+
+
+class InvalidClientIDError(JMSError, ValueError):
+    """A client id is in use by another connection, or cannot be one."""
+
+
+class JMSSecurityError(JMSError, PermissionError):
+    """A user name and password were refused."""
+
+
+class MessageEOFError(JMSError, EOFError):
+    """The end of a `BytesMessage` or `StreamMessage` was reached."""
+
+
+class MessageNotReadableError(JMSError):
+    """A message that is being written was to be read; `reset` makes it readable."""
+
+
+class MessageNotWriteableError(JMSError):
+    """A received message was to be changed; `clear_body` or `clear_properties` makes it writeable."""
+
+
+class ResourceAllocationError(JMSError):
+    """What a call needs cannot be had, such as a store that keeps persistent messages."""
+
+
+class TransactionInProgressError(JMSError):
+    """What was asked cannot be done within a transaction."""
 
 
 class LinkError(ShoalError, OSError):
@@ -169,15 +227,15 @@ class DiffersError(StoreError):
     """A subscription of that name asks for something else, and others use it."""
 
 
-class InvalidDestinationError(StoreError, LookupError):
-    """There is no such queue, topic or subscription, or not any more."""
+class InvalidDestinationError(JMSError, StoreError, LookupError):
+    """There is no such queue, topic or subscription, or not any more, or it cannot be used so."""
 
 
 class LeaseError(StoreError):
     """A message was given to somebody else, or will be: its lease is over."""
 
 
-class TransactionRolledBackError(StoreError):
+class TransactionRolledBackError(JMSError, StoreError):
     """A transaction was not committed: nothing of it was done, and what was received in it comes again."""
 
 
@@ -201,7 +259,7 @@ class FlushError(ShoalError):
         self.silent = silent
 
 
-class InvalidSelectorError(ShoalError, ValueError):
+class InvalidSelectorError(JMSError, ValueError):
     """A text is not a valid message selector (or correlation filter).
 
     Attributes:

@@ -1,95 +1,17 @@
-"""Message selectors, and the typed values that they can tell apart.
+"""Message selectors.
 
-A plain `int` counts as a JMS `long` and a plain `float` as a `double`. `Byte`, `Short`, `Int`, `Long`,
-`Float` and `Double` say otherwise: they behave as the numbers they are, and carry a type that decides how
-Java promotes them.
+A plain `int` counts as a JMS `long` and a plain `float` as a `double`. The classes of `shoal.types` say
+otherwise: they behave as the numbers they are, and carry a type that decides how Java promotes them.
 """
 
-import struct
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Protocol, Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from shoal import _core
 from shoal.errors import InvalidSelectorError
 
 PropertyValue: TypeAlias = bool | int | float | str | None
 """What a property or header field can be; `None` is the same as its absence."""
-
-
-class _Integer(int):
-    """A whole number of a fixed width."""
-
-    jms_type: ClassVar[str]
-    bits: ClassVar[int]
-
-    def __new__(cls, value: int) -> Self:
-        limit = 1 << (cls.bits - 1)
-        if not -limit <= value < limit:
-            raise ValueError(f"{value} does not fit {cls.__name__}: it takes {-limit} to {limit - 1}")
-        return super().__new__(cls, value)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({int(self)})"
-
-    __str__ = int.__repr__
-
-
-class Byte(_Integer):
-    """A JMS `byte`: 8 bits, signed."""
-
-    jms_type = "byte"
-    bits = 8
-
-
-class Short(_Integer):
-    """A JMS `short`: 16 bits, signed."""
-
-    jms_type = "short"
-    bits = 16
-
-
-class Int(_Integer):
-    """A JMS `int`: 32 bits, signed."""
-
-    jms_type = "int"
-    bits = 32
-
-
-class Long(_Integer):
-    """A JMS `long`: 64 bits, signed. A plain `int` counts as one."""
-
-    jms_type = "long"
-    bits = 64
-
-
-class Float(float):
-    """A JMS `float`: 32 bits. The value is rounded to the nearest one."""
-
-    jms_type: ClassVar[str] = "float"
-
-    def __new__(cls, value: float) -> Self:
-        """Round `value`; refuse what is too large for 32 bits."""
-        try:
-            (rounded,) = struct.unpack("<f", struct.pack("<f", value))
-        except OverflowError:
-            raise ValueError(f"{value!r} does not fit Float: its magnitude is at most 3.4028235e38") from None
-        return super().__new__(cls, rounded)
-
-    def __repr__(self) -> str:
-        return f"Float({float(self)!r})"
-
-    __str__ = float.__repr__
-
-
-class Double(float):
-    """A JMS `double`: 64 bits. A plain `float` counts as one."""
-
-    jms_type: ClassVar[str] = "double"
-
-    def __repr__(self) -> str:
-        return f"Double({float(self)!r})"
-
-    __str__ = float.__repr__
 
 
 class Selectable(Protocol):

@@ -3,7 +3,7 @@
 Python has one `int` and one `float`; Java, and so JMS, has several and converts each by rules of its own.
 Wrap a value where a receiver must know which one it is, in properties and inside bodies. The classes are
 subclasses of `int`, `float` and `str`, and behave like them; what is not wrapped costs nothing and arrives as
-Python has it.
+Python has it. To a selector a plain `int` is a `long`, and a plain `float` a `double`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from __future__ import annotations
 import struct
 from typing import ClassVar, Self, SupportsFloat, SupportsInt
 
-__all__ = ["Byte", "Char", "Float", "Int", "Long", "QueueName", "Short"]
+__all__ = ["Byte", "Char", "Double", "Float", "Int", "Long", "QueueName", "Short"]
 
 
 class _Sized(int):
     """An integer of so many bits."""
 
     __slots__ = ()
+    #: What the wire calls it, and what selectors do.
     __shoal_type__: ClassVar[str]
+    jms_type: ClassVar[str]
     _bits: ClassVar[int]
 
     def __new__(cls, value: SupportsInt) -> Self:
@@ -31,12 +33,15 @@ class _Sized(int):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({int(self)})"
 
+    __str__ = int.__repr__
+
 
 class Byte(_Sized):
     """An integer of 8 bits, -128 to 127."""
 
     __slots__ = ()
     __shoal_type__ = "Byte"
+    jms_type = "byte"
     _bits = 8
 
 
@@ -45,6 +50,7 @@ class Short(_Sized):
 
     __slots__ = ()
     __shoal_type__ = "Short"
+    jms_type = "short"
     _bits = 16
 
 
@@ -53,6 +59,7 @@ class Int(_Sized):
 
     __slots__ = ()
     __shoal_type__ = "Int"
+    jms_type = "int"
     _bits = 32
 
 
@@ -61,6 +68,7 @@ class Long(_Sized):
 
     __slots__ = ()
     __shoal_type__ = "Long"
+    jms_type = "long"
     _bits = 64
 
 
@@ -69,6 +77,7 @@ class Float(float):
 
     __slots__ = ()
     __shoal_type__: ClassVar[str] = "Float"
+    jms_type: ClassVar[str] = "float"
 
     def __new__(cls, value: SupportsFloat) -> Self:
         """Round a number."""
@@ -81,6 +90,20 @@ class Float(float):
 
     def __repr__(self) -> str:
         return f"Float({float(self)!r})"
+
+    __str__ = float.__repr__
+
+
+class Double(float):
+    """A number of double precision, as a plain `float` is: it arrives as one."""
+
+    __slots__ = ()
+    jms_type: ClassVar[str] = "double"
+
+    def __repr__(self) -> str:
+        return f"Double({float(self)!r})"
+
+    __str__ = float.__repr__
 
 
 class Char(str):

@@ -104,12 +104,12 @@ class TestTypedValues:
         assert kind(-limit) == -limit
         assert kind(limit - 1) == limit - 1
         for value in (limit, -limit - 1):
-            with pytest.raises(ValueError, match=f"does not fit {kind.__name__}"):
+            with pytest.raises(ValueError, match=f"does not fit a {kind.__name__}"):
                 kind(value)
 
     def test_a_float_is_rounded_to_32_bits(self) -> None:
         assert Float(0.1) == 0.10000000149011612
-        with pytest.raises(ValueError, match="does not fit Float"):
+        with pytest.raises(ValueError, match="does not fit a Float"):
             Float(1e39)
 
 

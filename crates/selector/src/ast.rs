@@ -80,7 +80,23 @@ pub(crate) enum Type {
     Condition,
 }
 
+impl Type {
+    /// What an error calls it.
+    pub(crate) fn described(self) -> &'static str {
+        match self {
+            Self::Any => "a name",
+            Self::Number => "a number",
+            Self::Text => "a string",
+            Self::Condition => "a condition",
+        }
+    }
+}
+
 impl Expression {
+    pub(crate) fn is_literal(&self) -> bool {
+        matches!(self, Self::Text(_) | Self::Number(_) | Self::Bool(_))
+    }
+
     pub(crate) fn type_of(&self) -> Type {
         match self {
             Self::Identifier(_) => Type::Any,

@@ -43,7 +43,10 @@ fn lower(expression: Expression, negated: bool) -> Condition {
             join(sides, outside == negated)
         }
         Expression::In { negated: outside, identifier, values } => {
-            one_of(identifier.into(), values.into_iter().map(Arc::from).collect(), outside != negated)
+            let name: Arc<str> = identifier.into();
+            let found = one_of(name.clone(), values.into_iter().map(Arc::from).collect(), outside != negated);
+            // NOT IN is false of what is no string, as NOT BETWEEN is of what is no number.
+            if outside { join([found, is_text(name, negated)], !negated) } else { found }
         }
         Expression::Like { negated: outside, identifier, pattern } => {
             like(identifier.into(), pattern, outside != negated)
@@ -158,6 +161,11 @@ pub(crate) fn one_of(name: Arc<str>, mut values: Vec<Arc<str>>, negated: bool) -
     leaf(Predicate::In { name, values }, negated)
 }
 
+/// Whether an attribute is a string at all.
+fn is_text(name: Arc<str>, negated: bool) -> Condition {
+    leaf(Predicate::Like { name, pattern: Pattern::anything() }, negated)
+}
+
 /// `name [NOT] LIKE pattern`; without a wildcard that is an equality.
 pub(crate) fn like(name: Arc<str>, pattern: Pattern, negated: bool) -> Condition {
     match pattern.exact() {
@@ -199,7 +207,7 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Condition>, all: bool) -> Con
     }
 }
 
-/// `x = 'a' OR x = 'b'` is `x IN ('a', 'b')`, and `NOT x = 'a' AND NOT x = 'b'` is `x NOT IN ('a', 'b')`.
+/// `x = 'a' OR x = 'b'` is `x IN ('a', 'b')`, and `NOT x = 'a' AND NOT x = 'b'` is `NOT x IN ('a', 'b')`.
 fn merge_equalities(parts: Vec<Condition>, all: bool) -> Vec<Condition> {
     let mut merged: Vec<Condition> = Vec::new();
     let mut sets: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();

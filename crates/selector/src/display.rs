@@ -42,7 +42,8 @@ impl Display for Leaf {
                 write!(f, "{not}{name} {} {literal}", op.symbol())
             }
             Predicate::In { name, values } => {
-                write!(f, "{name} {not}IN (")?;
+                // `x NOT IN` would also say that x is a string.
+                write!(f, "{not}{name} IN (")?;
                 for (index, value) in values.iter().enumerate() {
                     f.write_str(if index > 0 { ", " } else { "" })?;
                     write_text(f, value)?;

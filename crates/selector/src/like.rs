@@ -37,6 +37,11 @@ impl Pattern {
         Some(builder.finish())
     }
 
+    /// `%`: any text.
+    pub(crate) fn anything() -> Self {
+        Self { items: Box::new([Item::Run]) }
+    }
+
     pub(crate) fn from_items(items: impl IntoIterator<Item = Item>) -> Self {
         let mut builder = Builder::default();
         for item in items {

@@ -1,8 +1,8 @@
 //! From tokens to the parse tree (section 3.8.1.1).
 //!
 //! One function climbs the precedence levels, so that nesting costs one stack frame a level and is bounded by
-//! [`NESTING_MAX`]. Types are checked as far as literals and operators tell them: `'a' > 5` and `x + 1` alone
-//! are refused here, `x > 5` with a string in `x` is the evaluator's business.
+//! [`NESTING_MAX`]. Types are checked as far as literals and operators tell them: `'a' > 5`, `TRUE = 0` and `x + 1`
+//! alone are refused here, `x > 5` with a string in `x` is the evaluator's business.
 
 use crate::ast::{ComparisonOp, Expression, Type};
 use crate::error::SelectorError;
@@ -14,8 +14,8 @@ use crate::number::ArithmeticOp;
 pub const SELECTOR_BYTES_MAX: usize = 64 * 1024;
 /// How deeply parentheses, signs, `NOT` and chains of operators may nest.
 pub const NESTING_MAX: usize = 200;
-/// What `BETWEEN` adds to the nesting when it is written as two comparisons.
-const BETWEEN_LEVELS: usize = 3;
+/// What `BETWEEN` and `NOT IN` add to the nesting when they are written as two conditions.
+const TWOFOLD_LEVELS: usize = 3;
 
 /// Precedence levels, loosest first.
 mod level {
@@ -114,12 +114,7 @@ impl Parser<'_> {
     }
 
     fn wrong_type(&self, operand: &Parsed, expected: &str) -> SelectorError {
-        let found = match operand.expression.type_of() {
-            Type::Any => "a name",
-            Type::Number => "a number",
-            Type::Text => "a string",
-            Type::Condition => "a condition",
-        };
+        let found = operand.expression.type_of().described();
         SelectorError::new(self.text, operand.start, found, expected)
     }
 
@@ -282,6 +277,10 @@ impl Parser<'_> {
             self.require_number(&left)?;
             self.require_number(&right)?;
         }
+        let (known, found) = (left.expression.type_of(), right.expression.type_of());
+        if left.expression.is_literal() && right.expression.is_literal() && known != found {
+            return Err(self.wrong_type(&right, &format!("{} to compare with", known.described())));
+        }
         let below = left.height.max(right.height);
         let (start, left, right) = (left.start, Box::new(left.expression), Box::new(right.expression));
         self.parsed(Expression::Comparison { op, left, right }, start, below)
@@ -301,7 +300,8 @@ impl Parser<'_> {
         } else if self.take_keyword(Keyword::In) {
             let identifier = self.bare_identifier(&left, "IN")?;
             let values = self.text_list()?;
-            self.parsed(Expression::In { negated, identifier, values }, left.start, left.height)
+            let below = left.height + if negated { TWOFOLD_LEVELS } else { 0 };
+            self.parsed(Expression::In { negated, identifier, values }, left.start, below)
         } else if self.take_keyword(Keyword::Like) {
             let identifier = self.bare_identifier(&left, "LIKE")?;
             let pattern = self.pattern()?;
@@ -329,7 +329,7 @@ impl Parser<'_> {
         self.expect_keyword(Keyword::And, "AND and the upper bound")?;
         let high = self.expression(level::SUM)?;
         self.require_number(&high)?;
-        let below = operand.height.max(low.height).max(high.height) + BETWEEN_LEVELS;
+        let below = operand.height.max(low.height).max(high.height) + TWOFOLD_LEVELS;
         let start = operand.start;
         let [operand, low, high] = [operand, low, high].map(|parsed| Box::new(parsed.expression));
         self.parsed(Expression::Between { negated, operand, low, high }, start, below)

@@ -187,7 +187,15 @@ mod comparisons {
         let message = [(X, Value::Str("1"))];
         assert!(!matches("x = 1", &message) && !matches("x <> 1", &message));
         assert!(matches("NOT x = 1", &message) && matches("NOT x <> 1", &message));
-        assert!(!matches("TRUE = 1", &[]) && !matches("'a' <> 5", &[]));
+    }
+
+    #[test]
+    fn comparing_literals_of_different_types_is_refused() {
+        for text in ["TRUE = 0", "'a' <> 5", "1.5 = 'x'", "(0) = (FALSE)", "x = 1 OR 'TRUE' = TRUE"] {
+            refusal(text);
+        }
+        assert!(matches("1 = 1.0 AND 'a' = 'a' AND TRUE <> FALSE", &[]), "equal types are fine");
+        assert!(!matches("(x IS NULL) = 5", &[]), "a condition is no literal");
     }
 
     #[test]
@@ -300,8 +308,19 @@ mod membership {
     #[test]
     fn in_means_its_equalities() {
         assert_eq!(canonical("c IN ('b', 'a', 'b')"), canonical("c = 'a' OR 'b' = c"));
-        assert_eq!(canonical("c NOT IN ('b', 'a')"), canonical("NOT c = 'a' AND NOT c = 'b'"));
-        assert!(matches("c NOT IN ('a')", &[("c", Value::Int(1))]), "NOT of an equality between types");
+        assert_eq!(canonical("NOT c IN ('b', 'a')"), canonical("NOT c = 'a' AND NOT c = 'b'"));
+        assert!(matches("NOT c IN ('a')", &[("c", Value::Int(1))]), "NOT of an equality between types");
+    }
+
+    #[test]
+    fn in_and_not_in_of_what_is_no_string_are_false() {
+        for value in [Value::Int(1), Value::Long(1), Value::Double(1.0), Value::Bool(true)] {
+            let message = [("c", value)];
+            assert!(!matches("c IN ('a', 'b')", &message) && !matches("c NOT IN ('a', 'b')", &message));
+            assert!(!matches("c IN ('1')", &message) && !matches("c NOT IN ('1')", &message));
+            assert!(matches("NOT c NOT IN ('a', 'b')", &message), "as NOT of any false condition");
+        }
+        assert_eq!(canonical("c NOT IN ('b', 'a')"), "NOT c IN ('a', 'b') AND c LIKE '%'");
     }
 
     #[test]

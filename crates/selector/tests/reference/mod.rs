@@ -215,7 +215,11 @@ impl Tree {
                 let x = lookup(message, name);
                 let equalities = values.iter().map(|value| compare("=", x, Result::Text(value)));
                 let found = equalities.reduce(or).unwrap_or(Some(false));
-                if *negated { not(found) } else { found }
+                let is_text = match x {
+                    Result::Null => None,
+                    x => Some(matches!(x, Result::Text(_))),
+                };
+                if *negated { and(not(found), is_text) } else { found }
             }
             Tree::Like(negated, name, pattern) => {
                 let fits = match lookup(message, name) {

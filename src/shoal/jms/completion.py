@@ -1,0 +1,114 @@
+"""Sends that are completed later: one thread of a session sends what waits and calls back, in order."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from shoal.errors import ShoalError
+from shoal.jms.failures import translated
+from shoal.jms.message import Message
+
+log = logging.getLogger("shoal.jms")
+
+#: Sends of one session that are not completed yet; sending one more waits.
+COMPLETIONS_MAX = 1000
+
+
+class CompletionListener(Protocol):
+    """What is told how an asynchronous send ended, on a thread of the session's own, one call at a time."""
+
+    def on_completion(self, message: Message) -> None:
+        """The message was sent, as surely as if `send` had returned."""
+
+    def on_exception(self, message: Message, error: Exception) -> None:
+        """The message could not be sent, or nobody knows."""
+
+
+class Completions:
+    """The sends of one session that are under way."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Message, Callable[[], None] | None, CompletionListener]] = deque()
+        self._busy = False
+        self._unsent = 0
+        self._thread: threading.Thread | None = None
+
+    def add(self, message: Message, send: Callable[[], None] | None, listener: CompletionListener) -> None:
+        """Call the listener when the message is sent; `send` does that, unless it is sent already."""
+        with self._changed:
+            while len(self._waiting) >= COMPLETIONS_MAX and not self.is_here:
+                self._changed.wait()
+            self._waiting.append((message, send, listener))
+            self._unsent += send is not None
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="shoal-jms-completions", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether a completion listener is the caller."""
+        return threading.current_thread() is self._thread
+
+    def wait_sent(self) -> None:
+        """Wait until all that waits was sent, so that what follows stays behind it."""
+        if self._unsent and not self.is_here:
+            with self._changed:
+                while self._unsent:
+                    self._changed.wait()
+
+    def wait_done(self) -> None:
+        """Wait until every listener was called and has returned."""
+        if self._thread is None or self.is_here:
+            return
+        with self._changed:
+            while self._waiting or self._busy:
+                self._changed.wait()
+
+    def close(self) -> None:
+        """Wait until all is done, and end the thread."""
+        self.wait_done()
+        with self._changed:
+            thread, self._thread = self._thread, None
+            self._changed.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        here = threading.current_thread()
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                while not self._waiting:
+                    if self._thread is not here:
+                        return
+                    self._changed.wait()
+                message, send, listener = self._waiting.popleft()
+                self._busy = True
+            self._complete(message, send, listener)
+
+    def _complete(
+        self, message: Message, send: Callable[[], None] | None, listener: CompletionListener
+    ) -> None:
+        failure: Exception | None = None
+        if send is not None:
+            try:
+                send()
+            except ShoalError as error:
+                failure = translated(error)
+            except Exception as error:
+                failure = error
+            with self._changed:
+                self._unsent -= 1
+                self._changed.notify_all()
+        try:
+            if failure is None:
+                listener.on_completion(message)
+            else:
+                listener.on_exception(message, failure)
+        except Exception:
+            log.exception("a completion listener failed on %s", message)

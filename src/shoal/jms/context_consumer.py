@@ -1,0 +1,81 @@
+"""Consumers of the simplified API, which receive bodies too."""
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from shoal.errors import MessageFormatError
+from shoal.jms.consumer import MessageConsumer, MessageListener, body_of
+from shoal.jms.message import Message
+
+
+class JMSConsumer:
+    """Receives messages, or their bodies. Made by a context; for the thread that has the context."""
+
+    def __init__(self, consumer: MessageConsumer) -> None:
+        self._consumer = consumer
+
+    @property
+    def message_selector(self) -> str | None:
+        """The selector; `None` if there is none."""
+        return self._consumer.message_selector
+
+    @property
+    def message_listener(self) -> MessageListener | None:
+        """What is called with every message: a function, or an object with `on_message`; `None` ends that."""
+        return self._consumer.message_listener
+
+    @message_listener.setter
+    def message_listener(self, listener: MessageListener | None) -> None:
+        self._consumer.message_listener = listener
+
+    def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message; `None` if none came in time, or the consumer was closed meanwhile."""
+        return self._consumer.receive(timeout_s)
+
+    def receive_no_wait(self) -> Message | None:
+        """The next message if it is here already."""
+        return self._consumer.receive_no_wait()
+
+    def receive_body(self, kind: type, timeout_s: float | None = None) -> Any:
+        """The body of the next message; `None` if none came in time.
+
+        Args:
+            kind: what the body must be: `str`, `bytes`, `dict`, `object`, or a class of your own.
+            timeout_s: how long to wait; `None` waits for ever, 0 not at all.
+
+        Raises:
+            MessageFormatError: the next message has no such body. Where the session acknowledges by itself,
+                the message stays the next one; else it counts as received.
+        """
+        delivering = self._consumer._session._delivering
+        entry = delivering.take(self._consumer, timeout_s)
+        if entry is None:
+            return None
+        try:
+            body = body_of(self._consumer._made(entry), kind)
+        except (MessageFormatError, TypeError):
+            if not delivering._keeps:
+                delivering.put_back(self._consumer, entry)
+            raise
+        delivering.delivered(self._consumer, entry)
+        return body
+
+    def receive_body_no_wait(self, kind: type) -> Any:
+        """The body of the next message if it is here already."""
+        return self.receive_body(kind, 0.0)
+
+    def close(self) -> None:
+        """End it. Closing again does nothing."""
+        self._consumer.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._consumer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

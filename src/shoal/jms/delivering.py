@@ -1,0 +1,403 @@
+"""The receiving half of a session: which message comes next, to whom, and what is not acknowledged yet.
+
+One lock, that of the connection, guards all of it, so that `stop` and `close` know who is in the middle of
+something. It is never held while a program's code runs, nor while somebody waits for a message.
+"""
+
+import logging
+import select
+import threading
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from shoal import _core
+from shoal._core import Message as BusMessage
+from shoal.bus.arguments import check_seconds
+from shoal.errors import ClosedError, IllegalStateError, ShoalError
+from shoal.jms.consumer import MessageConsumer, MessageListener, no_mix_error
+from shoal.jms.failures import closed_error, translated, translating
+from shoal.jms.feeds import Entry, StoreFeed
+from shoal.jms.message import Message
+
+if TYPE_CHECKING:
+    from shoal.jms.gate import Gate
+
+log = logging.getLogger("shoal.jms")
+
+#: Messages of one consumer that its listener is given before another consumer of the session has its turn.
+TURN_MAX = 100
+#: Acknowledgements that DUPS_OK_ACKNOWLEDGE saves up.
+LAZY_MAX = 100
+
+
+class AcknowledgeMode(IntEnum):
+    """Who says that a message was dealt with, and when."""
+
+    #: `commit` does.
+    SESSION_TRANSACTED = 0
+    #: The session does, when `receive` returns or the listener has returned.
+    AUTO_ACKNOWLEDGE = 1
+    #: `message.acknowledge()` does, for all that the session has delivered.
+    CLIENT_ACKNOWLEDGE = 2
+    #: The session does, now and then: after a failure some messages may come twice.
+    DUPS_OK_ACKNOWLEDGE = 3
+
+
+class Delivering:
+    """What a session delivers. Its public methods are the session's own."""
+
+    def __init__(
+        self, gate: "Gate", mode: AcknowledgeMode, unacknowledged_max: int, redeliveries_max: int
+    ) -> None:
+        self._gate = gate
+        self._lock = gate.lock
+        self.mode = mode
+        self._unacknowledged_max = unacknowledged_max
+        self._redeliveries_max = redeliveries_max
+        self._keeps = mode in (AcknowledgeMode.SESSION_TRANSACTED, AcknowledgeMode.CLIENT_ACKNOWLEDGE)
+        self.consumers: list[MessageConsumer] = []
+        #: What was delivered and not acknowledged, in the order of delivery.
+        self.unacknowledged: list[tuple[MessageConsumer, Entry]] = []
+        #: What is acknowledged now and then (DUPS_OK_ACKNOWLEDGE).
+        self._lazy: list[tuple[MessageConsumer, Entry]] = []
+        #: Feeds of closed consumers whose messages can still be acknowledged.
+        self._retired: list[StoreFeed] = []
+        #: Nothing more is delivered.
+        self.ended = False
+        self._warned = False
+        self._receiving: MessageConsumer | None = None
+        self._calling: MessageConsumer | None = None
+        self._bell: _core.Bell | None = None
+        self._sources = 0
+        self.thread: threading.Thread | None = None
+
+    # One message at a time.
+
+    def receive(self, consumer: MessageConsumer, timeout_s: float | None) -> Message | None:
+        """The next message of a consumer; `None` if none came in time, or it was closed."""
+        entry = self.take(consumer, timeout_s)
+        return None if entry is None else self.delivered(consumer, entry)
+
+    def take(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
+        """The next message, which counts as delivered from now on."""
+        check_seconds("timeout_s", timeout_s, none="no end")
+        with self._lock:
+            consumer._check()
+            if self.thread is not None and any(each._call is not None for each in self.consumers):
+                raise no_mix_error()
+            if self._receiving is not None:
+                raise IllegalStateError(
+                    "another thread receives in this session: a session is for one at a time"
+                )
+            self._receiving = consumer
+        try:
+            return self._take(consumer, timeout_s)
+        finally:
+            with self._lock:
+                self._receiving = None
+                self._gate.changed.notify_all()
+
+    def _take(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            if not self._wait_open(consumer, until):
+                return None
+            left_s = None if until is None else max(until - time.monotonic(), 0.0)
+            try:
+                entry = consumer._feed.take(left_s)
+            except ClosedError as error:
+                if consumer._closed or self.ended:
+                    return None
+                raise closed_error("connection") from error
+            except ShoalError as error:
+                raise translated(error) from error
+            if entry is None:
+                return None
+            with self._lock:
+                if consumer._closed or self.ended:
+                    return None
+                if self._gate.started:
+                    if self._keeps:
+                        self.unacknowledged.append((consumer, entry))
+                    return entry
+                # Stopped meanwhile: it is the first when that is over.
+                consumer._feed.first.appendleft(entry)
+
+    def _wait_open(self, consumer: MessageConsumer, until: float | None) -> bool:
+        """Wait while the connection is stopped, or too much is unacknowledged; false if that is of no use."""
+        with self._lock:
+            while not (consumer._closed or self.ended):
+                if self._gate.started and not self._is_full():
+                    return True
+                left_s = None if until is None else until - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    return False
+                self._gate.changed.wait(left_s)
+            return False
+
+    def _is_full(self) -> bool:
+        full = len(self.unacknowledged) >= self._unacknowledged_max
+        if full and not self._warned:
+            self._warned = True
+            log.warning(
+                "a session delivers nothing more until some of its %d messages are acknowledged or committed "
+                "(unacknowledged_max)",
+                self._unacknowledged_max,
+            )
+        return full
+
+    def delivered(self, consumer: MessageConsumer, entry: Entry) -> Message:
+        """The message of an entry that `receive` returns, acknowledged as the mode asks."""
+        if consumer._feed.is_kept:
+            if self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
+                with translating():
+                    consumer._feed.acknowledge(entry.core)
+            elif self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
+                self._acknowledge_lazily(consumer, entry)
+        return consumer._made(entry)
+
+    def put_back(self, consumer: MessageConsumer, entry: Entry) -> None:
+        """As if it had not been taken."""
+        with self._lock:
+            consumer._feed.first.appendleft(entry)
+
+    # Acknowledging, section 6.2.10.
+
+    def _acknowledge_lazily(self, consumer: MessageConsumer, entry: Entry) -> None:
+        self._lazy.append((consumer, entry))
+        if len(self._lazy) >= LAZY_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Acknowledge what was saved up."""
+        lazy, self._lazy = self._lazy, []
+        _acknowledge_all(lazy)
+
+    def acknowledge(self) -> None:
+        """Acknowledge everything that was delivered."""
+        with self._lock:
+            entries, self.unacknowledged = self.unacknowledged, []
+        _acknowledge_all(entries)
+        self._made_room()
+
+    def committed(self) -> list[BusMessage]:
+        """What a commit has to acknowledge at the store."""
+        return [entry.core for consumer, entry in self.unacknowledged if consumer._feed.is_kept]
+
+    def forget(self) -> None:
+        """A commit acknowledged everything."""
+        with self._lock:
+            self.unacknowledged = []
+        self._made_room()
+
+    def recover(self) -> None:
+        """Deliver again everything that is not acknowledged, in its order, before anything new."""
+        with self._lock:
+            entries, self.unacknowledged = self.unacknowledged, []
+            mine: dict[MessageConsumer, list[Entry]] = {}
+            for consumer, entry in entries:
+                mine.setdefault(consumer, []).append(entry)
+        with translating():
+            for consumer, again in mine.items():
+                if consumer._feed.is_kept or not consumer._closed:
+                    consumer._feed.recover(again)
+        self._made_room()
+
+    def _made_room(self) -> None:
+        with self._lock:
+            self._warned = False
+            retired, self._retired = self._retired, []
+            self._gate.changed.notify_all()
+            self.wake()
+        for feed in retired:
+            feed.close()
+
+    # Listeners, section 8.7.
+
+    def set_listener(
+        self,
+        consumer: MessageConsumer,
+        listener: MessageListener | None,
+        call: Callable[[Message], object] | None,
+    ) -> None:
+        """Call back with a consumer's messages from now on; the session's thread does."""
+        with self._lock:
+            if listener is not None and self._receiving is not None:
+                raise IllegalStateError("a thread receives in this session: a listener needs one of its own")
+            first = consumer._listener is None
+            consumer._listener, consumer._call = listener, call
+            if listener is None:
+                return
+            if self._bell is None:
+                self._bell = _core.Bell()
+            if first:
+                self._sources += 1
+                consumer._feed.attach_bell(self._bell, self._sources)
+            if self.thread is None:
+                self.thread = threading.Thread(
+                    target=self._run, args=(self._bell,), name="shoal-jms-session", daemon=True
+                )
+                self.thread.start()
+            self.wake()
+
+    def wake(self) -> None:
+        """Have the session's thread look again."""
+        if self._bell is not None:
+            self._bell.ring(0)
+
+    def _run(self, bell: _core.Bell) -> None:
+        poll = select.poll()
+        poll.register(bell.fileno(), select.POLLIN)
+        while True:
+            # Before looking: what comes afterwards rings again.
+            bell.take()
+            with self._lock:
+                if self.ended:
+                    return
+                listening = [each for each in self.consumers if each._call is not None and not each._closed]
+            served = [self._serve(consumer) for consumer in listening]
+            if not any(served):
+                poll.poll()
+
+    def _serve(self, consumer: MessageConsumer) -> bool:
+        """Call back with some messages of a consumer; false if there was none."""
+        consumer._feed.mark_callback_thread()
+        for turn in range(TURN_MAX):
+            with self._lock:
+                call = consumer._call
+                if (
+                    self.ended
+                    or consumer._closed
+                    or call is None
+                    or not self._gate.started
+                    or self._is_full()
+                ):
+                    return turn > 0
+                try:
+                    entry = consumer._feed.take(0.0)
+                except ShoalError as error:
+                    if not isinstance(error, ClosedError):
+                        log.error("%r ends: %s", consumer, error)
+                    consumer._call = None
+                    return turn > 0
+                if entry is None:
+                    return turn > 0
+                self._calling = consumer
+                self.unacknowledged.append((consumer, entry))
+            try:
+                self._call_back(consumer, entry, call)
+            finally:
+                with self._lock:
+                    self._calling = None
+                    self._gate.changed.notify_all()
+            if _core.is_abandoned():
+                self.ended = True
+        return True
+
+    def _call_back(self, consumer: MessageConsumer, entry: Entry, call: Callable[[Message], object]) -> None:
+        failed = False
+        try:
+            call(consumer._made(entry))
+        except BaseException as error:
+            if _core.is_abandoned():
+                return
+            failed = True
+            log.error(
+                "a message listener failed on %s, delivery %d",
+                entry.core.message_id,
+                entry.delivery,
+                exc_info=error,
+            )
+        if self._keeps:
+            return
+        with self._lock:
+            # Not if the listener recovered the session: then it comes again anyway.
+            mine = (consumer, entry)
+            if not self.unacknowledged or self.unacknowledged[-1] != mine:
+                return
+            self.unacknowledged.pop()
+        try:
+            if failed and entry.delivery <= self._redeliveries_max:
+                consumer._feed.recover([entry])
+                return
+            if failed:
+                log.error("%s is given up after %d deliveries", entry.core.message_id, entry.delivery)
+            if consumer._feed.is_kept:
+                if self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and not failed:
+                    self._acknowledge_lazily(consumer, entry)
+                else:
+                    consumer._feed.acknowledge(entry.core)
+        except ShoalError as error:
+            log.error("%s could not be acknowledged: %s", entry.core.message_id, error)
+
+    # Ends.
+
+    @property
+    def is_here(self) -> bool:
+        """Whether a listener of this session is the caller."""
+        return threading.current_thread() is self.thread
+
+    def wait_quiet(self) -> None:
+        """Wait until no listener runs; one that is the caller is not waited for."""
+        with self._lock:
+            while self._calling is not None and not self.is_here:
+                self._gate.changed.wait()
+
+    def close_consumer(self, consumer: MessageConsumer) -> None:
+        """End a consumer, and wait until nobody is in the middle of something with it."""
+        with self._lock:
+            first, consumer._closed = not consumer._closed, True
+            if consumer in self.consumers:
+                self.consumers.remove(consumer)
+            self._gate.changed.notify_all()
+        if first:
+            self._end_feed(consumer)
+        with self._lock:
+            while self._receiving is consumer or (self._calling is consumer and not self.is_here):
+                self._gate.changed.wait()
+
+    def _end_feed(self, consumer: MessageConsumer) -> None:
+        feed = consumer._feed
+        if isinstance(feed, StoreFeed):
+            with self._lock:
+                saved = any(each is consumer for each, _ in (*self.unacknowledged, *self._lazy))
+                if saved and not self.ended:
+                    self._retired.append(feed)
+            if saved and not self.ended:
+                feed.retire()
+                return
+        feed.close()
+
+    def end(self) -> None:
+        """Deliver nothing more: who waits in `receive` returns, and no listener is called any more."""
+        with self._lock:
+            self.ended = True
+            consumers = list(self.consumers)
+            self._gate.changed.notify_all()
+            self.wake()
+        with self._lock:
+            while self._calling is not None and not self.is_here:
+                self._gate.changed.wait()
+        self.flush()
+        for consumer in consumers:
+            consumer._closed = True
+            consumer._feed.close()
+        with self._lock:
+            self.consumers.clear()
+            retired, self._retired = self._retired, []
+            while self._receiving is not None:
+                self._gate.changed.wait()
+        for feed in retired:
+            feed.close()
+        if self.thread is not None and not self.is_here:
+            self.thread.join()
+
+
+def _acknowledge_all(entries: list[tuple[MessageConsumer, Entry]]) -> None:
+    """Acknowledge all that was delivered, with one word to the store for each consumer."""
+    last = dict(entries)
+    with translating():
+        for consumer, entry in last.items():
+            consumer._feed.acknowledge_through(entry.core)

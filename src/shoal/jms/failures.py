@@ -1,0 +1,60 @@
+"""What the bus raises, by the names that Jakarta Messaging has for it."""
+
+import contextlib
+from collections.abc import Iterator
+
+from shoal.errors import (
+    ClosedError,
+    DiffersError,
+    FullError,
+    IllegalStateError,
+    InUseError,
+    InvalidDestinationError,
+    InvalidTopicError,
+    JMSError,
+    LeaseError,
+    LinkError,
+    ResourceAllocationError,
+    ShoalError,
+    StoreError,
+)
+
+
+def translated(error: ShoalError) -> ShoalError:
+    """The error that a program of JMS expects; its cause is the one of the bus."""
+    if isinstance(error, JMSError):
+        return error
+    kind: type[JMSError] = JMSError
+    if isinstance(error, InvalidTopicError):
+        kind = InvalidDestinationError
+    elif isinstance(error, ClosedError | InUseError | DiffersError):
+        kind = IllegalStateError
+    elif isinstance(error, LeaseError):
+        kind = JMSError
+    elif isinstance(error, FullError | StoreError):
+        kind = ResourceAllocationError
+    elif not isinstance(error, LinkError):
+        return error
+    made = kind(str(error))
+    made.error_code = type(error).__name__
+    made.__cause__ = error
+    return made
+
+
+@contextlib.contextmanager
+def translating() -> Iterator[None]:
+    """Raise what the bus raises by its name in JMS."""
+    try:
+        yield
+    except ShoalError as error:
+        known = translated(error)
+        if known is error:
+            raise
+        raise known from error
+
+
+def closed_error(what: str) -> IllegalStateError:
+    """What every method of a closed thing raises."""
+    error = IllegalStateError(f"the {what} is closed")
+    error.error_code = "closed"
+    return error

@@ -1,0 +1,188 @@
+"""Where a consumer's messages come from: a subscription of the bus, or a consumer of a store.
+
+A feed gives the bus's messages one by one. What was delivered and not acknowledged the session keeps for a
+subscription, and the store for its consumers.
+"""
+
+import time
+from collections import deque
+from typing import NamedTuple
+
+from shoal import _core
+from shoal._core import Message as BusMessage
+from shoal.bus.consumer import Consumer
+from shoal.bus.subscription import Subscription
+from shoal.errors import ClosedError
+
+#: How often one that waits for a store looks whether its consumer was closed.
+RETIRED_CHECK_S = 0.1
+
+
+class Entry(NamedTuple):
+    """A message on its way to a program, and which delivery of it that is."""
+
+    core: BusMessage
+    delivery: int
+    #: When it was taken from the bus, by `time.monotonic`.
+    taken: float
+
+    @property
+    def expired(self) -> bool:
+        """Whether it became too old while it waited here."""
+        ttl_s = self.core.ttl_s
+        return ttl_s is not None and time.monotonic() - self.taken >= ttl_s
+
+
+class Feed:
+    """What all feeds do. For the thread that has the session, but for `close`, which any may call."""
+
+    #: Whether a store knows what is acknowledged.
+    is_kept = False
+
+    def __init__(self) -> None:
+        #: What is to be delivered before anything new: put back, or to be delivered again.
+        self.first: deque[Entry] = deque()
+
+    def take(self, timeout_s: float | None) -> Entry | None:
+        """The next message, waited for; `None` if none came in time.
+
+        Raises:
+            ClosedError: the feed is closed.
+        """
+        while self.first:
+            entry = self.first.popleft()
+            if not entry.expired:
+                return entry
+        return self._take(timeout_s)
+
+    def _take(self, timeout_s: float | None) -> Entry | None:
+        raise NotImplementedError
+
+    def attach_bell(self, bell: _core.Bell, source: int) -> None:
+        """Ring when there is something to take, or never will be."""
+        raise NotImplementedError
+
+    def mark_callback_thread(self) -> None:
+        """Say that this thread runs the listener."""
+
+    def acknowledge(self, core: BusMessage) -> None:
+        """The program is through with a message."""
+
+    def acknowledge_through(self, core: BusMessage) -> None:
+        """The program is through with a message and all that were taken before it."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left, neither to take nor to acknowledge."""
+        return False
+
+    def recover(self, entries: list[Entry]) -> None:
+        """Deliver these again, before anything else."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End it; whoever waits in `take` is told."""
+        raise NotImplementedError
+
+
+class TopicFeed(Feed):
+    """A subscription that nobody remembers but this process."""
+
+    def __init__(self, subscription: Subscription, local: tuple[int, int] | None) -> None:
+        super().__init__()
+        # The extension's own: one call less for each message.
+        self._core = subscription._subscription
+        #: Publisher and connection whose messages are left out.
+        self._local = local
+
+    def _take(self, timeout_s: float | None) -> Entry | None:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            core = self._core.receive(timeout_s)
+            if core is None:
+                return None
+            if self._local is None or (core.publisher, core.connection) != self._local:
+                return Entry(core, 1, time.monotonic())
+            if until is not None:
+                timeout_s = max(until - time.monotonic(), 0.0)
+
+    def attach_bell(self, bell: _core.Bell, source: int) -> None:
+        """Ring when there is something to take, or never will be."""
+        self._core.attach_bell(bell, source)
+
+    def mark_callback_thread(self) -> None:
+        """Say that this thread runs the listener."""
+        self._core.mark_callback_thread()
+
+    def recover(self, entries: list[Entry]) -> None:
+        """Deliver these again, before anything else."""
+        self.first.extendleft(entry._replace(delivery=entry.delivery + 1) for entry in reversed(entries))
+
+    def close(self) -> None:
+        """End it. What has arrived is not delivered any more."""
+        self._core.stop()
+        self._core.close()
+
+
+class StoreFeed(Feed):
+    """A consumer of a queue, of a durable or of a shared subscription, which a store serves."""
+
+    is_kept = True
+
+    def __init__(self, consumer: Consumer, local: tuple[int, int] | None) -> None:
+        super().__init__()
+        self._consumer = consumer
+        self._local = local
+        self._is_retired = False
+
+    def _take(self, timeout_s: float | None) -> Entry | None:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = RETIRED_CHECK_S if until is None else max(until - time.monotonic(), 0.0)
+            core = self._consumer.receive(min(left_s, RETIRED_CHECK_S))
+            if self._is_retired:
+                if core is not None:
+                    self._consumer.release(core)
+                raise ClosedError("the consumer is closed")
+            if core is None:
+                if left_s == 0.0:
+                    return None
+            elif self._local is None or (core.publisher, core.connection) != self._local:
+                return Entry(core, core.delivery_count, time.monotonic())
+            else:
+                self._consumer.ack(core)
+
+    def attach_bell(self, bell: _core.Bell, source: int) -> None:
+        """Ring when there is something to take, or never will be."""
+        self._consumer.attach_bell(bell, source)
+
+    def acknowledge(self, core: BusMessage) -> None:
+        """The program is through with a message; returns when the store knows."""
+        self._consumer.ack(core)
+
+    def acknowledge_through(self, core: BusMessage) -> None:
+        """The program is through with a message and all that were taken before it."""
+        self._consumer.ack_through(core)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left, neither to take nor to acknowledge."""
+        return self._consumer.closed
+
+    def recover(self, entries: list[Entry]) -> None:
+        """Have the store deliver again all that it delivered and that was not acknowledged."""
+        self.first.clear()
+        self._consumer.recover()
+
+    def retire(self) -> None:
+        """Take nothing more, and give back what nobody saw; what was delivered can be acknowledged still."""
+        self._is_retired = True
+        for entry in self.first:
+            self._consumer.release(entry.core)
+        self.first.clear()
+        for core in self._consumer.receive_nowait(1 << 20):
+            self._consumer.release(core)
+
+    def close(self) -> None:
+        """End it; what was delivered and not acknowledged goes back."""
+        self._consumer.close()

@@ -1,0 +1,502 @@
+"""A message: its header fields and properties. What its body is, its subclasses say.
+
+A received message reads from what the bus delivered when it is asked; nothing is decoded before. It knows
+nothing of sessions but a function that acknowledges it.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from shoal.errors import MessageFormatError, MessageNotWriteableError
+from shoal.jms import values
+from shoal.jms.destination import Destination, of_reply_to
+from shoal.jms.property_names import (
+    DELIVERY_COUNT,
+    GROUP_ID,
+    GROUP_SEQUENCE,
+    HELD,
+    PRIVATE,
+    check_name,
+)
+from shoal.jms.values import BOOLEAN, BYTE, DOUBLE, FLOAT, INT, LONG, SHORT, STRING
+from shoal.types import Int
+
+if TYPE_CHECKING:
+    from shoal._core import Message as BusMessage
+
+
+class DeliveryMode(IntEnum):
+    """Whether a message may be lost when a program or machine fails."""
+
+    #: It may be, then; it is never delivered twice.
+    NON_PERSISTENT = 1
+    #: A store keeps it.
+    PERSISTENT = 2
+
+
+DEFAULT_DELIVERY_MODE = DeliveryMode.PERSISTENT
+DEFAULT_PRIORITY = 4
+DEFAULT_TIME_TO_LIVE_S = 0.0
+DEFAULT_DELIVERY_DELAY_S = 0.0
+
+#: What may be a property as an object.
+_OBJECT_KINDS = frozenset({BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, STRING})
+
+
+class _NotAsked:
+    """Stands for a header field that was not read from the received message yet."""
+
+
+_NOT_ASKED: Any = _NotAsked()
+
+
+class Message:
+    """A message without a body, and what all messages have. For one thread at a time.
+
+    Sessions make messages, and so may you: `TextMessage("hello")`. Times of header fields are milliseconds
+    since 1970, as selectors see them. A received message is read-only until `clear_body` or
+    `clear_properties`; header fields can be set always, and sending sets those that belong to the provider
+    anew.
+    """
+
+    #: What the bus delivered; none if it was made here.
+    _core: "BusMessage | None" = None
+    _properties: dict[str, Any] | None = None
+    _properties_read_only = False
+    _body_read_only = False
+    _acknowledge: Callable[["Message"], None] | None = None
+    _delivery_count = 0
+
+    _message_id: Any = None
+    _timestamp = 0
+    _correlation_id: str | bytes | None = None
+    _reply_to: Destination | None = None
+    _destination: Destination | None = None
+    _delivery_mode: DeliveryMode = DEFAULT_DELIVERY_MODE
+    _redelivered = False
+    _type: str | None = None
+    _expiration = 0
+    _delivery_time = 0
+    _priority = DEFAULT_PRIORITY
+    #: What `get_body` gives it as; none for messages that have no body, or one that is no value.
+    body_type: ClassVar[type | None] = None
+
+    @classmethod
+    def _received(cls, core: "BusMessage", destination: Destination, delivery_count: int) -> Self:
+        """A message that the bus delivered."""
+        message = cls.__new__(cls)
+        message._core = core
+        message._destination = destination
+        message._properties_read_only = message._body_read_only = True
+        message._delivery_count = delivery_count
+        message._redelivered = delivery_count > 1
+        # These are read when somebody asks.
+        message._message_id = message._correlation_id = message._reply_to = message._type = _NOT_ASKED
+        message._timestamp = _NOT_ASKED
+        return message
+
+    # Header fields, section 3.4.
+
+    @property
+    def jms_message_id(self) -> str | None:
+        """`JMSMessageID`: who published it, and as which. Set by sending."""
+        found = self._message_id
+        if found is _NOT_ASKED:
+            held = self._held()
+            found = self._message_id = held[0] if held else self._of_core().message_id
+        elif type(found) is tuple:
+            node, number, priority, topic = found
+            found = self._message_id = node.message_id(number, priority, topic=topic)
+        return found  # type: ignore[no-any-return]
+
+    @jms_message_id.setter
+    def jms_message_id(self, message_id: str | None) -> None:
+        self._message_id = _checked("jms_message_id", message_id, str)
+
+    @property
+    def jms_timestamp(self) -> int:
+        """`JMSTimestamp`: when it was handed to the provider, milliseconds since 1970. Set by sending."""
+        if self._timestamp is _NOT_ASKED:
+            self._read_times()
+        return self._timestamp
+
+    @jms_timestamp.setter
+    def jms_timestamp(self, timestamp: int) -> None:
+        self._timestamp = _checked_time("jms_timestamp", self, timestamp)
+
+    @property
+    def jms_expiration(self) -> int:
+        """`JMSExpiration`: when it ends, milliseconds since 1970; 0 is never. Set by sending."""
+        if self._timestamp is _NOT_ASKED:
+            self._read_times()
+        return self._expiration
+
+    @jms_expiration.setter
+    def jms_expiration(self, expiration: int) -> None:
+        self._expiration = _checked_time("jms_expiration", self, expiration)
+
+    @property
+    def jms_delivery_time(self) -> int:
+        """`JMSDeliveryTime`: before this it is not delivered, milliseconds since 1970. Set by sending."""
+        if self._timestamp is _NOT_ASKED:
+            self._read_times()
+        return self._delivery_time
+
+    @jms_delivery_time.setter
+    def jms_delivery_time(self, delivery_time: int) -> None:
+        self._delivery_time = _checked_time("jms_delivery_time", self, delivery_time)
+
+    @property
+    def jms_correlation_id(self) -> str | None:
+        """`JMSCorrelationID`: what it answers or belongs to. Set by the program."""
+        found = self._wire_correlation_id()
+        return found.decode(errors="replace") if isinstance(found, bytes) else found
+
+    @jms_correlation_id.setter
+    def jms_correlation_id(self, correlation_id: str | None) -> None:
+        self._correlation_id = _checked("jms_correlation_id", correlation_id, str)
+
+    @property
+    def jms_correlation_id_as_bytes(self) -> bytes | None:
+        """`JMSCorrelationID` as bytes; a text is encoded as UTF-8."""
+        found = self._wire_correlation_id()
+        return found.encode() if isinstance(found, str) else found
+
+    @jms_correlation_id_as_bytes.setter
+    def jms_correlation_id_as_bytes(self, correlation_id: bytes | None) -> None:
+        self._correlation_id = _checked("jms_correlation_id_as_bytes", correlation_id, bytes)
+
+    @property
+    def jms_reply_to(self) -> Destination | None:
+        """`JMSReplyTo`: where answers go. Set by the program."""
+        if self._reply_to is _NOT_ASKED:
+            self._reply_to = of_reply_to(self._of_core().reply_to)
+        return self._reply_to
+
+    @jms_reply_to.setter
+    def jms_reply_to(self, reply_to: Destination | None) -> None:
+        self._reply_to = _checked("jms_reply_to", reply_to, Destination)
+
+    @property
+    def jms_destination(self) -> Destination | None:
+        """`JMSDestination`: where it was sent. Set by sending."""
+        return self._destination
+
+    @jms_destination.setter
+    def jms_destination(self, destination: Destination | None) -> None:
+        self._destination = _checked("jms_destination", destination, Destination)
+
+    @property
+    def jms_delivery_mode(self) -> DeliveryMode:
+        """`JMSDeliveryMode`. Set by sending, as the producer says."""
+        if self._core is not None and "_delivery_mode" not in self.__dict__:
+            is_kept = self._core.persistent
+            self._delivery_mode = DeliveryMode.PERSISTENT if is_kept else DeliveryMode.NON_PERSISTENT
+        return self._delivery_mode
+
+    @jms_delivery_mode.setter
+    def jms_delivery_mode(self, delivery_mode: int) -> None:
+        self._delivery_mode = checked_delivery_mode(delivery_mode)
+
+    @property
+    def jms_redelivered(self) -> bool:
+        """`JMSRedelivered`: whether it may have been delivered before. Set when it is delivered."""
+        return self._redelivered
+
+    @jms_redelivered.setter
+    def jms_redelivered(self, redelivered: bool) -> None:
+        if not isinstance(redelivered, bool):
+            raise TypeError(f"jms_redelivered is {redelivered!r}, and must be True or False")
+        self._redelivered = redelivered
+
+    @property
+    def jms_type(self) -> str | None:
+        """`JMSType`: the program's name for this kind of message. Set by the program."""
+        if self._type is _NOT_ASKED:
+            self._type = self._of_core().type
+        return self._type
+
+    @jms_type.setter
+    def jms_type(self, type: str | None) -> None:
+        self._type = _checked("jms_type", type, str)
+
+    @property
+    def jms_priority(self) -> int:
+        """`JMSPriority`, 0 to 9. Set by sending, as the producer says."""
+        if self._core is not None and "_priority" not in self.__dict__:
+            return self._core.priority
+        return self._priority
+
+    @jms_priority.setter
+    def jms_priority(self, priority: int) -> None:
+        self._priority = checked_priority(priority)
+
+    def _of_core(self) -> "BusMessage":
+        assert self._core is not None
+        return self._core
+
+    def _read_times(self) -> None:
+        core = self._of_core()
+        timestamp, ttl_s, delay_s = core.timestamp, core.ttl_s, core.delivery_delay_s
+        sent = self._timestamp = round(timestamp * 1000) if timestamp else 0
+        held = self._held()
+        delay, ttl = held[1:] if held else (round((delay_s or 0) * 1000), round((ttl_s or 0) * 1000))
+        if "_delivery_time" not in self.__dict__:
+            self._delivery_time = sent + delay
+        if "_expiration" not in self.__dict__:
+            self._expiration = sent + ttl if ttl else 0
+
+    def _held(self) -> tuple[str, int, int] | None:
+        """What a message says that its publisher held back: identity, delay, time to live."""
+        core = self._of_core()
+        if core.delivery_delay_s is None:
+            return None
+        held = core.properties.get(HELD)
+        if not isinstance(held, str) or held.count(" ") != 2:
+            return None
+        message_id, delay, ttl = held.split(" ")
+        return message_id, int(delay), int(ttl)
+
+    # Properties, section 3.5.
+
+    def _own(self) -> dict[str, Any]:
+        """The properties by name, read when they are first asked for."""
+        found = self._properties
+        if found is None:
+            found = {}
+            if self._core is not None:
+                found = self._core.properties
+                if any(name.startswith(PRIVATE) for name in found):
+                    found = {name: each for name, each in found.items() if not name.startswith(PRIVATE)}
+                group = getattr(self._core, "group", None)
+                if group is not None:
+                    found.setdefault(GROUP_ID, group)
+            self._properties = found
+        return found
+
+    def _set(self, name: str, value: Any) -> None:
+        if self._properties_read_only:
+            raise MessageNotWriteableError(
+                f"the property {name!r} of a received message cannot be set: call clear_properties first"
+            )
+        check_name(name)
+        if name == GROUP_ID and not isinstance(value, str):
+            raise MessageFormatError(f"{GROUP_ID} is {value!r}, and must be a str")
+        if name == GROUP_SEQUENCE:
+            value = values.accepted(INT, value)
+        self._own()[name] = value
+
+    def _get(self, name: str, wanted: str) -> Any:
+        return values.converted(self.get_object_property(name), wanted, f"the property {name!r}")
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """All properties by name, as `get_object_property` gives them: a copy."""
+        found = dict(self._own())
+        if self._delivery_count:
+            found[DELIVERY_COUNT] = Int(self._delivery_count)
+        return found
+
+    @property
+    def property_names(self) -> list[str]:
+        """The names of all properties."""
+        return [*self._own(), *([DELIVERY_COUNT] if self._delivery_count else [])]
+
+    def property_exists(self, name: str) -> bool:
+        """Whether there is such a property."""
+        return name in self._own() or (name == DELIVERY_COUNT and self._delivery_count > 0)
+
+    def clear_properties(self) -> None:
+        """Remove all properties; then they can be set, also those of a received message."""
+        self._properties = {}
+        self._properties_read_only = False
+        self._delivery_count = 0
+
+    def get_object_property(self, name: str) -> Any:
+        """The property, of a class of `shoal.types` where its type is none of Python's; `None` without it."""
+        if name == DELIVERY_COUNT and self._delivery_count:
+            return Int(self._delivery_count)
+        return self._own().get(name)
+
+    def get_boolean_property(self, name: str) -> bool:
+        """The property read as a `boolean`."""
+        return bool(self._get(name, BOOLEAN))
+
+    def get_byte_property(self, name: str) -> int:
+        """The property read as a `byte`."""
+        return int(self._get(name, BYTE))
+
+    def get_short_property(self, name: str) -> int:
+        """The property read as a `short`."""
+        return int(self._get(name, SHORT))
+
+    def get_int_property(self, name: str) -> int:
+        """The property read as an `int`."""
+        return int(self._get(name, INT))
+
+    def get_long_property(self, name: str) -> int:
+        """The property read as a `long`."""
+        return int(self._get(name, LONG))
+
+    def get_float_property(self, name: str) -> float:
+        """The property read as a `float`."""
+        return float(self._get(name, FLOAT))
+
+    def get_double_property(self, name: str) -> float:
+        """The property read as a `double`."""
+        return float(self._get(name, DOUBLE))
+
+    def get_string_property(self, name: str) -> str | None:
+        """The property read as a `String`; `None` if there is none."""
+        found: str | None = self._get(name, STRING)
+        return found
+
+    def set_object_property(self, name: str, value: bool | int | float | str | None) -> None:
+        """Set a property to a value of any type; a plain `int` is a `long`, a plain `float` a `double`."""
+        if value is not None and values.kind_of(value) not in _OBJECT_KINDS:
+            raise MessageFormatError(
+                f"the property {name!r}: {value!r} is a {type(value).__name__}, and a property is bool, "
+                "int, float, str, or of a class of shoal.types but Char"
+            )
+        if values.kind_of(value) == LONG:
+            value = values.accepted(LONG, value)
+        self._set(name, value)
+
+    def set_boolean_property(self, name: str, value: bool) -> None:
+        """Set a property to a `boolean`."""
+        self._set(name, values.accepted(BOOLEAN, value))
+
+    def set_byte_property(self, name: str, value: int) -> None:
+        """Set a property to a `byte`."""
+        self._set(name, values.accepted(BYTE, value))
+
+    def set_short_property(self, name: str, value: int) -> None:
+        """Set a property to a `short`."""
+        self._set(name, values.accepted(SHORT, value))
+
+    def set_int_property(self, name: str, value: int) -> None:
+        """Set a property to an `int`."""
+        self._set(name, values.accepted(INT, value))
+
+    def set_long_property(self, name: str, value: int) -> None:
+        """Set a property to a `long`."""
+        self._set(name, values.accepted(LONG, value))
+
+    def set_float_property(self, name: str, value: float) -> None:
+        """Set a property to a `float`."""
+        self._set(name, values.accepted(FLOAT, value))
+
+    def set_double_property(self, name: str, value: float) -> None:
+        """Set a property to a `double`."""
+        self._set(name, values.accepted(DOUBLE, value))
+
+    def set_string_property(self, name: str, value: str | None) -> None:
+        """Set a property to a `String`."""
+        self._set(name, values.accepted(STRING, value))
+
+    # Bodies, section 3.11.
+
+    def clear_body(self) -> None:
+        """Remove the body; then it can be written, also that of a received message."""
+        self._body_read_only = False
+        self._erase()
+
+    def _erase(self) -> None:
+        """What clearing means for this kind of body."""
+
+    def _check_writeable(self) -> None:
+        if self._body_read_only:
+            raise MessageNotWriteableError(
+                "the body of a received message cannot be changed: call clear_body first"
+            )
+
+    @property
+    def body(self) -> Any:
+        """The body as a Python value: `None`, str, bytes, a dict, a list or an object."""
+        return None
+
+    def get_body(self, kind: type) -> Any:
+        """The body as a value of this type.
+
+        Raises:
+            MessageFormatError: the body is of another type, or a stream.
+        """
+        if not self.is_body_assignable_to(kind):
+            raise MessageFormatError(f"the body of {self!r} is no {kind.__name__}")
+        return self.body
+
+    def is_body_assignable_to(self, kind: type) -> bool:
+        """Whether `get_body` with this type would give the body. A message without a body says yes."""
+        if not isinstance(kind, type):
+            raise TypeError(f"kind is {kind!r}, and must be a class")
+        body = self.body
+        return body is None or isinstance(body, kind)
+
+    def _wire_body(self) -> Any:
+        """The body as the bus takes it."""
+        return None
+
+    def _frozen_body(self) -> Any:
+        """The same, as it is now: changing the message later does not change it."""
+        return self._wire_body()
+
+    def _wire_properties(self) -> dict[str, Any] | None:
+        """The properties as the bus takes them."""
+        return self._own() or None
+
+    def _wire_correlation_id(self) -> str | bytes | None:
+        """The correlation id as the bus takes it."""
+        if self._correlation_id is _NOT_ASKED:
+            self._correlation_id = self._of_core().correlation_id
+        return self._correlation_id
+
+    def acknowledge(self) -> None:
+        """Acknowledge all messages that this message's session has delivered (CLIENT_ACKNOWLEDGE).
+
+        Does nothing in other modes, and for a message that was not received.
+
+        Raises:
+            IllegalStateError: the session is closed.
+        """
+        if self._acknowledge is not None:
+            self._acknowledge(self)
+
+    def __repr__(self) -> str:
+        about = f" {self.jms_message_id}" if self.jms_message_id else ""
+        where = f" {self._destination}" if self._destination is not None else ""
+        return f"<{type(self).__name__}{about}{where}>"
+
+
+def checked_priority(priority: object) -> int:
+    """A priority, 0 to 9."""
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise TypeError(f"priority is {priority!r}, and must be a whole number from 0 to 9")
+    if not 0 <= priority <= 9:
+        raise ValueError(f"priority is {priority}, and must be 0 to 9")
+    return priority
+
+
+def checked_delivery_mode(delivery_mode: int) -> DeliveryMode:
+    """A delivery mode, or its number."""
+    try:
+        return DeliveryMode(delivery_mode)
+    except ValueError:
+        raise ValueError(
+            f"delivery_mode is {delivery_mode!r}, and must be DeliveryMode.NON_PERSISTENT or PERSISTENT"
+        ) from None
+
+
+def _checked(name: str, value: Any, kind: type) -> Any:
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r}, and must be a {kind.__name__} or None")
+    return value
+
+
+def _checked_time(name: str, message: Message, value: object) -> int:
+    if message._timestamp is _NOT_ASKED:
+        # What was received and is not set now must not be forgotten.
+        message._read_times()
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, and must be a whole number of milliseconds since 1970")
+    return value

@@ -1,0 +1,153 @@
+"""The node that the connections of a process share: one for each URL and set of options."""
+
+import hashlib
+import itertools
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from shoal.bus.events import Event, LinkDown, LinkFailed, LinkRefused, MessagesLost, Unreadable
+from shoal.bus.subscription import Subscription
+from shoal.bus.sync import Bus, connect
+from shoal.config import resolve, split_client, split_roles
+from shoal.errors import InvalidClientIDError, JMSError
+from shoal.jms.delays import DelayLine
+from shoal.jms.failures import translating
+
+log = logging.getLogger("shoal.jms")
+
+#: How long a client id is looked for among the other nodes of a network before it counts as free.
+CLIENT_ID_WAIT_S = 0.25
+CLIENT_ID_CHARACTERS_MAX = 255
+
+_lock = threading.RLock()
+_by_options: dict[Any, "SharedNode"] = {}
+_by_bus: "weakref.WeakKeyDictionary[Bus, SharedNode]" = weakref.WeakKeyDictionary()
+
+#: What a connection with an exception listener is told.
+_PROBLEMS = (LinkFailed, LinkRefused, LinkDown, MessagesLost, Unreadable)
+
+
+class SharedNode:
+    """A bus, and what its JMS connections have in common. May be shared between threads."""
+
+    def __init__(self, bus: Bus, close: Callable[[], None] | None) -> None:
+        self.bus = bus
+        self.publisher = bus.publisher
+        self.delays = DelayLine()
+        self._close = close
+        self._numbers = itertools.count(1)
+        self._users = 0
+        self._client_ids: dict[str, Subscription] = {}
+        self._told: dict[int, Callable[[JMSError], None]] = {}
+        self._watch: threading.Thread | None = None
+
+    def join(self) -> int:
+        """One more connection uses it: the connection's number, from 1. The bus itself publishes as 0."""
+        with _lock:
+            self._users += 1
+            return next(self._numbers)
+
+    def leave(self, client_id: str | None, number: int) -> None:
+        """A connection uses it no more. With the last of them a bus that was opened here is closed."""
+        with _lock:
+            self._users -= 1
+            self._told.pop(number, None)
+            claim = self._client_ids.pop(client_id, None) if client_id is not None else None
+            is_last = self._users == 0
+            if is_last and self._close is not None:
+                for key in [key for key, node in _by_options.items() if node is self]:
+                    del _by_options[key]
+        if claim is not None:
+            claim.close()
+        if is_last:
+            self.delays.close()
+            if self._close is not None:
+                self._close()
+
+    def claim(self, client_id: str) -> None:
+        """Take a client id for one connection of this domain.
+
+        Raises:
+            InvalidClientIDError: another connection has it.
+        """
+        if not isinstance(client_id, str) or not 1 <= len(client_id) <= CLIENT_ID_CHARACTERS_MAX:
+            raise InvalidClientIDError(
+                f"client_id is {client_id!r}, and must be a str of 1 to {CLIENT_ID_CHARACTERS_MAX} characters"
+            )
+        topic = f"_client/{hashlib.sha256(client_id.encode(errors='surrogatepass')).hexdigest()}"
+        with _lock:
+            if client_id in self._client_ids:
+                raise _taken(client_id)
+            claim = self.bus.subscribe(topic, queue_bytes_max=1, queue_full="drop_new")
+            self._client_ids[client_id] = claim
+        # Whoever subscribes to the same topic has the same id.
+        wait_s = CLIENT_ID_WAIT_S if self.bus.config.scheme != "inproc" else 0.0
+        if self.bus.wait_for_subscribers(topic, 2, wait_s):
+            with _lock:
+                self._client_ids.pop(client_id, None)
+            claim.close()
+            raise _taken(client_id)
+
+    def tell_problems(self, number: int, told: Callable[[JMSError], None] | None) -> None:
+        """Have a connection told of problems that nobody else is told of; `None` ends that."""
+        with _lock:
+            if told is None:
+                self._told.pop(number, None)
+                return
+            self._told[number] = told
+            if self._watch is None:
+                self._watch = threading.Thread(
+                    target=_watch, args=(self.bus, self._told), name="shoal-jms-problems", daemon=True
+                )
+                self._watch.start()
+
+
+def _watch(bus: Bus, told: dict[int, Callable[[JMSError], None]]) -> None:
+    for event in bus.events():
+        if not isinstance(event, _PROBLEMS):
+            continue
+        with _lock:
+            listeners = list(told.values())
+        for tell in listeners:
+            tell(_problem(event))
+
+
+def _problem(event: Event) -> JMSError:
+    error = JMSError(str(event))
+    error.error_code = type(event).__name__
+    return error
+
+
+def _taken(client_id: str) -> InvalidClientIDError:
+    return InvalidClientIDError(f"the client id {client_id!r} is in use by another connection")
+
+
+def shared_node(url: str | None, options: dict[str, Any]) -> SharedNode:
+    """The node of this process for a URL and options; it is opened if there is none yet."""
+    rest, client = split_client(options)
+    connection, role = split_roles(rest)
+    key = (os.getpid(), resolve(url, connection), client, repr(sorted(role.items())))
+    with _lock:
+        node = _by_options.get(key)
+        if node is None or node.bus.closed:
+            with translating():
+                bus = connect(url, **options)
+            node = _by_options[key] = SharedNode(bus, lambda: _closed(bus))
+        return node
+
+
+def node_of(bus: Bus) -> SharedNode:
+    """The node of a bus that the program opened, and closes."""
+    with _lock:
+        node = _by_bus.get(bus)
+        if node is None:
+            node = _by_bus[bus] = SharedNode(bus, None)
+        return node
+
+
+def _closed(bus: Bus) -> None:
+    bus.close()

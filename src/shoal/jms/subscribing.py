@@ -1,0 +1,118 @@
+"""How a session's consumers subscribe: to topics of the bus, or to what a store serves."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from shoal._core import Message as BusMessage
+from shoal.errors import IllegalStateError, InvalidDestinationError
+from shoal.jms.destination import Destination, Queue, Topic
+from shoal.jms.failures import translating
+from shoal.jms.feeds import Feed, StoreFeed, TopicFeed
+from shoal.selector import CorrelationFilter
+
+if TYPE_CHECKING:
+    from shoal.jms.connection import Connection
+
+NAME_CHARACTERS_MAX = 128
+
+
+class Subscribing:
+    """What makes the feeds of a session's consumers."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._bus: Any = connection._node.bus
+
+    def _local(self, no_local: bool) -> tuple[int, int] | None:
+        return (self._connection._node.publisher, self._connection._number) if no_local else None
+
+    def plain(
+        self,
+        destination: Destination,
+        selector: str | None,
+        no_local: bool,
+        correlation: str | CorrelationFilter | None,
+    ) -> Feed:
+        """A consumer without a name."""
+        if destination.is_temporary:
+            self._connection._check_own(destination)
+        options = self._connection._options
+        with translating():
+            if isinstance(destination, Topic):
+                subscription = self._bus.subscribe(
+                    destination.bus_name,
+                    selector=selector,
+                    correlation=correlation,
+                    queue_bytes_max=options.queue_bytes_max,
+                )
+                return TopicFeed(subscription, self._local(no_local))
+            if no_local or correlation is not None:
+                raise InvalidDestinationError(f"{destination}: no_local and correlation are for topics")
+            self._connection._check_reliable("queues")
+            queue = self._bus.queue(destination.bus_name)
+            return StoreFeed(queue.consume(selector=selector, prefetch=options.prefetch, ack="manual"), None)
+
+    def durable(self, topic: Topic, name: str, selector: str | None, no_local: bool) -> Feed:
+        """The consumer of an unshared durable subscription.
+
+        The store knows it as a shared one of its client id. Only one connection has that, and it lets nobody
+        share.
+        """
+        connection = self._connection
+        full = self._full_name(name)
+        if connection._client_id is None:
+            raise IllegalStateError(
+                "a durable consumer needs a client id: set connection.client_id first, or the factory's"
+            )
+        with connection._gate.lock:
+            connection._check_durable(name)
+            feed = self._named(topic, selector, self._local(no_local), durable=True, shared=full)
+            connection._durable[name] = feed
+        return feed
+
+    def shared(self, topic: Topic, name: str, selector: str | None, *, durable: bool) -> Feed:
+        """One of the consumers of a shared subscription."""
+        full = self._full_name(name)
+        if durable:
+            self._connection._check_durable(name)
+            return self._named(topic, selector, None, durable=True, shared=full)
+        return self._named(topic, selector, None, shared=full)
+
+    def _named(
+        self, topic: Topic, selector: str | None, local: tuple[int, int] | None, **given: str | bool
+    ) -> StoreFeed:
+        self._connection._check_reliable("durable and shared subscriptions")
+        options = self._connection._options
+        with translating():
+            consumer = self._bus.subscribe(
+                topic.bus_name, selector=selector, prefetch=options.prefetch, ack="manual", **given
+            )
+        return StoreFeed(consumer, local)
+
+    def unsubscribe(self, name: str) -> None:
+        """Forget a durable subscription."""
+        full = self._full_name(name)
+        self._connection._check_durable(name)
+        with translating():
+            self._bus.unsubscribe(full, shared=True)
+
+    def _full_name(self, name: object) -> str:
+        if not isinstance(name, str) or not 1 <= len(name) <= NAME_CHARACTERS_MAX:
+            raise IllegalStateError(
+                f"the name of a subscription is {name!r}, and must be a str of 1 to {NAME_CHARACTERS_MAX} "
+                "characters"
+            )
+        client_id = self._connection._client_id
+        # A hash, because a name has its bound, and both together might exceed it.
+        owner = (
+            "" if client_id is None else hashlib.sha256(client_id.encode(errors="surrogatepass")).hexdigest()
+        )
+        return f"{owner[:32]}/{name}"
+
+    def browse(self, queue: Queue, selector: str | None) -> Iterator[BusMessage]:
+        """The messages of a queue as they are now."""
+        self._connection._check_reliable("queues")
+        with translating():
+            messages: Iterator[BusMessage] = self._bus.queue(queue.bus_name).browse(selector=selector)
+        return messages
