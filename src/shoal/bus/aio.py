@@ -530,8 +530,9 @@ class Bus(Handle):
         """Return when every member has everything published before; `FlushError` names who has not."""
         check_seconds("timeout_s", timeout_s, none="no end")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        await self._doorbell.run(operations.flush(self._connection, timeout_s))
-        await in_own_thread(functools.partial(self._connection.flush_persistent, left(deadline)))
+        if self._connection.channels:
+            await in_own_thread(functools.partial(self._connection.flush_persistent, timeout_s))
+        await self._doorbell.run(operations.flush(self._connection, left(deadline)))
 
     async def events(self, timeout_s: float | None = None) -> AsyncIterator[Event]:
         """What happens in the domain; ends after `timeout_s` of quiet, or with the connection."""

@@ -127,7 +127,10 @@ class Queue(QueueBase):
         """Drop what waits in the queue: how many messages that were."""
         wanted = selector_of(selector)
         body = self._say("purge", selector=None if wanted is None else str(wanted))
-        return int((await self._ask(body, timeout_s))["messages"])
+        total = 0
+        while count := int((await self._ask(body, timeout_s))["messages"]):
+            total += count
+        return total
 
     async def delete(self, *, if_empty: bool = False, timeout_s: float | None = None) -> int:
         """Forget the queue and what is in it: how many messages that were."""

@@ -251,11 +251,11 @@ class Queue(QueueBase):
         """Drop what waits in the queue: how many messages that were."""
         wanted = selector_of(selector)
         body = self._say("purge", selector=None if wanted is None else str(wanted))
-        return int(
-            self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s, memory=True)[
-                "messages"
-            ]
-        )
+        what, total = f"the queue {str(self._name)!r}", 0
+        # A store drops some at a time.
+        while count := int(self._bus._connection.ask_store(body, what, timeout_s, memory=True)["messages"]):
+            total += count
+        return total
 
     def delete(self, *, if_empty: bool = False, timeout_s: float | None = None) -> int:
         """Forget the queue and what is in it: how many messages that were.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("shoal.bus")
 
 #: How long to look for a store before it is said that there is none.
-LOOK_S = 3.0
+LOOK_S = 5.0
 #: How long again, when it was said before.
 LOOK_AGAIN_S = 1.0
 #: Greetings without an answer after which another way is tried.

@@ -582,8 +582,10 @@ class Bus(Handle):
         """
         check_seconds("timeout_s", timeout_s, none="no end")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        run(self._connection, operations.flush(self._connection, timeout_s))
-        self._connection.flush_persistent(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+        # First: a member that died does not keep it from being known that the store has everything.
+        self._connection.flush_persistent(timeout_s)
+        left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        run(self._connection, operations.flush(self._connection, left_s))
 
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
         """What happens in the domain: see `shoal.Event`.
