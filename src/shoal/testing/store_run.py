@@ -209,6 +209,7 @@ class Worker:
                     content.decode(),
                     counts.get(row.offset, 1) != 1,
                     (self.name, self.lives),
+                    body["set_out"],
                 )
                 self.held.append((row.offset, content))
         elif body["op"] == "answer":
@@ -321,7 +322,7 @@ class StoreRun:
             self.machine.settle(self.now)
             for session, body in self.machine.poll_transmit():
                 if session in self.outbound:
-                    self.outbound[session].append(body)
+                    self.outbound[session].append({**body, "set_out": self.history.setting_out()})
             self.machine.poll_ends()
             if self.random.random() < 0.05:
                 self.tidy()

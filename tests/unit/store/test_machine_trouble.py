@@ -1,0 +1,70 @@
+"""The store's machine with damaged files, and with requests of any kind."""
+
+import random
+
+import pytest
+from desk import Desk
+
+from shoal._core import SimulatedDisk
+from shoal.errors import StoreCorruptError, StoreError
+
+OPS = (
+    "hello", "ping", "bye", "send", "commit", "fetch", "subscribe", "consume", "credit", "ack", "release",
+    "cancel", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
+    "reserved", "unreserve", "status",
+)  # fmt: skip
+FIELDS = (
+    "version", "publisher", "client_id", "lease_s", "chain", "after", "rows", "id", "acks", "consumer",
+    "queue", "messages", "bytes", "patterns", "selector", "name", "durable", "shared", "start", "lease",
+    "offsets", "delay_s", "seen", "unseen", "to", "topic", "temporary", "first", "last", "from", "on_full",
+)  # fmt: skip
+VALUES = (
+    None, True, 0, 1, 5, -1, 1 << 70, 1.5, float("nan"), "", "q", "x" * 500, "new", b"", b"\1\0\0\0",
+    [], [1], [1, 2], [2, 1], ["t/>"], [[1, 2, [0, 0]]], {}, {"a": 1},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_request_harms_the_store(seed: int) -> None:
+    dice, desk = random.Random(seed), Desk()
+    client = desk.client("a", lease_s=1000)
+    for n in range(600):
+        fields = {dice.choice(FIELDS): dice.choice(VALUES) for _ in range(dice.randrange(8))}
+        desk.machine.handle(desk.now, {"op": dice.choice(OPS), "session": "a", "n": n + 100, **fields})
+        if n % 20 == 0:
+            desk.run()
+    desk.run()
+    desk.crash()
+    sender = desk.client("b")
+    sender.put("fresh", b"x")
+    assert sender.consume("fresh").bodies() == [b"x"]
+    assert client.heard
+
+
+def filled(disk: SimulatedDisk) -> Desk:
+    desk = Desk(disk)
+    client = desk.client("a")
+    tap = client.consume("q")
+    for n in range(20):
+        client.put("q", b"%d" % n)
+    tap.ack(b"3", b"4")
+    desk.log.close()
+    return desk
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_flipped_bit_is_told_and_never_taken_for_something_else(seed: int) -> None:
+    dice = random.Random(seed)
+    desk = filled(SimulatedDisk(seed))
+    disk = desk.disk
+    end = desk.log.durable[1]
+    disk.flip("0000000001.log", dice.randrange(8 * (end - 64)))
+    with pytest.raises(StoreCorruptError, match=r"0000000001\.log"):
+        desk.open()
+
+
+def test_a_file_that_was_cut_off_is_named() -> None:
+    desk = filled(SimulatedDisk(1))
+    desk.disk.cut("0000000001.log", 900)
+    with pytest.raises(StoreError, match=r"0000000001\.log"):
+        desk.open()
