@@ -1,0 +1,9 @@
+"""shoald: a node with no application, told what to be by a TOML file. `shoal daemon` runs it.
+
+It uses connections and stores as any program does. What passes a message on is the node itself.
+"""
+
+from shoal.daemon.config import DaemonConfig, HttpConfig, LinkConfig, LogConfig, Roles, load
+from shoal.daemon.daemon import Daemon
+
+__all__ = ["Daemon", "DaemonConfig", "HttpConfig", "LinkConfig", "LogConfig", "Roles", "load"]

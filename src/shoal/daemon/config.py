@@ -1,0 +1,360 @@
+"""What a daemon can be told, in a TOML file. Every key is checked before anything is opened."""
+
+import dataclasses
+import ipaddress
+import re
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from shoal.config import ConnectionConfig, resolve, resolve_listening
+from shoal.config.checks import Checked, unknown_option
+from shoal.config.connection import DEFAULT_DOMAIN
+from shoal.daemon.places import line_of
+from shoal.errors import ConfigError, ShoalError
+from shoal.store import StoreConfig
+from shoal.store import resolve as resolve_store
+
+#: What a link, or a daemon, may be called: it becomes part of metrics and log lines.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+#: Tables and keys of a file.
+_KEYS = ("name", "domain", "roles", "connection", "link", "http", "log", "store", "answer")
+_ROLES = ("listener", "store", "router", "gateway")
+#: Options that are paths.
+_PATHS = ("key_file",)
+#: Links of one daemon, at the most.
+LINKS_MAX = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles(Checked):
+    """What the node does beyond being a member."""
+
+    #: Lets others connect where a link says `listen`; false leaves those links closed.
+    listener: bool = True
+    #: Keeps messages on disk, as the table `[store]` says.
+    store: bool = False
+
+    def __post_init__(self) -> None:
+        self.check_types()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkConfig:
+    """One link: an address to connect to or a group to join, or an address to listen at."""
+
+    #: What the file calls it.
+    name: str
+    #: Whether others connect to it.
+    listens: bool
+    #: How; its options are those of `shoal.connect`.
+    connection: ConnectionConfig
+    #: Whether it is opened; one that is not is checked all the same.
+    enabled: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpConfig(Checked):
+    """Health and metrics over HTTP."""
+
+    #: Where, such as `127.0.0.1:7480`; port 0 is a free one.
+    listen: str = "127.0.0.1:7480"
+    #: Whether an address that other machines reach is meant: what is shown names nodes and addresses.
+    beyond_loopback: bool = False
+
+    def __post_init__(self) -> None:
+        self.check_types()
+        host, _ = self.address()
+        fine = self.beyond_loopback or ipaddress.ip_address(host).is_loopback
+        self.check("listen", fine, "an address of this machine alone, unless beyond_loopback = true")
+
+    def address(self) -> tuple[str, int]:
+        """The host and the port."""
+        host, _, port = self.listen.rpartition(":")
+        wanted = "ADDRESS:PORT, such as 127.0.0.1:7480 or [::1]:7480"
+        self.check("listen", port.isdecimal() and int(port) < 65_536, wanted)
+        try:
+            return str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))), int(port)
+        except ValueError:
+            self.check("listen", False, wanted)
+            raise
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogConfig(Checked):
+    """What is logged to standard error."""
+
+    #: Lines for people, or one JSON object a line.
+    format: Literal["text", "json"] = "text"
+    #: The least severe to log.
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def __post_init__(self) -> None:
+        self.check_types()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaemonConfig:
+    """One daemon."""
+
+    #: What it calls itself; the host's name if not given.
+    name: str
+    #: The set of nodes it belongs to.
+    domain: str
+    #: What its node is told: that of its one `norm` link, or what all its `tcp` links have in common.
+    connection: ConnectionConfig
+    roles: Roles = field(default_factory=Roles)
+    #: By name.
+    links: Mapping[str, LinkConfig]
+    #: The store beside it, if it has the role.
+    store: StoreConfig | None = None
+    #: Health and metrics; none serves nobody.
+    http: HttpConfig | None = None
+    log: LogConfig = field(default_factory=LogConfig)
+    #: Whether it answers those who ask the domain for its nodes and links: `shoal nodes`, `shoal links`.
+    answer: bool = True
+
+    def open_links(self) -> dict[str, LinkConfig]:
+        """The links that are to be open, by name."""
+        return {
+            name: link
+            for name, link in self.links.items()
+            if link.enabled and (self.roles.listener or not link.listens)
+        }
+
+
+def load(path: Path) -> DaemonConfig:
+    """The configuration in a file.
+
+    Raises:
+        ConfigError: it cannot be read, or a key in it cannot work; the message names file, line, key,
+            its value and what would be accepted.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        options = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no UTF-8 text: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is no TOML: {error}") from None
+    try:
+        return parse(options, path.parent)
+    except _KeyError as error:
+        line = line_of(text, error.key)
+        where = f"{path}, line {line}" if line else f"{path}"
+        raise ConfigError(f"{where}: {error}") from None
+
+
+class _KeyError(ConfigError):
+    """What is wrong with a key of the file."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(why)
+        self.key = key
+
+
+def parse(options: Mapping[str, Any], beside: Path) -> DaemonConfig:
+    """The configuration that a file's content describes; paths in it are relative to `beside`."""
+    for name in options:
+        if name not in _KEYS:
+            raise _KeyError(name, str(unknown_option(name, _KEYS)))
+    domain = _text(options, "domain", DEFAULT_DOMAIN)
+    name = _text(options, "name", socket.gethostname().partition(".")[0] or "shoald")
+    if not _NAME.fullmatch(name):
+        raise _KeyError("name", f"name is {name!r}, and must be letters, digits, '.', '_' and '-', up to 63")
+    roles = _roles(options)
+    links = _links(options, domain, beside)
+    answer = options.get("answer", True)
+    if not isinstance(answer, bool):
+        raise _KeyError("answer", f"answer is {answer!r}, and must be true or false")
+    return DaemonConfig(
+        name=name,
+        domain=domain,
+        connection=_connection(options, domain, links),
+        roles=roles,
+        links=links,
+        store=_store(options, roles, beside),
+        http=_checked(HttpConfig, "http", _table(options, "http")) if "http" in options else None,
+        log=_checked(LogConfig, "log", _table(options, "log")),
+        answer=answer,
+    )
+
+
+def _text(options: Mapping[str, Any], key: str, default: str) -> str:
+    value = options.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise _KeyError(key, f"{key} is {value!r}, and must be a text that is not empty")
+    return value
+
+
+def _table(options: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = options.get(key, {})
+    if not isinstance(value, dict):
+        raise _KeyError(key, f"{key} is {value!r}, and must be a table: [{key}]")
+    return dict(value)
+
+
+def _checked(kind: Any, key: str, options: Mapping[str, Any]) -> Any:
+    known = [each.name for each in dataclasses.fields(kind)]
+    for name in options:
+        if name not in known:
+            raise _KeyError(f"{key}.{name}", str(unknown_option(name, known, f" in [{key}]")))
+    try:
+        return kind(**options)
+    except ConfigError as error:
+        wrong = str(error).partition(" ")[0]
+        raise _KeyError(f"{key}.{wrong}", f"{key}.{error}") from None
+
+
+def _roles(options: Mapping[str, Any]) -> Roles:
+    roles = _table(options, "roles")
+    for name in ("router", "gateway"):
+        if roles.pop(name, False):
+            raise _KeyError(
+                f"roles.{name}", f"roles.{name} is true, and no daemon can do that yet: leave it out"
+            )
+    for name in roles:
+        if name not in _ROLES:
+            raise _KeyError(f"roles.{name}", str(unknown_option(name, _ROLES, " in [roles]")))
+    return _checked(Roles, "roles", roles)  # type: ignore[no-any-return]
+
+
+def _connection(options: Mapping[str, Any], domain: str, links: Mapping[str, LinkConfig]) -> ConnectionConfig:
+    """What the node is told."""
+    table = _table(options, "connection")
+    lans = [link for link in links.values() if link.connection.scheme == "norm"]
+    if lans and len(links) > 1:
+        raise _KeyError(
+            f"link.{lans[0].name}",
+            f"[link.{lans[0].name}] is not the only link: a daemon has one norm:// link, or tcp:// links",
+        )
+    if lans:
+        if table:
+            raise _KeyError("connection", f"[connection] is for tcp:// links: use [link.{lans[0].name}]")
+        return lans[0].connection
+    for name in ("domain", "host", "port"):
+        if name in table:
+            raise _KeyError(f"connection.{name}", f"connection.{name} means nothing there: leave it out")
+    try:
+        return resolve("tcp://", {**table, "domain": domain})
+    except (ShoalError, TypeError) as error:
+        raise _KeyError(f"connection.{_field_of(error)}", f"[connection] {error}") from None
+
+
+def _with_paths(table: dict[str, Any], beside: Path) -> dict[str, Any]:
+    """Paths are relative to the file."""
+    return {
+        name: str(beside / value) if name in _PATHS and isinstance(value, str) else value
+        for name, value in table.items()
+    }
+
+
+def _field_of(error: Exception) -> str:
+    """The option that an error begins with, or names as unknown."""
+    found = re.match(r"(?:unknown option ')?(\w+)", str(error))
+    return found[1] if found else ""
+
+
+def _links(options: Mapping[str, Any], domain: str, beside: Path) -> dict[str, LinkConfig]:
+    tables = _table(options, "link")
+    if not tables:
+        raise _KeyError("link", "there is no link: add a table such as [link.lan] with url = 'norm://'")
+    if len(tables) > LINKS_MAX:
+        raise _KeyError("link", f"there are {len(tables)} links, and may be {LINKS_MAX}")
+    links = {}
+    for name, table in tables.items():
+        key = f"link.{name}"
+        if not _NAME.fullmatch(name):
+            raise _KeyError(key, f"[{key}]: a link is called by letters, digits, '.', '_' and '-', up to 63")
+        if not isinstance(table, dict):
+            raise _KeyError(key, f"{key} is {table!r}, and must be a table: [{key}]")
+        links[name] = _link(name, dict(table), domain, beside)
+    _refuse_twins(links)
+    return links
+
+
+def _link(name: str, table: dict[str, Any], domain: str, beside: Path) -> LinkConfig:
+    key = f"link.{name}"
+    if ("url" in table) == ("listen" in table):
+        wanted = "url (to connect to, or a group to join) or listen (an address for others), one of them"
+        raise _KeyError(key, f"[{key}] must have {wanted}")
+    listens = "listen" in table
+    enabled = table.pop("enabled", True)
+    if not isinstance(enabled, bool):
+        raise _KeyError(f"{key}.enabled", f"{key}.enabled is {enabled!r}, and must be true or false")
+    url = table.pop("listen" if listens else "url")
+    if not isinstance(url, str) or not url:
+        field_ = "listen" if listens else "url"
+        raise _KeyError(f"{key}.{field_}", f"{key}.{field_} is {url!r}, and must be a URL")
+    if table.setdefault("domain", domain) != domain:
+        raise _KeyError(
+            f"{key}.domain",
+            f"{key}.domain is {table['domain']!r}, and the daemon's is {domain!r}: a node has one domain",
+        )
+    where = f"{key}.{'listen' if listens else 'url'}"
+    try:
+        connection = (resolve_listening if listens else resolve)(url, _with_paths(table, beside))
+    except (ShoalError, TypeError) as error:
+        word = _field_of(error)
+        place = f"{key}.{word}" if word in table else where
+        raise _KeyError(place, f"[{key}] {url!r}: {error}") from None
+    if connection.scheme not in ("norm", "tcp"):
+        wanted = "norm:// or tcp://"
+        raise _KeyError(where, f"{where} is {url!r}, and a daemon's link must be {wanted}")
+    plain = ConnectionConfig(
+        scheme=connection.scheme,
+        domain=domain,
+        host=connection.host if connection.scheme == "tcp" else None,
+        port=connection.port,
+    )
+    if connection.scheme == "tcp" and connection != plain:
+        others = [each.name for each in dataclasses.fields(plain) if _differs(each.name, connection, plain)]
+        raise _KeyError(
+            f"{key}.{others[0]}",
+            f"[{key}] {url!r}: {', '.join(others)} is for all links of this kind: put it into [connection]",
+        )
+    return LinkConfig(name=name, listens=listens, connection=connection, enabled=enabled)
+
+
+def _differs(name: str, one: ConnectionConfig, other: ConnectionConfig) -> bool:
+    return bool(getattr(one, name) != getattr(other, name))
+
+
+def _refuse_twins(links: Mapping[str, LinkConfig]) -> None:
+    """Two links to one place would be one link twice."""
+    seen: dict[tuple[Any, ...], str] = {}
+    for name, link in links.items():
+        connection = link.connection
+        place = (
+            link.listens,
+            connection.scheme,
+            connection.host or connection.group_address(),
+            connection.port if connection.port or not link.listens else name,
+            connection.interface,
+            connection.listen_port,
+        )
+        if (other := seen.setdefault(place, name)) != name:
+            raise _KeyError(
+                f"link.{name}", f"[link.{name}] leads to the same place as [link.{other}]: leave one out"
+            )
+
+
+def _store(options: Mapping[str, Any], roles: Roles, beside: Path) -> StoreConfig | None:
+    if not roles.store:
+        if "store" in options:
+            raise _KeyError("store", "[store] means nothing without the role: add store = true to [roles]")
+        return None
+    table = _table(options, "store")
+    data = table.pop("data", None)
+    if not isinstance(data, str) or not data:
+        raise _KeyError("store.data", f"store.data is {data!r}, and must be the store's directory")
+    try:
+        return resolve_store(beside / data, table.pop("record", ()), **table)
+    except (ShoalError, TypeError, ValueError) as error:
+        word = str(error).partition(" ")[0]
+        raise _KeyError(f"store.{word}", f"[store] {error}") from None

@@ -1,0 +1,217 @@
+"""The daemon itself: a node, its links, and what stands beside it. Signals and files are `service`'s."""
+
+import dataclasses
+import logging
+import os
+import resource
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from shoal import _core
+from shoal.bus.events import Event, LinkDown, LinkFailed, LinkRefused, LinkUp, MessagesLost
+from shoal.bus.sync import Bus
+from shoal.daemon.answers import Answers
+from shoal.daemon.config import DaemonConfig
+from shoal.daemon.http import HttpEndpoint
+from shoal.daemon.links import Links
+from shoal.errors import ConfigError
+from shoal.store import Store
+
+log = logging.getLogger("shoal.daemon")
+
+#: How long closing waits for those who lack something.
+LINGER_S = 5.0
+
+
+class Daemon:
+    """A running daemon. Close it, or use it in a `with` statement.
+
+    Raises:
+        ShoalError: something cannot be opened; then nothing stays open.
+    """
+
+    def __init__(self, config: DaemonConfig) -> None:
+        self.config = config
+        self._lock = threading.RLock()
+        self._began_s = time.monotonic()
+        self._reloads = self._lost = 0
+        #: What ended its link, if anything did.
+        self._failure = ""
+        self._closed = False
+        self._store: Store | None = None
+        self._http: HttpEndpoint | None = None
+        self._answers: Answers | None = None
+        self.bus = Bus(config.connection)
+        self._links = Links(self.bus)
+        try:
+            self._open(config)
+        except BaseException:
+            self.close(0.0)
+            raise
+
+    def _open(self, config: DaemonConfig) -> None:
+        for link in config.open_links().values():
+            self._links.open(link)
+        self._store = _store_of(config)
+        if config.answer:
+            self._answers = Answers(self.bus, self.status)
+        if config.http is not None:
+            self._http = HttpEndpoint(config.http, self.status)
+
+    # --- commands ---
+
+    def reload(self, config: DaemonConfig) -> list[str]:
+        """Become what another configuration says, and leave alone what it does not change: what was done.
+
+        Raises:
+            ConfigError: it changes what only a restart can, and nothing was changed.
+            ShoalError: the endpoint or the store it names cannot be opened; links are changed already.
+        """
+        with self._lock:
+            before = self.config
+            was, wanted = before.open_links(), config.open_links()
+            gone = [f"link.{name}" for name, link in was.items() if wanted.get(name) != link]
+            if config.connection != before.connection or gone:
+                what = ", ".join(gone) or "domain or [connection]"
+                raise ConfigError(f"{what} changed, which needs a restart: nothing was changed")
+            done = []
+            for name in wanted.keys() - was.keys():
+                self._links.open(wanted[name])
+                done.append(f"opened {name}")
+            if config.connection.key_file is not None:
+                self.bus.reload_keys()
+                done.append("read the keys")
+            self.config = dataclasses.replace(config, http=before.http, store=before.store)
+            done += self._reload_answers(config)
+            done += self._reload_http(config)
+            done += self._reload_store(config)
+            self._reloads += 1
+            return done
+
+    def _reload_answers(self, config: DaemonConfig) -> list[str]:
+        if config.answer == (self._answers is not None):
+            return []
+        if self._answers is not None:
+            self._answers.close()
+        self._answers = Answers(self.bus, self.status) if config.answer else None
+        return [f"answers {'on' if config.answer else 'off'}"]
+
+    def _reload_http(self, config: DaemonConfig) -> list[str]:
+        if config.http == self.config.http:
+            return []
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+        if config.http is not None:
+            self._http = HttpEndpoint(config.http, self.status)
+        self.config = dataclasses.replace(self.config, http=config.http)
+        return [f"http at {self._http.url}" if self._http else "http off"]
+
+    def _reload_store(self, config: DaemonConfig) -> list[str]:
+        if config.store == self.config.store:
+            return []
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+        self._store = _store_of(config)
+        self.config = dataclasses.replace(self.config, store=config.store)
+        return [f"store in {config.store.path}" if config.store else "store off"]
+
+    def turn(self, timeout_s: float) -> None:
+        """Take note of what happens for so long: to be called again and again."""
+        for event in self.bus.events(timeout_s=timeout_s):
+            self._note(event)
+
+    def close(self, linger_s: float = LINGER_S) -> None:
+        """Close everything, after waiting for those who lack something. Closing again does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for part in (self._http, self._answers, self._store):
+                if part is not None:
+                    part.close()
+        self.bus.close(linger_s)
+
+    # --- getters ---
+
+    @property
+    def http_url(self) -> str | None:
+        """Where health and metrics are, if they are anywhere."""
+        return None if self._http is None else self._http.url
+
+    def status(self) -> dict[str, Any]:
+        """What it is, and how: what `/status` shows, and `shoal nodes` asks for."""
+        with self._lock:
+            usage = resource.getrusage(resource.RUSAGE_SELF)
+            trouble = self._trouble()
+            return {
+                "name": self.config.name,
+                "domain": self.config.domain,
+                "node": self.bus.node,
+                "publisher": f"{self.bus.publisher:016x}",
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "version": _core.__version__,
+                "roles": [name for name, on in dataclasses.asdict(self.config.roles).items() if on],
+                "uptime_s": time.monotonic() - self._began_s,
+                "healthy": not trouble,
+                "trouble": "; ".join(trouble),
+                "members": len(self.bus.members),
+                "links": self._links.states(),
+                "rss_bytes": _resident_bytes(),
+                "cpu_s": usage.ru_utime + usage.ru_stime,
+                "reloads": self._reloads,
+                "events_lost": self._lost,
+            }
+
+    def _trouble(self) -> list[str]:
+        trouble = ["closed"] if self._closed else []
+        if self._failure:
+            trouble.append(self._failure)
+        if self._store is not None and self._store.failure is not None:
+            trouble.append(f"store: {self._store.failure}")
+        return trouble
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case MessagesLost():
+                self._lost += 1
+            case LinkFailed(link, why):
+                self._failure = f"link {link}: {why}"
+            case LinkUp(link, node, address, resumed):
+                again = ", which goes on" if resumed else ""
+                log.info("link %s is up with node %d at %s%s", link, node, address, again)
+            case LinkDown(link, node, address, why, _):
+                log.warning("link %s to node %d at %s is down: %s", link, node, address, why)
+            case LinkRefused(link, address, why):
+                log.warning("%s was turned away at %s: %s", address, link, why)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _store_of(config: DaemonConfig) -> Store | None:
+    """The store, a member of its own on the first LAN."""
+    if config.store is None:
+        return None
+    lans = (link.connection for link in config.open_links().values() if link.connection.scheme == "norm")
+    lan = next((connection for connection in lans if not connection.is_unicast), None)
+    if lan is None:
+        raise ConfigError("the role store needs a link with a multicast group, such as url = 'norm://'")
+    return Store(config.store, lan)
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * resource.getpagesize()
+    except OSError:
+        # Elsewhere there is only the most it ever had, in kilobytes.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

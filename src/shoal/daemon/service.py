@@ -1,0 +1,110 @@
+"""A daemon as a process: its file, its signals, and whoever started it."""
+
+import contextlib
+import logging
+import resource
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from shoal.daemon import notify
+from shoal.daemon.config import DaemonConfig, load
+from shoal.daemon.daemon import Daemon
+from shoal.daemon.logs import Logs
+from shoal.errors import ShoalError
+
+log = logging.getLogger("shoal.daemon")
+
+#: How often the daemon looks after itself at the least.
+TURN_S = 0.5
+
+
+class Signals:
+    """What signals asked for. The handlers only set flags: Python calls them between any two steps."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.reload = threading.Event()
+
+    def end(self, _number: int, _frame: FrameType | None) -> None:
+        """SIGTERM, SIGINT."""
+        self.ended.set()
+
+    def again(self, _number: int, _frame: FrameType | None) -> None:
+        """SIGHUP."""
+        self.reload.set()
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[None]:
+        """Catch them while this lasts."""
+        handlers = {signal.SIGTERM: self.end, signal.SIGINT: self.end, signal.SIGHUP: self.again}
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def run(path: Path) -> None:
+    """Be the daemon that a file describes, until SIGTERM or SIGINT. SIGHUP reads the file again.
+
+    Raises:
+        ShoalError: the file is wrong, or something it names cannot be opened.
+    """
+    config = load(path)
+    signals, logs = Signals(), Logs(config.log)
+    try:
+        with signals.caught():
+            _raise_descriptor_limit()
+            with Daemon(config) as daemon:
+                log.info("%s is ready: %s", config.name, _what(daemon))
+                notify.ready(_what(daemon))
+                _loop(daemon, path, signals, logs)
+                notify.stopping()
+                log.info("%s ends", daemon.config.name)
+    finally:
+        logs.close()
+
+
+def _loop(daemon: Daemon, path: Path, signals: Signals, logs: Logs) -> None:
+    watchdog_s = notify.watchdog_s()
+    fed_s = time.monotonic()
+    while not signals.ended.is_set():
+        if signals.reload.is_set():
+            signals.reload.clear()
+            notify.reloading()
+            _reload(daemon, path, logs)
+            notify.ready(_what(daemon))
+        daemon.turn(TURN_S)
+        if watchdog_s is not None and time.monotonic() - fed_s >= watchdog_s:
+            fed_s = time.monotonic()
+            notify.alive()
+
+
+def _reload(daemon: Daemon, path: Path, logs: Logs) -> None:
+    try:
+        config: DaemonConfig = load(path)
+        logs.use(config.log)
+        done = daemon.reload(config)
+    except ShoalError as error:
+        log.error("%s was not taken over: %s", path, error)
+        return
+    log.info("%s was read again: %s", path, ", ".join(done) or "nothing changed")
+
+
+def _what(daemon: Daemon) -> str:
+    config = daemon.config
+    links = ", ".join(config.open_links()) or "none"
+    http = f"; http at {daemon.http_url}" if daemon.http_url else ""
+    return f"domain {config.domain}, links {links}{http}"
+
+
+def _raise_descriptor_limit() -> None:
+    """Each connection takes a file descriptor: have as many as this process may ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

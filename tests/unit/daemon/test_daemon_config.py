@@ -1,0 +1,175 @@
+"""A daemon's file becomes one checked configuration; errors name line, key, value and what would do."""
+
+from pathlib import Path
+
+import pytest
+
+from shoal.daemon.config import DaemonConfig, load
+from shoal.errors import ConfigError
+
+LAN = "[link.lan]\nurl = 'norm://?interface=lo'\n"
+
+
+def loaded(directory: Path, text: str) -> DaemonConfig:
+    path = directory / "shoald.toml"
+    path.write_text(text)
+    return load(path)
+
+
+def refused(directory: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        loaded(directory, text)
+    return str(caught.value)
+
+
+def test_a_link_is_all_that_a_daemon_needs(tmp_path: Path) -> None:
+    config = loaded(tmp_path, LAN)
+    assert (config.domain, config.roles.listener, config.http, config.store) == ("default", True, None, None)
+    assert config.name
+    link = config.links["lan"]
+    assert (link.connection.scheme, link.connection.interface, link.listens) == ("norm", "lo", False)
+
+
+def test_everything_can_be_said(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        """
+name = "hall-1"
+domain = "desk"
+answer = false
+
+[roles]
+listener = true
+store = false
+
+[connection]
+connections_max = 50
+
+[link.clients]
+listen = "tcp://0.0.0.0:7474"
+
+[link.hall-2]
+url = "tcp://hall-2:7474"
+
+[link.spare]
+url = "tcp://spare:7474"
+enabled = false
+
+[http]
+listen = "[::1]:0"
+
+[log]
+format = "json"
+level = "warning"
+""",
+    )
+    assert (config.name, config.domain, config.answer) == ("hall-1", "desk", False)
+    assert all(link.connection.domain == "desk" for link in config.links.values())
+    assert config.links["clients"].listens
+    assert config.connection.connections_max == 50
+    assert list(config.open_links()) == ["clients", "hall-2"]
+    assert config.http is not None
+    assert config.http.address() == ("::1", 0)
+    assert (config.log.format, config.log.level) == ("json", "warning")
+
+
+def test_a_lan_and_a_store_on_it(tmp_path: Path) -> None:
+    text = """
+[roles]
+store = true
+[link.lan]
+url = "norm://"
+interface = "eth0"
+key_file = "key"
+[store]
+data = "data"
+record = ["prices/>"]
+keep = "7d"
+"""
+    config = loaded(tmp_path, text)
+    assert config.connection.key_file == str(tmp_path / "key")
+    assert config.store is not None
+    assert config.store.path == tmp_path / "data"
+
+
+def test_listening_can_be_switched_off_as_a_whole(tmp_path: Path) -> None:
+    text = "[roles]\nlistener = false\n[link.a]\nurl = 'tcp://x'\n[link.b]\nlisten = 'tcp://:7474'\n"
+    assert list(loaded(tmp_path, text).open_links()) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["there is no link", "[link.lan]"]),
+        ("link = 3", ["line 1", "link is 3", "[link]"]),
+        ("[link.lan]\n", ["line 1", "[link.lan]", "url", "listen"]),
+        ("[link.lan]\nurl = 'norm://'\nlisten = 'tcp://:1'\n", ["line 1", "one of them"]),
+        ("[link.lan]\nurl = 7\n", ["line 2", "link.lan.url is 7", "a URL"]),
+        ("[link.lan]\nurl = ''\n", ["line 2", "link.lan.url is ''", "a URL"]),
+        ("[link.lan]\nurl = 'ftp://x'\n", ["line 2", "'ftp://x'", "norm://"]),
+        ("[link.lan]\nurl = 'inproc://'\n", ["line 2", "inproc://", "norm:// or tcp://"]),
+        ("[link.lan]\nurl = 'norm://'\nheartbeat_s = 0\n", ["line 3", "heartbeat_s is 0", "more than 0"]),
+        (
+            "[link.lan]\nurl = 'norm://'\nintervace = 'lo'\n",
+            ["line 3", "intervace", "did you mean 'interface'?"],
+        ),
+        ("[link.lan]\nurl = 'norm://?intervace=lo'\n", ["line 2", "did you mean 'interface'?"]),
+        ("[link.a]\nurl = 'tcp://x'\nresume_s = 3\n", ["line 3", "resume_s", "[connection]"]),
+        ("[link.a]\nurl = 'tcp://x'\n[connection]\nresume_s = -1\n", ["line 4", "resume_s is -1"]),
+        (
+            "[link.a]\nurl = 'tcp://x'\n[connection]\nport = 1\n",
+            ["line 4", "connection.port", "leave it out"],
+        ),
+        ("[link.a]\nurl = 'tcp://x'\n[connection]\nresume = 1\n", ["line 4", "did you mean 'resume_s'?"]),
+        (
+            "[link.a]\nurl = 'tcp://x'\n[connection]\ninterface = 'lo'\n",
+            ["line 4", "interface", "means nothing"],
+        ),
+        ("[link.lan]\nlisten = 'norm://'\n", ["line 2", "cannot be listened at", "tcp://"]),
+        ("[link.'a b']\nurl = 'norm://'\n", ["link.a b", "letters"]),
+        ("[link.lan]\nurl = 'norm://'\nenabled = 1\n", ["line 3", "enabled is 1", "true or false"]),
+        ("[link.lan]\nurl = 'norm://'\ndomain = 'x'\n", ["line 3", "'x'", "'default'", "one domain"]),
+        (LAN + "[link.b]\nurl = 'norm://?interface=lo'\n", ["line 3", "[link.b]", "[link.lan]"]),
+        (LAN + "[link.b]\nurl = 'tcp://x'\n", ["line 1", "[link.lan]", "one norm:// link"]),
+        (f"nane = 'x'\n{LAN}", ["line 1", "'nane'", "did you mean 'name'?"]),
+        (f"name = 'a b'\n{LAN}", ["line 1", "'a b'", "letters"]),
+        (f"domain = 3\n{LAN}", ["line 1", "domain is 3", "a text"]),
+        (f"answer = 'yes'\n{LAN}", ["line 1", "answer is 'yes'", "true or false"]),
+        (f"[roles]\nlistener = 1\n{LAN}", ["line 2", "roles.listener is 1", "True or False"]),
+        (f"[roles]\nlisten = true\n{LAN}", ["line 2", "did you mean 'listener'?"]),
+        (f"[roles]\ngateway = true\n{LAN}", ["line 2", "gateway", "leave it out"]),
+        (f"{LAN}[store]\ndata = 'x'\n", ["line 3", "store = true"]),
+        (f"{LAN}[roles]\nstore = true\n", ["store.data is None", "directory"]),
+        (
+            f"{LAN}[roles]\nstore = true\n[store]\ndata = 'x'\nkeep = 'soon'\n",
+            ["line 7", "keep is 'soon'", "7d"],
+        ),
+        (f"{LAN}[http]\nlisten = 'here'\n", ["line 4", "http.listen is 'here'", "127.0.0.1:7480"]),
+        (f"{LAN}[http]\nlisten = '0.0.0.0:80'\n", ["line 4", "'0.0.0.0:80'", "beyond_loopback"]),
+        (f"{LAN}[http]\nport = 80\n", ["line 4", "'port'", "listen"]),
+        (f"{LAN}[log]\nformat = 'xml'\n", ["line 4", "log.format is 'xml'", "text or json"]),
+        ("name = \n", ["no TOML", "line 1"]),
+    ],
+)
+def test_what_cannot_work_is_named_with_its_line_and_what_would_do(
+    tmp_path: Path, text: str, words: list[str]
+) -> None:
+    message = refused(tmp_path, text)
+    assert message.startswith(str(tmp_path / "shoald.toml"))
+    for word in words:
+        assert word in message, message
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read: No such file"):
+        load(tmp_path / "nowhere.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load(tmp_path / "bytes.toml")
+
+
+def test_a_metrics_endpoint_beyond_loopback_has_to_be_meant(tmp_path: Path) -> None:
+    text = f"{LAN}[http]\nlisten = '0.0.0.0:7480'\nbeyond_loopback = true\n"
+    config = loaded(tmp_path, text)
+    assert config.http is not None
+    assert config.http.address() == ("0.0.0.0", 7480)

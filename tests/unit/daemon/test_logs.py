@@ -1,0 +1,44 @@
+"""What a daemon logs: one line each, for people or as JSON."""
+
+import json
+import logging
+
+import pytest
+
+from shoal.daemon.config import LogConfig
+from shoal.daemon.logs import Logs
+
+log = logging.getLogger("shoal.daemon")
+
+
+def test_json_lines_have_time_level_logger_and_message(capsys: pytest.CaptureFixture[str]) -> None:
+    logs = Logs(LogConfig(format="json"))
+    try:
+        log.info("link %s is up\nagain", "lan")
+        try:
+            raise ValueError("ä")
+        except ValueError:
+            log.exception("it failed")
+    finally:
+        logs.close()
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (first["level"], first["logger"], first["message"]) == (
+        "info",
+        "shoal.daemon",
+        "link lan is up\nagain",
+    )
+    assert first["time"].endswith("Z")
+    assert second["error"] == "ValueError('ä')"
+    assert "Traceback" in second["traceback"]
+
+
+def test_text_lines_are_one_line_and_the_level_can_change(capsys: pytest.CaptureFixture[str]) -> None:
+    logs = Logs(LogConfig(level="warning"))
+    try:
+        log.info("too much")
+        logs.use(LogConfig(level="info"))
+        log.info("two\nlines")
+    finally:
+        logs.close()
+    log.info("nobody listens")
+    assert capsys.readouterr().err == "info    shoal.daemon: two lines\n"

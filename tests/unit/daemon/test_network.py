@@ -1,0 +1,91 @@
+"""Daemons' answers become one network, and a network becomes a picture."""
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from shoal.daemon.network import network_of
+from shoal.daemon.picture import HEIGHT, WIDTH, dot, layout, svg
+
+LAN = {"name": "lan", "kind": "norm", "state": "up", "up": 1, "lan": "239.192.74.1:7474 on 10.0.0.0/24"}
+FAR = {
+    "name": "paris",
+    "kind": "tcp",
+    "state": "up",
+    "up": 1,
+    "peer": "2",
+    "role": "connect",
+    "round_trip_s": 0.04,
+}
+CLIENT = {"name": "clients", "kind": "tcp", "state": "waiting", "up": 0, "peer": "9", "role": "accept"}
+LISTENER = {"name": "clients", "kind": "tcp", "state": "listening", "up": 1, "role": "listen"}
+BACK = {"name": "clients", "kind": "tcp", "state": "up", "up": 1, "peer": "1", "role": "accept"}
+
+
+def status(node: int, name: str, links: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"node": node, "name": name, "roles": ["router"], "links": links}
+
+
+def network() -> Any:
+    return network_of(
+        [status(1, "rome", [LAN, FAR, CLIENT, LISTENER]), status(2, "paris", [BACK])], [1, 2, 9, 12]
+    )
+
+
+def test_nodes_lans_and_links_are_each_there_once() -> None:
+    found = network()
+    assert {(place.key, place.kind) for place in found.places.values()} == {
+        ("1", "daemon"),
+        ("2", "daemon"),
+        ("9", "node"),
+        ("12", "node"),
+        (LAN["lan"], "lan"),
+    }
+    # Both ends tell of the link between them.
+    assert [(line.near, line.far, line.up) for line in found.lines] == [
+        ("1", LAN["lan"], True),
+        ("1", "2", True),
+        ("1", "9", False),
+    ]
+
+
+def test_norm_between_two_ends_joins_the_daemons_that_have_the_addresses() -> None:
+    one = {"name": "far", "kind": "norm", "up": 1, "far": "10.0.0.2", "address": "10.0.0.1:7474"}
+    two = {"name": "far", "kind": "norm", "up": 1, "far": "10.0.0.1", "address": "10.0.0.2:7474"}
+    found = network_of([status(1, "rome", [one]), status(2, "paris", [two])], [])
+    assert [(line.near, line.far) for line in found.lines] == [("1", "2")]
+
+
+def test_dot_names_everything_and_quotes_it() -> None:
+    text = dot(network_of([status(1, 'ro"me\\', [LAN])], []))
+    assert text.startswith("graph shoal {")
+    assert r'"1" [label="ro\"me\\\nrouter", shape=box];' in text
+    assert '"1" -- "239.192.74.1:7474 on 10.0.0.0/24"' in text
+    assert "style=dashed" in dot(network())
+
+
+def test_svg_is_xml_with_every_place_inside_and_names_escaped() -> None:
+    drawn = svg(network_of([status(1, "<rome> & co", [LAN, CLIENT])], [7]))
+    tree = ElementTree.fromstring(drawn)
+    texts = [element.text for element in tree.iter("{http://www.w3.org/2000/svg}text")]
+    assert "<rome> & co" in texts
+    assert "stroke-dasharray" in drawn
+    for x, y in re.findall(r'<text x="(\d+)" y="(\d+)"', drawn):
+        assert 0 < int(x) < WIDTH
+        assert 0 < int(y) < HEIGHT
+
+
+def test_a_picture_is_the_same_each_time_and_keeps_places_apart() -> None:
+    statuses = [status(node, f"d{node}", [LAN, FAR | {"peer": str(node % 20 + 1)}]) for node in range(1, 21)]
+    first, second = layout(network_of(statuses, [])), layout(network_of(statuses, []))
+    assert first == second
+    places = sorted(first.values())
+    closest = min(
+        abs(ax - bx) + abs(ay - by) for i, (ax, ay) in enumerate(places) for bx, by in places[i + 1 :]
+    )
+    assert closest > 20, "two places lie on each other"
+
+
+def test_an_empty_network_and_one_node_can_be_drawn() -> None:
+    ElementTree.fromstring(svg(network_of([], [])))
+    assert "data-node" in svg(network_of([], [5]))
