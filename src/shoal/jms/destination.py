@@ -12,7 +12,7 @@ from shoal.errors import InvalidDestinationError
 from shoal.types import QueueName
 
 #: The names of temporary destinations, which only their connection reads.
-_TEMPORARY = re.compile(r"temporary/[0-9a-f]{16}/\d+")
+_TEMPORARY = re.compile(r"_?temporary/[0-9a-f]{16}/\d+")
 
 
 class Destination:
@@ -181,7 +181,7 @@ def of_topic(name: str) -> Topic:
 
 
 def _is_temporary(name: str) -> bool:
-    return name.startswith("temporary/") and _TEMPORARY.fullmatch(name) is not None
+    return name.startswith(("_temporary/", "temporary/")) and _TEMPORARY.fullmatch(name) is not None
 
 
 def as_reply_to(destination: Destination) -> str:
