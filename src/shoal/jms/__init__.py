@@ -11,7 +11,7 @@ with factory.create_context() as context:
     assert consumer.receive_body(dict, timeout_s=5) == {"bid": 10.25}
 ```
 
-Names are Java's with Python's casing; times are in seconds. `shoal.jms.aio` is the same for asyncio.
+Names are Java's with Python's casing; times are in seconds.
 """
 
 from shoal.errors import (
