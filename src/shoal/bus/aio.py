@@ -532,7 +532,7 @@ class Bus(Handle):
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if self._connection.channels:
             await in_own_thread(functools.partial(self._connection.flush_persistent, timeout_s))
-        await self._doorbell.run(operations.flush(self._connection, left(deadline)))
+        await self._doorbell.run(operations.flush(self._connection, timeout_s, deadline))
 
     async def events(self, timeout_s: float | None = None) -> AsyncIterator[Event]:
         """What happens in the domain; ends after `timeout_s` of quiet, or with the connection."""

@@ -55,10 +55,9 @@ def dial(connection: Connection, host: str, port: int) -> Operation[None]:
         raise LinkError(f"{dialler.url} refuses us: {dialler.why}")
 
 
-def flush(connection: Connection, timeout_s: float | None) -> Operation[None]:
-    """Wait until every member has everything published before."""
+def flush(connection: Connection, timeout_s: float | None, deadline: float | None) -> Operation[None]:
+    """Wait until every member has everything published before; of the time asked for some may be over."""
     connection.check_open()
-    deadline = _deadline(timeout_s)
     number = connection.node.begin_flush()
     try:
         while (silent := connection.node.poll_flush(number)) is None:

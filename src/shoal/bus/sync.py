@@ -584,8 +584,7 @@ class Bus(Handle):
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         # First: a member that died does not keep it from being known that the store has everything.
         self._connection.flush_persistent(timeout_s)
-        left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-        run(self._connection, operations.flush(self._connection, left_s))
+        run(self._connection, operations.flush(self._connection, timeout_s, deadline))
 
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
         """What happens in the domain: see `shoal.Event`.
