@@ -10,6 +10,7 @@ it is delivered again. A failure prints the seed.
 
 import argparse
 import contextlib
+import faulthandler
 import json
 import os
 import random
@@ -23,9 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import shoal
+import shoal.cli
 
 #: Everything is read within this time, also on a busy machine.
-PATIENCE_S = 120.0
+PATIENCE_S = 80.0
+#: How long a program that hangs has to say where.
+STACKS_S = 1.0
+#: So much of a program's log is shown when something failed.
+LOG_CHARS = 20_000
 TOPIC, QUEUE = "kills/numbers", "kills"
 
 
@@ -106,6 +112,11 @@ def worker(folder: Path, domain: str, name: str) -> None:
 
 def be(name: str, folder: Path, domain: str) -> None:
     """Be one of them; while the store is dead, nobody is there to begin with."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    if name == "store":
+        sys.argv = ["shoal", "store", "--data", str(folder / "data"), "--domain", domain, "--interface", "lo"]
+        shoal.cli.main()
+        return
     while True:
         with contextlib.suppress(shoal.NoStoreError):
             if name in ("publisher", "boxed"):
@@ -126,6 +137,9 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self.folder, self.domain = folder, f"kills-{secrets.token_hex(4)}"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def begin(self) -> None:
+        """Start them all."""
         for name in ("store", "subscriber", "worker-1", "worker-2", "publisher", "boxed"):
             self.start(name)
             if name == "subscriber":
@@ -135,31 +149,34 @@ class Programs:
             self.wait_for(name, "promised")
 
     def start(self, name: str) -> None:
-        if name == "store":
-            data = ["--data", str(self.folder / "data"), "--domain", self.domain, "--interface", "lo"]
-            command = [sys.executable, "-m", "shoal.cli", "store", *data]
-        else:
-            command = [
-                sys.executable,
-                __file__,
-                "--be",
-                name,
-                "--folder",
-                str(self.folder),
-                "--domain",
-                self.domain,
-            ]
+        options = ["--be", name, "--folder", str(self.folder), "--domain", self.domain]
+        command = [sys.executable, __file__, *options]
         with (self.folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
     def kill(self, name: str) -> None:
         process = self._running.pop(name)
-        assert process.poll() is None, f"{name} ended by itself: {self.log(name)}"
+        assert process.poll() is None, f"{name} ended by itself, before it was killed: {self.log(name)}"
         process.send_signal(signal.SIGKILL)
         process.wait()
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()[-2000:]
+
+    def tell(self) -> str:
+        """What every program says, and where each of its threads is, for whoever looks into a failure."""
+        for process in self._running.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGUSR1)
+        time.sleep(STACKS_S)
+        told = []
+        for path in sorted(self.folder.glob("*.log")):
+            process = self._running.get(path.stem)
+            state = "not running" if process is None else f"exit status {process.poll()}"
+            told.append(f"--- {path.stem} ({state})\n{path.read_text()[-LOG_CHARS:]}")
+        status = self.folder / "data" / "status.json"
+        told.append(f"--- status\n{status.read_text() if status.exists() else 'none'}")
+        return "\n".join(told)
 
     def wait_for(self, name: str, what: str) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -173,16 +190,16 @@ class Programs:
         until = time.monotonic() + PATIENCE_S
         for name in ("publisher", "boxed"):
             try:
-                status = self._running.pop(name).wait(PATIENCE_S)
+                status = self._running[name].wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise AssertionError(f"{name} does not end: {self.log(name)}") from None
-            assert status == 0, f"{name} failed: {self.log(name)}"
-        while time.monotonic() < until:
-            missing = check(self.folder)
-            if not missing:
-                return
+                raise AssertionError(f"{name} does not end") from None
+            assert status == 0, f"{name} failed"
+            del self._running[name]
+        while missing := check(self.folder):
+            for name, process in self._running.items():
+                assert process.poll() is None, f"{name} ended by itself"
+            assert time.monotonic() < until, f"not everything was read: {missing[:5]} of {len(missing)}"
             time.sleep(0.2)
-        raise AssertionError(f"not everything was read: {missing[:5]} of {len(missing)}")
 
     def stop(self) -> None:
         for process in self._running.values():
@@ -207,6 +224,8 @@ def check(folder: Path) -> list[str]:
     missing = []
     for readers in (["subscriber"], ["worker-1", "worker-2"]):
         seen: set[tuple[str, int]] = set()
+        # What says that it is delivered again may be written down by another worker, earlier in this loop.
+        fresh: set[tuple[str, int]] = set()
         for reader in readers:
             highest = {"publisher": 0, "boxed": 0}
             for line in read(folder / f"{reader}.notes"):
@@ -215,7 +234,8 @@ def check(folder: Path) -> list[str]:
                 key = (line["who"], line["number"])
                 assert key in tried, f"{reader} got {key}, which nobody sent"
                 if not line["again"]:
-                    assert key not in seen, f"{reader} got {key} twice, and was not told so"
+                    assert key not in fresh, f"{reader} got {key} twice, and was not told so"
+                    fresh.add(key)
                     if reader == "subscriber":
                         assert line["number"] > highest[line["who"]], f"{reader} got {key} out of order"
                 highest[line["who"]] = max(highest[line["who"]], line["number"])
@@ -232,6 +252,7 @@ def run(cycles: int, patience_s: float = 1.0, seed: int | None = None) -> tuple[
     with tempfile.TemporaryDirectory(prefix="shoal-kills-") as made:
         programs = Programs(Path(made))
         try:
+            programs.begin()
             for _ in range(cycles):
                 time.sleep(dice.random() * patience_s)
                 name = dice.choice(["store", "subscriber", "worker-1", "worker-2", "publisher", "boxed"])
@@ -243,7 +264,7 @@ def run(cycles: int, patience_s: float = 1.0, seed: int | None = None) -> tuple[
             notes = [read(Path(made) / f"{who}.notes") for who in ("publisher", "boxed")]
             return sum("promised" in line for lines in notes for line in lines), killed
         except AssertionError as error:
-            raise AssertionError(f"--seed {seed}: {error}") from error
+            raise AssertionError(f"--seed {seed}: {error}\n{programs.tell()}") from error
         finally:
             programs.stop()
 
@@ -253,6 +274,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--patience-s", type=float, default=1.0, help="how long nobody is killed, at most")
     parser.add_argument("--be")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--domain")
@@ -260,7 +282,7 @@ def main() -> None:
     match options.be:
         case None:
             began = time.monotonic()
-            messages, killed = run(options.cycles, seed=options.seed)
+            messages, killed = run(options.cycles, options.patience_s, options.seed)
             took_s = time.monotonic() - began
             print(f"{options.cycles} kills {killed}, {messages} messages, none lost, {took_s:.0f} s")
         case name:

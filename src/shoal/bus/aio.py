@@ -89,8 +89,8 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     rest, client = split_client(options)
     connection, role = split_roles(rest)
     bus = Bus(resolve(url, connection))
-    bus._connection.client = client
     bus._connection.take_role(role)
+    bus._connection.take_client(client)
     if bus.config.scheme == "tcp":
         bus._first = (bus.config.host or LOOPBACK, bus.config.port)
     return bus
@@ -101,8 +101,8 @@ def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
     rest, client = split_client(options)
     connection, role = split_roles(rest)
     bus = Bus(resolve_listening(url, connection))
-    bus._connection.client = client
     bus._connection.take_role(role)
+    bus._connection.take_client(client)
     with closing_on_error(bus._connection):
         bus._connection.keeper().listen(bus.config.host or LOOPBACK, bus.config.port)
     return bus

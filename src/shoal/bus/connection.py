@@ -128,6 +128,20 @@ class Connection:
             self.shut_down()
             raise
 
+    def take_client(self, client: ClientConfig) -> None:
+        """Use a store as `connect` was asked to."""
+        self.client = client
+        if client.outbox is None:
+            return
+        try:
+            # What an earlier life left in it goes to the store, though nobody may publish in this one.
+            self.persistence()
+        except BaseException:
+            self.close_role()
+            self.closed = True
+            self.shut_down()
+            raise
+
     def close_role(self) -> None:
         """Close the store; what it has not recorded yet it records."""
         if self.store is not None:

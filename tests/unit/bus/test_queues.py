@@ -160,8 +160,21 @@ def test_an_outbox_keeps_messages_until_there_is_a_store_also_after_a_restart(
 def test_an_outbox_has_one_owner(domain: str, tmp_path: Path) -> None:
     with shoal.connect(domain, outbox=tmp_path / "out") as bus:
         bus.publish("a", persistent=True)
-        with shoal.connect(domain, outbox=tmp_path / "out") as second, pytest.raises(shoal.StoreLockedError):
-            second.publish("a", persistent=True)
+        with pytest.raises(shoal.StoreLockedError):
+            shoal.connect(domain, outbox=tmp_path / "out")
+        bus.publish("a", persistent=True)
+
+
+def test_what_an_earlier_life_left_in_an_outbox_is_stored_though_nobody_publishes_now(
+    domain: str, tmp_path: Path
+) -> None:
+    with shoal.connect(domain, outbox=tmp_path / "out") as bus:
+        for number in range(3):
+            bus.publish("a", number, persistent=True)
+    with shoal.connect(domain) as others, shoal.connect(domain, outbox=tmp_path / "out") as bus:
+        store = PlainStore(others)
+        bus.flush(PATIENCE_S)
+        assert [row.message.body for row in store.rows] == [0, 1, 2]
 
 
 def test_live_subscribers_hear_what_is_in_the_outbox(domain: str, bus: shoal.Bus, tmp_path: Path) -> None:
