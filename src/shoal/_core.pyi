@@ -151,8 +151,17 @@ class Node:
         window_bytes: int = ...,
         cache_bytes: int = ...,
         when_full: str = "block",
+        router: bool = False,
         **options: Any,
     ) -> None: ...
+    def add_norm(self, **options: Any) -> None:
+        """Join one more group."""
+    def add_tcp(
+        self, names: tuple[str, int], limits: tuple[float, int], beats: tuple[float, int], window_bytes: int
+    ) -> None:
+        """Make TCP links possible: domain, `resume_s` and peers, heartbeats and how many may be missed."""
+    @property
+    def is_router(self) -> bool: ...
     @property
     def node(self) -> int: ...
     @property

@@ -35,6 +35,12 @@ impl ClockOffset {
         self.least_us[0] = self.least_us[0].min(difference);
     }
 
+    /// What the sender's clock shows now, as far as known.
+    pub fn shows_us(&self, now: Time) -> u64 {
+        let least = self.least_us[0].min(self.least_us[1]);
+        ((now.as_nanos() / 1000) as i64).saturating_sub(least).max(0) as u64
+    }
+
     /// How old something is that happened when the sender's clock showed `clock_us`.
     pub fn age(&self, now: Time, clock_us: u64) -> Duration {
         let least = self.least_us[0].min(self.least_us[1]);

@@ -29,6 +29,8 @@ pub struct NodeConfig {
     pub window_bytes: usize,
     /// What is kept for repair, per lane.
     pub cache_bytes: usize,
+    /// Whether it passes on what comes over one link to others.
+    pub router: bool,
 }
 
 impl NodeConfig {
@@ -71,6 +73,9 @@ impl Node {
     /// A node that knows nobody.
     pub fn new(config: &NodeConfig) -> Result<Node, ConfigError> {
         let hub = Hub::new(&config.hub, Arc::new(Asleep));
+        if config.router {
+            hub.set_router();
+        }
         let mut links = Vec::new();
         for (norm, membership) in &config.links {
             let mut norm = norm.clone();
@@ -138,6 +143,13 @@ impl Node {
             link.serve(now);
             link.write(now);
             link.deliver(now);
+        }
+        if self.hub.is_router() {
+            // What one of them brought may be for one that had its turn.
+            for link in &mut self.links {
+                link.serve(now);
+                link.write(now);
+            }
         }
     }
 

@@ -102,6 +102,7 @@ impl DomainSimulation {
         let bytes = |field: &str| -> PyResult<usize> { extract(field, &take(field)?) };
         let (window_bytes, cache_bytes) = (bytes("window_bytes")?, bytes("cache_bytes")?);
         let lane_bytes_max = bytes("lane_bytes_max")?;
+        let router: bool = extract("router", &take("router")?)?;
         let message_bytes_max = bytes("message_bytes_max")?;
         let assembly_bytes_max = bytes("assembly_bytes_max")?;
         let seed = self.network().random();
@@ -131,7 +132,7 @@ impl DomainSimulation {
             };
             configs.push((norm, membership));
         }
-        Ok(Told { config: NodeConfig { hub, links: configs, window_bytes, cache_bytes }, patience })
+        Ok(Told { config: NodeConfig { hub, links: configs, window_bytes, cache_bytes, router }, patience })
     }
 }
 

@@ -61,6 +61,13 @@ pub struct Roles(pub u64);
 impl Roles {
     /// It records what others publish: publishers wait for it, however slow it is.
     pub const STORE: Roles = Roles(1);
+    /// It passes on what it hears from one link to others.
+    pub const ROUTER: Roles = Roles(2);
+
+    /// These and those.
+    pub fn with(self, roles: Roles) -> Roles {
+        Roles(self.0 | roles.0)
+    }
 
     /// Whether all of these are among them.
     pub fn contains(self, roles: Roles) -> bool {

@@ -109,19 +109,29 @@ impl Welcome {
     }
 }
 
+/// Whose messages a node passes on, and how far they came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PassedOn {
+    /// Who published them, eight bytes.
+    pub publisher: u64,
+    /// How many nodes passed them on, the one that says so included.
+    pub hops: u8,
+}
+
 /// What messages do not carry one by one: whose those that follow are, when they were published, and the number of the
 /// first. Each of them has the number after that of the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// The publisher, if it is not the node whose stream this is.
-    pub source: Option<u64>,
+    /// Who published them, if it is not the node whose stream this is.
+    pub source: Option<PassedOn>,
     /// Which of the publisher's chains.
     pub chain: u32,
     /// The number of the next message, from 1.
     pub number: u64,
     /// Microseconds since 1970 by the publisher's clock.
     pub timestamp_us: u64,
-    /// Microseconds by a clock of the sender's that never jumps.
+    /// Microseconds by a clock that never jumps: the sender's, or of what is passed on the publisher's, as the sender
+    /// knows it.
     pub clock_us: u64,
     /// The version of its subscriptions that the sender had announced by then.
     pub version: u64,
@@ -137,8 +147,9 @@ impl Mark {
     pub fn write(self, out: &mut Vec<u8>) {
         out.push(RecordKind::Mark.first_byte());
         out.push(if self.source.is_some() { Self::HAS_SOURCE } else { 0 });
-        if let Some(publisher) = self.source {
+        if let Some(PassedOn { publisher, hops }) = self.source {
             out.extend_from_slice(&publisher.to_be_bytes());
+            out.push(hops);
         }
         write_varint(out, self.chain.into());
         write_varint(out, self.number);
@@ -154,7 +165,10 @@ impl Mark {
         let flags = cursor.byte("flags")?;
         let source = match flags & Self::HAS_SOURCE {
             0 => None,
-            _ => Some(u64::from_be_bytes(cursor.array("publisher")?)),
+            _ => Some(PassedOn {
+                publisher: u64::from_be_bytes(cursor.array("publisher")?),
+                hops: cursor.byte("number of hops")?,
+            }),
         };
         Ok(Mark {
             source,
@@ -327,7 +341,7 @@ mod tests {
         let welcome = Welcome { from: 0xdead_beef, to: 9, positions };
         comes_back(RecordKind::Welcome, &welcome, Welcome::write, Welcome::read);
 
-        for source in [None, Some(0x1234_5678_9abc_def0)] {
+        for source in [None, Some(PassedOn { publisher: 0x1234_5678_9abc_def0, hops: 3 })] {
             let mark = Mark {
                 source,
                 chain: 2,

@@ -125,6 +125,17 @@ impl FrameReader {
         self.open
     }
 
+    /// The frames that were kept.
+    pub fn kept_bytes(&self) -> &[u8] {
+        &self.bytes[..self.open]
+    }
+
+    /// Forgets the frames that were kept.
+    pub fn drop_kept(&mut self) {
+        self.bytes.drain(..self.open);
+        self.open = 0;
+    }
+
     /// Gives away the frames that were kept, and goes on with `spare`, for its memory. A frame whose end has
     /// not come yet moves along.
     pub fn take_kept(&mut self, mut spare: Vec<u8>) -> Vec<u8> {

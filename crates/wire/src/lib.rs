@@ -40,7 +40,7 @@ mod varint;
 
 pub use announce::{Announce, AnnounceHeader, Announced, Announcement, FACT_ROLES, Fact, Roles};
 pub use body::{ArrayLayout, ArrayOrder, BodyKind};
-pub use control::{Goodbye, Heartbeat, Mark, Position, Skip, SkipReason, Welcome};
+pub use control::{Goodbye, Heartbeat, Mark, PassedOn, Position, Skip, SkipReason, Welcome};
 pub use destination::{Destination, DestinationKind};
 pub use error::{DecodeError, EncodeError, MessageIdError, TopicError};
 pub use fields::HeaderFields;

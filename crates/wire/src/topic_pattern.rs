@@ -83,6 +83,30 @@ impl TopicPattern {
         levels.next().is_none()
     }
 
+    /// Whether every topic that `other` matches is matched by this one, too. A wildcard as the first level does not
+    /// stand for one that starts with `_`.
+    pub fn covers(&self, other: &TopicPattern) -> bool {
+        let mut others = other.levels();
+        for (index, wanted) in self.levels().enumerate() {
+            let Some(level) = others.next() else { return false };
+            if let PatternLevel::Exactly(text) = level
+                && index == 0
+                && is_reserved(text.as_bytes())
+                && wanted != level
+            {
+                return false;
+            }
+            match (wanted, level) {
+                (PatternLevel::Rest, _) => return true,
+                (_, PatternLevel::Rest) => return false,
+                (PatternLevel::AnyOne, _) => {}
+                (PatternLevel::Exactly(_), _) if wanted != level => return false,
+                (PatternLevel::Exactly(_), _) => {}
+            }
+        }
+        others.next().is_none()
+    }
+
     /// The same levels written `a/*/c/d`.
     pub fn with_slashes(&self) -> String {
         with_slashes(&self.text, self.form)
@@ -137,6 +161,57 @@ mod tests {
         assert!(!matches(">", "_reply=7"));
         assert!(matches(">", "prices/_ACME"));
         assert!(matches("*/_ACME", "prices/_ACME"));
+    }
+
+    #[test]
+    fn a_pattern_covers_another_if_it_matches_all_that_the_other_does() {
+        let covers =
+            |one: &str, two: &str| TopicPattern::new(one).unwrap().covers(&TopicPattern::new(two).unwrap());
+        for (one, two) in [
+            (">", "a/b"),
+            (">", "*/>"),
+            ("a/>", "a/*"),
+            ("a/*", "a/b"),
+            ("*/b", "a/b"),
+            ("a/b", "a=b"),
+            ("a/>", "a/>"),
+        ] {
+            assert!(covers(one, two), "{one} covers {two}");
+        }
+        for (one, two) in [
+            ("a/>", "a"),
+            ("a/*", "a/>"),
+            ("a/b", "a/*"),
+            ("*", "a/b"),
+            (">", "_reply/7"),
+            ("a/*", "a/b/c"),
+            ("a/*/c", "a/*"),
+        ] {
+            assert!(!covers(one, two), "{one} does not cover {two}");
+        }
+        assert!(covers("_reply/*", "_reply/7"));
+    }
+
+    proptest! {
+        /// What covers another pattern matches every topic that the other matches.
+        #[test]
+        fn covering_is_matching_more(
+            one in prop::collection::vec(prop::sample::select(vec!["a", "b", "_c", "*"]), 1..4),
+            two in prop::collection::vec(prop::sample::select(vec!["a", "b", "_c", "*"]), 1..4),
+            rests in any::<(bool, bool)>(),
+            topic in prop::collection::vec(prop::sample::select(vec!["a", "b", "_c"]), 1..5),
+        ) {
+            let pattern = |levels: &[&str], rest: bool| {
+                let text = levels.join("/");
+                TopicPattern::new(&if rest { text + "/>" } else { text }).unwrap()
+            };
+            let (one, two) = (pattern(&one, rests.0), pattern(&two, rests.1));
+            let topic = topic.join("/");
+            let topic = Topic::new(&topic).unwrap();
+            if one.covers(&two) && two.matches(topic) {
+                prop_assert!(one.matches(topic), "{one} {two} {}", topic.as_str());
+            }
+        }
     }
 
     fn error(pattern: &str) -> String {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use shoal_wire::{
     Announce, AnnounceHeader, Announcement, ArrayLayout, BodyKind, Destination, DestinationKind, Fact,
     Filter, FilterKind, Goodbye, HeaderFields, Heartbeat, InterestEntry, Mark, MessageId, MessageView,
-    NumberedEntry, Outgoing, Position, PropertiesWriter, RecordKind, ReplyStatus, Scalar, Skip, SkipReason,
-    Topic, TopicPattern, Typed, Welcome, check_value,
+    NumberedEntry, Outgoing, PassedOn, Position, PropertiesWriter, RecordKind, ReplyStatus, Scalar, Skip,
+    SkipReason, Topic, TopicPattern, Typed, Welcome, check_value,
 };
 
 const FIELDS: u8 = 1 << 4;
@@ -96,7 +96,7 @@ fn control_records() -> Vec<Vec<u8>> {
     let position = Position { stream: 3, segment: 1 << 20, chain: 3, number: 1 << 33, missed_from: 5 };
     Welcome { from: 1, to: 2, positions: vec![position; 4] }.write(&mut records[1]);
     Mark {
-        source: Some(1),
+        source: Some(PassedOn { publisher: 1, hops: 2 }),
         chain: 2,
         number: 3,
         timestamp_us: 1 << 50,

@@ -411,9 +411,12 @@ class Bus(Handle):
         return subscription
 
     async def connect(self, url: str) -> None:
-        """Connect to one more program, `tcp://host:port`. As `shoal.Bus.connect`."""
-        host, port = host_and_port(url, self.config.port)
-        await self._doorbell.run(operations.dial(self._connection, host, port))
+        """Make one more link, `tcp://host:port` or `norm://group:port`. As `shoal.Bus.connect`."""
+        if url.startswith("norm:"):
+            self._connection.add_norm(url)
+        else:
+            host, port = host_and_port(url, self.config.port)
+            await self._doorbell.run(operations.dial(self._connection, host, port))
 
     async def request(
         self,

@@ -31,7 +31,7 @@ from shoal.bus.events import Event, EventLog
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.replies import Replies
 from shoal.bus.store_waits import ask
-from shoal.config import ClientConfig, ConnectionConfig, QueueFull
+from shoal.config import ClientConfig, ConnectionConfig, QueueFull, resolve
 from shoal.config.keys import keys_of
 from shoal.errors import ClosedError, ConfigError, ShoalError, UndeliveredWarning
 from shoal.link.address import LOOPBACK, text_of
@@ -77,18 +77,26 @@ class Connection:
         self.node.set_persistently(_Persistently(weakref.ref(self)))
         #: What keeps its TCP links, if it has such.
         self.links: Keeper | None = None
+        self._making_links = threading.Lock()
         if config.scheme == "tcp":
-            self.links = Keeper(
-                _core.TcpLinks(self.node),
-                self.tell,
-                timeout_s=config.connect_timeout_s,
-                reconnect_max_s=config.reconnect_max_s,
-                connections_max=config.connections_max,
-            )
-            # Its thread would keep the node.
-            self._end_links = weakref.finalize(self, self.links.stop)
-            self._end_links.atexit = False
+            self._keep_links()
         self._process = os.getpid()
+
+    def _keep_links(self) -> Keeper:
+        with self._making_links:
+            if self.links is None:
+                config = self.config
+                self.links = Keeper(
+                    _core.TcpLinks(self.node),
+                    self.tell,
+                    timeout_s=config.connect_timeout_s,
+                    reconnect_max_s=config.reconnect_max_s,
+                    connections_max=config.connections_max,
+                )
+                # Its thread would keep the node.
+                self._end_links = weakref.finalize(self, self.links.stop)
+                self._end_links.atexit = False
+            return self.links
 
     def tell(self, event: Event) -> None:
         """Something happened to a link."""
@@ -100,12 +108,31 @@ class Connection:
     def keeper(self) -> Keeper:
         """What keeps its TCP links; refuses where there are none."""
         self.check_open()
-        if self.links is None:
+        config = self.config
+        if config.scheme == "inproc":
             raise ConfigError(
-                f"a connection on {self.config.scheme}:// has no TCP links: use "
+                "a connection on inproc:// has no TCP links: use "
                 "shoal.connect('tcp://host:port') or shoal.listen('tcp://host:port')"
             )
-        return self.links
+        if self.links is None:
+            self.node.add_tcp(
+                (config.domain, config.domain_number()),
+                (config.resume_s, config.connections_max),
+                (config.heartbeat_s, config.missed_heartbeats_max),
+                config.window_bytes,
+            )
+        return self._keep_links()
+
+    def add_norm(self, url: str) -> None:
+        """Join one more group."""
+        self.check_open()
+        if self.config.scheme == "inproc":
+            raise ConfigError(f"a connection on inproc:// has no network, and cannot join {url}")
+        given = {"domain": self.config.domain} if "domain=" not in url else {}
+        options = _options(resolve(url, given))
+        for name in ("message_bytes_max", "assembly_bytes_max", "patience_s", "when_full", "router"):
+            del options[name]
+        self.node.add_norm(**options)
 
     def shut_down(self) -> bool:
         """Leave without waiting for anybody: whether everybody had everything."""
@@ -398,6 +425,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
             "message_bytes_max": config.message_bytes_max,
             "assembly_bytes_max": config.assembly_bytes_max,
             "when_full": config.when_full,
+            "router": config.router,
         }
     return {
         "domain": config.domain_number(),
@@ -428,6 +456,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "assembly_bytes_max": config.assembly_bytes_max,
         "backoff_factor": config.backoff_factor,
         "when_full": config.when_full,
+        "router": config.router,
         "keys": keys_of(config.key, config.key_file),
         "drop_received": config.drop_received,
     }

@@ -78,7 +78,7 @@ class Handle:
         return [] if keeper is None or self.closed else keeper.states()
 
     def listen(self, url: str) -> str:
-        """Let others connect to one more address, `tcp://address:port`, and return it. For TCP connections.
+        """Let others connect to an address, or to one more, `tcp://address:port`, and return it.
 
         Raises:
             LinkError: the address cannot be listened at.

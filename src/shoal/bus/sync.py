@@ -428,12 +428,17 @@ class Bus(Handle):
                 self._threads.append(shared)
 
     def connect(self, url: str) -> None:
-        """Connect to one more program, `tcp://host:port`, and keep that link. For connections over TCP.
+        """Make one more link: to a program, `tcp://host:port`, or into a multicast group, `norm://group:port`.
+
+        With `router=True` what comes over one link goes on to the others.
 
         Raises:
-            LinkError: the other end refuses us.
+            LinkError: the other end refuses us, or the network cannot be used.
         """
-        self._connect(*host_and_port(url, self.config.port))
+        if url.startswith("norm:"):
+            self._connection.add_norm(url)
+        else:
+            self._connect(*host_and_port(url, self.config.port))
 
     def _connect(self, host: str, port: int) -> None:
         connection = self._connection

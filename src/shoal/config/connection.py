@@ -47,6 +47,7 @@ _TCP_FIELDS = (
     "missed_heartbeats_max",
     "window_bytes",
     "assembly_bytes_max",
+    "router",
     *_TCP_ONLY,
 )
 
@@ -118,6 +119,9 @@ class ConnectionConfig(Sending):
     key_file: str | None = None
     #: Share of received datagrams to throw away, to try a program under loss.
     drop_received: float = 0.0
+    #: Whether what comes over one link is passed on to the others that want it. `Bus.connect` and
+    #: `Bus.listen` make more links.
+    router: bool = False
     #: Over TCP: how long a link whose connection is gone is kept for another connection to go on with.
     resume_s: float = 10.0
     #: Over TCP: how long an attempt to connect may take.
@@ -257,6 +261,7 @@ class ConnectionOptions(TypedDict, total=False):
     key: str | None
     key_file: str | None
     drop_received: float
+    router: bool
     resume_s: float
     connect_timeout_s: float
     reconnect_max_s: float

@@ -50,6 +50,8 @@ class BusOptions(TypedDict, total=False):
     receive_bytes_max: int
     senders_max: int
     sender_idle_after_s: float
+    #: Whether it passes on what it hears on one network to others.
+    router: bool
 
 
 DEFAULTS = BusOptions(
@@ -62,6 +64,7 @@ DEFAULTS = BusOptions(
     message_bytes_max=1 << 20,
     assembly_bytes_max=4 << 20,
     backoff_factor=1,
+    router=False,
 )
 
 

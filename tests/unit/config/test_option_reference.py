@@ -33,8 +33,8 @@ def default_of(text: str) -> Any:
     text = text.strip("`")
     if text in ("none", "None", "empty"):
         return None
-    if text == "true":
-        return True
+    if text in ("true", "false"):
+        return text == "true"
     number, _, unit = text.partition(" ")
     try:
         return float(number) * UNITS.get(unit, 1)

@@ -46,6 +46,8 @@ pub struct BusOptions {
     pub cache_bytes: usize,
     /// Parts of messages whose end has not come yet, of all senders together.
     pub assembly_bytes_max: usize,
+    /// Whether what comes over one link is passed on to others.
+    pub router: bool,
 }
 
 /// A bus inside a process.
@@ -76,6 +78,8 @@ pub struct TcpOptions {
     pub seed: u64,
     /// Its links.
     pub links: TcpConfig,
+    /// Whether what comes over one link is passed on to others.
+    pub router: bool,
 }
 
 /// Publish and subscribe. Dropping it closes it without lingering.
@@ -89,13 +93,13 @@ pub struct Bus {
     tcp: Mutex<Option<Arc<TcpNet>>>,
 }
 
-/// The NORM link of a bus, if it has one.
+/// The NORM links of a bus, if it has some.
 #[derive(Default)]
 struct Norm {
-    /// Until it is closed, which gives back its sockets and what it keeps for repair.
-    link: Option<Arc<NormLink>>,
-    /// What it did, once it is closed.
-    stats: Option<Stats>,
+    /// Until they are closed, which gives back their sockets and what they keep for repair.
+    links: Vec<Arc<NormLink>>,
+    /// What they did, once they are closed.
+    stats: Vec<Stats>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -105,7 +109,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Bus {
     /// Joins a domain over NORM.
     pub fn open(options: BusOptions) -> Result<Bus, LinkError> {
-        let mut link = options.link;
+        let link = &options.link;
         let config = HubConfig {
             publisher: options.publisher,
             node: link.norm.node,
@@ -115,33 +119,52 @@ impl Bus {
             assembly_bytes_max: options.assembly_bytes_max,
             seed: link.norm.seed,
         };
+        let bus = Bus::without_links(&config, options.router);
+        bus.add_norm(options)?;
+        Ok(bus)
+    }
+
+    fn without_links(config: &HubConfig, router: bool) -> Bus {
+        let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
+        let hub = Hub::new(config, waiter.clone());
+        if router {
+            hub.set_router();
+        }
+        Bus { hub, clock, waiter, norm: Mutex::default(), seat: Mutex::default(), tcp: Mutex::default() }
+    }
+
+    /// Joins one more group. Whose the messages are, and how large, is as for the bus.
+    pub fn add_norm(&self, options: BusOptions) -> Result<(), LinkError> {
+        let mut link = options.link;
         let membership = MembershipConfig {
             domain: options.domain,
             node: link.norm.node,
-            publisher: options.publisher,
+            publisher: self.hub.publisher(),
             heartbeat: options.heartbeat,
             missed_heartbeats_max: options.missed_heartbeats_max,
             members_max: options.members_max,
         };
-        let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
-        let hub = Hub::new(&config, waiter.clone());
         NodeConfig::prepare(&mut link.norm);
         // Until the last moment somebody may have to be welcomed.
         link.end_streams = false;
         link.lanes = lane_streams(options.window_bytes, options.cache_bytes);
+        link.message_bytes_max = self.hub.chains().message_bytes_max();
         let (bell, twin) = NormBell::pair();
-        let port = hub.attach("norm", true, bell);
-        let place = (hub.chains().clone(), port.link());
+        let port = self.hub.attach("norm", true, bell);
+        let place = (self.hub.chains().clone(), port.link());
         let application = NormBus::new(port, membership);
-        let norm = NormLink::open_on(link, clock, place, twin, Box::new(application))?;
-        Ok(Bus {
-            hub,
-            clock,
-            waiter,
-            norm: Mutex::new(Norm { link: Some(Arc::new(norm)), stats: None }),
-            seat: Mutex::default(),
-            tcp: Mutex::default(),
-        })
+        let norm = NormLink::open_on(link, self.clock, place, twin, Box::new(application))?;
+        lock(&self.norm).links.push(Arc::new(norm));
+        Ok(())
+    }
+
+    /// Makes TCP links possible, if they are not.
+    pub fn add_tcp(&self, links: TcpConfig) -> Result<(), LinkError> {
+        let mut tcp = lock(&self.tcp);
+        if tcp.is_none() {
+            *tcp = Some(Arc::new(TcpNet::open(self.hub.clone(), self.clock, links)?));
+        }
+        Ok(())
     }
 
     /// Joins a domain of this process.
@@ -156,17 +179,10 @@ impl Bus {
             assembly_bytes_max: options.message_bytes_max,
             seed: options.seed,
         };
-        let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
-        let hub = Hub::new(&config, waiter.clone());
-        let seat = meeting.join(&hub, move || clock.now());
-        Bus {
-            hub,
-            clock,
-            waiter,
-            norm: Mutex::default(),
-            seat: Mutex::new(Some(seat)),
-            tcp: Mutex::default(),
-        }
+        let bus = Bus::without_links(&config, false);
+        let clock = bus.clock;
+        *lock(&bus.seat) = Some(meeting.join(&bus.hub, move || clock.now()));
+        bus
     }
 
     /// Begins without links; [`Bus::tcp`] makes them.
@@ -180,17 +196,9 @@ impl Bus {
             assembly_bytes_max: options.assembly_bytes_max,
             seed: options.seed,
         };
-        let (waiter, clock) = (Arc::new(Waiter::default()), Clock::start());
-        let hub = Hub::new(&config, waiter.clone());
-        let tcp = TcpNet::open(hub.clone(), clock, options.links)?;
-        Ok(Bus {
-            hub,
-            clock,
-            waiter,
-            norm: Mutex::default(),
-            seat: Mutex::default(),
-            tcp: Mutex::new(Some(Arc::new(tcp))),
-        })
+        let bus = Bus::without_links(&config, options.router);
+        bus.add_tcp(options.links)?;
+        Ok(bus)
     }
 
     /// What decides.
@@ -205,12 +213,17 @@ impl Bus {
         &self.clock
     }
 
-    /// The NORM link, if there is one and it is not closed.
+    /// The NORM link that was made first, if there is one and it is not closed.
     pub fn norm(&self) -> Option<Arc<NormLink>> {
-        lock(&self.norm).link.clone()
+        lock(&self.norm).links.first().cloned()
     }
 
-    /// The TCP links, if it is a bus of those, and not closed.
+    /// All NORM links that are not closed.
+    pub fn norms(&self) -> Vec<Arc<NormLink>> {
+        lock(&self.norm).links.clone()
+    }
+
+    /// The TCP links, if it has such, and is not closed.
     pub fn tcp(&self) -> Option<Arc<TcpNet>> {
         lock(&self.tcp).clone()
     }
@@ -220,9 +233,14 @@ impl Bus {
         self.waiter.wake();
     }
 
-    /// What the NORM link did so far.
-    pub fn stats(&self) -> Option<Stats> {
-        self.norm().map(|link| link.stats()).or_else(|| lock(&self.norm).stats.clone())
+    /// What each NORM link did so far.
+    pub fn stats(&self) -> Vec<Stats> {
+        let links = self.norms();
+        if links.is_empty() {
+            lock(&self.norm).stats.clone()
+        } else {
+            links.iter().map(|link| link.stats()).collect()
+        }
     }
 
     /// How often whoever waits was woken: to be asked before looking, for [`Bus::wait`].
@@ -275,18 +293,17 @@ impl Bus {
     /// Bytes that were not sent yet, and the members that have not acknowledged everything that was, each with about how
     /// many bytes it lacks.
     pub fn backlog(&self) -> (u64, Vec<(NodeId, u64)>) {
+        let (mut waiting, mut lacking) = (lock(&self.seat).as_ref().map_or(0, Seat::unsent), BTreeMap::new());
         if let Some(tcp) = self.tcp() {
-            return tcp.backlog();
+            let (unsent, behind) = tcp.backlog();
+            waiting += unsent;
+            behind.into_iter().for_each(|(node, bytes)| *lacking.entry(node).or_insert(0) += bytes);
         }
-        let Some(norm) = self.norm() else {
-            return (lock(&self.seat).as_ref().map_or(0, Seat::unsent), Vec::new());
-        };
-        let (mut waiting, mut lacking) = (0, BTreeMap::new());
-        for (lane, appended) in norm.appended().into_iter().enumerate().skip(1) {
-            let (written, behind) = norm.progress(lane);
-            waiting += appended.saturating_sub(written);
-            for (node, bytes) in behind {
-                *lacking.entry(node).or_insert(0) += bytes;
+        for norm in self.norms() {
+            for (lane, appended) in norm.appended().into_iter().enumerate().skip(1) {
+                let (written, behind) = norm.progress(lane);
+                waiting += appended.saturating_sub(written);
+                behind.into_iter().for_each(|(node, bytes)| *lacking.entry(node).or_insert(0) += bytes);
             }
         }
         (waiting, lacking.into_iter().collect())
@@ -294,9 +311,7 @@ impl Bus {
 
     /// Says goodbye, without waiting for anything; [`Bus::close`] then has little to wait for.
     pub fn leave(&self) {
-        if let Some(norm) = self.norm() {
-            norm.begin_close(Duration::ZERO);
-        }
+        self.norms().iter().for_each(|norm| norm.begin_close(Duration::ZERO));
         if let Some(tcp) = self.tcp() {
             tcp.begin_close(Duration::ZERO);
         }
@@ -304,7 +319,7 @@ impl Bus {
 
     /// Whether the goodbye was said.
     pub fn has_left(&self) -> bool {
-        self.norm().is_none_or(|norm| norm.has_left()) && self.tcp().is_none_or(|tcp| tcp.has_left())
+        self.norms().iter().all(|norm| norm.has_left()) && self.tcp().is_none_or(|tcp| tcp.has_left())
     }
 
     /// Leaves the domain, after waiting up to `linger` until everybody has everything. True if everybody has.
@@ -315,15 +330,17 @@ impl Bus {
         let acknowledged = !linger.is_zero()
             && matches!(self.begin_flush().wait(deadline), FlushState::Done(silent) if silent.is_empty());
         let left = deadline.saturating_duration_since(Instant::now());
-        let norm = self.norm();
-        let drained =
-            norm.as_ref().is_none_or(|norm| norm.close(left)) && self.tcp().is_none_or(|tcp| tcp.close(left));
+        let norms = self.norms();
+        // Each gets its goodbye said, whatever became of the others.
+        let mut drained = norms.iter().fold(true, |drained, norm| norm.close(left) & drained);
+        drained &= self.tcp().is_none_or(|tcp| tcp.close(left));
         lock(&self.tcp).take();
         lock(&self.seat).take();
         self.hub.close();
-        if let Some(norm) = norm {
-            norm.drop_application();
-            *lock(&self.norm) = Norm { link: None, stats: Some(norm.stats()) };
+        if !norms.is_empty() {
+            norms.iter().for_each(|norm| norm.drop_application());
+            let stats = norms.iter().map(|norm| norm.stats()).collect();
+            *lock(&self.norm) = Norm { links: Vec::new(), stats };
         }
         if linger.is_zero() { drained } else { acknowledged }
     }

@@ -6,14 +6,15 @@
 use shoal_selector::{CorrelationFilter, Selector};
 use shoal_wire::{EncodeError, Filter, FilterKind, InterestEntry, TopicPattern};
 
-use crate::interest::{Entry, OwnInterest};
+use super::chain::LinkId;
+use crate::interest::{AskedInterest, Asker, Entry};
 use crate::switch::Interest;
 
 /// Header fields that a message gets only when it is published, or on its way: nobody else can judge by them.
 const LATE_HEADERS: [&str; 2] = ["JMSMessageID", "JMSTimestamp"];
 
-/// Announces an interest; returns its number.
-pub(super) fn announce(own: &mut OwnInterest, interest: &Interest) -> Result<u64, EncodeError> {
+/// Asks others for what a subscription of this process wants; returns its number.
+pub(super) fn ask_here(asked: &mut AskedInterest, interest: &Interest) -> Result<u64, EncodeError> {
     let (mut selector, mut correlation) = (Vec::new(), Vec::new());
     let mut filters = Vec::new();
     if let Some(condition) = interest.selector.as_ref().filter(|selector| is_early(selector)) {
@@ -29,11 +30,20 @@ pub(super) fn announce(own: &mut OwnInterest, interest: &Interest) -> Result<u64
         filters,
         ..InterestEntry::new(interest.kind, interest.pattern.as_str())
     };
-    match own.subscribe(&entry) {
+    match asked.ask(Asker::Here, &entry) {
         // A filter may be longer than an announcement takes.
-        Err(_) => own.subscribe(&InterestEntry { filters: Vec::new(), ..entry }),
+        Err(_) => asked.ask(Asker::Here, &InterestEntry { filters: Vec::new(), ..entry }),
         announced => announced,
     }
+}
+
+/// Asks others for what somebody behind a link asks us for; returns its number.
+pub(super) fn ask_behind(asked: &mut AskedInterest, link: LinkId, entry: &Entry) -> Result<u64, EncodeError> {
+    let filters = entry.filters.iter().map(|(kind, bytes)| Filter { kind: *kind, bytes }).collect();
+    let persistent_only = entry.persistent_only;
+    let entry =
+        InterestEntry { persistent_only, filters, ..InterestEntry::new(entry.kind, entry.pattern.as_str()) };
+    asked.ask(Asker::Behind(link), &entry)
 }
 
 fn is_early(selector: &Selector) -> bool {

@@ -4,20 +4,18 @@
 //! the buffers of the links that want it, so the order of the numbers is the order in every buffer. A link takes a whole buffer
 //! and leaves its emptied one in exchange: neither side allocates in the steady state.
 //!
-//! Marks and skips stand between the records, so that a message carries neither its number nor its time:
-//!
-//! | before a message                                       | goes                                      |
-//! |--------------------------------------------------------|-------------------------------------------|
-//! | numbers that this link was not given                   | a skip over them                          |
-//! | the first, a new millisecond, a new version of our interest | a mark: number, time and version     |
+//! Marks and skips stand between the records, so that a message carries neither its number nor its time; see [`super::outlet`].
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shoal_norm::Time;
-use shoal_wire::{Mark, Skip, SkipReason, frame};
+use shoal_wire::frame;
 
+use super::link::{Link, Ring};
+use super::outlet::Outlet;
+use super::passing::{Item, Outbound, PassedOn};
 use super::wake::Wake;
 
 /// Names a link of a hub.
@@ -27,9 +25,6 @@ pub type LinkId = usize;
 const STAMP_US: u64 = 1000;
 /// The clock is read at least once in so many messages, and whenever a link took what was published before.
 const STAMP_MESSAGES: u32 = 16;
-
-/// The most bytes that skip, mark and length take before a message.
-const HEAD_BYTES_MAX: usize = 128;
 
 /// Where the time comes from; asked for only when it is needed.
 pub trait Clock {
@@ -85,24 +80,6 @@ pub struct Stamp {
     pub clock: Time,
 }
 
-/// One link's buffer.
-#[derive(Debug)]
-struct Outlet {
-    bytes: Vec<u8>,
-    /// Bytes ever appended.
-    appended: u64,
-    /// The number that a message has if no skip stands before it.
-    next: u64,
-    /// What the last mark said.
-    marked: Option<(u64, u64)>,
-    /// Messages came after the last mark.
-    unmarked: bool,
-    /// Its link sends nothing of it for now, because its receivers take no more.
-    blocked: bool,
-    /// Some of what it was not given was wanted, and dropped for want of room.
-    dropped: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct State {
     /// The number given last.
@@ -123,10 +100,10 @@ pub(super) struct State {
 pub struct Chains {
     chains: Box<[Mutex<State>]>,
     wake: Arc<dyn Wake>,
+    /// How to reach links whose sources wait for room.
+    bells: Mutex<BTreeMap<LinkId, Weak<Link>>>,
     lane_bytes_max: usize,
     message_bytes_max: usize,
-    /// The version of our interest that marks name.
-    version: AtomicU64,
 }
 
 impl Chains {
@@ -147,9 +124,9 @@ impl Chains {
         Chains {
             chains: (0..count).map(|_| chain()).collect(),
             wake,
+            bells: Mutex::default(),
             lane_bytes_max,
             message_bytes_max: message_bytes_max.min(frame::FRAME_BYTES_MAX),
-            version: AtomicU64::new(0),
         }
     }
 
@@ -180,32 +157,32 @@ impl Chains {
                 state.outlets.resize_with(link + 1, || None);
             }
             let next = state.last + 1;
-            state.outlets[link] = Some(Outlet {
-                bytes: Vec::new(),
-                appended: 0,
-                next,
-                marked: None,
-                unmarked: false,
-                blocked: false,
-                dropped: false,
-            });
+            state.outlets[link] = Some(Outlet::new(next));
         }
     }
 
     /// Takes a link's buffers away, with what is in them.
     pub fn shut(&self, link: LinkId) {
+        let mut parked = Vec::new();
         for chain in &self.chains {
             let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(outlet) = state.outlets.get_mut(link) {
-                *outlet = None;
+            if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::take) {
+                parked.extend(outlet.parked);
             }
         }
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner).remove(&link);
+        self.wake_parked(&parked);
         self.wake.wake();
     }
 
-    /// Says which version of our interest links announced.
-    pub fn set_version(&self, version: u64) {
-        self.version.store(version, Ordering::Release);
+    /// Says which version of our interest a link announced: its marks name it.
+    pub fn set_version(&self, link: LinkId, version: u64) {
+        for chain in &self.chains {
+            let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) {
+                outlet.version = version;
+            }
+        }
     }
 
     /// Locks a chain for publishing.
@@ -244,11 +221,10 @@ impl Chains {
             return false;
         }
         // Who missed the mark before them numbers the messages by the one behind them.
-        if let Some((_, version)) = outlet.marked.filter(|_| outlet.unmarked) {
-            outlet.mark(chain as u32, outlet.next, stamp, version);
-        }
+        outlet.close_run(chain as u32, stamp);
         emptied.clear();
         std::mem::swap(&mut outlet.bytes, emptied);
+        let parked = std::mem::take(&mut outlet.parked);
         state.unread = 0;
         let (refused, sent_away) = (std::mem::take(&mut state.refused), std::mem::take(&mut state.sent_away));
         drop(state);
@@ -257,7 +233,111 @@ impl Chains {
         } else if refused {
             self.wake.wake_waiting();
         }
+        if !parked.is_empty() {
+            self.wake_parked(&parked);
+        }
         true
+    }
+
+    /// Nobody waits for room of a link any more: it lags.
+    pub(super) fn wake_parked_on(&self, link: LinkId) {
+        let parked = |chain: usize| {
+            let mut state = self.lock(chain);
+            let outlet = state.outlets.get_mut(link).and_then(Option::as_mut);
+            outlet.map(|outlet| std::mem::take(&mut outlet.parked)).unwrap_or_default()
+        };
+        let parked: Vec<LinkId> = (0..self.chains.len()).flat_map(parked).collect();
+        self.wake_parked(&parked);
+    }
+
+    /// Has links go on whose sources waited for room.
+    #[cold]
+    fn wake_parked(&self, parked: &[LinkId]) {
+        let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        let links: Vec<Arc<Link>> = parked.iter().filter_map(|id| bells.get(id)?.upgrade()).collect();
+        drop(bells);
+        links.iter().for_each(|link| link.bell.ring(Ring::Turn));
+    }
+
+    fn lags(&self, link: LinkId) -> bool {
+        let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.get(&link).and_then(Weak::upgrade).is_some_and(|link| link.is_lagging())
+    }
+
+    /// Says how to reach a link whose sources may wait for room.
+    pub(super) fn set_bell(&self, link: &Arc<Link>) {
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.insert(link.id, Arc::downgrade(link));
+    }
+
+    /// Passes on what came over a link, in the order it came; `bytes` is where its messages lie. Links that lag are not waited
+    /// for.
+    pub(super) fn pass_on(
+        &self,
+        now: Time,
+        (lane, from): (usize, LinkId),
+        outbound: &Outbound,
+        bytes: &[u8],
+    ) -> PassedOn {
+        let mut done = PassedOn::default();
+        let Some(chain) = self.chains.get(lane) else { return done };
+        let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.failure.is_some() {
+            return done;
+        }
+        let (own, bytes_max) = ((lane as u32, state.stamp), self.lane_bytes_max);
+        let mut current = None;
+        for item in &outbound.items {
+            match (item, &current) {
+                (Item::Chain(chain), _) => current = Some(*chain),
+                (&Item::Message { start, length, number, timestamp_us, links }, Some(chain)) => {
+                    let record = &bytes[start as usize..][..length as usize];
+                    for &link in outbound.links(links) {
+                        let Some(Some(outlet)) = state.outlets.get_mut(link) else { continue };
+                        if (!outlet.has_room(record.len(), bytes_max) && self.lags(link))
+                            || outlet.reserve(record.len()).is_err()
+                        {
+                            outlet.drop_passed(chain, number);
+                        } else {
+                            outlet.pass(now, own, chain, (number, timestamp_us), record);
+                            done.note(link);
+                        }
+                    }
+                }
+                (&Item::Lost { first, last, links }, Some(chain)) => {
+                    let begins = outbound.links(links);
+                    for (link, outlet) in state.outlets.iter_mut().enumerate() {
+                        if let Some(outlet) = outlet.as_mut().filter(|_| link != from) {
+                            outlet.lose(own, chain, (first, last), begins.contains(&link));
+                            done.note(link);
+                        }
+                    }
+                }
+                (_, None) => {}
+            }
+        }
+        done.settle(|link| {
+            let outlet = state.outlets.get_mut(link)?.as_mut()?;
+            let is_full = outlet.bytes.len() >= bytes_max && !outlet.bytes.is_empty();
+            if is_full && !outlet.parked.contains(&from) {
+                outlet.parked.push(from);
+            }
+            Some((outlet.bytes.len(), is_full, outlet.blocked))
+        });
+        done
+    }
+
+    /// Whether a lane of a link has no room; then a link is rung when it has.
+    pub(super) fn is_full_for(&self, lane: usize, link: LinkId, from: LinkId) -> bool {
+        let Some(chain) = self.chains.get(lane) else { return false };
+        let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes_max = self.lane_bytes_max;
+        let Some(Some(outlet)) = state.outlets.get_mut(link) else { return false };
+        let is_full = outlet.bytes.len() >= bytes_max && !outlet.bytes.is_empty() && !self.lags(link);
+        if is_full && !outlet.parked.contains(&from) {
+            outlet.parked.push(from);
+        }
+        is_full
     }
 
     /// A link says whether it sends nothing of a chain for now, because its receivers take no more.
@@ -301,20 +381,16 @@ impl Chains {
     /// Tells those behind a link how far each chain is, of which anything was published: the numbers that were not sent
     /// since the last message that was, and the one that comes next.
     pub fn tell_position(&self, link: LinkId) {
-        let version = self.version.load(Ordering::Acquire);
         for chain in 0..self.chains.len() {
             let mut state = self.lock(chain);
             let (next, stamp) = (state.last + 1, state.stamp);
             let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) else { continue };
             // What waits may end with just that.
-            let is_told = outlet.next == next && !outlet.unmarked && !outlet.bytes.is_empty();
+            let is_told = outlet.ends_with(next);
             if next == 1 || is_told {
                 continue;
             }
-            if outlet.next != next {
-                outlet.skip(next);
-            }
-            outlet.mark(chain as u32, next, stamp, version);
+            outlet.tell_position(chain as u32, next, stamp);
         }
     }
 
@@ -325,8 +401,9 @@ impl Chains {
             let mut state = self.lock(chain);
             if !std::mem::replace(&mut state.closed, true) {
                 let next = state.last + 1;
+                let stamp = state.stamp;
                 for outlet in state.outlets.iter_mut().flatten().filter(|outlet| outlet.next != next) {
-                    outlet.skip(next);
+                    outlet.skip_own(chain as u32, next, stamp);
                 }
             }
         }
@@ -348,56 +425,6 @@ impl State {
             return Err(SendError::Closed);
         }
         self.failure.as_ref().map_or(Ok(()), |why| Err(SendError::Failed(why.clone())))
-    }
-}
-
-impl Outlet {
-    fn has_room(&self, length: usize, bytes_max: usize) -> bool {
-        self.bytes.is_empty() || self.bytes.len() + length <= bytes_max
-    }
-
-    /// Takes memory for a message, whose length is for its publisher to choose.
-    fn reserve(&mut self, length: usize) -> Result<(), SendError> {
-        self.bytes.try_reserve(length + HEAD_BYTES_MAX).map_err(|_| SendError::NoMemory(length))
-    }
-
-    fn append(&mut self, length: usize, parts: &[&[u8]]) {
-        let before = self.bytes.len();
-        frame::write_length(length, &mut self.bytes);
-        for part in parts {
-            self.bytes.extend_from_slice(part);
-        }
-        self.appended += (self.bytes.len() - before) as u64;
-    }
-
-    /// Says that the numbers before this one do not come. Whoever was welcomed expects them, though nothing was sent yet.
-    #[cold]
-    fn skip(&mut self, number: u64) {
-        let reason =
-            if std::mem::take(&mut self.dropped) { SkipReason::Dropped } else { SkipReason::Unwanted };
-        let mut record = Vec::with_capacity(24);
-        Skip { reason, number: self.next, count: number - self.next }.write(&mut record);
-        self.append(record.len(), &[&record]);
-        self.next = number;
-    }
-
-    #[cold]
-    fn mark(&mut self, chain: u32, number: u64, stamp: Stamp, version: u64) {
-        let earlier_us = self.marked.map_or(0, |(timestamp_us, _)| timestamp_us);
-        self.marked = Some((stamp.timestamp_us, version));
-        let mut record = Vec::with_capacity(32);
-        let mark = Mark {
-            source: None,
-            chain,
-            number,
-            timestamp_us: stamp.timestamp_us,
-            clock_us: stamp.clock.as_nanos() / 1000,
-            version,
-            earlier_us,
-        };
-        mark.write(&mut record);
-        self.unmarked = false;
-        self.append(record.len(), &[&record]);
     }
 }
 
@@ -462,17 +489,8 @@ impl Publishing<'_> {
     #[inline]
     pub fn append(&mut self, link: LinkId, stamp: Stamp, length: usize, parts: &[&[u8]]) -> Option<usize> {
         let number = self.state.last + 1;
-        let version = self.chains.version.load(Ordering::Acquire);
         let outlet = self.state.outlets.get_mut(link).and_then(Option::as_mut)?;
-        if outlet.next != number {
-            outlet.skip(number);
-        }
-        if outlet.marked != Some((stamp.timestamp_us, version)) {
-            outlet.mark(self.chain as u32, number, stamp, version);
-        }
-        outlet.next = number + 1;
-        outlet.unmarked = true;
-        outlet.append(length, parts);
+        outlet.publish(self.chain as u32, number, stamp, length, parts);
         if outlet.blocked {
             // Who waits for a slow receiver has the time to read the clock.
             self.state.unread = 0;

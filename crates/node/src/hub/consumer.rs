@@ -39,6 +39,11 @@ impl Entry {
     pub fn new(start: usize, length: usize, number: u64, timestamp_us: u64) -> Entry {
         Entry { start: start as u32, length: length as u32, number, timestamp_us }
     }
+
+    /// Its place in its batch.
+    pub(super) fn start(&self) -> u32 {
+        self.start
+    }
 }
 
 /// Whose messages, and which path they came.

@@ -4,24 +4,27 @@
 //! there, and a share of the buffer when it is full or nothing more has come: a message is copied once, however
 //! many subscriptions get it.
 //!
-//! A source that filled a queue is *parked*: nothing more is taken of it until every queue it filled has room.
-//! Other sources go on.
+//! A source that filled a queue is *parked*: nothing more is taken of it until every queue it filled has room. So is one that
+//! filled the buffer of a link that it is passed on to. Other sources go on.
+//!
+//! What a neighbour passes on is of many chains, and marks say of which. Each is known by itself ([`super::notes`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use shoal_norm::{Chunk, NodeId, Time};
 use shoal_wire::frame::FrameReader;
-use shoal_wire::{DecodeError, Mark, MessageView, RecordKind, Skip, SkipReason};
+use shoal_wire::{DecodeError, Mark, MessageView, PassedOn as PassedMark, RecordKind, Skip};
 
 use super::assembly::Assembly;
+use super::chain::{Chains, LinkId};
 use super::consumer::{Batch, Entry, Source};
+use super::notes::Notes;
+use super::origins::{Claim, Key, Origins};
+use super::passing::{Chain, HOPS_UNKNOWN, Outbound, PassedOn};
 use super::routes::Routes;
-use super::skips::Skips;
 use super::unnumbered::Unnumbered;
-use crate::attributes::Origin;
-use crate::clock_offset::ClockOffset;
 use crate::switch::SubscriptionId;
 
 /// A buffer is handed over when it holds so much: it is still in the processor's cache when it is read.
@@ -53,8 +56,8 @@ pub enum Fed {
 pub enum Told {
     /// Its sender announced another version of what it wants.
     Version(u64),
-    /// Numbers from the first to the last do not come any more, and may have been for us.
-    Lost(u64, u64),
+    /// Numbers of a chain, from the first to the last, do not come any more, and may have been for us.
+    Lost(Source, u64, u64),
 }
 
 /// What a link learns of a source beside its bytes.
@@ -69,101 +72,36 @@ pub enum SourceNews {
     Ends(u64),
 }
 
-/// What is known of a source beside its messages.
-#[derive(Debug)]
-struct Notes {
-    source: Source,
-    timestamp_us: u64,
-    /// The next message's number; 0 if not known.
-    number: u64,
-    /// After a gap: the number that was expected before it.
-    expected: u64,
-    /// Messages below this number were here already.
-    floor: u64,
-    /// The version of its interest that its sender had announced.
-    version: u64,
-    /// Its sender's clock, once a mark showed it.
-    clock: Option<ClockOffset>,
-    skips: Skips,
+/// Chains that a source passes on, at the most; beyond it the one used longest ago is forgotten.
+const PASSED_MAX: usize = 4096;
+
+/// Where an inbox is: its link, and who publishes here.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub link: LinkId,
+    pub publisher: u64,
+    pub origins: Arc<Mutex<Origins>>,
 }
 
-impl Notes {
-    /// Where the next message comes from.
-    #[inline]
-    fn next_origin(&mut self) -> Origin {
-        let number = self.number;
-        if number > 0 {
-            self.number = number.checked_add(1).unwrap_or(0);
-        }
-        Origin {
-            publisher: self.source.publisher,
-            chain: self.source.chain,
-            node: self.source.node,
-            number,
-            timestamp_us: self.timestamp_us,
+impl Place {
+    /// Asks for a chain.
+    fn claim(&self, key: Key) -> Claim {
+        match key.0 {
+            // Whose it is is not known yet.
+            0 => Claim::Granted(0),
+            publisher if publisher == self.publisher => Claim::Elsewhere,
+            _ => self.origins().claim(key, self.link),
         }
     }
 
-    /// The number that should come next, as far as known.
-    fn awaited(&self) -> u64 {
-        if self.number > 0 { self.number } else { self.expected }
-    }
-
-    /// What comes next has this number. What was expected before it is lost.
-    fn reach(&mut self, number: u64, told: &mut impl FnMut(Told)) {
-        let awaited = self.awaited();
-        if awaited > 0 && number > awaited {
-            told(Told::Lost(awaited, number - 1));
-        }
-        // A source that is joined anew may begin where it was before.
-        self.floor = self.floor.max(awaited);
-        (self.number, self.expected) = (number, 0);
-    }
-
-    /// Takes a mark in.
-    fn on_mark(&mut self, now: Time, mark: &Mark, told: &mut impl FnMut(Told)) {
-        if let Some(publisher) = mark.source {
-            // Whoever passes on chains of others says whose each is.
-            if (self.source.publisher, self.source.chain) != (publisher, mark.chain) {
-                (self.source.publisher, self.source.chain) = (publisher, mark.chain);
-                (self.number, self.expected, self.floor) = (0, 0, 0);
-            }
-        }
-        self.reach(mark.number, told);
-        self.timestamp_us = mark.timestamp_us;
-        let first = || ClockOffset::new(now, mark.clock_us);
-        self.clock.get_or_insert_with(first).observe(now, mark.clock_us);
-        if mark.version != std::mem::replace(&mut self.version, mark.version) {
-            told(Told::Version(mark.version));
+    fn release(&self, notes: &Notes) {
+        if !notes.elsewhere {
+            self.origins().release(notes.key(), self.link, notes.awaited());
         }
     }
 
-    /// Takes a skip in.
-    fn on_skip(&mut self, skip: Skip, told: &mut impl FnMut(Told)) {
-        if skip.count == 0 {
-            return;
-        }
-        self.reach(skip.number, told);
-        let last = skip.next() - 1;
-        match skip.reason {
-            SkipReason::Unwanted => {
-                self.skips.add(skip.number, last, |(first, last)| told(Told::Lost(first, last)));
-            }
-            SkipReason::Expired => {}
-            SkipReason::Dropped | SkipReason::Lost | SkipReason::Other(_) => {
-                told(Told::Lost(skip.number, last));
-            }
-        }
-        self.number = skip.next();
-    }
-
-    /// How old a message with a time to live is, and how old it may become.
-    fn age_and_ttl(&self, view: &MessageView<'_>, now: Time) -> Option<(Duration, Duration)> {
-        let clock = self.clock?;
-        let fields = view.fields().ok()?;
-        let held = Duration::from_micros(fields.held_us.unwrap_or(0));
-        let age = clock.age(now, fields.published_us?).saturating_add(held);
-        Some((age, Duration::from_micros(fields.ttl_us?)))
+    fn origins(&self) -> MutexGuard<'_, Origins> {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -171,14 +109,40 @@ impl Notes {
 #[derive(Debug)]
 struct Stream {
     reader: FrameReader,
+    /// The node's own chain.
+    own: Key,
+    /// Which lane it is.
+    lane: usize,
+    /// The chain whose messages come now.
     notes: Notes,
+    /// The others.
+    others: HashMap<Key, Notes>,
+    turns: u64,
+    /// The version of its interest that its sender had announced.
+    version: u64,
     /// What came before the number is known.
     unnumbered: Unnumbered,
-    /// Queues it filled.
+    /// Queues it filled, and links.
     filled: Vec<SubscriptionId>,
+    full_links: Vec<LinkId>,
 }
 
 impl Stream {
+    fn new(source: Source, message_bytes_max: usize) -> Stream {
+        Stream {
+            reader: FrameReader::new(message_bytes_max),
+            own: (source.publisher, source.chain),
+            lane: source.chain as usize,
+            notes: Notes::new(source),
+            others: HashMap::new(),
+            turns: 0,
+            version: 0,
+            unnumbered: Unnumbered::default(),
+            filled: Vec::new(),
+            full_links: Vec::new(),
+        }
+    }
+
     /// Bytes of messages that cannot be handed over yet.
     fn carried(&self) -> usize {
         self.reader.carried() + self.unnumbered.len()
@@ -191,6 +155,56 @@ impl Stream {
         self.notes.expected = self.notes.awaited();
         (self.notes.timestamp_us, self.notes.number) = (0, 0);
     }
+
+    /// The node's own chain.
+    fn own_notes(&mut self) -> &mut Notes {
+        let own = self.own;
+        if self.notes.key() == own {
+            return &mut self.notes;
+        }
+        let source = Source { publisher: own.0, chain: own.1, node: self.notes.source.node };
+        self.others.entry(own).or_insert_with(|| Notes::new(source))
+    }
+}
+
+/// The chain that a mark names is the one whose messages come now.
+#[inline]
+fn turn_to(
+    (notes, others, turns): (&mut Notes, &mut HashMap<Key, Notes>, &mut u64),
+    own: Key,
+    place: &Place,
+    (passed, chain): (Option<PassedMark>, u32),
+    told: &mut impl FnMut(Told),
+) {
+    let key = passed.map_or(own, |passed| (passed.publisher, chain));
+    if notes.key() != key {
+        *turns += 1;
+        let source = Source { publisher: key.0, chain: key.1, node: notes.source.node };
+        let next = others.remove(&key).unwrap_or_else(|| {
+            let mut fresh = Notes::new(source);
+            fresh.settle(place.claim(key), told);
+            fresh
+        });
+        let before = std::mem::replace(notes, next);
+        notes.used = *turns;
+        if others.len() >= PASSED_MAX {
+            forget_oldest(others, own, place);
+        }
+        others.insert(before.key(), before);
+    }
+    notes.hops = passed.map_or(0, |passed| passed.hops);
+    if notes.elsewhere {
+        // Whoever brought it may be gone.
+        notes.settle(place.claim(key), told);
+    }
+}
+
+#[cold]
+fn forget_oldest(others: &mut HashMap<Key, Notes>, own: Key, place: &Place) {
+    let oldest = others.iter().filter(|(key, _)| **key != own).min_by_key(|(_, notes)| notes.used);
+    if let Some(notes) = oldest.map(|(&key, _)| key).and_then(|key| others.remove(&key)) {
+        place.release(&notes);
+    }
 }
 
 /// Who gets what of the buffer that is being filled.
@@ -201,6 +215,11 @@ struct Staged {
     ids: Vec<SubscriptionId>,
     /// How old messages with a time to live are, by their place in the buffer.
     ages: Vec<(u32, Duration)>,
+    /// Whose messages they are, from a place in the buffer on.
+    sources: Vec<(u32, Source)>,
+    /// What goes on to other links, and which these are for one message.
+    outbound: Outbound,
+    links: Vec<LinkId>,
 }
 
 impl Staged {
@@ -213,9 +232,11 @@ impl Staged {
         notes: &mut Notes,
         record: &[u8],
         at: usize,
+        passes: Option<LinkId>,
     ) -> Result<bool, DecodeError> {
         let origin = notes.next_origin();
-        if origin.number < notes.floor {
+        notes.suspect = false;
+        if origin.number < notes.floor || notes.elsewhere {
             return Ok(false);
         }
         let view = MessageView::parse(record)?;
@@ -224,16 +245,31 @@ impl Staged {
             aged => aged.map(|(age, _)| age),
         };
         let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
-        let Staged { entries, ids, ages } = self;
-        let wanted = routes.route_here(&view, &origin, |id| {
+        let Staged { entries, ids, ages, sources, outbound, links } = self;
+        let each = |id| {
             let staged = entries.entry(id).or_default();
             if staged.is_empty() {
                 ids.push(id);
             }
             staged.push(entry);
-        });
+        };
+        let wanted = match passes.filter(|_| notes.may_pass() && origin.number > 0) {
+            None => routes.route_here(&view, &origin, each),
+            Some(from) => {
+                links.clear();
+                let wanted = routes.route_on(&view, &origin, from, each, links);
+                if !links.is_empty() {
+                    let numbered = (origin.number, origin.timestamp_us);
+                    outbound.add_message(&notes.chain(), (at, record.len()), numbered, links);
+                }
+                wanted
+            }
+        };
+        if wanted && sources.last().is_none_or(|(_, source)| *source != notes.source) {
+            sources.push((at as u32, notes.source));
+        }
         ages.extend(age.filter(|_| wanted).map(|age| (at as u32, age)));
-        Ok(wanted)
+        Ok(wanted || passes.is_some() && !links.is_empty())
     }
 }
 
@@ -246,10 +282,13 @@ pub(super) struct Inbox {
     lent: Vec<Arc<Vec<u8>>>,
     assembly: Assembly,
     message_bytes_max: usize,
+    place: Place,
+    /// What comes is passed on to other links.
+    passes: bool,
 }
 
 impl Inbox {
-    pub fn new(message_bytes_max: usize, assembly: Assembly) -> Inbox {
+    pub fn new(message_bytes_max: usize, assembly: Assembly, place: Place, passes: bool) -> Inbox {
         Inbox {
             streams: Vec::new(),
             staged: Staged::default(),
@@ -257,26 +296,15 @@ impl Inbox {
             lent: Vec::new(),
             assembly,
             message_bytes_max,
+            place,
+            passes,
         }
     }
 
     /// A source begins.
     pub fn open(&mut self, source: Source) -> SourceId {
-        let stream = Stream {
-            reader: FrameReader::new(self.message_bytes_max),
-            notes: Notes {
-                source,
-                timestamp_us: 0,
-                number: 0,
-                expected: 0,
-                floor: 0,
-                version: 0,
-                clock: None,
-                skips: Skips::default(),
-            },
-            unnumbered: Unnumbered::default(),
-            filled: Vec::new(),
-        };
+        let mut stream = Stream::new(source, self.message_bytes_max);
+        stream.notes.settle(self.place.claim(stream.own), &mut |_| ());
         match self.streams.iter().position(Option::is_none) {
             Some(free) => {
                 self.streams[free] = Some(stream);
@@ -297,6 +325,55 @@ impl Inbox {
     /// Whether something waits for [`Inbox::hand_over`].
     pub fn has_staged(&self) -> bool {
         !self.staged.ids.is_empty()
+    }
+
+    /// Whether something waits for [`Inbox::pass_on`].
+    pub fn has_outbound(&self) -> bool {
+        !self.staged.outbound.is_empty()
+    }
+
+    /// The lane of the source whose messages wait to be handed over.
+    pub fn lane(&self) -> usize {
+        self.current.and_then(|id| self.streams.get(id)?.as_ref()).map_or(0, |stream| stream.lane)
+    }
+
+    /// What follows concerns a source; nothing waits to be handed over.
+    pub fn turn_to(&mut self, id: SourceId) {
+        self.current = Some(id);
+    }
+
+    /// The source whose messages wait to be handed over.
+    pub fn current(&self) -> Option<SourceId> {
+        self.current
+    }
+
+    /// Whether a link that a source filled has no room yet; it is rung then when it has.
+    pub fn waits_for_links(&mut self, id: SourceId, chains: &Chains) -> bool {
+        let Some(Some(stream)) = self.streams.get_mut(id) else { return false };
+        if stream.full_links.is_empty() {
+            return false;
+        }
+        let (lane, from) = (stream.lane, self.place.link);
+        stream.full_links.retain(|&link| chains.is_full_for(lane, link, from));
+        !stream.full_links.is_empty()
+    }
+
+    /// Puts what goes on to other links into their buffers. Returns those that were given something, and how many bytes
+    /// wait for each.
+    pub fn pass_on(&mut self, now: Time, chains: &Chains) -> Vec<(LinkId, usize)> {
+        let Some(Some(stream)) = self.current.and_then(|id| self.streams.get_mut(id)) else {
+            self.staged.outbound.clear();
+            return Vec::new();
+        };
+        let (bytes, from) = (stream.reader.kept_bytes(), (stream.lane, self.place.link));
+        let PassedOn { given, full, .. } = chains.pass_on(now, from, &self.staged.outbound, bytes);
+        stream.full_links.extend(full);
+        self.staged.outbound.clear();
+        if self.staged.ids.is_empty() {
+            // Nobody else wants it.
+            stream.reader.drop_kept();
+        }
+        given
     }
 
     /// Whether a source has to wait for a queue it filled.
@@ -331,21 +408,26 @@ impl Inbox {
             self.hand_over(now, routes);
             self.current = Some(id);
         }
-        let Inbox { staged, streams, assembly, message_bytes_max, .. } = self;
+        let Inbox { staged, streams, assembly, message_bytes_max, place, .. } = self;
         let Some(Some(stream)) = streams.get_mut(id) else { return Fed::Broken };
         let carried = stream.carried();
         if chunk.fresh {
             stream.lose_place();
         }
         let mut numbered = None;
+        let passes = self.passes.then_some(place.link);
         if stream.notes.number == 0 {
             let found = stream.unnumbered.add(chunk.bytes, *message_bytes_max);
             match found {
                 Ok(Some(found)) => {
                     let bytes = stream.unnumbered.take();
-                    stream.notes.timestamp_us = found.timestamp_us;
+                    let Stream { notes, others, turns, .. } = stream;
+                    let mut hear = hearing(&mut staged.outbound, routes, passes, &mut told);
+                    let named = (found.source, found.chain);
+                    turn_to((notes, others, turns), stream.own, place, named, &mut hear);
+                    notes.timestamp_us = found.timestamp_us;
                     if found.number > 0 {
-                        stream.notes.reach(found.number, &mut told);
+                        notes.reach(found.number, &mut hear);
                     }
                     numbered = Some(bytes);
                 }
@@ -359,16 +441,24 @@ impl Inbox {
             }
         }
         let bytes = numbered.as_deref().unwrap_or(chunk.bytes);
-        let Stream { reader, notes, .. } = stream;
+        let Stream { reader, own, notes, others, turns, version, .. } = stream;
         let mut each = |record: &[u8], at: usize| {
             let kept = match RecordKind::of(record) {
-                Ok(RecordKind::Message) => staged.on_message(now, routes, notes, record, at),
+                Ok(RecordKind::Message) => staged.on_message(now, routes, notes, record, at, passes),
                 Ok(RecordKind::Mark) => Mark::read(record).map(|mark| {
-                    notes.on_mark(now, &mark, &mut told);
+                    {
+                        let mut hear = hearing(&mut staged.outbound, routes, passes, &mut told);
+                        turn_to((notes, others, turns), *own, place, (mark.source, mark.chain), &mut hear);
+                        notes.on_mark(now, &mark, &mut hear);
+                    }
+                    if mark.version != std::mem::replace(version, mark.version) {
+                        told(Told::Version(mark.version));
+                    }
                     false
                 }),
                 Ok(RecordKind::Skip) => Skip::read(record).map(|skip| {
-                    notes.on_skip(skip, &mut told);
+                    let mut hear = hearing(&mut staged.outbound, routes, passes, &mut told);
+                    notes.on_skip(skip, &mut hear);
                     false
                 }),
                 Ok(_) => Ok(false),
@@ -398,7 +488,7 @@ impl Inbox {
 
     /// Puts what is staged into the queues.
     pub fn hand_over(&mut self, now: Time, routes: &Routes) {
-        let Staged { entries, ids, ages } = &mut self.staged;
+        let Staged { entries, ids, ages, sources, .. } = &mut self.staged;
         if ids.is_empty() {
             return;
         }
@@ -422,23 +512,54 @@ impl Inbox {
                 entries.remove(&id);
                 continue;
             };
-            let entries = std::mem::replace(staged, consumer.spare_entries());
-            let source = stream.notes.source;
-            let batch = Batch { bytes: bytes.clone(), entries, source, arrived: now, ages: ages.clone() };
-            if consumer.put_batch(batch.without_waste()) && !stream.filled.contains(&id) {
+            let mut entries = std::mem::replace(staged, consumer.spare_entries());
+            let mut fills = false;
+            for (at, &(_, source)) in sources.iter().enumerate() {
+                // Mostly there is one publisher, and all is its.
+                let rest = match sources.get(at + 1) {
+                    Some(&(end, _)) => {
+                        entries.split_off(entries.partition_point(|entry| entry.start() < end))
+                    }
+                    None => Vec::new(),
+                };
+                let of_source = std::mem::replace(&mut entries, rest);
+                if !of_source.is_empty() {
+                    let (bytes, ages) = (bytes.clone(), ages.clone());
+                    let batch = Batch { bytes, entries: of_source, source, arrived: now, ages };
+                    fills |= consumer.put_batch(batch.without_waste());
+                }
+            }
+            if fills && !stream.filled.contains(&id) {
                 stream.filled.push(id);
             }
         }
+        sources.clear();
         if entries.len() > LISTS_MAX {
             // Most are of subscriptions that ended.
             entries.clear();
         }
     }
 
-    /// What becomes known of a source beside its bytes.
-    pub fn note(&mut self, id: SourceId, news: SourceNews, mut told: impl FnMut(Told)) {
+    /// What becomes known of a source beside its bytes. What is lost thereby is passed on to the links that ask for
+    /// something.
+    pub fn note(&mut self, id: SourceId, news: SourceNews, asking: &[LinkId], mut told: impl FnMut(Told)) {
+        let passes = self.passes;
         let Some(Some(stream)) = self.streams.get_mut(id) else { return };
-        let notes = &mut stream.notes;
+        if let SourceNews::NotCounted(..) = news {
+            // Of what it passes on it does not say for which numbers that was.
+            let own = stream.own;
+            let passed = stream.others.iter_mut().map(|(_, notes)| notes).chain([&mut stream.notes]);
+            passed.filter(|notes| notes.key() != own).for_each(|notes| notes.suspect = true);
+        }
+        let notes = stream.own_notes();
+        let (chain, may_pass, source) = (notes.chain(), notes.may_pass(), notes.source);
+        let outbound = &mut self.staged.outbound;
+        let mut hear = |news: Told| {
+            if let (Told::Lost(_, first, last), true) = (news, passes && may_pass) {
+                outbound.add_lost(&chain, (first, last), asking);
+            }
+            told(news);
+        };
         match news {
             SourceNews::Begins(number) if notes.awaited() == 0 => notes.expected = number,
             SourceNews::Begins(_) => {}
@@ -446,15 +567,16 @@ impl Inbox {
                 if notes.awaited() == 0 {
                     notes.expected = first;
                 }
-                notes.skips.not_counted(first, end, |(first, last)| told(Told::Lost(first, last)));
+                notes.skips.not_counted(first, end, |(first, last)| hear(Told::Lost(source, first, last)));
             }
-            SourceNews::Ends(last) => notes.reach(last.saturating_add(1), &mut told),
+            SourceNews::Ends(last) => notes.reach(last.saturating_add(1), &mut hear),
         }
     }
 
-    /// Whose messages a source carries, and the number that should come next, as far as known.
+    /// Whose messages a source carries, apart from what it passes on, and the number that should come next, as far as known.
     pub fn source(&self, id: SourceId) -> Option<(Source, u64)> {
-        let notes = &self.streams.get(id)?.as_ref()?.notes;
+        let stream = self.streams.get(id)?.as_ref()?;
+        let notes = stream.others.get(&stream.own).unwrap_or(&stream.notes);
         Some((notes.source, notes.awaited()))
     }
 
@@ -463,6 +585,7 @@ impl Inbox {
         self.hand_over(now, routes);
         if let Some(stream) = self.streams.get_mut(id).and_then(Option::take) {
             self.assembly.change(stream.carried(), 0);
+            stream.others.values().chain([&stream.notes]).for_each(|notes| self.place.release(notes));
         }
         self.current = self.current.filter(|&current| current != id);
     }
@@ -480,6 +603,25 @@ impl Inbox {
         }
         stream.reader.take_kept(Vec::new());
         cut
+    }
+}
+
+/// Has what is lost passed on, and told.
+fn hearing<'a>(
+    outbound: &'a mut Outbound,
+    routes: &'a Routes,
+    passes: Option<LinkId>,
+    told: &'a mut impl FnMut(Told),
+) -> impl FnMut(Told) + 'a {
+    move |news| {
+        if let (Told::Lost(source, first, last), Some(from)) = (news, passes)
+            && source.publisher > 0
+        {
+            let Source { publisher, chain, .. } = source;
+            let chain = Chain { publisher, chain, hops: HOPS_UNKNOWN, clock: None };
+            outbound.add_lost(&chain, (first, last), &routes.asking(from));
+        }
+        told(news);
     }
 }
 

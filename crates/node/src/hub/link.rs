@@ -1,6 +1,6 @@
 //! A link as the hub knows it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::chain::LinkId;
 
@@ -43,6 +43,8 @@ pub struct Link {
     /// Whether it leads out of the process: then nobody waits for long for a reader in here.
     pub remote: bool,
     pub(super) bell: Box<dyn LinkBell>,
+    /// Counts changes of what is asked for over it.
+    pub(super) wanted: AtomicU64,
     /// Whoever is behind it takes nothing, and publishers do not wait for it.
     pub(super) lagging: AtomicBool,
 }

@@ -16,6 +16,10 @@ mod events;
 mod flush;
 mod inbox;
 mod link;
+mod notes;
+mod origins;
+mod outlet;
+mod passing;
 mod port;
 mod publish;
 mod routes;
@@ -23,7 +27,7 @@ mod skips;
 mod unnumbered;
 mod wake;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -45,9 +49,10 @@ use self::assembly::Budget;
 use self::events::Events;
 use self::flush::Flushes;
 use self::link::Link;
+use self::origins::Origins;
 use self::routes::Routes;
 use crate::attributes::Origin;
-use crate::interest::OwnInterest;
+use crate::interest::{AskedInterest, Asker, Entry as AnnouncedEntry};
 use crate::switch::{Interest, SubscriptionId};
 
 /// What a hub can be told.
@@ -72,9 +77,13 @@ pub struct HubConfig {
 /// What we want, as links have to announce it.
 #[derive(Debug, Default)]
 struct Wanted {
-    own: OwnInterest,
+    asked: AskedInterest,
     /// What each subscription is announced as.
     announced: HashMap<SubscriptionId, u64>,
+    /// Of a router, what each interest of a member behind a link is announced as.
+    behind: BTreeMap<(LinkId, NodeId, InterestId), u64>,
+    /// What we do beside what our own programs do, apart from routing.
+    roles: Roles,
 }
 
 /// A hub.
@@ -86,8 +95,10 @@ pub struct Hub {
     chains: Arc<Chains>,
     routes: Mutex<Routes>,
     wanted: Mutex<Wanted>,
-    /// Counts changes of what we want.
-    wanted_version: AtomicU64,
+    /// Which link each chain is taken from.
+    origins: Arc<Mutex<Origins>>,
+    /// What comes over one link is passed on to others.
+    router: AtomicBool,
     /// Counts changes of who wants what.
     interest_version: AtomicU64,
     flushes: Mutex<Flushes>,
@@ -118,7 +129,8 @@ impl Hub {
             chains: Arc::new(chains),
             routes: Mutex::new(Routes::new(config.seed)),
             wanted: Mutex::default(),
-            wanted_version: AtomicU64::new(OwnInterest::new().version()),
+            origins: Arc::default(),
+            router: AtomicBool::new(false),
             interest_version: AtomicU64::new(1),
             flushes: Mutex::default(),
             events: Mutex::default(),
@@ -159,6 +171,17 @@ impl Hub {
     /// What waits for links.
     pub fn chains(&self) -> &Arc<Chains> {
         &self.chains
+    }
+
+    /// Whether it passes on what comes over one link to others.
+    #[inline]
+    pub fn is_router(&self) -> bool {
+        self.router.load(Ordering::Relaxed)
+    }
+
+    /// How often a filter was evaluated for a message, all filters and messages together.
+    pub fn evaluations(&self) -> u64 {
+        self.routes().evaluations()
     }
 
     /// Whether a link leads out of the process.
@@ -243,10 +266,10 @@ impl Hub {
         }
         let mut wanted = lock(&self.wanted);
         // A pattern is never longer than an announcement takes.
-        if let Ok(announced) = asking::announce(&mut wanted.own, &interest) {
+        if let Ok(announced) = asking::ask_here(&mut wanted.asked, &interest) {
             wanted.announced.insert(id, announced);
         }
-        self.want(wanted);
+        self.want(wanted, Ring::Interest);
         id
     }
 
@@ -256,27 +279,91 @@ impl Hub {
         consumer.close();
         let mut wanted = lock(&self.wanted);
         if let Some(announced) = wanted.announced.remove(&id) {
-            wanted.own.unsubscribe(announced);
+            wanted.asked.withdraw(Asker::Here, announced);
         }
-        self.want(wanted);
+        self.want(wanted, Ring::Interest);
     }
 
-    /// Says what we do beside what our own programs do.
+    /// Says what we do beside what our own programs do, apart from routing.
     pub fn set_roles(&self, roles: Roles) {
         let mut wanted = lock(&self.wanted);
-        wanted.own.set_roles(roles);
-        self.want(wanted);
+        wanted.roles = roles;
+        self.announce_roles(&mut wanted);
+        self.want(wanted, Ring::Interest);
     }
 
-    /// Has links announce what we want, if that changed.
-    fn want(&self, wanted: MutexGuard<'_, Wanted>) {
-        let version = wanted.own.version();
-        let changed = self.wanted_version.swap(version, Ordering::SeqCst) != version;
+    fn announce_roles(&self, wanted: &mut Wanted) {
+        let router = if self.is_router() { Roles::ROUTER } else { Roles::default() };
+        wanted.asked.set_roles(wanted.roles.with(router));
+    }
+
+    /// Passes on what comes over one link to others from now on. To be said before there are links.
+    pub fn set_router(&self) {
+        self.router.store(true, Ordering::SeqCst);
+        let mut wanted = lock(&self.wanted);
+        wanted.asked.set_covering();
+        self.announce_roles(&mut wanted);
+        self.want(wanted, Ring::Interest);
+    }
+
+    /// Has links announce what we want, where that changed.
+    fn want(&self, wanted: MutexGuard<'_, Wanted>, why: Ring) {
+        let versions = wanted.asked.versions();
         drop(wanted);
         self.change_interest();
-        if changed {
-            self.ring_all(Ring::Interest);
+        let routes = self.routes();
+        let changed = versions.into_iter().filter_map(|(link, version)| {
+            let link = routes.link(link)?;
+            (link.wanted.fetch_max(version, Ordering::SeqCst) < version).then(|| link.clone())
+        });
+        let changed: Vec<Arc<Link>> = changed.collect();
+        drop(routes);
+        changed.iter().for_each(|link| link.bell.ring(why));
+    }
+
+    /// Of a router: a member behind a link wants something else now, and others are asked for it.
+    fn ask_behind(
+        &self,
+        link: LinkId,
+        node: NodeId,
+        added: &[(u64, AnnouncedEntry)],
+        removed: &[(u64, AnnouncedEntry)],
+    ) {
+        if !self.is_router() {
+            return;
         }
+        let mut wanted = lock(&self.wanted);
+        let Wanted { asked, behind, .. } = &mut *wanted;
+        for (id, _) in removed {
+            if let Some(announced) = behind.remove(&(link, node, *id)) {
+                asked.withdraw(Asker::Behind(link), announced);
+            }
+        }
+        for (id, entry) in added {
+            if let Ok(announced) = asking::ask_behind(asked, link, entry)
+                && let Some(before) = behind.insert((link, node, *id), announced)
+            {
+                asked.withdraw(Asker::Behind(link), before);
+            }
+        }
+        // Whoever drives the link may hold what the others need to announce at once.
+        self.want(wanted, Ring::Turn);
+    }
+
+    /// Of a router: a member behind a link wants nothing any more.
+    fn forget_behind(&self, link: LinkId, node: NodeId) {
+        if !self.is_router() {
+            return;
+        }
+        let mut wanted = lock(&self.wanted);
+        let Wanted { asked, behind, .. } = &mut *wanted;
+        let gone: Vec<_> =
+            behind.range((link, node, 0)..=(link, node, u64::MAX)).map(|(&key, &id)| (key, id)).collect();
+        for (key, announced) in gone {
+            behind.remove(&key);
+            asked.withdraw(Asker::Behind(link), announced);
+        }
+        self.want(wanted, Ring::Turn);
     }
 
     fn change_interest(&self) {
@@ -358,11 +445,17 @@ impl Hub {
             free
         };
         self.chains.open(id);
+        let mut wanted = lock(&self.wanted);
+        wanted.asked.open(id);
+        let version = AtomicU64::new(wanted.asked.version(id));
+        drop(wanted);
         let lagging = AtomicBool::new(false);
-        self.routes().add_link(Arc::new(Link { id, name: name.to_owned(), remote, bell, lagging }));
+        let link = Arc::new(Link { id, name: name.to_owned(), remote, bell, wanted: version, lagging });
+        self.chains.set_bell(&link);
+        self.routes().add_link(link.clone());
         self.remote_links.fetch_add(usize::from(remote), Ordering::Relaxed);
         self.change_interest();
-        Port::new(self.clone(), id)
+        Port::new(self.clone(), link)
     }
 
     /// Takes a link away. With a reason it failed: whoever waits for it is told, and if it was the last one,
@@ -374,6 +467,10 @@ impl Hub {
         let consumers: Vec<Arc<Consumer>> = routes.consumers().cloned().collect();
         drop(routes);
         self.chains.shut(link);
+        let mut wanted = lock(&self.wanted);
+        wanted.asked.shut(link);
+        wanted.behind.retain(|(behind, ..), _| *behind != link);
+        self.want(wanted, Ring::Turn);
         lock(&self.link_ids).remove(&link);
         self.remote_links.fetch_sub(usize::from(gone.remote), Ordering::Relaxed);
         let why: Option<Arc<str>> = why.map(|why| format!("{}: {why}", gone.name).into());

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use shoal_norm::{Chunk, NodeId, Time};
 
@@ -23,7 +23,8 @@ use super::assembly::Assembly;
 use super::chain::LinkId;
 use super::consumer::Source;
 use super::event::{Departure, HubEvent, Lost};
-use super::inbox::{Fed, Inbox, SourceId, SourceNews, Told};
+use super::inbox::{Fed, Inbox, Place, SourceId, SourceNews, Told};
+use super::link::{Link, Ring};
 use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::interest::{Announcer, Entry};
@@ -31,14 +32,20 @@ use crate::interest::{Announcer, Entry};
 /// A link's end of the seam. Dropping it takes the link away.
 pub struct Port {
     hub: Arc<Hub>,
-    link: LinkId,
+    link: Arc<Link>,
     inbox: Inbox,
+    /// The version of what we want that marks name.
+    announced: AtomicU64,
+    /// When it was fed last.
+    fed_at: Time,
 }
 
 impl Port {
-    pub(super) fn new(hub: Arc<Hub>, link: LinkId) -> Port {
-        let inbox = Inbox::new(hub.chains.message_bytes_max(), Assembly::new(hub.assembly.clone()));
-        Port { hub, link, inbox }
+    pub(super) fn new(hub: Arc<Hub>, link: Arc<Link>) -> Port {
+        let place = Place { link: link.id, publisher: hub.publisher, origins: hub.origins.clone() };
+        let assembly = Assembly::new(hub.assembly.clone());
+        let inbox = Inbox::new(hub.chains.message_bytes_max(), assembly, place, hub.is_router());
+        Port { hub, link, inbox, announced: AtomicU64::new(0), fed_at: Time::ZERO }
     }
 
     // --- getters ---
@@ -50,7 +57,7 @@ impl Port {
 
     /// The link's number.
     pub fn link(&self) -> LinkId {
-        self.link
+        self.link.id
     }
 
     /// How many lanes there are; the first is the link's own.
@@ -69,14 +76,37 @@ impl Port {
     /// before them is lost. Calls `told` with what the source says between its messages: act on it before
     /// [`Port::hand_over`], or [`Port::hand_over_if_full`], lets anybody read them.
     pub fn feed(&mut self, now: Time, id: SourceId, chunk: Chunk<'_>, told: impl FnMut(Told)) -> Fed {
+        self.fed_at = now;
+        if self.inbox.waits_for_links(id, &self.hub.chains) {
+            return Fed::Held;
+        }
+        if self.inbox.current() != Some(id) {
+            self.pass_on(now);
+        }
         let hub = &self.hub;
         let node = self.inbox.node(id);
         let unreadable = |why| hub.tell(HubEvent::Unreadable(node, why));
         self.inbox.feed(now, &mut hub.routes(), id, chunk, unreadable, told)
     }
 
-    /// That was all for now: subscriptions get what came.
+    /// Puts what goes on to other links into their buffers, and rings them. A chain's lock is taken for that, before any
+    /// other.
+    #[inline]
+    fn pass_on(&mut self, now: Time) {
+        if !self.inbox.has_outbound() {
+            return;
+        }
+        let given = self.inbox.pass_on(now, &self.hub.chains);
+        let lane = self.inbox.lane();
+        let links = self.hub.routes().links_of(&given);
+        for (link, waiting) in links {
+            link.bell.ring(Ring::Data(lane, waiting));
+        }
+    }
+
+    /// That was all for now: subscriptions get what came, and other links what is passed on to them.
     pub fn hand_over(&mut self, now: Time) {
+        self.pass_on(now);
         if self.inbox.has_staged() {
             self.inbox.hand_over(now, &self.hub.routes());
         }
@@ -90,15 +120,23 @@ impl Port {
         }
     }
 
-    /// Whether a source may be fed. Without credit it waits for a queue that it filled; the link is rung when there is
-    /// room.
+    /// Whether a source may be fed. Without credit it waits for a queue that it filled, or for a link; its own link is rung
+    /// when there is room.
     pub fn has_credit(&mut self, id: SourceId) -> bool {
-        !self.inbox.is_parked(id, &self.hub.routes())
+        !self.inbox.waits_for_links(id, &self.hub.chains) && !self.inbox.is_parked(id, &self.hub.routes())
     }
 
     /// Something became known of a source beside its bytes. Calls `told` with what follows from it.
     pub fn note_source(&mut self, id: SourceId, news: SourceNews, told: impl FnMut(Told)) {
-        self.inbox.note(id, news, told);
+        if !self.hub.is_router() {
+            return self.inbox.note(id, news, &[], told);
+        }
+        // What came before it goes on before it.
+        self.hand_over(self.fed_at);
+        let asking = self.hub.routes().asking(self.link.id);
+        self.inbox.turn_to(id);
+        self.inbox.note(id, news, &asking, told);
+        self.pass_on(self.fed_at);
     }
 
     /// Whose messages a source carries, and the number that should come next; 0 if not known.
@@ -108,11 +146,13 @@ impl Port {
 
     /// Nothing more will come of a source.
     pub fn close_source(&mut self, now: Time, id: SourceId) {
+        self.pass_on(now);
         self.inbox.close(now, id, &self.hub.routes());
     }
 
     /// A source is not expected to say more, though it may. True if the part of a message that was here is lost.
     pub fn rest_source(&mut self, now: Time, id: SourceId) -> bool {
+        self.pass_on(now);
         self.inbox.rest(now, id, &self.hub.routes())
     }
 
@@ -120,18 +160,19 @@ impl Port {
 
     /// Takes what waits in a lane in exchange for `emptied`. False if nothing waits.
     pub fn take(&self, lane: usize, emptied: &mut Vec<u8>) -> bool {
-        self.hub.chains.take(lane, self.link, emptied)
+        self.hub.chains.take(lane, self.link.id, emptied)
     }
 
     /// Says whether a lane is not sent for now, because receivers take no more. Publishers do not ring for it then.
     pub fn set_blocked(&self, lane: usize, blocked: bool) {
-        self.hub.chains.set_blocked(lane, self.link, blocked);
+        self.hub.chains.set_blocked(lane, self.link.id, blocked);
     }
 
     /// Says whether publishers do not wait for this link, because nobody behind it takes anything: what it has no room for
     /// is dropped, and told there.
     pub fn set_lagging(&self, lagging: bool) {
-        self.hub.routes().set_lagging(self.link, lagging);
+        self.link.lagging.store(lagging, Ordering::Relaxed);
+        self.hub.chains.wake_parked_on(self.link.id);
         self.hub.wake.wake_waiting();
     }
 
@@ -142,40 +183,43 @@ impl Port {
 
     /// Has those behind the link told how far each chain is.
     pub fn tell_position(&self) {
-        self.hub.chains.tell_position(self.link);
+        self.hub.chains.tell_position(self.link.id);
     }
 
     // --- what we want ---
 
-    /// Counts changes of what we want.
+    /// Counts changes of what is asked for over this link.
     pub fn wanted_version(&self) -> u64 {
-        self.hub.wanted_version.load(Ordering::SeqCst)
+        self.link.wanted.load(Ordering::SeqCst)
     }
 
-    /// What we want, as announcements: what changed since a version, or all of it, and whom we lack.
+    /// What is asked for over this link, as announcements: what changed since a version, or all of it, and whom we lack.
     pub fn announcement(&self, announcer: Announcer, since: Option<u64>, missing: &[u64]) -> Vec<Vec<u8>> {
-        let own = &lock(&self.hub.wanted).own;
-        let changes = since.and_then(|since| own.increment(announcer, since, missing));
-        changes.unwrap_or_else(|| own.full(announcer, missing))
+        let (asked, link) = (&lock(&self.hub.wanted).asked, self.link.id);
+        let changes = since.and_then(|since| asked.increment(link, announcer, since, missing));
+        changes.unwrap_or_else(|| asked.full(link, announcer, missing))
     }
 
     /// What we want was announced: marks before messages say so from now on.
     pub fn set_announced(&self, version: u64) {
-        self.hub.chains.set_version(version);
+        if self.announced.swap(version, Ordering::SeqCst) != version {
+            self.hub.chains.set_version(self.link.id, version);
+        }
     }
 
     // --- who is there, and what they want ---
 
     /// A node is there.
     pub fn join(&self, node: NodeId) {
-        self.hub.routes().add_member(self.link, node);
+        self.hub.routes().add_member(self.link.id, node);
         self.hub.change_interest();
         self.hub.tell(HubEvent::Joined(node));
     }
 
     /// A node is gone.
     pub fn part(&self, node: NodeId, departure: Departure) {
-        self.hub.routes().remove_member(self.link, node);
+        self.hub.routes().remove_member(self.link.id, node);
+        self.hub.forget_behind(self.link.id, node);
         self.hub.change_interest();
         self.hub.tell(HubEvent::Gone(node, departure));
     }
@@ -188,8 +232,9 @@ impl Port {
         let interest = |(id, entry): &(u64, Entry)| Some((*id, interest_of(entry)?));
         let ids: Vec<InterestId> = removed.iter().map(|(id, _)| *id).collect();
         let new = added.iter().filter_map(interest).collect();
-        self.hub.routes().change_interest(self.link, node, new, &ids);
+        self.hub.routes().change_interest(self.link.id, node, new, &ids);
         self.hub.change_interest();
+        self.hub.ask_behind(self.link.id, node, added, removed);
         let patterns = |entries: &[(u64, Entry)]| {
             let patterns: BTreeSet<&str> = entries.iter().map(|(_, entry)| entry.pattern.as_str()).collect();
             patterns.into_iter().map(str::to_owned).collect()
@@ -205,7 +250,7 @@ impl Port {
 
     /// Says whether somebody may want anything: one who was not heard yet, or whose interest is not known.
     pub fn set_open(&self, open: bool) {
-        if self.hub.routes().set_open(self.link, open) {
+        if self.hub.routes().set_open(self.link.id, open) {
             self.hub.change_interest();
         }
     }
@@ -215,14 +260,14 @@ impl Port {
     /// Asks about the lanes of which enough was sent for a flush; `ask` says whether it did.
     pub fn ask_flushes(&self, sent: impl FnMut(usize) -> u64, ask: impl FnMut(usize) -> bool) {
         let mut flushes = lock(&self.hub.flushes);
-        if flushes.is_waiting(self.link) {
-            flushes.ask(self.link, sent, ask);
+        if flushes.is_waiting(self.link.id) {
+            flushes.ask(self.link.id, sent, ask);
         }
     }
 
     /// Everybody answered for a lane, except the silent ones.
     pub fn answer_flush(&self, lane: usize, silent: &[NodeId]) {
-        lock(&self.hub.flushes).answered(self.link, lane, silent);
+        lock(&self.hub.flushes).answered(self.link.id, lane, silent);
         self.hub.wake.wake();
     }
 
@@ -235,19 +280,19 @@ impl Port {
 
     /// Messages are lost here; who wants nothing lost nothing.
     pub fn tell_lost(&self, lost: Lost) {
-        if !lock(&self.hub.wanted).own.is_empty() {
+        if lock(&self.hub.wanted).asked.is_asked_here() {
             self.hub.tell(HubEvent::Lost(lost));
         }
     }
 
     /// The link failed. Whoever waits for it is told why.
     pub fn fail(&self, why: &str) {
-        self.hub.detach(self.link, Some(why));
+        self.hub.detach(self.link.id, Some(why));
     }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
-        self.hub.detach(self.link, None);
+        self.hub.detach(self.link.id, None);
     }
 }

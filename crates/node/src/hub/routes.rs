@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use foldhash::{HashMap, HashMapExt};
 use shoal_norm::NodeId;
@@ -135,6 +134,15 @@ impl Routes {
         })
     }
 
+    pub fn link(&self, id: LinkId) -> Option<&Arc<Link>> {
+        self.links.get(&id).map(|joined| &joined.link)
+    }
+
+    /// How often a filter was evaluated for a message.
+    pub fn evaluations(&self) -> u64 {
+        self.switch.evaluations()
+    }
+
     pub fn links(&self) -> impl Iterator<Item = &Arc<Link>> {
         self.links.values().map(|joined| &joined.link)
     }
@@ -182,12 +190,6 @@ impl Routes {
     /// Says whether somebody behind a link may want anything. True if that is new.
     pub fn set_open(&mut self, link: LinkId, open: bool) -> bool {
         self.links.get_mut(&link).is_some_and(|joined| std::mem::replace(&mut joined.open, open) != open)
-    }
-
-    pub fn set_lagging(&self, link: LinkId, lagging: bool) {
-        if let Some(joined) = self.links.get(&link) {
-            joined.link.lagging.store(lagging, Ordering::Relaxed);
-        }
     }
 
     pub fn add_member(&mut self, link: LinkId, node: NodeId) {
@@ -262,6 +264,44 @@ impl Routes {
         for target in switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]) {
             add(plan, targets, links, target.id);
         }
+    }
+
+    /// The subscriptions of this process that get a message which came over a link, and the other links that get it.
+    pub fn route_on(
+        &mut self,
+        view: &MessageView<'_>,
+        origin: &Origin,
+        from: LinkId,
+        mut each: impl FnMut(SubscriptionId),
+        on: &mut Vec<LinkId>,
+    ) -> bool {
+        let Routes { switch, targets, links, .. } = self;
+        on.extend(links.values().filter(|joined| joined.open).map(|joined| joined.link.id));
+        let wanted = switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]);
+        let here = wanted.partition_point(switch::Target::is_here);
+        wanted[..here].iter().for_each(|target| each(target.id));
+        for target in &wanted[here..] {
+            if let Some(Target::Member { link, .. }) = targets.get(&target.id)
+                && !on.contains(link)
+            {
+                on.push(*link);
+            }
+        }
+        on.retain(|link| *link != from);
+        here > 0
+    }
+
+    /// The links, but one, behind which somebody wants something.
+    pub fn asking(&self, from: LinkId) -> Vec<LinkId> {
+        let wants = |joined: &Joined| joined.members.values().any(|member| !member.interests.is_empty());
+        let asking = self.links.values().filter(|joined| joined.link.id != from && wants(joined));
+        asking.map(|joined| joined.link.id).collect()
+    }
+
+    /// The links of these numbers.
+    pub fn links_of(&self, ids: &[(LinkId, usize)]) -> Vec<(Arc<Link>, usize)> {
+        let link = |&(id, waiting): &(LinkId, usize)| Some((self.links.get(&id)?.link.clone(), waiting));
+        ids.iter().filter_map(link).collect()
     }
 
     /// The subscriptions of this process that get a message which came over a link.

@@ -3,7 +3,7 @@
 //! A source that is joined in the middle, or lost something, begins with a message, and a mark follows sooner or later. What
 //! comes before it is kept until then, and numbered by counting back.
 
-use shoal_wire::{DecodeError, Mark, RecordKind, Skip, frame};
+use shoal_wire::{DecodeError, Mark, PassedOn, RecordKind, Skip, frame};
 
 /// What the first mark says of what came before it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,9 @@ pub(super) struct Found {
     pub number: u64,
     /// When those before the mark were published.
     pub timestamp_us: u64,
+    /// Whose they are, if they are passed on, and which chain: the first mark behind messages is of the same chain.
+    pub source: Option<PassedOn>,
+    pub chain: u32,
 }
 
 /// Frames that are kept until a mark comes.
@@ -65,9 +68,8 @@ impl Unnumbered {
 
 fn found(record: &[u8], numbers: u64) -> Result<Option<Found>, DecodeError> {
     let mark = Mark::read(record)?;
-    // What somebody else passed on before it may be another chain's.
-    let number = if mark.source.is_some() && numbers > 0 { 0 } else { mark.number.saturating_sub(numbers) };
-    Ok(Some(Found { number, timestamp_us: mark.earlier_us }))
+    let number = mark.number.saturating_sub(numbers);
+    Ok(Some(Found { number, timestamp_us: mark.earlier_us, source: mark.source, chain: mark.chain }))
 }
 
 #[cfg(test)]
@@ -91,6 +93,7 @@ mod tests {
 
     fn mark(number: u64, source: Option<u64>) -> Vec<u8> {
         let mut record = Vec::new();
+        let source = source.map(|publisher| PassedOn { publisher, hops: 1 });
         Mark { source, chain: 2, number, timestamp_us: 5, clock_us: 1, version: 1, earlier_us: 4 }
             .write(&mut record);
         framed(&record)
@@ -115,21 +118,20 @@ mod tests {
                     break;
                 }
             }
-            assert_eq!(found, Some(Found { number: 92, timestamp_us: 4 }));
+            assert_eq!(found, Some(Found { number: 92, timestamp_us: 4, source: None, chain: 2 }));
             assert!(stream.starts_with(&kept.take()));
             assert_eq!(kept.len(), 0);
         }
     }
 
     #[test]
-    fn a_mark_that_cannot_be_true_gives_no_number() {
+    fn a_mark_that_cannot_be_true_gives_no_number_and_one_of_what_is_passed_on_says_whose_it_is() {
         let mut kept = Unnumbered::default();
         let stream = [message(), message(), mark(1, None)].concat();
         assert_eq!(kept.add(&stream, 1000).unwrap().unwrap().number, 0);
         kept.clear();
-        assert_eq!(kept.add(&[message(), mark(9, Some(7))].concat(), 1000).unwrap().unwrap().number, 0);
-        kept.clear();
-        assert_eq!(kept.add(&mark(9, Some(7)), 1000).unwrap().unwrap().number, 9);
+        let found = kept.add(&[message(), mark(9, Some(7))].concat(), 1000).unwrap().unwrap();
+        assert_eq!((found.number, found.source.map(|source| source.publisher)), (8, Some(7)));
     }
 
     #[test]

@@ -317,28 +317,27 @@ impl NormBus {
                         self.deadline = Time::ZERO;
                     }
                 }
-                Told::Lost(first, last) => {
+                Told::Lost(source, first, last) => {
                     let segments = self.losses.settle(now, stream);
-                    self.tell_lost(stream, first, last, segments);
+                    self.tell_lost(stream, source, (first, last), segments);
                 }
             }
         }
         self.told = told;
     }
 
-    fn tell_lost(&self, stream: StreamId, first: u64, last: u64, segments: u64) {
-        let known = self.sources.get(&stream).and_then(|&source| self.port.source(source));
-        let (source, _) = known.unwrap_or_default();
-        let (publisher, chain) = (source.publisher, stream.object.into());
+    fn tell_lost(&self, stream: StreamId, source: Source, (first, last): (u64, u64), segments: u64) {
+        let Source { publisher, chain, .. } = source;
         self.port.tell_lost(Lost { node: stream.node, publisher, chain, first, last, segments });
     }
 
     /// Tells of gaps after which no mark said what was lost.
     fn tell_gaps(&mut self, now: Time) {
         for (stream, segments) in self.losses.poll(now) {
-            let source = self.sources.get(&stream).and_then(|&source| self.port.source(source));
-            let first = source.map_or(0, |(_, awaited)| awaited);
-            self.tell_lost(stream, first, 0, segments);
+            let known = self.sources.get(&stream).and_then(|&source| self.port.source(source));
+            let unknown = Source { chain: stream.object.into(), ..Source::default() };
+            let (source, first) = known.unwrap_or((unknown, 0));
+            self.tell_lost(stream, source, (first, 0), segments);
         }
     }
 

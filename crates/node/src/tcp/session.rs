@@ -134,15 +134,15 @@ impl Session {
             Fed::Held => inflow.hold(bytes),
             Fed::Broken => return Err("what it sent cannot be read".to_owned()),
         }
-        self.after_feeding(now, lane);
+        self.after_feeding(now);
         Ok(())
     }
 
     /// Acts on what stood between messages before anybody reads those that follow.
-    fn after_feeding(&mut self, now: Time, lane: usize) {
+    fn after_feeding(&mut self, now: Time) {
         for told in self.told.drain(..) {
-            if let Told::Lost(first, last) = told {
-                let (publisher, chain, node) = (self.publisher, lane as u32, self.node);
+            if let Told::Lost(Source { publisher, chain, .. }, first, last) = told {
+                let node = self.node;
                 self.port.tell_lost(Lost { node, publisher, chain, first, last, segments: 0 });
             }
         }
@@ -161,7 +161,7 @@ impl Session {
                     Fed::Held => break,
                     Fed::Broken => return Err("what it sent cannot be read".to_owned()),
                 }
-                self.after_feeding(now, at + 1);
+                self.after_feeding(now);
             }
         }
         self.port.hand_over(now);
@@ -205,7 +205,7 @@ impl Session {
             if let Some(inflow) = (chain as usize).checked_sub(1).and_then(|at| self.into.get(at)) {
                 let told = &mut self.told;
                 self.port.note_source(inflow.source, SourceNews::Ends(last), |news| told.push(news));
-                self.after_feeding(now, chain as usize);
+                self.after_feeding(now);
             }
         }
     }

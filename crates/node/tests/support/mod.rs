@@ -54,6 +54,7 @@ pub fn config(id: NodeId) -> NodeConfig {
         links: vec![(norm, membership)],
         window_bytes: 1 << 20,
         cache_bytes: 4 << 20,
+        router: false,
     }
 }
 

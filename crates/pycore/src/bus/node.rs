@@ -28,7 +28,6 @@ use crate::bell::Bell;
 use crate::convert::{argument, duration, linger, text_argument};
 use crate::errors;
 use crate::link_options::{address, check_cache, keys_of, link_options};
-use crate::norm::stats_to_python;
 use crate::selector::{CorrelationFilter, Selector};
 
 static DOMAINS: Domains = Domains::new();
@@ -104,7 +103,7 @@ impl Node {
         node, *, inproc = None, tcp = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
         heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
         cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, assembly_bytes_max = 256 << 20,
-        patience_s = 0.5, **options
+        patience_s = 0.5, router = false, **options
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -126,6 +125,7 @@ impl Node {
         message_bytes_max: usize,
         assembly_bytes_max: usize,
         patience_s: f64,
+        router: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Node> {
         let full = match when_full {
@@ -142,19 +142,17 @@ impl Node {
         let publisher = fresh_publisher();
         let bus = match (inproc, tcp) {
             (None, Some((name, resume_s, peers_max))) => {
-                let links = TcpConfig {
-                    domain: name,
-                    domain_number: domain,
-                    software: concat!("shoal ", env!("CARGO_PKG_VERSION")).to_owned(),
-                    heartbeat: duration("heartbeat_s", heartbeat_s)?,
-                    missed_heartbeats_max,
-                    resume: duration("resume_s", resume_s)?,
-                    patience,
-                    window_bytes,
-                    peers_max,
+                let beats = (heartbeat_s, missed_heartbeats_max);
+                let links = tcp_config((name, domain), (resume_s, peers_max), beats, patience, window_bytes)?;
+                let options = TcpOptions {
+                    node,
+                    publisher,
+                    message_bytes_max,
+                    assembly_bytes_max,
+                    seed,
+                    links,
+                    router,
                 };
-                let options =
-                    TcpOptions { node, publisher, message_bytes_max, assembly_bytes_max, seed, links };
                 detached(py, || Bus::open_tcp(options)).map_err(errors::link)?
             }
             // A child does not share the domains of its parent, whose readers it does not have.
@@ -178,6 +176,7 @@ impl Node {
                     window_bytes,
                     cache_bytes,
                     assembly_bytes_max,
+                    router,
                 };
                 detached(py, || Bus::open(options)).map_err(errors::link)?
             }
@@ -197,6 +196,69 @@ impl Node {
     fn set_persistently(&self, py: Python<'_>, publish: Py<PyAny>) -> PyResult<()> {
         let set = self.persistently.set(py, publish);
         set.map_err(|_| errors::config("persistent messages have their way already".into()))
+    }
+
+    /// Joins one more group, as `Node` does with the same keywords.
+    #[pyo3(signature = (
+        *, domain, group, port, interface, seed, heartbeat_s, missed_heartbeats_max, window_bytes, cache_bytes,
+        members_max = 10_000, **options
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn add_norm(
+        &self,
+        py: Python<'_>,
+        domain: u64,
+        group: &str,
+        port: u16,
+        interface: &str,
+        seed: u64,
+        heartbeat_s: f64,
+        missed_heartbeats_max: u32,
+        window_bytes: usize,
+        cache_bytes: usize,
+        members_max: usize,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let inner = self.open()?;
+        let hub = inner.bus.hub();
+        let mut link = link_options(address(group, port, interface)?, hub.node(), seed, options, py)?;
+        check_cache(cache_bytes, CACHING_LANES)?;
+        link.norm.acker_patience = self.patience;
+        let options = BusOptions {
+            domain,
+            publisher: hub.publisher(),
+            link,
+            heartbeat: duration("heartbeat_s", heartbeat_s)?,
+            missed_heartbeats_max,
+            members_max,
+            window_bytes,
+            cache_bytes,
+            assembly_bytes_max: 0,
+            router: hub.is_router(),
+        };
+        detached(py, || inner.bus.add_norm(options)).map_err(errors::link)
+    }
+
+    /// Makes TCP links possible: the domain's name and number, how long a link waits for another connection, how many peers
+    /// there may be, how often to say that we are here and how often that may be missed, and the window of a link.
+    #[pyo3(signature = (names, limits, beats, window_bytes))]
+    fn add_tcp(
+        &self,
+        py: Python<'_>,
+        names: (String, u64),
+        limits: (f64, usize),
+        beats: (f64, u32),
+        window_bytes: usize,
+    ) -> PyResult<()> {
+        let inner = self.open()?;
+        let links = tcp_config(names, limits, beats, self.patience, window_bytes)?;
+        detached(py, || inner.bus.add_tcp(links)).map_err(errors::link)
+    }
+
+    /// Whether it passes on what comes over one link to others.
+    #[getter]
+    fn is_router(&self) -> PyResult<bool> {
+        Ok(self.inner()?.bus.hub().is_router())
     }
 
     #[getter]
@@ -424,10 +486,14 @@ impl Node {
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = self.inner()?;
-        match detached(py, || inner.bus.stats()) {
-            Some(stats) => stats_to_python(py, &stats),
-            None => Ok(PyDict::new(py)),
+        let sum = PyDict::new(py);
+        for stats in detached(py, || inner.bus.stats()) {
+            for (name, count) in stats.named() {
+                let before: u64 = sum.get_item(name)?.map_or(Ok(0), |found| found.extract())?;
+                sum.set_item(name, before + count)?;
+            }
         }
+        Ok(sum)
     }
 
     /// Bytes per second that may be sent now; `None` is without limit, or without a network.
@@ -449,7 +515,8 @@ impl Node {
     /// Changes the keys of a link that has some. False if it has none.
     fn set_keys(&self, keys: &str) -> PyResult<bool> {
         let keys = keys_of(keys)?;
-        Ok(self.open()?.bus.norm().is_some_and(|link| link.set_keys(keys)))
+        let links = self.open()?.bus.norms();
+        Ok(links.iter().fold(false, |changed, link| link.set_keys(keys.clone()) | changed))
     }
 
     /// The last error a socket gave, once.
@@ -478,6 +545,27 @@ impl Drop for Node {
             std::mem::forget(inner);
         }
     }
+}
+
+/// What TCP links are told.
+fn tcp_config(
+    (domain, domain_number): (String, u64),
+    (resume_s, peers_max): (f64, usize),
+    (heartbeat_s, missed_heartbeats_max): (f64, u32),
+    patience: Duration,
+    window_bytes: usize,
+) -> PyResult<TcpConfig> {
+    Ok(TcpConfig {
+        domain,
+        domain_number,
+        software: concat!("shoal ", env!("CARGO_PKG_VERSION")).to_owned(),
+        heartbeat: duration("heartbeat_s", heartbeat_s)?,
+        missed_heartbeats_max,
+        resume: duration("resume_s", resume_s)?,
+        patience,
+        window_bytes,
+        peers_max,
+    })
 }
 
 pub fn deadline(timeout_s: Option<f64>) -> PyResult<Option<Instant>> {

@@ -1,4 +1,4 @@
-use shoal_wire::RecordKind;
+use shoal_wire::{Mark, RecordKind, Skip};
 
 use super::*;
 use crate::hub::wake::Asleep;
@@ -119,7 +119,7 @@ fn a_new_millisecond_and_a_new_version_are_marked() {
     publish(&chains, &At(1000), "#the clock was not read", &[0]);
     assert_eq!(taken(&chains, 0), ["#c", "#the clock was not read", "mark 5"]);
     publish(&chains, &At(1000), "#d", &[0]);
-    chains.set_version(1);
+    chains.set_version(0, 1);
     publish(&chains, &At(1000), "#e", &[0]);
     assert_eq!(taken(&chains, 0), ["mark 5", "#d", "mark 6", "#e", "mark 7"]);
 }

@@ -17,7 +17,12 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         Bench {
-            inbox: Inbox::new(1 << 20, Assembly::new(Arc::new(Budget::new(1 << 20)))),
+            inbox: Inbox::new(
+                1 << 20,
+                Assembly::new(Arc::new(Budget::new(1 << 20))),
+                Place { link: 0, publisher: 99, origins: Arc::default() },
+                false,
+            ),
             routes: Routes::new(1),
             sources: HashMap::default(),
         }

@@ -1,0 +1,359 @@
+//! One link's buffer in one lane: frames of what is published here, and of what a router passes on.
+//!
+//! Messages carry neither number nor publisher: marks between them do. All messages up to the next mark are of one chain, and
+//! the first mark behind a run of them is of the same chain. So whoever missed the mark before them, too, knows whose they are.
+//!
+//! | before a message                                            | goes                                  |
+//! |-------------------------------------------------------------|---------------------------------------|
+//! | numbers of its chain that this link was not given           | a skip over them                      |
+//! | the first, a new millisecond, a new version of our interest | a mark: number, time and version      |
+//! | messages of another chain                                   | a mark behind those, and one for this |
+
+use foldhash::{HashMap, HashMapExt};
+use shoal_norm::Time;
+use shoal_wire::{Mark, PassedOn, Skip, SkipReason, frame};
+
+use super::chain::{LinkId, SendError, Stamp};
+use super::passing::Chain;
+
+/// Chains passed on to a link of which it is known how far they are; beyond it, the one used longest ago is forgotten, and
+/// what was not for the link is told there as lost.
+const PASSED_MAX: usize = 4096;
+
+/// The most bytes that skips, marks and length take before a message.
+const HEAD_BYTES_MAX: usize = 192;
+
+/// How far a chain is that is passed on.
+#[derive(Debug)]
+struct Passed {
+    /// The number that a message has if no skip stands before it.
+    next: u64,
+    /// What the last mark said: timestamp, version and clock.
+    marked: Option<(u64, u64, u64)>,
+    hops: u8,
+    /// Some of what the link was not given was wanted, and dropped for want of room.
+    dropped: bool,
+    /// When it was used last, counted in runs.
+    used: u64,
+}
+
+/// A link's buffer in a lane.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    pub bytes: Vec<u8>,
+    /// Bytes ever appended.
+    pub appended: u64,
+    /// Of our own chain: the number that a message has if no skip stands before it.
+    pub next: u64,
+    /// What the last mark of our own chain said, unless another chain's came after it.
+    marked: Option<(u64, u64)>,
+    /// Messages came after the last mark.
+    pub unmarked: bool,
+    /// Its link sends nothing of it for now, because its receivers take no more.
+    pub blocked: bool,
+    /// Some of what it was not given was wanted, and dropped for want of room.
+    pub dropped: bool,
+    /// The version of what we want that was announced there.
+    pub version: u64,
+    /// Chains that are passed on, and the one that the last mark named; none if that is our own.
+    passed: HashMap<(u64, u32), Passed>,
+    current: Option<(u64, u32)>,
+    runs: u64,
+    /// Links whose sources wait until it has room.
+    pub parked: Vec<LinkId>,
+}
+
+impl Outlet {
+    /// An empty one; the first message of ours has this number.
+    pub fn new(next: u64) -> Outlet {
+        Outlet {
+            bytes: Vec::new(),
+            appended: 0,
+            next,
+            marked: None,
+            unmarked: false,
+            blocked: false,
+            dropped: false,
+            version: 0,
+            passed: HashMap::new(),
+            current: None,
+            runs: 0,
+            parked: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub fn has_room(&self, length: usize, bytes_max: usize) -> bool {
+        self.bytes.is_empty() || self.bytes.len() + length <= bytes_max
+    }
+
+    /// Takes memory for a message, whose length is for its publisher to choose.
+    #[inline]
+    pub fn reserve(&mut self, length: usize) -> Result<(), SendError> {
+        self.bytes.try_reserve(length + HEAD_BYTES_MAX).map_err(|_| SendError::NoMemory(length))
+    }
+
+    #[inline]
+    pub fn append(&mut self, length: usize, parts: &[&[u8]]) {
+        let before = self.bytes.len();
+        frame::write_length(length, &mut self.bytes);
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.appended += (self.bytes.len() - before) as u64;
+    }
+
+    /// Appends a message of our own.
+    #[inline]
+    pub fn publish(&mut self, chain: u32, number: u64, stamp: Stamp, length: usize, parts: &[&[u8]]) {
+        if self.current.is_some() {
+            self.return_to_own(chain, number, stamp);
+        }
+        if self.next != number {
+            self.skip(number);
+        }
+        if self.marked != Some((stamp.timestamp_us, self.version)) {
+            self.mark(chain, number, stamp);
+        }
+        self.next = number + 1;
+        self.unmarked = true;
+        self.append(length, parts);
+    }
+
+    /// Says that the numbers before this one do not come. Whoever was welcomed expects them, though nothing was sent yet.
+    #[cold]
+    pub fn skip(&mut self, number: u64) {
+        let dropped = std::mem::take(&mut self.dropped);
+        let reason = if dropped { SkipReason::Dropped } else { SkipReason::Unwanted };
+        self.append_skip(reason, self.next, number - self.next);
+        self.next = number;
+    }
+
+    fn append_skip(&mut self, reason: SkipReason, number: u64, count: u64) {
+        let mut record = Vec::with_capacity(24);
+        Skip { reason, number, count }.write(&mut record);
+        self.append(record.len(), &[&record]);
+    }
+
+    /// Says which number of ours comes next, and when it was published.
+    #[cold]
+    pub fn mark(&mut self, chain: u32, number: u64, stamp: Stamp) {
+        let earlier_us = self.marked.map_or(0, |(timestamp_us, _)| timestamp_us);
+        self.marked = Some((stamp.timestamp_us, self.version));
+        self.append_mark(Mark {
+            source: None,
+            chain,
+            number,
+            timestamp_us: stamp.timestamp_us,
+            clock_us: stamp.clock.as_nanos() / 1000,
+            version: self.version,
+            earlier_us,
+        });
+    }
+
+    /// Whether what waits ends by saying that this number of ours comes next.
+    pub fn ends_with(&self, next: u64) -> bool {
+        self.next == next && !self.unmarked && self.current.is_none() && !self.bytes.is_empty()
+    }
+
+    /// Says how far our own chain is.
+    pub fn tell_position(&mut self, chain: u32, next: u64, stamp: Stamp) {
+        if self.current.is_some() {
+            self.return_to_own(chain, next, stamp);
+        }
+        if self.next != next {
+            self.skip(next);
+        }
+        self.mark(chain, next, stamp);
+    }
+
+    /// Says that numbers of ours before this one do not come, and nothing after them.
+    pub fn skip_own(&mut self, chain: u32, next: u64, stamp: Stamp) {
+        if self.current.is_some() {
+            self.return_to_own(chain, next, stamp);
+        }
+        self.skip(next);
+    }
+
+    fn append_mark(&mut self, mark: Mark) {
+        let mut record = Vec::with_capacity(40);
+        mark.write(&mut record);
+        self.unmarked = false;
+        self.append(record.len(), &[&record]);
+    }
+
+    /// Puts a mark behind the last messages, so that who missed the one before them can number them.
+    pub fn close_run(&mut self, chain: u32, stamp: Stamp) {
+        if !self.unmarked {
+            return;
+        }
+        match self.current {
+            None => {
+                let version =
+                    std::mem::replace(&mut self.version, self.marked.map_or(0, |(_, version)| version));
+                self.mark(chain, self.next, stamp);
+                self.version = version;
+            }
+            Some(_) => self.mark_passed(),
+        }
+    }
+
+    // --- what is passed on ---
+
+    /// What follows is our own again, and has this number.
+    #[cold]
+    fn return_to_own(&mut self, chain: u32, number: u64, stamp: Stamp) {
+        if self.unmarked {
+            self.mark_passed();
+        }
+        (self.current, self.marked) = (None, None);
+        if self.next != number {
+            // A skip belongs to the chain that the mark before it names.
+            self.mark(chain, self.next, stamp);
+        }
+    }
+
+    /// Says which number of the chain that is being passed on comes next.
+    fn mark_passed(&mut self) {
+        if let Some(key) = self.current
+            && let Some(next) = self.passed.get(&key).map(|passed| passed.next)
+        {
+            self.mark_at(key, next);
+        }
+    }
+
+    /// What follows is of a chain that is passed on; `own` and `stamp` are of our own chain of this lane.
+    fn enter(&mut self, key: (u64, u32), own: u32, stamp: Stamp) {
+        if self.current == Some(key) {
+            return;
+        }
+        self.close_run(own, stamp);
+        self.current = Some(key);
+        self.marked = None;
+        self.runs += 1;
+        let runs = self.runs;
+        if let Some(passed) = self.passed.get_mut(&key) {
+            (passed.used, passed.marked) = (runs, None);
+        }
+    }
+
+    /// The chain, from this number on if it was not passed on before.
+    fn begin(&mut self, key: (u64, u32), number: u64) {
+        if self.passed.contains_key(&key) {
+            return;
+        }
+        if self.passed.len() >= PASSED_MAX {
+            let oldest = self.passed.iter().min_by_key(|(_, passed)| passed.used).map(|(&key, _)| key);
+            oldest.map(|key| self.passed.remove(&key));
+        }
+        let used = self.runs + 1;
+        self.passed.insert(key, Passed { next: number, marked: None, hops: 0, dropped: false, used });
+    }
+
+    /// Appends a message of a chain that is passed on.
+    #[inline]
+    pub fn pass(
+        &mut self,
+        now: Time,
+        (own, stamp): (u32, Stamp),
+        chain: &Chain,
+        (number, timestamp_us): (u64, u64),
+        record: &[u8],
+    ) {
+        let key = chain.key();
+        if self.current != Some(key) {
+            self.begin(key, number);
+            self.enter(key, own, stamp);
+        }
+        let version = self.version;
+        let Some(passed) = self.passed.get_mut(&key) else { return };
+        let before = std::mem::replace(&mut passed.next, number + 1);
+        let said = passed.marked.map(|(timestamp_us, version, _)| (timestamp_us, version));
+        if said != Some((timestamp_us, version)) || before != number {
+            let dropped = before < number && std::mem::take(&mut passed.dropped);
+            let clock_us = chain.clock_us(now);
+            passed.marked = Some((timestamp_us, version, clock_us));
+            passed.hops = chain.hops;
+            let mark = |number| Mark {
+                source: Some(PassedOn { publisher: key.0, hops: chain.hops }),
+                chain: key.1,
+                number,
+                timestamp_us,
+                clock_us,
+                version,
+                earlier_us: said.map_or(0, |(timestamp_us, _)| timestamp_us),
+            };
+            // A skip belongs to the chain that the mark before it names.
+            if said.is_none() {
+                self.append_mark(mark(before.min(number)));
+            }
+            if before < number {
+                let reason = if dropped { SkipReason::Dropped } else { SkipReason::Unwanted };
+                self.append_skip(reason, before, number - before);
+            }
+            if said.is_some_and(|said| said != (timestamp_us, version)) {
+                self.append_mark(mark(number));
+            }
+        }
+        self.unmarked = true;
+        self.append(record.len(), &[record]);
+    }
+
+    /// A message of a chain that is passed on has no room here.
+    pub fn drop_passed(&mut self, chain: &Chain, number: u64) {
+        self.begin(chain.key(), number);
+        if let Some(passed) = self.passed.get_mut(&chain.key()) {
+            passed.dropped = true;
+        }
+    }
+
+    /// Numbers of a chain that is passed on are lost to us, and may have been for those behind this link: if some of it was
+    /// passed on there, or if it `begins` with that.
+    pub fn lose(
+        &mut self,
+        (own, stamp): (u32, Stamp),
+        chain: &Chain,
+        (first, last): (u64, u64),
+        begins: bool,
+    ) {
+        let key = chain.key();
+        if begins {
+            self.begin(key, first);
+        }
+        if !self.passed.contains_key(&key) {
+            return;
+        }
+        self.enter(key, own, stamp);
+        let Some(passed) = self.passed.get_mut(&key) else { return };
+        passed.hops = passed.hops.max(chain.hops);
+        let (next, dropped) = (passed.next, std::mem::take(&mut passed.dropped));
+        passed.next = next.max(last + 1);
+        self.mark_at(key, next);
+        if first > next {
+            let reason = if dropped { SkipReason::Dropped } else { SkipReason::Unwanted };
+            self.append_skip(reason, next, first - next);
+        }
+        // What was skipped as unwanted before, and is known to be lost only now, stands behind where we are.
+        if first < next {
+            self.append_skip(SkipReason::Lost, first, last.min(next - 1) - first + 1);
+        }
+        if last >= next {
+            let first = first.max(next);
+            self.append_skip(SkipReason::Lost, first, last - first + 1);
+        }
+    }
+
+    fn mark_at(&mut self, key: (u64, u32), number: u64) {
+        let Some(passed) = self.passed.get(&key) else { return };
+        let (timestamp_us, _, clock_us) = passed.marked.unwrap_or_default();
+        self.append_mark(Mark {
+            source: Some(PassedOn { publisher: key.0, hops: passed.hops }),
+            chain: key.1,
+            number,
+            timestamp_us,
+            clock_us,
+            version: self.version,
+            earlier_us: timestamp_us,
+        });
+    }
+}

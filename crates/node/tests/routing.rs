@@ -1,0 +1,236 @@
+//! Routers between hubs.
+
+#[path = "support/net.rs"]
+mod net;
+#[path = "support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+
+use net::{LANE, Net};
+use shoal_node::Origin;
+use support::read;
+
+fn bodies(read: &[(Origin, Vec<u8>)]) -> Vec<String> {
+    read.iter().map(|(_, body)| String::from_utf8_lossy(body).into_owned()).collect()
+}
+
+#[test]
+fn a_message_keeps_its_publisher_number_and_time_behind_three_routers() {
+    let mut net = Net::row(5);
+    let (_, near) = net.subscribe(0, "prices/*", None);
+    let (_, far) = net.subscribe(4, "prices/*", None);
+    net.run();
+    for number in 0..3 {
+        net.publish(0, "prices/ACME", format!("{number}").as_bytes());
+        net.wait(Duration::from_millis(3));
+        net.run();
+    }
+    let (near, far) = (read(&near), read(&far));
+    assert_eq!(bodies(&far), ["0", "1", "2"]);
+    for ((here, _), (there, _)) in near.iter().zip(&far) {
+        let identity = |origin: &Origin| (origin.publisher, origin.chain, origin.number, origin.timestamp_us);
+        assert_eq!(identity(here), identity(there));
+        assert_eq!(there.chain, LANE as u32);
+    }
+    assert_eq!(net.lost(4), []);
+}
+
+#[test]
+fn what_nobody_behind_wants_is_dropped_where_it_is_published_and_is_not_lost_to_anybody() {
+    let mut net = Net::row(4);
+    let (_, reader) = net.subscribe(3, "prices/*", Some("region = 'EU'"));
+    net.run();
+    let quiet = net.cable(0, 1).bytes;
+    for _ in 0..100 {
+        net.offer(0, "orders/1", "EU", b"another topic", None).unwrap();
+        net.offer(0, "prices/ACME", "US", b"another region", None).unwrap();
+    }
+    net.run();
+    assert_eq!(net.cable(0, 1).bytes, quiet, "no byte crosses the first cable");
+    net.offer(0, "prices/ACME", "EU", b"wanted", None).unwrap();
+    net.run();
+    let read = read(&reader);
+    assert_eq!((bodies(&read), read[0].0.number), (vec!["wanted".to_owned()], 201));
+    assert_eq!(net.lost(3), []);
+    assert_eq!(net.cable(1, 2).messages, 1);
+}
+
+#[test]
+fn each_neighbour_is_told_what_all_others_want_and_no_more() {
+    // A star: 0 is the router.
+    let mut net = Net::new(4, &[0]);
+    for leaf in 1..4 {
+        net.join(0, leaf);
+    }
+    let (one, _) = net.subscribe(1, "a/*", None);
+    net.subscribe(2, "b", None);
+    net.subscribe(0, "own", None);
+    net.run();
+    assert_eq!(net.asked(1, 0).0, ["b", "own"]);
+    assert_eq!(net.asked(2, 0).0, ["a/*", "own"]);
+    assert_eq!(net.asked(3, 0).0, ["a/*", "b", "own"]);
+    net.hubs[1].unsubscribe(one);
+    net.run();
+    assert_eq!(net.asked(3, 0).0, ["b", "own"], "unsubscribing shrinks it");
+    net.part(0, 2);
+    net.run();
+    assert_eq!(net.asked(3, 0).0, ["own"], "so does a neighbour that goes");
+}
+
+#[test]
+fn a_filter_disappears_under_one_who_wants_everything_and_comes_back_without_him() {
+    let mut net = Net::new(4, &[0]);
+    for leaf in 1..4 {
+        net.join(0, leaf);
+    }
+    net.subscribe(1, "prices/ACME", Some("region = 'EU'"));
+    net.subscribe(1, "prices/ACME", Some("region = 'EU'"));
+    let (everything, _) = net.subscribe(2, "prices/ACME", None);
+    net.run();
+    assert_eq!(net.asked(3, 0), (vec!["prices/ACME".to_owned()], 0));
+    assert_eq!(net.asked(2, 0), (vec!["prices/ACME".to_owned()], 1), "he is asked for what others want");
+    let (wider, _) = net.subscribe(2, "prices/>", None);
+    net.run();
+    assert_eq!(net.asked(3, 0), (vec!["prices/>".to_owned()], 0));
+    net.hubs[2].unsubscribe(everything);
+    net.hubs[2].unsubscribe(wider);
+    net.run();
+    assert_eq!(net.asked(3, 0), (vec!["prices/ACME".to_owned()], 1));
+}
+
+#[test]
+fn however_many_want_it_for_the_same_reason_a_filter_is_evaluated_once_for_a_message() {
+    let mut net = Net::new(12, &[0]);
+    for leaf in 1..12 {
+        net.join(0, leaf);
+    }
+    for leaf in 2..12 {
+        for text in ["region LIKE 'E%'", "region LIKE 'U%'"] {
+            net.subscribe(leaf, "prices/*", Some(text));
+        }
+    }
+    net.run();
+    let before = net.hubs[0].evaluations();
+    net.publish(1, "prices/ACME", b"x");
+    net.run();
+    assert_eq!(net.hubs[0].evaluations() - before, 2);
+    assert_eq!((2..12).map(|leaf| net.cable(0, leaf).messages).sum::<u64>(), 10);
+    assert_eq!(net.cable(0, 1).messages, 1);
+}
+
+#[test]
+fn what_a_router_lost_is_told_once_to_those_behind_it_with_its_numbers() {
+    let mut net = Net::row(4);
+    let (_, reader) = net.subscribe(3, "prices/*", None);
+    net.run();
+    net.publish(0, "prices/ACME", b"1");
+    net.run();
+    net.cable(0, 1).loses = true;
+    net.publish(0, "prices/ACME", b"2");
+    net.publish(0, "prices/ACME", b"3");
+    net.run();
+    net.cable(0, 1).loses = false;
+    net.wait(Duration::from_millis(5));
+    net.publish(0, "prices/ACME", b"4");
+    net.run();
+    assert_eq!(bodies(&read(&reader)), ["1", "4"]);
+    assert_eq!(net.lost(3), [(0x1000, 2, 3)]);
+    assert_eq!(net.lost(1), [], "who wants nothing itself lost nothing");
+}
+
+#[test]
+fn publishers_that_take_turns_are_told_apart() {
+    // Three publishers and a reader around one router.
+    let mut net = Net::new(5, &[0]);
+    for leaf in 1..5 {
+        net.join(0, leaf);
+    }
+    let (_, all) = net.subscribe(4, "a/>", None);
+    let (_, some) = net.subscribe(4, "a/2", None);
+    net.run();
+    for round in 0..50u32 {
+        for place in [1, 2, 3, 0] {
+            net.publish(place, &format!("a/{place}"), &round.to_be_bytes());
+            if round % 7 == place as u32 {
+                net.run();
+            }
+        }
+        net.wait(Duration::from_micros(700));
+    }
+    net.run();
+    let all = read(&all);
+    assert_eq!(all.len(), 200);
+    for place in 0..4u64 {
+        let of = all.iter().filter(|(origin, _)| origin.publisher == 0x1000 + place);
+        let numbers: Vec<(u64, u32)> = of
+            .map(|(origin, body)| (origin.number, u32::from_be_bytes(body.as_slice().try_into().unwrap())))
+            .collect();
+        assert_eq!(numbers, (0..50).map(|n| (u64::from(n) + 1, n)).collect::<Vec<_>>(), "publisher {place}");
+    }
+    assert_eq!(read(&some).len(), 50);
+    assert_eq!(net.lost(4), []);
+}
+
+#[test]
+fn a_circle_of_routers_neither_doubles_nor_goes_round_for_ever() {
+    let mut net = Net::new(5, &[0, 1, 2]);
+    for (one, two) in [(0, 1), (1, 2), (2, 0), (0, 3), (2, 4)] {
+        net.join(one, two);
+    }
+    let readers: Vec<_> = (0..5).map(|place| net.subscribe(place, "a", None).1).collect();
+    net.run();
+    for number in 1..=20 {
+        net.publish(3, "a", format!("{number}").as_bytes());
+        net.publish(1, "a", format!("{number}").as_bytes());
+        net.run();
+    }
+    for (place, reader) in readers.iter().enumerate() {
+        let mut read = bodies(&read(reader));
+        read.sort_by_key(|body| body.parse::<u32>().unwrap());
+        let wanted: Vec<String> = (1..=20).flat_map(|n| [n.to_string(), n.to_string()]).collect();
+        assert_eq!(read, wanted, "at {place}");
+        assert_eq!(net.lost(place), []);
+    }
+}
+
+#[test]
+fn a_reader_that_stops_holds_back_its_publisher_behind_routers_and_loses_nothing() {
+    let mut net = Net::row(4);
+    let (_, reader) = net.subscribe_within(3, "a", None, 10_000);
+    net.run();
+    let (mut published, mut found) = (0u64, Vec::new());
+    let body = [7; 1000];
+    while net.offer(0, "a", "EU", &body, None).is_some() {
+        published += 1;
+        net.run();
+        assert!(published < 1000, "nobody is held back");
+    }
+    while found.len() < published as usize {
+        found.extend(read(&reader));
+        net.hubs[3].resume();
+        net.run();
+    }
+    let numbers: Vec<u64> = found.iter().map(|(origin, _)| origin.number).collect();
+    assert_eq!(numbers, (1..=published).collect::<Vec<_>>());
+    assert_eq!(net.lost(3), []);
+}
+
+#[test]
+fn what_outlived_its_time_is_not_passed_on() {
+    let mut net = Net::row(3);
+    let (_, reader) = net.subscribe(2, "a", None);
+    net.run();
+    net.publish(0, "a", b"first");
+    net.run();
+    net.cable(1, 2).cut = true;
+    net.offer(0, "a", "EU", b"short", Some(Duration::from_millis(100))).unwrap();
+    net.offer(0, "a", "EU", b"long", Some(Duration::from_secs(100))).unwrap();
+    net.run();
+    net.wait(Duration::from_secs(1));
+    net.cable(1, 2).cut = false;
+    net.publish(0, "a", b"last");
+    net.run();
+    assert_eq!(bodies(&read(&reader)), ["first", "long", "last"]);
+    assert_eq!(net.lost(2), []);
+}

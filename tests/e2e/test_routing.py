@@ -1,0 +1,96 @@
+"""Routers between programs: over TCP, and between multicast groups."""
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import shoal
+
+WITHIN_S = 20.0
+
+
+@pytest.fixture
+def open_bus() -> Iterator[Callable[..., shoal.Bus]]:
+    """Makes connections that are closed in the end."""
+    with contextlib.ExitStack() as stack:
+
+        def made(bus: shoal.Bus) -> shoal.Bus:
+            stack.callback(bus.close, 0)
+            return bus
+
+        yield made
+
+
+def group() -> str:
+    return f"239.192.74.{random.randrange(10, 250)}:{random.randrange(20_000, 30_000)}"
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def test_programs_that_connect_to_a_router_hear_each_other(open_bus: Callable[..., shoal.Bus]) -> None:
+    router = open_bus(shoal.listen("tcp://127.0.0.1:0", router=True))
+    url = router.links[0].url
+    publisher, other = open_bus(shoal.connect(url)), open_bus(shoal.connect(url))
+    with other.subscribe("prices/*", selector="region = 'EU'") as subscription:
+        assert publisher.wait_for_subscribers("prices/ACME", 1, WITHIN_S)
+        for number in range(1000):
+            region = "EU" if number % 2 else "US"
+            publisher.publish("prices/ACME", number, properties={"region": region})
+        for number in range(1, 1000, 2):
+            message = subscription.receive(WITHIN_S)
+            assert message is not None
+            assert (message.body, message.publisher) == (number, publisher.publisher)
+            assert message.message_id == publisher.message_id(number + 1)
+        assert not [event for event in other.events(timeout_s=0) if isinstance(event, shoal.MessagesLost)]
+
+
+def test_two_groups_are_joined_by_routers_and_what_nobody_wants_does_not_cross(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    here, there = group(), group()
+    one = open_bus(shoal.connect(f"norm://{here}", interface="lo", router=True))
+    two = open_bus(shoal.connect(f"norm://{there}", interface="lo", router=True))
+    two.connect(one.listen("tcp://127.0.0.1:0"))
+    publisher = open_bus(shoal.connect(f"norm://{here}", interface="lo"))
+    reader = open_bus(shoal.connect(f"norm://{there}", interface="lo"))
+    with reader.subscribe("wanted/>") as subscription:
+        assert publisher.wait_for_subscribers("wanted/x", 1, WITHIN_S)
+        for number in range(2000):
+            publisher.publish("wanted/x", number)
+            publisher.publish("unwanted/x", bytes(1000))
+        found = [subscription.receive(WITHIN_S) for _ in range(2000)]
+    assert [message and message.body for message in found] == list(range(2000))
+    assert {message and message.publisher for message in found} == {publisher.publisher}
+    (link,) = [link for link in two.links if link.role == "connect"]
+    assert link.bytes_received < 500_000, "what nobody wants stays where it is"
+
+
+def test_a_router_may_be_on_two_groups_itself_and_answers_find_their_way(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    here, there = group(), group()
+    router = open_bus(shoal.connect(f"norm://{here}", interface="lo", router=True))
+    router.connect(f"norm://{there}?interface=lo")
+    asker = open_bus(shoal.connect(f"norm://{here}", interface="lo"))
+    answerer = open_bus(shoal.connect(f"norm://{there}", interface="lo"))
+    answerer.subscribe("double", lambda message: answerer.reply(message, 2 * message.body))
+    assert asker.wait_for_subscribers("double", 1, WITHIN_S)
+    assert asker.request("double", 21, timeout_s=WITHIN_S).body == 42
+    router.close()
+    wait_until(lambda: not asker.subscribers("double"), "the router is gone, and what it asked for")
+
+
+def test_inproc_connections_have_nothing_to_route(open_bus: Callable[..., shoal.Bus]) -> None:
+    with pytest.raises(shoal.ConfigError, match="router means nothing on inproc://"):
+        open_bus(shoal.connect("inproc://here", router=True))
+    bus = open_bus(shoal.connect("inproc://here"))
+    with pytest.raises(shoal.ConfigError, match="inproc"):
+        bus.connect("norm://")
