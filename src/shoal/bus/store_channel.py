@@ -104,6 +104,9 @@ class StoreChannel:
         self._was_open = self._said_none = False
         #: The store that answered last keeps nothing.
         self._is_memory = False
+        #: Only a store that keeps will do, from now on: one was there, or messages wait in an outbox. Then a
+        #: store that is away is waited for, and nobody's memory takes what it was promised for.
+        self._only_kept = kept
         self._stopped = False
         self._consumers = 0
         self._bell = _core.Bell()
@@ -309,7 +312,8 @@ class StoreChannel:
         now = time.monotonic()
         with self._lock:
             self._session.handle_timeout(now)
-            wanted = self._finder.choose(now, self._here.store if self._here is not None else None)
+            current = self._here.store if self._here is not None else None
+            wanted = self._finder.choose(now, current, memory=not self._only_kept)
             idle = self._session.state == "idle"
         if self._url is not None and self._node is None:
             self._open_url(self._url)
@@ -564,6 +568,7 @@ class StoreChannel:
         if state == "open":
             self._was_open, self._said_none = True, False
             self._is_memory = self._here is not None and self._here.memory
+            self._only_kept = self._only_kept or not self._is_memory
             self._connection.tell(StoreUp(str(self._session.greeting.get("name", "")), self._session.run))
         elif state == "idle" and self._session.greeting and not self._stopped:
             self._connection.tell(StoreDown(str(self._session.greeting.get("name", "")), self._is_memory))

@@ -70,10 +70,13 @@ class Finder:
         """A store could not be reached: wait until it is heard of again."""
         self._heard.pop(store, None)
 
-    def choose(self, now: float, current: str | None) -> Here | None:
-        """The store to talk to: the one in use, if it is there, and one that keeps before others."""
+    def choose(self, now: float, current: str | None, *, memory: bool = True) -> Here | None:
+        """The store to talk to: the one in use, if it is there, and one that keeps before others.
+
+        Without `memory` only one that keeps will do.
+        """
         self._heard = {key: heard for key, heard in self._heard.items() if now - heard[0] < SILENT_S}
-        candidates = [here for _, here in self._heard.values()]
+        candidates = [here for _, here in self._heard.values() if memory or not here.memory]
         if not candidates:
             return None
         best = min(candidates, key=lambda here: (here.memory, here.store != current, -here.term, here.store))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from shoal._core import Message, RowsBuilder
 from shoal.bus.persistent import check_queue_name
-from shoal.bus.store_channel import StoreChannel
+from shoal.bus.store_channel import LOOK_S, StoreChannel
 from shoal.bus.store_consumer import Inbox, runs_of
+from shoal.bus.store_errors import no_store
 from shoal.bus.store_protocol import COMMIT_BYTES_MAX
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
@@ -92,7 +93,8 @@ class TransactionBase:
 
     def _add(self, topic: str, body: Any, headers: dict[str, Any]) -> str:
         self._check_open()
-        headers.setdefault("persistent", True)
+        if headers.setdefault("persistent", True) and not self._channel.is_ready(memory=False):
+            raise no_store("a persistent message of a transaction", LOOK_S)
         builder = self._chain.builder
         number = builder.add(
             topic, body, bytes_max=min(self._bytes_max, COMMIT_BYTES_MAX - builder.waiting_bytes), **headers

@@ -133,6 +133,36 @@ def test_eight_threads_publish_at_once(bus: shoal.Bus, store: PlainStore) -> Non
         assert found == list(range(40))
 
 
+def test_what_a_store_must_keep_waits_for_it_and_goes_into_nobodys_memory(
+    bus: shoal.Bus, other: shoal.Bus, store: PlainStore
+) -> None:
+    bus.publish("a", 0, persistent=True)
+    store.stop()
+    memory = PlainStore(other, memory=True)
+    store.say_here("failed")
+    with pytest.raises(StoreAwayError):
+        bus.publish("a", 1, persistent=True, timeout_s=0.5)
+    bus.transaction()
+    assert not memory.heard
+    memory.stop()
+    store.start()
+    bus.flush(PATIENCE_S)
+    assert [row.message.body for row in store.rows] == [0, 1]
+
+
+@pytest.mark.usefixtures("short_look")
+def test_a_transaction_of_persistent_messages_needs_a_store_that_keeps(
+    bus: shoal.Bus, other: shoal.Bus
+) -> None:
+    memory = PlainStore(other, memory=True)
+    transaction = bus.transaction()
+    with pytest.raises(NoStoreError, match="a persistent message of a transaction needs a store"):
+        transaction.send("q", 1)
+    transaction.send("q", 1, persistent=False)
+    transaction.commit()
+    assert [row.message.body for row in memory.rows] == [1]
+
+
 # --- the outbox ---
 
 

@@ -405,6 +405,7 @@ def test_the_store_in_use_is_kept_and_one_that_keeps_comes_before_one_that_does_
     finder = Finder()
     finder.on_here(0.0, here("cc", memory=True))
     assert finder.choose(0.0, None).store == "cc"  # type: ignore[union-attr]
+    assert finder.choose(0.0, "cc", memory=False) is None
     finder.on_here(0.0, here("bb"))
     finder.on_here(0.0, here("aa"))
     assert finder.choose(0.0, None).store == "aa"  # type: ignore[union-attr]
