@@ -27,7 +27,7 @@ def problem() -> str | None:
 
 def run(*command: str) -> str:
     """Run a command that must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout
@@ -102,10 +102,10 @@ class Lab:
 def _remove(name: str) -> None:
     for namespace in _namespaces():
         if re.fullmatch(rf"{name}h\d+", namespace):
-            subprocess.run(["ip", "netns", "del", namespace], capture_output=True, timeout=20, check=False)
+            subprocess.run(["ip", "netns", "del", namespace], capture_output=True, timeout=60, check=False)
     for link in Path("/sys/class/net").iterdir():
         if re.fullmatch(rf"{name}(v\d+)?", link.name):
-            subprocess.run(["ip", "link", "del", link.name], capture_output=True, timeout=20, check=False)
+            subprocess.run(["ip", "link", "del", link.name], capture_output=True, timeout=60, check=False)
 
 
 def _namespaces() -> list[str]:

@@ -114,7 +114,7 @@ class Peer:
         threading.Thread(target=work, daemon=True).start()
         return {}
 
-    def wait_published(self, source: int, timeout_s: float = 30) -> dict[str, Any]:
+    def wait_published(self, source: int, timeout_s: float = 60) -> dict[str, Any]:
         wait_until(lambda: source in self.published, timeout_s, "publishing did not end")
         return self.published.pop(source)
 
@@ -127,12 +127,12 @@ class Peer:
         self.bus.flush(timeout_s)
         return {"seconds": time.monotonic() - began}
 
-    def wait_for_subscribers(self, topic: str, count: int, timeout_s: float = 10) -> dict[str, Any]:
+    def wait_for_subscribers(self, topic: str, count: int, timeout_s: float = 60) -> dict[str, Any]:
         if not self.bus.wait_for_subscribers(topic, count, timeout_s):
             raise TimeoutError(f"only {self.bus.subscribers(topic)} subscribe to {topic}")
         return {}
 
-    def wait_received(self, pattern: str, source: int, count: int, timeout_s: float = 30) -> dict[str, Any]:
+    def wait_received(self, pattern: str, source: int, count: int, timeout_s: float = 60) -> dict[str, Any]:
         """Wait for `count` messages of `source`, and return everything that is known."""
         audit = self.audits[pattern]
 
@@ -142,7 +142,7 @@ class Peer:
         wait_until(there, timeout_s, lambda: f"received {audit.report()}, events {self.events}")
         return self.received(pattern)
 
-    def wait_next(self, pattern: str, source: int, number: int, timeout_s: float = 30) -> dict[str, Any]:
+    def wait_next(self, pattern: str, source: int, number: int, timeout_s: float = 60) -> dict[str, Any]:
         """Wait until message `number - 1` of `source` came, whatever was lost before it."""
         audit = self.audits[pattern]
 
@@ -155,7 +155,7 @@ class Peer:
     def received(self, pattern: str) -> dict[str, Any]:
         return {"received": self.audits[pattern].report(), "senders": dict(self.audits[pattern].senders)}
 
-    def wait_event(self, event: str, node: int | None = None, timeout_s: float = 10) -> dict[str, Any]:
+    def wait_event(self, event: str, node: int | None = None, timeout_s: float = 60) -> dict[str, Any]:
         def found() -> dict[str, Any] | None:
             wanted = (e for e in list(self.events) if e["event"] == event and node in (None, e["node"]))
             return next(wanted, None)

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 #: What asyncio, watched as scripts are here, says of a step that took long.
 SLOW_STEP = re.compile(r"Executing <.* took [\d.]+ seconds$")
 #: How long any answer may take unless its test says otherwise: far more than it ever does.
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 
 
 class Failure(AssertionError):  # noqa: N818 - reads as what it is in pytest's report
@@ -83,7 +83,7 @@ class Program:
         except queue.Empty:
             raise AssertionError(f"no answer within {timeout_s} s; stderr: {self.errors}") from None
         if line is None:
-            self.process.wait(5)
+            self.process.wait(30)
             raise AssertionError(f"ended with {self.process.returncode}; stderr: {self.errors}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
@@ -99,7 +99,7 @@ class Program:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    def finish(self, timeout_s: float = 10.0, says: str = "") -> None:
+    def finish(self, timeout_s: float = 60.0, says: str = "") -> None:
         """Let it end by itself: in time, with success, and with nothing on stderr but what `says` matches."""
         assert self.process.stdin is not None
         self.process.stdin.close()
@@ -117,7 +117,7 @@ class Program:
         """End it at once, whatever it does."""
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(30)
         for reader in self._readers:
             reader.join(5)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
@@ -142,7 +142,7 @@ class Peer(Program):
     def freeze(self) -> None:
         """Stop all its threads, and return when they are."""
         self.signal(signal.SIGSTOP)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while any(state != "T" for state in self._thread_states()):
             assert time.monotonic() < deadline, "a thread does not stop"
             time.sleep(0.001)
@@ -156,7 +156,7 @@ class Peer(Program):
         self.signal(signal.SIGCONT)
 
 
-def run_script(source: str, *arguments: str, timeout_s: float = 20.0) -> subprocess.CompletedProcess[str]:
+def run_script(source: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
     """Run a few lines of Python to their end; a script that hangs is killed, and fails its test."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", source, *arguments]
     process = subprocess.Popen(

@@ -16,8 +16,10 @@ from programs import Failure, Peer, loopback_url
 #: Bytes a program may grow by once it is warm: the windows of two publishers' lanes may still have been empty
 #: then.
 GROWTH_BYTES_MAX = 24 << 20
-#: What a visitor that does not read may say when it leaves.
-LOSSES = r"\A((messages of .* lost here for good|\d+ more of MessagesLost were not logged).*\n)*\Z"
+#: What a visitor that does not read may say when it leaves, beside the names of members that were stopped.
+LOSSES = r"messages of .* lost here for good|\d+ more of (MessagesLost|MemberSlow) were not logged"
+#: A member that a busy machine lets wait for less is not left behind; one that is stopped is.
+SLOW_AFTER_S = 2.0
 CLASSES = (1, 4, 8)
 PUBLISHERS = 3
 #: How long somebody is stopped at the most: longer than its heartbeats last, some of the time.
@@ -31,6 +33,7 @@ class Soak:
         self.random = random.Random(seed)
         self.url = loopback_url()
         self.all: list[Peer] = []
+        self.troubled: set[int] = set()
         self.publishers = [self.start() for _ in range(PUBLISHERS)]
         self.subscribers = [self.start() for _ in range(2)]
         self.stopped = self.start_visitor()
@@ -48,7 +51,7 @@ class Soak:
 
     def start(self) -> Peer:
         """One more program."""
-        peer = Peer(self.url, heartbeat_s=0.5)
+        peer = Peer(self.url, heartbeat_s=0.5, slow_after_s=SLOW_AFTER_S)
         self.all.append(peer)
         return peer.connected()
 
@@ -83,20 +86,34 @@ class Soak:
         self.publish()
         match self.random.randrange(3):
             case 0:
-                visitor.freeze()
+                self.freeze(visitor)
                 self.publish()
-                visitor.kill()
             case 1:
-                visitor.kill()
+                pass
             case 2:
                 visitor.ask("close")
-                visitor.finish(says=LOSSES)
-        self.all.remove(visitor)
-        visitor.kill()
+                visitor.finish(says=self.warnings())
+        self.kill(visitor)
+
+    def freeze(self, peer: Peer) -> None:
+        """It takes nothing any more, and others may say so."""
+        self.troubled.add(peer.node)
+        peer.freeze()
+
+    def kill(self, peer: Peer) -> None:
+        """It takes nothing ever again, and others may say so."""
+        self.troubled.add(peer.node)
+        self.all.remove(peer)
+        peer.kill()
+
+    def warnings(self) -> str:
+        """A pattern of what somebody may log: its own losses, and members that were stopped."""
+        slow = f"member ({'|'.join(map(str, sorted(self.troubled)))}) takes nothing any more"
+        return rf"\A(({LOSSES}|{slow}).*\n)*\Z"
 
     def stop_for_a_while(self) -> None:
         """One subscriber stands still while others publish, and goes on; now and then it dies instead."""
-        self.stopped.freeze()
+        self.freeze(self.stopped)
         until = time.monotonic() + self.random.uniform(0.05, STOPPED_S_MAX)
         while time.monotonic() < until:
             self.publish()
@@ -105,14 +122,13 @@ class Soak:
             wrong = [fault for fault in tally["faults"] if "missing" not in fault]
             assert not wrong, (source, wrong)
         if self.random.random() < 0.3:
-            self.all.remove(self.stopped)
-            self.stopped.kill()
+            self.kill(self.stopped)
             self.stopped = self.start_visitor()
 
     def request(self) -> None:
         """A question and its answer."""
         self.asked += 1
-        answer = self.publishers[1].ask("request", topic="ask", body=self.asked, timeout_s=10)
+        answer = self.publishers[1].ask("request", topic="ask", body=self.asked, timeout_s=60)
         assert answer["body"]["asked"] == self.asked
 
     def check(self) -> None:
@@ -120,7 +136,7 @@ class Soak:
         stayed = {peer.node for peer in (*self.publishers, *self.subscribers)}
         for publisher in self.publishers:
             try:
-                publisher.ask("flush", timeout_s=30)
+                publisher.ask("flush", timeout_s=60)
             except Failure as failure:
                 # Who was killed a moment ago may be named, and nobody else.
                 silent = set(failure.answer["silent"])

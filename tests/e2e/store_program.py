@@ -73,7 +73,7 @@ class StoreProgram:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                errors = self.process.communicate(timeout=30)[1]
+                errors = self.process.communicate(timeout=90)[1]
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise AssertionError(f"does not end; {self.process.communicate()[1]}") from None

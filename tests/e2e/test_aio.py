@@ -55,7 +55,7 @@ def test_what_a_loop_publishes_arrives_and_is_flushed(start: StartPeers, url: st
 from traffic import make_body
 async def main():
     async with shoal.aio.connect(sys.argv[1]) as bus:
-        assert await bus.wait_for_subscribers("t/x", timeout_s=10)
+        assert await bus.wait_for_subscribers("t/x", timeout_s=60)
         for number in range(5000):
             await bus.publish("t/x", make_body(0, number, 500))
         await bus.flush(10)
@@ -77,8 +77,8 @@ async def main():
             await bus.reply(message, message.body * 2)
             done.set()
         bus.subscribe("double", answer)
-        assert await bus.wait_for_subscribers("ask", timeout_s=10)
-        replies = await asyncio.gather(*(bus.request("ask", number, timeout_s=10) for number in range(50)))
+        assert await bus.wait_for_subscribers("ask", timeout_s=60)
+        replies = await asyncio.gather(*(bus.request("ask", number, timeout_s=60) for number in range(50)))
         assert [reply.body["asked"] for reply in replies] == list(range(50))
         await asyncio.wait_for(done.wait(), 20)
 """,
@@ -86,7 +86,7 @@ async def main():
     )
     try:
         answering.ask("wait_for_subscribers", topic="double", count=1)
-        assert answering.ask("request", topic="double", body=21, timeout_s=10)["body"] == 42
+        assert answering.ask("request", topic="double", body=21, timeout_s=60)["body"] == 42
         loop.finish(30)
     finally:
         loop.kill()
@@ -225,7 +225,7 @@ def test_waiting_for_a_frozen_member_can_be_cancelled(start: StartPeers, url: st
 import threading
 async def main():
     bus = shoal.aio.connect(sys.argv[1], slow_after_s=60)
-    assert await bus.wait_for_subscribers("t/x", timeout_s=20)
+    assert await bus.wait_for_subscribers("t/x", timeout_s=60)
     print("{{}}", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     threads = threading.active_count()

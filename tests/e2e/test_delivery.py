@@ -27,7 +27,7 @@ def test_everybody_gets_everything_in_order(start: StartPeers, count: int) -> No
     publisher, *subscribers = start(1 + count)
     meet([publisher], subscribers)
     publisher.ask("publish", topic="t/x", count=20_000, sizes=[64, 200])
-    publisher.ask("flush", timeout_s=10)
+    publisher.ask("flush", timeout_s=60)
     for subscriber in subscribers:
         whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=20_000), 0, 20_000)
     for peer in (publisher, *subscribers):
@@ -109,7 +109,7 @@ def test_a_request_is_answered_by_another_program(start: StartPeers) -> None:
     answerer.ask("subscribe", pattern="ask/*", reply=True)
     asker.ask("wait_for_subscribers", topic="ask/me", count=1)
     for number in range(20):
-        answer = asker.ask("request", topic="ask/me", body=number, timeout_s=30)
+        answer = asker.ask("request", topic="ask/me", body=number, timeout_s=60)
         assert answer["body"] == {"asked": number, "by": answerer.node}
 
 
@@ -124,7 +124,7 @@ def wait_until_nothing_comes():
 def ask(message):
     if not answered.is_set():
         wait_until_nothing_comes()
-        print(bus.request("ask", "now", timeout_s=30).body["asked"])
+        print(bus.request("ask", "now", timeout_s=60).body["asked"])
         answered.set()
 
 with shoal.connect(sys.argv[1]) as bus:
@@ -165,7 +165,7 @@ def test_what_was_flushed_arrives_even_if_the_publisher_is_killed_next(start: St
     publisher, *subscribers = start(3)
     meet([publisher], subscribers)
     publisher.ask("publish", topic="t/x", count=3000, sizes=[1000, 50_000])
-    publisher.ask("flush", timeout_s=20)
+    publisher.ask("flush", timeout_s=60)
     publisher.kill()
     for subscriber in subscribers:
         whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=3000), 0, 3000)
@@ -200,7 +200,7 @@ def test_a_late_joiner_gets_everything_from_its_welcome_on(start: StartPeers) ->
     (late,) = start(1)
     late.ask("subscribe", pattern="t/>")
     count = publisher.ask("wait_published", source=0)["published"]
-    publisher.ask("flush", timeout_s=10)
+    publisher.ask("flush", timeout_s=60)
     whole(early.ask("wait_received", pattern="t/>", source=0, count=count), 0, count)
     tally = late.ask("wait_next", pattern="t/>", source=0, number=count)["received"]["0"]
     assert 0 < tally["first"] < count
@@ -215,7 +215,7 @@ def test_a_publisher_that_starts_again_is_heard_again(start: StartPeers, url: st
         (publisher,) = start(1)
         publisher.ask("wait_for_subscribers", topic="t/x", count=1)
         publisher.ask("publish", topic="t/x", count=500, sizes=[100], source=source)
-        publisher.ask("flush", timeout_s=10)
+        publisher.ask("flush", timeout_s=60)
         nodes.append(publisher.node)
         if source == 1:
             publisher.kill()
@@ -255,7 +255,7 @@ def test_domains_that_share_a_group_do_not_hear_each_other(start: StartPeers) ->
         subscriber.ask("subscribe", pattern=">")
     publisher.ask("wait_for_subscribers", topic="t/x", count=1)
     publisher.ask("publish", topic="t/x", count=100, sizes=[100])
-    publisher.ask("flush", timeout_s=10)
+    publisher.ask("flush", timeout_s=60)
     whole(here.ask("wait_received", pattern=">", source=0, count=100), 0, 100)
     assert elsewhere.ask("received", pattern=">")["received"] == {}
     for peer in (publisher, here):

@@ -55,7 +55,7 @@ SLOW = re.compile(r"^member \d+ takes nothing any more, .*\n", re.MULTILINE)
 
 
 def finish(process: "subprocess.Popen[str]") -> str:
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=90)
     assert (process.returncode, SLOW.sub("", errors)) == (0, "")
     return output
 
@@ -89,7 +89,7 @@ def test_a_browser_gets_what_is_published(start: Start, environment: dict[str, s
         urllib.request.urlopen(f"{url}/events", timeout=20) as events,
         shoal.connect(environment["SHOAL_URL"], domain=options["domain"]) as bus,
     ):
-        assert bus.wait_for_subscribers("news/today", timeout_s=20)
+        assert bus.wait_for_subscribers("news/today", timeout_s=60)
         bus.publish("news/today", "hello")
         assert events.readline() == b'data: {"topic": "news/today", "body": "hello"}\n'
 

@@ -33,7 +33,7 @@ def test_a_message_that_waited_too_long_for_its_reader_is_not_delivered(start: S
     publisher.ask("wait_for_subscribers", topic="t/x", count=1)
     for source, ttl_s in enumerate([0.2, None, 60.0, 0.2]):
         publisher.ask("publish", topic="t/x", count=1, sizes=[100], source=source, ttl_s=ttl_s)
-    publisher.ask("flush", timeout_s=10)
+    publisher.ask("flush", timeout_s=60)
     # They are here, and grow older than they may.
     time.sleep(0.3)
     subscriber.ask("read", pattern="t/>")
@@ -99,7 +99,7 @@ def test_a_member_that_fails_in_the_middle_of_a_message_gives_its_room_back(
     begin(victim, subscriber, size=7 * MB, part=3 * MB, source=0)
     if not returns:
         victim.signal(signal.SIGKILL)
-    assert subscriber.ask("wait_event", event="MemberLeft", node=victim.node, timeout_s=20)["failed"]
+    assert subscriber.ask("wait_event", event="MemberLeft", node=victim.node, timeout_s=60)["failed"]
     told = subscriber.ask("wait_event", event="Unreadable", node=victim.node)
     assert "in the middle of a large message" in told["why"]
     other.ask("publish", topic="t/x", count=3, sizes=[7 * MB], source=1)
@@ -119,7 +119,7 @@ def test_a_member_that_was_silent_for_so_long_that_it_failed_goes_on_where_it_wa
     publisher.ask("publish", topic="t/x", count=2000, sizes=[1000, 5000])
     whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=2000), 0, 2000)
     publisher.freeze()
-    assert subscriber.ask("wait_event", event="MemberLeft", node=publisher.node, timeout_s=20)["failed"]
+    assert subscriber.ask("wait_event", event="MemberLeft", node=publisher.node, timeout_s=60)["failed"]
     publisher.thaw()
     publisher.ask("publish", topic="t/x", count=2000, sizes=[1000, 5000], start=2000)
     whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=4000), 0, 4000)

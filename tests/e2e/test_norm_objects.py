@@ -96,9 +96,9 @@ def test_a_bus_takes_no_objects_of_strangers(port: int) -> None:
         strangers = [link(1000 + node, port, receive=False) for node in range(5)]
         for stranger in strangers:
             assert stranger.send_data(bytes(1 << 20)) is not None
-        assert publisher.wait_for_subscribers("a", timeout_s=10.0)
+        assert publisher.wait_for_subscribers("a", timeout_s=60)
         publisher.publish("a", b"message")
-        message = subscription.receive(timeout_s=10.0)
+        message = subscription.receive(timeout_s=60)
         assert message is not None
         assert subscriber.stats()["unwanted"] > 0
         for stranger in strangers:

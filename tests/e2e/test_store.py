@@ -68,7 +68,7 @@ def wait_for_end(data: Path, end: int) -> dict[str, Any]:
 
 def publish(url: str, first: int) -> None:
     with shoal.connect(url) as bus:
-        assert bus.wait_for_subscribers("prices/ACME", timeout_s=20)
+        assert bus.wait_for_subscribers("prices/ACME", timeout_s=60)
         for number in range(first, first + MESSAGES):
             bus.publish("prices/ACME", number)
             bus.publish("news", number)
@@ -121,7 +121,7 @@ def test_every_message_of_a_young_publisher_is_there_once_or_in_a_gap(
     options = ("--data", str(data), "--record", "prices/>", "--url", url)
     daemons.append(Daemon(*options))
     with contextlib.closing(shoal.connect(url)) as bus:
-        assert bus.wait_for_subscribers("prices/ACME", timeout_s=20)
+        assert bus.wait_for_subscribers("prices/ACME", timeout_s=60)
         for number in range(50):
             bus.publish("prices/ACME", number)
         assert wait_for_end(data, 50)["end"] == 50
@@ -137,7 +137,7 @@ def test_every_message_of_a_young_publisher_is_there_once_or_in_a_gap(
             sent += 1
         # One that was killed does not answer.
         with contextlib.suppress(shoal.FlushError):
-            bus.flush(timeout_s=20)
+            bus.flush(timeout_s=60)
         assert daemons[-1].end() == 0
     log = Log(data, store_id=1, incarnation=bytes(16))
     numbers = [row[4] or 0 for row in log.rows(0, 1 << 60)]

@@ -69,7 +69,7 @@ def test_everything_arrives_in_order_whoever_listens(start: Callable[..., Peer])
         subscriber.ask("subscribe", pattern="t/>")
     publisher.ask("wait_for_subscribers", topic="t/x", count=3)
     publisher.ask("publish", topic="t/x", count=20_000, sizes=[64, 200, 5000])
-    publisher.ask("flush", timeout_s=20)
+    publisher.ask("flush", timeout_s=60)
     for subscriber in subscribers:
         whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=20_000), 20_000)
 
@@ -91,7 +91,7 @@ def test_a_process_that_stops_for_a_while_loses_nothing(start: Callable[..., Pee
     wait_for(leaf, "LinkUp", 2)
     if stopped == "publisher":
         hub.ask("publish", topic="t/x", count=2000, sizes=[100], start=1000)
-    hub.ask("flush", timeout_s=20)
+    hub.ask("flush", timeout_s=60)
     whole(leaf.ask("wait_received", pattern="t/>", source=0, count=3000), 3000)
     assert wait_for(leaf, "LinkUp", 2)[-1]["resumed"]
     assert not events(leaf, "MessagesLost")
@@ -201,7 +201,7 @@ def test_random_bytes_on_the_port_disturb_nobody(start: Callable[..., Peer], por
             stranger.close()
         if number % 50 == 0:
             hub.ask("publish", topic="t/x", count=100, sizes=[100], start=2 * number)
-    hub.ask("flush", timeout_s=20)
+    hub.ask("flush", timeout_s=60)
     whole(leaf.ask("wait_received", pattern="t/>", source=0, count=400), 400)
     assert hub.ask("memory")["bytes"] < 200 << 20, f"seed {seed}"
     for stranger in strangers:
@@ -280,7 +280,7 @@ def test_connections_that_are_cut_anywhere_lose_and_double_nothing(
             peer.answer()
         cutter.cutting = False
         for peer in (hub, leaf):
-            peer.ask("flush", timeout_s=30)
+            peer.ask("flush", timeout_s=60)
         whole(leaf.ask("wait_received", pattern="t/>", source=0, count=30_000), 30_000)
         whole(hub.ask("wait_received", pattern="u/>", source=0, count=30_000), 30_000)
         assert cutter.cuts > 5
