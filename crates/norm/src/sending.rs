@@ -11,7 +11,7 @@ impl Session {
     /// Opens a stream to send.
     pub fn open_stream(&mut self, options: &StreamOptions) -> Result<ObjectId, WriteError> {
         self.check_info(&options.info)?;
-        self.sender.open_stream(options).ok_or(WriteError::TooManyStreams)
+        self.sender.open_stream(options)
     }
 
     /// Appends to a stream; `starts_message` marks where a receiver may begin to read. Returns how much

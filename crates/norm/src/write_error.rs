@@ -13,7 +13,7 @@ pub enum WriteError {
     InfoTooLong,
     /// The object is empty, or longer than its FEC scheme can number.
     ObjectLength,
-    /// The system has no memory for the object.
+    /// The system has no memory for the object, or for what the stream cannot do without.
     NoMemory,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for WriteError {
             WriteError::ObjectLength => {
                 "an object must have at least one byte, and no more than its blocks can be numbered for"
             }
-            WriteError::NoMemory => "there is no memory for the object",
+            WriteError::NoMemory => "there is no memory for it",
             WriteError::InfoTooLong => {
                 "the info does not fit into one segment: shorten it, or raise segment_bytes"
             }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use counting::{peak_of, with_memory};
 use shoal_norm::wire::object::{Flags, ObjectHeader, SegmentHeader};
 use shoal_norm::wire::{FecId, Fti, Info, PayloadId, SenderHeader, command, finish_header, message_type};
-use shoal_norm::{Config, Event, FeedbackMode, Reject, Session, StreamId, StreamOptions, SyncPolicy, Time};
+use shoal_norm::{
+    Config, Event, FeedbackMode, Reject, Session, StreamId, StreamOptions, SyncPolicy, Time, WriteError,
+};
 use support::fuzzing::Fuzz;
 use support::{Loss, START, carry, from, read_counting, session};
 
@@ -334,4 +336,45 @@ fn a_sender_for_which_there_is_no_memory_keeps_less_for_repair_and_goes_on() {
     assert_eq!(sender.segments_sent(object), 10_000);
     let kept = sender.segments_sent(object) - sender.oldest_segment(object);
     assert!((64..1000).contains(&kept), "{kept} segments are kept");
+}
+
+#[test]
+fn blocks_with_parity_go_on_where_there_is_no_memory_for_more_of_them() {
+    let coded = |config: &mut Config| {
+        (config.block_symbols, config.parity_symbols, config.auto_parity) = (128, 16, 2);
+    };
+    let mut sender = session(1, coded);
+    let (_, opened) = with_memory(0, || sender.open_stream(&StreamOptions::default()));
+    assert_eq!(opened, Err(WriteError::NoMemory), "two blocks have to be kept");
+    let object = sender.open_stream(&StreamOptions::default()).unwrap();
+    let (refused, ()) = with_memory(256 << 10, || {
+        for _ in 0..2_000 {
+            assert_eq!(sender.write(START, object, &[7; 2800], true), Ok(2800));
+            while sender.poll_transmit(START).is_some() {}
+        }
+    });
+    assert!(refused > 0, "there was memory for everything");
+    assert_eq!(sender.segments_sent(object), 4_000);
+}
+
+#[test]
+fn a_window_for_which_there_is_no_memory_becomes_smaller_and_its_stream_goes_on() {
+    let mut sender = session(1, |config| config.rate_bytes_per_s = Some(1e9));
+    let mut receiver = session(2, |_| ());
+    sender.set_ackers(&[2]);
+    let options = StreamOptions { window_bytes: Some(8 << 20), ..Default::default() };
+    let object = sender.open_stream(&options).unwrap();
+    let (stream, mut lossless) = (StreamId { node: 1, instance: 1, object }, Loss::new(1, 0.0));
+    let (mut now, mut written, mut refused) = (START, 0, 0);
+    for round in 0..3_000 {
+        let memory = if round < 50 { 1 << 30 } else { 0 };
+        let (times, taken) = with_memory(memory, || sender.write(now, object, &[7; 2800], true).unwrap());
+        (written, refused) = (written + taken, refused + times);
+        carry(&mut sender, &mut receiver, now, &mut lossless);
+        read_counting(&mut receiver, now, stream, &mut 0);
+        carry(&mut receiver, &mut sender, now, &mut lossless);
+        now += Duration::from_millis(1);
+    }
+    assert!(refused > 0, "there was memory for everything");
+    assert!(written > 4 << 20, "it took {written} bytes");
 }

@@ -33,6 +33,14 @@ struct Place {
     length: usize,
 }
 
+/// So many of them, if there is memory.
+pub(super) fn filled<T: Clone>(count: usize, value: T) -> Option<Vec<T>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count).ok()?;
+    all.resize(count, value);
+    Some(all)
+}
+
 /// The cached datagrams.
 #[derive(Debug)]
 pub struct SegmentCache {
@@ -59,17 +67,18 @@ pub struct SegmentCache {
 
 impl SegmentCache {
     /// As many full segments as fit into `cache_bytes`, at least 64; with parity or interleaving also enough for the
-    /// blocks that are sent together.
-    pub fn new(config: &Config, header: &ObjectHeader, cache_bytes: usize) -> SegmentCache {
+    /// blocks that are sent together. `None` if the system has no memory for as much as the stream cannot do without.
+    pub fn new(config: &Config, header: &ObjectHeader, cache_bytes: usize) -> Option<SegmentCache> {
         let fec_id = config.fec_id;
         let header_bytes = config.data_header_bytes();
         let segment_bytes = usize::from(config.segment_bytes);
         let stride = header_bytes + SEGMENT_HEADER_BYTES + segment_bytes;
-        let mut slots = (cache_bytes / stride).max(64);
-        if config.parity_symbols > 0 || config.interleave_blocks > 1 {
-            let unit = usize::from(config.block_symbols) * usize::from(config.interleave_blocks);
-            slots = slots.max(UNITS_MIN * unit);
-        }
+        let slots_min = if config.parity_symbols > 0 || config.interleave_blocks > 1 {
+            UNITS_MIN * usize::from(config.block_symbols) * usize::from(config.interleave_blocks)
+        } else {
+            1
+        };
+        let slots = (cache_bytes / stride).max(64).max(slots_min);
 
         let mut template = Vec::with_capacity(header_bytes);
         header.begin(message_type::DATA, &mut template);
@@ -85,13 +94,16 @@ impl SegmentCache {
         auth::reserve(&mut template, auth::extension_bytes(&config.auth));
 
         // What does not fit before the end of the ring is lost: so much more there is.
-        let ring_bytes = (slots + 1) * stride - 1;
+        let ring_of = |slots: usize| (slots + 1) * stride - 1;
+        let ring_bytes = ring_of(slots);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(ring_of(slots_min)).ok()?;
         let places = slots.next_power_of_two();
-        SegmentCache {
-            bytes: Vec::new(),
+        Some(SegmentCache {
+            bytes,
             ring_bytes,
             next_at: 0,
-            places: vec![Place::default(); places],
+            places: filled(places, Place::default())?,
             mask: places as u64 - 1,
             places_max: places.max(1 << (ring_bytes / PLACE_EVERY_BYTES).ilog2()),
             slots,
@@ -102,7 +114,7 @@ impl SegmentCache {
             block_symbols: config.block_symbols.into(),
             parity_symbols: config.parity_symbols,
             payload_id: Vec::with_capacity(8),
-        }
+        })
     }
 
     /// Lets what was begun of these segments come from another node id, and all that is begun later.
@@ -125,19 +137,31 @@ impl SegmentCache {
         self.places.len()
     }
 
-    /// Makes twice as many places, for the segments from `first` to `head`. False if there are as many as there may be.
+    /// Makes twice as many places, for the segments from `first` to `head`. False if there are as many as there may be, or
+    /// as there is memory for.
     pub fn grow(&mut self, first: u64, head: u64) -> bool {
-        let count = 2 * self.places.len();
-        if count > self.places_max {
+        if !self.may_grow() {
             return false;
         }
-        let mut places = vec![Place::default(); count];
+        let count = 2 * self.places.len();
+        let Some(mut places) = filled(count, Place::default()) else { return self.keep_places() };
         let mask = count as u64 - 1;
         for segment in first..head {
             places[(segment & mask) as usize] = self.places[self.slot(segment)];
         }
         (self.places, self.mask) = (places, mask);
         true
+    }
+
+    /// Whether there may be more places.
+    pub fn may_grow(&self) -> bool {
+        2 * self.places.len() <= self.places_max
+    }
+
+    /// There is no memory for more places, and never will be: false.
+    pub fn keep_places(&mut self) -> bool {
+        self.places_max = self.places.len();
+        false
     }
 
     /// Whether so many places are as many as there may be.
@@ -182,15 +206,19 @@ impl SegmentCache {
     /// Makes the ring as long as that, or longer. Where the system has no memory for it the ring stays as it is.
     fn take_memory(&mut self, end: usize) -> bool {
         let bytes = end.max(2 * self.bytes.len()).min(self.ring_bytes);
-        // The first segment is short enough that there is memory for it, or for nothing at all.
-        let has_memory =
-            self.bytes.is_empty() || self.bytes.try_reserve_exact(bytes - self.bytes.len()).is_ok();
+        if self.bytes.try_reserve_exact(bytes - self.bytes.len()).is_err() {
+            self.ring_bytes = self.bytes.capacity();
+        }
+        let has_memory = end <= self.ring_bytes;
         if has_memory {
-            self.bytes.resize(bytes, 0);
-        } else {
-            self.ring_bytes = self.bytes.len();
+            self.bytes.resize(bytes.min(self.ring_bytes), 0);
         }
         has_memory
+    }
+
+    /// Full segments there is memory for.
+    pub fn slots_left(&self) -> usize {
+        (self.ring_bytes / self.stride).min(self.slots)
     }
 
     /// Bytes that segments take.
@@ -407,7 +435,7 @@ mod tests {
         let config = Config::new(1, 1, 1);
         let sender = SenderHeader { sequence: 0, source: 1, instance: 1, grtt: 0, backoff: 4, group_size: 0 };
         let header = ObjectHeader { sender, flags: Flags(Flags::STREAM), fec_id: config.fec_id, object: 0 };
-        SegmentCache::new(&config, &header, cache_bytes)
+        SegmentCache::new(&config, &header, cache_bytes).unwrap()
     }
 
     /// Puts a segment of so many bytes, after forgetting as many of the oldest as it takes.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::cache::filled;
 use crate::effort;
 use crate::time::Time;
 
@@ -68,20 +69,22 @@ pub struct RepairQueue {
 
 impl RepairQueue {
     /// For a cache of `slots`, which is a power of two and at least 64.
-    pub fn new(slots: usize) -> RepairQueue {
+    /// For a cache of so many slots; `None` if there is no memory for it.
+    pub fn new(slots: usize) -> Option<RepairQueue> {
         debug_assert!(slots.is_power_of_two() && slots >= 64);
-        RepairQueue {
-            bits: vec![0; slots / 64],
-            repaired_at: vec![Time::ZERO; slots],
+        Some(RepairQueue {
+            bits: filled(slots / 64, 0)?,
+            repaired_at: filled(slots, Time::ZERO)?,
             mask: slots as u64 - 1,
             low: 0,
             pending: 0,
-        }
+        })
     }
 
-    /// Makes room for a cache of so many slots, with the segments from `first` to `head`.
-    pub fn grow(&mut self, slots: usize, first: u64, head: u64) {
-        let mut grown = RepairQueue::new(slots);
+    /// Makes room for a cache of so many slots, with the segments from `first` to `head`. False if there is no memory for
+    /// it.
+    pub fn grow(&mut self, slots: usize, first: u64, head: u64) -> bool {
+        let Some(mut grown) = RepairQueue::new(slots) else { return false };
         for segment in first..head {
             let (word, bit) = grown.place(segment);
             grown.bits[word] |= if self.is_pending(segment) { bit } else { 0 };
@@ -89,6 +92,7 @@ impl RepairQueue {
                 self.repaired_at[(segment & self.mask) as usize];
         }
         (self.bits, self.repaired_at, self.mask) = (grown.bits, grown.repaired_at, grown.mask);
+        true
     }
 
     fn place(&self, segment: u64) -> (usize, u64) {
@@ -184,7 +188,7 @@ mod tests {
 
     #[test]
     fn requests_come_out_oldest_first_across_the_cache_wrap() {
-        let mut queue = RepairQueue::new(64);
+        let mut queue = RepairQueue::new(64).unwrap();
         let now = Time::from_nanos(1);
         for segment in [70, 63, 100, 65] {
             assert!(queue.request(segment, now, GRTT));
@@ -200,7 +204,7 @@ mod tests {
 
     #[test]
     fn requests_stay_when_the_cache_gets_more_slots() {
-        let mut queue = RepairQueue::new(64);
+        let mut queue = RepairQueue::new(64).unwrap();
         let now = Time::from_nanos(1);
         queue.repaired(99, now);
         for segment in [70, 63, 100] {
@@ -214,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_is_needed_most_can_be_found_behind_what_is_older() {
-        let mut queue = RepairQueue::new(64);
+        let mut queue = RepairQueue::new(64).unwrap();
         for segment in [40, 70, 90] {
             queue.request(segment, Time::from_nanos(1), GRTT);
         }
@@ -225,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_request_that_crossed_its_repair_does_not_count() {
-        let mut queue = RepairQueue::new(64);
+        let mut queue = RepairQueue::new(64).unwrap();
         let now = Time::from_nanos(10);
         assert!(queue.request(5, now, GRTT));
         assert!(!queue.request(5, now, GRTT));

@@ -154,24 +154,25 @@ impl Sender {
     // --- commands ---
 
     /// Opens a stream; `None` if there are too many.
-    pub fn open_stream(&mut self, options: &StreamOptions) -> Option<ObjectId> {
+    pub fn open_stream(&mut self, options: &StreamOptions) -> Result<ObjectId, WriteError> {
         if self.streams.len() >= self.streams_max {
             // One that ended and was announced may go: nobody can be waiting for it without having asked.
-            let done = self.streams.iter().position(TxStream::is_finished)?;
-            self.streams.remove(done);
+            let done = self.streams.iter().position(TxStream::is_finished);
+            self.streams.remove(done.ok_or(WriteError::TooManyStreams)?);
         }
         let object = self.take_number();
         let flags = Flags::STREAM | if options.info.is_empty() { 0 } else { Flags::INFO };
         let header =
             ObjectHeader { sender: self.header, flags: Flags(flags), fec_id: self.config.fec_id, object };
         let cache = SegmentCache::new(&self.config, &header, options.cache_bytes);
-        let mut stream = TxStream::new(&self.config, object, options, cache);
+        let stream = cache.and_then(|cache| TxStream::new(&self.config, object, options, cache));
+        let mut stream = stream.ok_or(WriteError::NoMemory)?;
         stream.acks.set_ackers(&self.ackers, 0);
         stream.acks.set_indispensable(&self.indispensable);
         stream.set_paced(self.control.is_pacing());
         let at = self.streams.partition_point(|other| other.precedence <= options.precedence);
         self.streams.insert(at, stream);
-        Some(object)
+        Ok(object)
     }
 
     pub fn stream(&self, object: ObjectId) -> Option<&TxStream> {

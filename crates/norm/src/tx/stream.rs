@@ -85,13 +85,19 @@ pub struct TxStream {
 }
 
 impl TxStream {
-    pub fn new(config: &Config, object: ObjectId, options: &StreamOptions, cache: SegmentCache) -> TxStream {
-        TxStream {
+    /// `None` if the system has no memory for it.
+    pub fn new(
+        config: &Config,
+        object: ObjectId,
+        options: &StreamOptions,
+        cache: SegmentCache,
+    ) -> Option<TxStream> {
+        Some(TxStream {
             object,
             precedence: options.precedence,
             info_pending: !options.info.is_empty(),
             info: options.info.clone(),
-            repairs: RepairQueue::new(cache.places()),
+            repairs: RepairQueue::new(cache.places())?,
             parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
             order: SendOrder::new(config),
             acks: AckProcess::new(config),
@@ -117,7 +123,7 @@ impl TxStream {
             state: StreamState::Open,
             fec_id: config.fec_id,
             cache,
-        }
+        })
     }
 
     pub fn state(&self) -> StreamState {
@@ -260,7 +266,10 @@ impl TxStream {
                 if self.cache.begin(self.first, self.head) {
                     return true;
                 }
-                // There is no memory for more, so that the cache has less room than it seemed.
+                // There is no memory for more: what is acknowledged in time has to fit into what there is.
+                if let Some(window) = &mut self.window {
+                    window.limit_to(self.cache.slots_left() as u64);
+                }
                 continue;
             }
             if !self.is_forgettable_segment(self.first) {
@@ -275,11 +284,13 @@ impl TxStream {
     }
 
     fn grow(&mut self) -> bool {
-        let grown = self.cache.grow(self.first, self.head);
-        if grown {
-            self.repairs.grow(self.cache.places(), self.first, self.head);
+        if !self.cache.may_grow() {
+            return false;
         }
-        grown
+        if !self.repairs.grow(2 * self.cache.places(), self.first, self.head) {
+            return self.cache.keep_places();
+        }
+        self.cache.grow(self.first, self.head)
     }
 
     /// Whether the oldest segment need not be kept.

@@ -127,6 +127,12 @@ impl SendWindow {
         self.paced = paced;
     }
 
+    /// No more than so many segments can be kept.
+    pub fn limit_to(&mut self, segments: u64) {
+        self.limit = self.limit.min(segments.max(1));
+        self.open = self.open.min(self.limit);
+    }
+
     /// Segments before this one may be sent.
     pub fn end(&self, reached: Reached) -> u64 {
         (reached.acked + self.limit).min(reached.seen.max(self.passed) + self.open())
