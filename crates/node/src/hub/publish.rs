@@ -334,3 +334,58 @@ impl Publication<'_> {
         if self.caller.is_some() { Room::Refused(Refusal::Callbacks) } else { Room::Wait(Time::NEVER) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shoal_wire::{BodyKind, Destination, Outgoing, Topic};
+
+    use super::super::{Asleep, HubConfig};
+    use super::*;
+
+    struct Noon;
+
+    impl Clock for Noon {
+        fn now(&self) -> Time {
+            Time::from_nanos(1)
+        }
+
+        fn wall_us(&self) -> u64 {
+            1
+        }
+    }
+
+    #[test]
+    fn who_must_not_wait_does_not_wait_for_who_changes_what_is_wanted() {
+        let config = HubConfig {
+            publisher: 7,
+            node: 1,
+            lanes: 1,
+            lane_bytes_max: 1 << 10,
+            message_bytes_max: 1 << 10,
+            assembly_bytes_max: 1 << 10,
+            seed: 1,
+        };
+        let hub = Hub::new(&config, Arc::new(Asleep));
+        let mut record = Vec::new();
+        let topic = Topic::new("prices").unwrap();
+        Outgoing::new(Destination::topic(topic), BodyKind::Bytes, b"5").encode_into(&mut record).unwrap();
+        let patience = Patience { when_full: WhenFull::Error, patience: Duration::ZERO, deadline: None };
+        let mut publication = Publication {
+            lane: 0,
+            parts: [&record, &[]],
+            expires: false,
+            patience,
+            caller: None,
+            began: None,
+            without: Vec::new(),
+        };
+        let filtered = Plan { version: hub.interest_version(), asks: true, ..Plan::default() };
+        let changing = hub.routes();
+        let attempt = hub.try_publish(&Noon, &filtered, &mut publication, &mut Unrung::default());
+        assert_eq!(attempt, None);
+        assert!(hub.try_plan(b"prices").is_none());
+        drop(changing);
+        let attempt = hub.try_publish(&Noon, &filtered, &mut publication, &mut Unrung::default());
+        assert_eq!(attempt, Some(Attempt::Done(1)), "the attempt before took no number");
+    }
+}
