@@ -48,8 +48,9 @@ soak: build  ## load while programs freeze and die, overload, cut cables, more p
 	$(PYTEST) -q tests/e2e/long_soak.py tests/e2e/test_lan.py --timeout 300
 	$(PYTEST) -q tests/interop/long_matrix.py --timeout 120
 
-jms-matrix: build  ## the tests of JMS over every kind of link
+jms-matrix: build  ## the tests of JMS over every kind of link, the store embedded and in its own process
 	for link in inproc norm tcp; do SHOAL_JMS_LINK=$$link $(PYTEST) -q -n 2 tests/jms || exit 1; done
+	for link in norm tcp; do SHOAL_JMS_LINK=$$link SHOAL_JMS_STORE=process $(PYTEST) -q -n 2 tests/jms || exit 1; done
 
 storm: build  ## two hundred and three hundred nodes that start together, and what they cost when idle
 	STORM_NODES=200 $(PYTEST) -q -s tests/sim/test_storm.py --timeout 900

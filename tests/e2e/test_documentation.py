@@ -58,7 +58,7 @@ ALONE = {
     "docs/how-to/test-your-program.md": ["", ""],
     "docs/how-to/rate-control.md": [r"[\d.]+\n", ""],
     "docs/how-to/simulate.md": [r"[\d.]+ s, \d+ repairs\n", r"\[Event\(.*watermark_done.*\]\n"],
-    "docs/reference/jms.md": [""],
+    "docs/reference/jms.md": ["", ""],
     "docs/reference/norm.md": [""],
     "docs/reference/selectors.md": ["['prices/ACME']\n", "True\nTrue\n"],
     "docs/tutorial/ask-and-answer.md": ["", "", r"\[0, 1, 2, 'done'\]\n"],

@@ -1,13 +1,18 @@
 """Two programs of JMS in one process, each on a node of its own, over the link that was asked for.
 
-`SHOAL_JMS_LINK` names it: `inproc` if nothing does, `norm`, `tcp`. `make jms-matrix` runs all of
-them.
+`SHOAL_JMS_LINK` names it: `inproc` if nothing does, `norm`, `tcp`. `SHOAL_JMS_STORE` says where stores are:
+`embedded` in a node of the test, or in a `process` of their own. `make jms-matrix` runs all of them; tests
+that are marked `every_link` run over several in any case.
 """
 
+import contextlib
 import itertools
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +21,10 @@ import shoal
 from shoal import jms
 
 LINK = os.environ.get("SHOAL_JMS_LINK", "inproc")
+STORE = os.environ.get("SHOAL_JMS_STORE", "embedded")
+HERE = Path(__file__).parent
+#: Where tests that are marked `every_link` run: link and store.
+EVERYWHERE = [("inproc", "embedded"), ("norm", "embedded"), ("tcp", "embedded"), ("norm", "process")]
 #: How long anything may take before a test gives up on it.
 PATIENCE_S = 10.0
 
@@ -67,37 +76,103 @@ class World:
         return arrived
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the mark."""
+    config.addinivalue_line("markers", "every_link: runs over several kinds of link and places of the store")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have marked tests run over several links, unless one was asked for."""
+    is_marked = metafunc.definition.get_closest_marker("every_link") is not None
+    if is_marked and "SHOAL_JMS_LINK" not in os.environ:
+        uses_store = "bus" in metafunc.fixturenames
+        places = [each for each in EVERYWHERE if (each[0] != "tcp" if uses_store else each[1] == "embedded")]
+        metafunc.parametrize("place", places, ids=["-".join(each) for each in places])
+
+
 @pytest.fixture
-def world() -> Iterator[World]:
+def place() -> tuple[str, str]:
+    """The link of a test, and where its store is."""
+    return LINK, STORE
+
+
+@pytest.fixture
+def world(place: tuple[str, str]) -> Iterator[World]:
     """Two nodes."""
-    with Buses() as (sending, receiving):
-        made = World(sending, receiving)
+    with contextlib.ExitStack() as open_nodes:
+        made = World(*two_nodes(place[0], open_nodes))
         yield made
         for close in reversed(made.closing):
             close()
 
 
-class Buses:
-    def __init__(self) -> None:
-        self._open: list[shoal.Bus] = []
+def two_nodes(link: str, open_nodes: contextlib.ExitStack) -> tuple[shoal.Bus, shoal.Bus]:
+    """One that sends and one that receives, closed with the stack."""
+    number = next(_numbers)
+    if link == "inproc":
+        one, other = (open_nodes.enter_context(shoal.connect(f"inproc://jms-{number}")) for _ in range(2))
+    elif link == "norm":
+        options: Any = {"domain": f"jms-{number}", "interface": "lo"}
+        one, other = (open_nodes.enter_context(shoal.connect("norm://", **options)) for _ in range(2))
+    elif link == "tcp":
+        one = open_nodes.enter_context(shoal.listen("tcp://127.0.0.1:0"))
+        other = open_nodes.enter_context(shoal.connect(one.links[0].url))
+    else:
+        raise pytest.UsageError(f"SHOAL_JMS_LINK is {link!r}, and must be inproc, norm or tcp")
+    return one, other
 
-    def __enter__(self) -> tuple[shoal.Bus, shoal.Bus]:
-        number = next(_numbers)
-        if LINK == "inproc":
-            self._open = [shoal.connect(f"inproc://jms-{number}") for _ in range(2)]
-        elif LINK == "norm":
-            options: Any = {"domain": f"jms-{number}", "interface": "lo"}
-            self._open = [shoal.connect("norm://", **options) for _ in range(2)]
-        elif LINK == "tcp":
-            listening = shoal.listen("tcp://127.0.0.1:0")
-            self._open = [listening, shoal.connect(listening.links[0].url)]
+
+@pytest.fixture
+def bus(place: tuple[str, str], tmp_path: Path) -> Iterator[shoal.Bus]:
+    """A node with a store: its own, or one that it reaches over the link that was asked for."""
+    with open_stored(*place, tmp_path / "store") as bus:
+        yield bus
+
+
+@pytest.fixture
+def factory(bus: shoal.Bus) -> jms.ConnectionFactory:
+    """Makes connections on a node with a store; they send persistent messages."""
+    return jms.ConnectionFactory(bus=bus)
+
+
+@contextlib.contextmanager
+def open_stored(link: str, store: str, directory: Path) -> Iterator[shoal.Bus]:
+    """A node for which a store is there."""
+    domain = f"jms-{next(_numbers)}"
+    options: Any = {"domain": domain, "interface": "lo"}
+    with contextlib.ExitStack() as open_nodes:
+        enter = open_nodes.enter_context
+        if store == "process":
+            url = enter(store_process(link, directory, domain))
+            yield enter(shoal.connect(url, **(options if link == "norm" else {})))
+        elif link == "tcp":
+            keeper = enter(shoal.listen("tcp://127.0.0.1:0", store=directory))
+            yield enter(shoal.connect(keeper.links[0].url))
+        elif link == "norm":
+            yield enter(shoal.connect("norm://", store=directory, **options))
         else:
-            raise pytest.UsageError(f"SHOAL_JMS_LINK is {LINK!r}, and must be inproc, norm or tcp")
-        return self._open[0], self._open[1]
+            yield enter(shoal.connect(f"inproc://{domain}", store=directory))
 
-    def __exit__(self, *_: object) -> None:
-        for bus in reversed(self._open):
-            bus.close()
+
+@contextlib.contextmanager
+def store_process(link: str, directory: Path, domain: str) -> Iterator[str]:
+    """A store in a process of its own, and the URL by which it is reached."""
+    if link not in ("norm", "tcp"):
+        raise pytest.UsageError("a store in a process of its own needs SHOAL_JMS_LINK=norm or tcp")
+    command = [sys.executable, str(HERE / "store_node.py"), link, str(directory), domain]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().strip()
+            assert url, "the store did not start"
+            yield url
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 @pytest.fixture

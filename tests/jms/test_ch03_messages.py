@@ -23,6 +23,7 @@ codecs.register_dataclass(Order, name="jms-tests.Order")
 class TestHeaders:
     """Section 3.4."""
 
+    @pytest.mark.every_link
     def test_sending_sets_id_timestamp_and_expiration_and_the_receiver_sees_the_same(
         self, world: World
     ) -> None:

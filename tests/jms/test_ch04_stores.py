@@ -1,8 +1,5 @@
 """Sections 4.1 and 8.3: queues, durable and shared subscriptions and transactions, which a store serves."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from conftest import PATIENCE_S
 
@@ -13,18 +10,6 @@ X, ORDERS = jms.Topic("x"), jms.Queue("orders")
 CLIENT, TRANSACTED = jms.Session.CLIENT_ACKNOWLEDGE, jms.Session.SESSION_TRANSACTED
 
 
-@pytest.fixture
-def bus(url: str, tmp_path: Path) -> Iterator[shoal.Bus]:
-    """A node with an embedded store."""
-    with shoal.connect(url, store=tmp_path / "store") as bus:
-        yield bus
-
-
-@pytest.fixture
-def factory(bus: shoal.Bus) -> jms.ConnectionFactory:
-    return jms.ConnectionFactory(bus=bus)
-
-
 def bodies(consumer: jms.JMSConsumer, count: int) -> list[object]:
     found = [consumer.receive(PATIENCE_S) for _ in range(count)]
     return [message.body for message in found if message is not None]
@@ -33,6 +18,7 @@ def bodies(consumer: jms.JMSConsumer, count: int) -> list[object]:
 class TestQueues:
     """Sections 4.1.2 and 8.2."""
 
+    @pytest.mark.every_link
     def test_a_message_waits_for_a_receiver_and_goes_to_one(self, factory: jms.ConnectionFactory) -> None:
         with factory.create_context() as context, factory.create_context() as other:
             sent = context.create_text_message("order")
@@ -46,6 +32,7 @@ class TestQueues:
             assert message.jms_message_id == sent.jms_message_id
             assert message.jms_timestamp == sent.jms_timestamp
 
+    @pytest.mark.every_link
     def test_what_is_not_acknowledged_comes_again_marked_after_recover(
         self, factory: jms.ConnectionFactory
     ) -> None:
@@ -117,6 +104,7 @@ class TestQueues:
 class TestDurable:
     """Sections 8.3.3 and 8.3.4."""
 
+    @pytest.mark.every_link
     def test_what_is_sent_while_nobody_is_there_is_delivered_later(self, bus: shoal.Bus) -> None:
         factory = jms.ConnectionFactory(bus=bus, client_id="desk")
         with factory.create_context() as context:
@@ -160,6 +148,7 @@ class TestDurable:
 class TestTransactions:
     """Section 6.2.7, of what a store keeps."""
 
+    @pytest.mark.every_link
     def test_commit_moves_a_message_from_queue_to_queue_and_topic(
         self, factory: jms.ConnectionFactory
     ) -> None:

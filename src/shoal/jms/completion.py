@@ -1,5 +1,6 @@
 """Sends that are completed later: one thread of a session sends what waits and calls back, in order."""
 
+import contextvars
 import logging
 import threading
 from collections import deque
@@ -19,11 +20,24 @@ COMPLETIONS_MAX = 1000
 class CompletionListener(Protocol):
     """What is told how an asynchronous send ended, on a thread of the session's own, one call at a time."""
 
-    def on_completion(self, message: Message) -> None:
+    def on_completion(self, message: Message) -> object:
         """The message was sent, as surely as if `send` had returned."""
 
-    def on_exception(self, message: Message, error: Exception) -> None:
+    def on_exception(self, message: Message, error: Exception) -> object:
         """The message could not be sent, or nobody knows."""
+
+
+class Turn:
+    """A completion listener that runs elsewhere than on its session's thread; `None` once it has returned."""
+
+    __slots__ = ("completions",)
+
+    def __init__(self, completions: "Completions") -> None:
+        self.completions: Completions | None = completions
+
+
+#: The completion listener that runs here, in an event loop.
+calling: "contextvars.ContextVar[Turn | None]" = contextvars.ContextVar("shoal-jms-completion", default=None)
 
 
 class Completions:
@@ -51,7 +65,13 @@ class Completions:
     @property
     def is_here(self) -> bool:
         """Whether a completion listener is the caller."""
-        return threading.current_thread() is self._thread
+        turn = calling.get()
+        return threading.current_thread() is self._thread or (turn is not None and turn.completions is self)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits to be sent, so that what follows has to wait, too."""
+        return self._unsent > 0
 
     def wait_sent(self) -> None:
         """Wait until all that waits was sent, so that what follows stays behind it."""

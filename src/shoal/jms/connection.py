@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from shoal._core import __version__
 from shoal.errors import (
@@ -32,6 +32,9 @@ log = logging.getLogger("shoal.jms")
 
 #: How long the end of a temporary queue waits for the store.
 DROP_S = 2.0
+
+
+_S = TypeVar("_S", bound=Session)
 
 
 class _OnException(Protocol):
@@ -186,6 +189,9 @@ class Connection:
             transacted: whether it is; or, as Java allows it, the mode in place of both arguments.
             acknowledge_mode: who acknowledges messages, if it is not transacted.
         """
+        return self._add_session(transacted, acknowledge_mode, Session)
+
+    def _add_session(self, transacted: bool | int, acknowledge_mode: int, kind: type[_S]) -> _S:
         self._check()
         if not isinstance(transacted, bool):
             transacted, acknowledge_mode = False, transacted
@@ -197,7 +203,7 @@ class Connection:
                 f"acknowledge_mode is {acknowledge_mode!r}, and must be one of {names}"
             ) from None
         self._used = True
-        session = Session(self, mode)
+        session = kind(self, mode)
         with self._gate.lock:
             self._check()
             self._sessions.append(session)
@@ -231,14 +237,19 @@ class Connection:
         """
         self._check()
         self._used = True
-        with self._gate.lock:
-            sessions = list(self._sessions)
-        for session in sessions:
-            session._check_closeable()
+        sessions = self._check_closeable()
         with self._gate.lock:
             self._gate.started = False
         for session in sessions:
             session._delivering.wait_quiet()
+
+    def _check_closeable(self) -> list[Session]:
+        """Refuse a listener that would wait for itself; the sessions are those that were looked at."""
+        with self._gate.lock:
+            sessions = list(self._sessions)
+        for session in sessions:
+            session._check_closeable()
+        return sessions
 
     # Temporary destinations, section 6.2.2.
 
@@ -307,10 +318,7 @@ class Connection:
         """
         if self._closed:
             return
-        with self._gate.lock:
-            sessions = list(self._sessions)
-        for session in sessions:
-            session._check_closeable()
+        self._check_closeable()
         with self._closing:
             if self._closed:
                 return

@@ -41,6 +41,8 @@ class MessageConsumer:
         self._closed = False
         self._listener: MessageListener | None = None
         self._call: Callable[[Message], object] | None = None
+        #: Its feed rings the session's bell.
+        self._is_heard = False
         self._topic: str | None = None
         self._topic_object: Destination = destination
 
@@ -118,8 +120,17 @@ class MessageConsumer:
             self._topic_object = self._destination if is_own else of_topic(topic)
         return self._topic_object
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether an iteration ends: it, its session or its connection was closed."""
+        return self._closed or self._session._shut
+
     def __iter__(self) -> Iterator[Message]:
-        while (message := self.receive()) is not None:
+        self._check()
+        return self._messages()
+
+    def _messages(self) -> Iterator[Message]:
+        while not self._is_over and (message := self.receive()) is not None:
             yield message
 
     def __enter__(self) -> Self:

@@ -1,12 +1,10 @@
 """The simplified API: a connection and a session in one."""
 
 import threading
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from shoal.bus.arguments import check_flag
-from shoal.jms.bodies import MapMessage, ObjectMessage, TextMessage
 from shoal.jms.browser import QueueBrowser
 from shoal.jms.connection import Connection, ConnectionMetaData, ExceptionListener
 from shoal.jms.consumer import MessageConsumer
@@ -14,8 +12,7 @@ from shoal.jms.context_consumer import JMSConsumer
 from shoal.jms.context_producer import JMSProducer
 from shoal.jms.delivering import AcknowledgeMode
 from shoal.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from shoal.jms.message import Message
-from shoal.jms.streams import BytesMessage, StreamMessage
+from shoal.jms.making import Making
 from shoal.selector import CorrelationFilter
 
 
@@ -28,7 +25,7 @@ class _Shared:
         self.users = 0
 
 
-class JMSContext:
+class JMSContext(Making):
     """A connection and a session in one. For one thread at a time; any thread may close it.
 
     Made by `ConnectionFactory.create_context`. Making the first consumer starts it, unless `auto_start` is
@@ -65,6 +62,9 @@ class JMSContext:
         self._session._check()
         self._connection._used = True
         return JMSContext(self._shared, int(session_mode))
+
+    def _check(self) -> None:
+        self._session._check()
 
     def _begun(self) -> None:
         self._session._check()
@@ -184,14 +184,6 @@ class JMSContext:
         self._begun()
         self._session.unsubscribe(name)
 
-    def create_topic(self, name: str) -> Topic:
-        """The topic of this name."""
-        return self._session.create_topic(name)
-
-    def create_queue(self, name: str) -> Queue:
-        """The queue of this name."""
-        return self._session.create_queue(name)
-
     def create_temporary_topic(self) -> TemporaryTopic:
         """A topic of this connection alone."""
         self._begun()
@@ -201,30 +193,6 @@ class JMSContext:
         """A queue of this connection alone."""
         self._begun()
         return self._session.create_temporary_queue()
-
-    def create_message(self) -> Message:
-        """A message without a body."""
-        return self._session.create_message()
-
-    def create_text_message(self, text: str | None = None) -> TextMessage:
-        """A message with a text."""
-        return self._session.create_text_message(text)
-
-    def create_bytes_message(self, content: bytes | None = None) -> BytesMessage:
-        """A message of bytes."""
-        return self._session.create_bytes_message(content)
-
-    def create_map_message(self, entries: Mapping[str, Any] | None = None) -> MapMessage:
-        """A message of named values."""
-        return self._session.create_map_message(entries)
-
-    def create_stream_message(self, content: list[Any] | None = None) -> StreamMessage:
-        """A message of values in a row."""
-        return self._session.create_stream_message(content)
-
-    def create_object_message(self, object: Any = None) -> ObjectMessage:
-        """A message with an object."""
-        return self._session.create_object_message(object)
 
     def acknowledge(self) -> None:
         """Acknowledge all that this context has delivered (CLIENT_ACKNOWLEDGE); nothing in other modes."""

@@ -7,18 +7,15 @@ from shoal.jms.bodies import MapMessage, ObjectMessage, TextMessage
 from shoal.jms.completion import CompletionListener
 from shoal.jms.destination import Destination
 from shoal.jms.message import DeliveryMode, Message
-from shoal.jms.producer import MessageProducer
+from shoal.jms.producer import MessageProducer, ProducerBase
 from shoal.jms.streams import BytesMessage
 
 
-class JMSProducer:
-    """Sends messages and bodies. Every `set_…` returns the producer, so that calls can be chained.
+class ContextProducerBase:
+    """What context producers of threads and of asyncio have in common: what they give messages."""
 
-    Properties and header fields that are set here go before those of a message that is sent.
-    """
-
-    def __init__(self, producer: MessageProducer) -> None:
-        self._producer = producer
+    def __init__(self, producer: ProducerBase) -> None:
+        self._settings = producer
         # Its own rules for names and values are those of every message.
         self._template = Message()
         self._given: set[str] = set()
@@ -26,63 +23,63 @@ class JMSProducer:
 
     def set_delivery_mode(self, delivery_mode: int) -> Self:
         """Whether a store keeps what is sent."""
-        self._producer.delivery_mode = delivery_mode
+        self._settings.delivery_mode = delivery_mode
         return self
 
     @property
     def delivery_mode(self) -> DeliveryMode:
         """Whether a store keeps what is sent."""
-        return self._producer.delivery_mode
+        return self._settings.delivery_mode
 
     def set_priority(self, priority: int) -> Self:
         """0 to 9; a higher one overtakes lower ones."""
-        self._producer.priority = priority
+        self._settings.priority = priority
         return self
 
     @property
     def priority(self) -> int:
         """0 to 9."""
-        return self._producer.priority
+        return self._settings.priority
 
     def set_time_to_live_s(self, time_to_live_s: float) -> Self:
         """Seconds after which a message is not delivered any more; 0 is never."""
-        self._producer.time_to_live_s = time_to_live_s
+        self._settings.time_to_live_s = time_to_live_s
         return self
 
     @property
     def time_to_live_s(self) -> float:
         """Seconds after which a message is not delivered any more; 0 is never."""
-        return self._producer.time_to_live_s
+        return self._settings.time_to_live_s
 
     def set_delivery_delay_s(self, delivery_delay_s: float) -> Self:
         """Seconds before which a message is not delivered."""
-        self._producer.delivery_delay_s = delivery_delay_s
+        self._settings.delivery_delay_s = delivery_delay_s
         return self
 
     @property
     def delivery_delay_s(self) -> float:
         """Seconds before which a message is not delivered."""
-        return self._producer.delivery_delay_s
+        return self._settings.delivery_delay_s
 
     def set_disable_message_id(self, disable: bool) -> Self:
         """A hint that nobody needs message ids."""
-        self._producer.disable_message_id = disable
+        self._settings.disable_message_id = disable
         return self
 
     @property
     def disable_message_id(self) -> bool:
         """A hint that nobody needs message ids."""
-        return self._producer.disable_message_id
+        return self._settings.disable_message_id
 
     def set_disable_message_timestamp(self, disable: bool) -> Self:
         """A hint that nobody needs timestamps."""
-        self._producer.disable_message_timestamp = disable
+        self._settings.disable_message_timestamp = disable
         return self
 
     @property
     def disable_message_timestamp(self) -> bool:
         """A hint that nobody needs timestamps."""
-        return self._producer.disable_message_timestamp
+        return self._settings.disable_message_timestamp
 
     def set_async(self, listener: CompletionListener | None) -> Self:
         """Have `send` return at once, and the listener called when the message is sent; `None` ends that."""
@@ -195,6 +192,26 @@ class JMSProducer:
         """A property that messages are given, read as a `String`."""
         return self._template.get_string_property(name)
 
+    def _filled(self, body: Any) -> Message:
+        """A message, or one of the kind that fits a body, with what the producer gives messages."""
+        message = body if isinstance(body, Message) else _message_of(body)
+        for name, value in self._template._own().items():
+            message._set(name, value)
+        for header in self._given:
+            setattr(message, header, getattr(self._template, header))
+        return message
+
+
+class JMSProducer(ContextProducerBase):
+    """Sends messages and bodies. Every `set_…` returns the producer, so that calls can be chained.
+
+    Properties and header fields that are set here go before those of a message that is sent.
+    """
+
+    def __init__(self, producer: MessageProducer) -> None:
+        super().__init__(producer)
+        self._producer = producer
+
     def send(self, destination: Destination, body: Any = None) -> Self:
         """Send a message, or a body in a message of the kind that fits it.
 
@@ -202,12 +219,7 @@ class JMSProducer:
             destination: where.
             body: a message; or a str, bytes, a mapping, or an object of a type that `shoal.codecs` knows.
         """
-        message = body if isinstance(body, Message) else _message_of(body)
-        for name, value in self._template._own().items():
-            message._set(name, value)
-        for header in self._given:
-            setattr(message, header, getattr(self._template, header))
-        self._producer.send(message, destination=destination, completion_listener=self._async)
+        self._producer.send(self._filled(body), destination=destination, completion_listener=self._async)
         return self
 
 

@@ -70,7 +70,6 @@ class Delivering:
         self._receiving: MessageConsumer | None = None
         self._calling: MessageConsumer | None = None
         self._bell: _core.Bell | None = None
-        self._sources = 0
         self.thread: threading.Thread | None = None
 
     # One message at a time.
@@ -83,53 +82,73 @@ class Delivering:
     def take(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
         """The next message, which counts as delivered from now on."""
         check_seconds("timeout_s", timeout_s, none="no end")
+        self.begin_receive(consumer)
+        try:
+            return self._take(consumer, timeout_s)
+        finally:
+            self.end_receive()
+
+    def begin_receive(self, consumer: MessageConsumer) -> None:
+        """A call of `receive` is under way; `end_receive` ends it."""
         with self._lock:
             consumer._check()
-            if self.thread is not None and any(each._call is not None for each in self.consumers):
+            if any(each._call is not None for each in self.consumers):
                 raise no_mix_error()
             if self._receiving is not None:
                 raise IllegalStateError(
                     "another thread receives in this session: a session is for one at a time"
                 )
             self._receiving = consumer
-        try:
-            return self._take(consumer, timeout_s)
-        finally:
-            with self._lock:
-                self._receiving = None
-                self._gate.changed.notify_all()
+
+    def end_receive(self) -> None:
+        """Nobody is in `receive` any more."""
+        with self._lock:
+            self._receiving = None
+            self._gate.changed.notify_all()
 
     def _take(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
         until = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            if not self._wait_open(consumer, until):
-                return None
+        while self._wait_open(consumer, until):
             left_s = None if until is None else max(until - time.monotonic(), 0.0)
-            try:
-                entry = consumer._feed.take(left_s)
-            except ClosedError as error:
-                if consumer._closed or self.ended:
-                    return None
-                raise closed_error("connection") from error
-            except ShoalError as error:
-                raise translated(error) from error
-            if entry is None:
+            entry = self.take_from(consumer, left_s)
+            if entry is not None or left_s == 0.0:
+                return entry
+        return None
+
+    def take_from(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
+        """What a consumer's feed gives in time, unless the connection is stopped meanwhile."""
+        try:
+            entry = consumer._feed.take(timeout_s)
+        except ClosedError as error:
+            if consumer._closed or self.ended:
                 return None
-            with self._lock:
-                if consumer._closed or self.ended:
-                    return None
-                if self._gate.started:
-                    if self._keeps:
-                        self.unacknowledged.append((consumer, entry))
-                    return entry
-                # Stopped meanwhile: it is the first when that is over.
-                consumer._feed.first.appendleft(entry)
+            raise closed_error("connection") from error
+        except ShoalError as error:
+            raise translated(error) from error
+        if entry is None:
+            return None
+        with self._lock:
+            if consumer._closed or self.ended:
+                return None
+            if self._gate.started:
+                if self._keeps:
+                    self.unacknowledged.append((consumer, entry))
+                return entry
+            # Stopped meanwhile: it is the first when that is over.
+            consumer._feed.first.appendleft(entry)
+            return None
+
+    def is_open(self, consumer: MessageConsumer) -> bool | None:
+        """Whether messages of a consumer may be delivered now; `None` if never again."""
+        if consumer._closed or self.ended:
+            return None
+        return self._gate.started and not self._is_full()
 
     def _wait_open(self, consumer: MessageConsumer, until: float | None) -> bool:
         """Wait while the connection is stopped, or too much is unacknowledged; false if that is of no use."""
         with self._lock:
-            while not (consumer._closed or self.ended):
-                if self._gate.started and not self._is_full():
+            while (is_open := self.is_open(consumer)) is not None:
+                if is_open:
                     return True
                 left_s = None if until is None else until - time.monotonic()
                 if left_s is not None and left_s <= 0:
@@ -151,12 +170,16 @@ class Delivering:
     def delivered(self, consumer: MessageConsumer, entry: Entry) -> Message:
         """The message of an entry that `receive` returns, acknowledged as the mode asks."""
         if consumer._feed.is_kept:
-            if self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
-                with translating():
-                    consumer._feed.acknowledge(entry.core)
-            elif self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
-                self._acknowledge_lazily(consumer, entry)
+            self.settle(consumer, entry)
         return consumer._made(entry)
+
+    def settle(self, consumer: MessageConsumer, entry: Entry) -> None:
+        """Have the store know, as the mode asks, that `receive` returns a message."""
+        if self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE and not entry.is_settled:
+            with translating():
+                consumer._feed.acknowledge(entry.core)
+        elif self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and not entry.is_settled:
+            self._acknowledge_lazily(consumer, entry)
 
     def put_back(self, consumer: MessageConsumer, entry: Entry) -> None:
         """As if it had not been taken."""
@@ -226,24 +249,30 @@ class Delivering:
         with self._lock:
             if listener is not None and self._receiving is not None:
                 raise IllegalStateError("a thread receives in this session: a listener needs one of its own")
-            first = consumer._listener is None
             consumer._listener, consumer._call = listener, call
             if listener is None:
                 return
-            if self._bell is None:
-                self._bell = _core.Bell()
-            if first:
-                self._sources += 1
-                consumer._feed.attach_bell(self._bell, self._sources)
-            if self.thread is None:
-                self.thread = threading.Thread(
-                    target=self._run, args=(self._bell,), name="shoal-jms-session", daemon=True
-                )
-                self.thread.start()
+            self._begin_calling(consumer)
             self.wake()
 
+    def _begin_calling(self, consumer: MessageConsumer) -> None:
+        if self._bell is None:
+            self._bell = _core.Bell()
+        self.hear(consumer, self._bell)
+        if self.thread is None:
+            self.thread = threading.Thread(
+                target=self._run, args=(self._bell,), name="shoal-jms-session", daemon=True
+            )
+            self.thread.start()
+
+    def hear(self, consumer: MessageConsumer, bell: _core.Bell) -> None:
+        """Ring when there is something to take from a consumer."""
+        if not consumer._is_heard:
+            consumer._is_heard = True
+            consumer._feed.attach_bell(bell, 0)
+
     def wake(self) -> None:
-        """Have the session's thread look again."""
+        """Have whoever calls the listeners look again."""
         if self._bell is not None:
             self._bell.ring(0)
 
@@ -253,48 +282,56 @@ class Delivering:
         while True:
             # Before looking: what comes afterwards rings again.
             bell.take()
-            with self._lock:
-                if self.ended:
-                    return
-                listening = [each for each in self.consumers if each._call is not None and not each._closed]
-            served = [self._serve(consumer) for consumer in listening]
+            if self.ended:
+                return
+            served = [self._serve(consumer) for consumer in self.listening()]
             if not any(served):
                 poll.poll()
+
+    def listening(self) -> list[MessageConsumer]:
+        """The consumers that have a listener."""
+        with self._lock:
+            return [each for each in self.consumers if each._call is not None and not each._closed]
 
     def _serve(self, consumer: MessageConsumer) -> bool:
         """Call back with some messages of a consumer; false if there was none."""
         consumer._feed.mark_callback_thread()
         for turn in range(TURN_MAX):
-            with self._lock:
-                call = consumer._call
-                if (
-                    self.ended
-                    or consumer._closed
-                    or call is None
-                    or not self._gate.started
-                    or self._is_full()
-                ):
-                    return turn > 0
-                try:
-                    entry = consumer._feed.take(0.0)
-                except ShoalError as error:
-                    if not isinstance(error, ClosedError):
-                        log.error("%r ends: %s", consumer, error)
-                    consumer._call = None
-                    return turn > 0
-                if entry is None:
-                    return turn > 0
-                self._calling = consumer
-                self.unacknowledged.append((consumer, entry))
+            due = self.begin_call(consumer)
+            if due is None:
+                return turn > 0
             try:
-                self._call_back(consumer, entry, call)
+                self._call_back(consumer, *due)
             finally:
-                with self._lock:
-                    self._calling = None
-                    self._gate.changed.notify_all()
+                self.end_call()
             if _core.is_abandoned():
                 self.ended = True
         return True
+
+    def begin_call(self, consumer: MessageConsumer) -> "tuple[Entry, Callable[[Message], object]] | None":
+        """What a listener is to be called with now, if anything; `end_call` says that it has returned."""
+        with self._lock:
+            call = consumer._call
+            if call is None or not self.is_open(consumer):
+                return None
+            try:
+                entry = consumer._feed.take(0.0)
+            except ShoalError as error:
+                if not isinstance(error, ClosedError):
+                    log.error("%r ends: %s", consumer, error)
+                consumer._call = None
+                return None
+            if entry is None:
+                return None
+            self._calling = consumer
+            self.unacknowledged.append((consumer, entry))
+            return entry, call
+
+    def end_call(self) -> None:
+        """The listener has returned."""
+        with self._lock:
+            self._calling = None
+            self._gate.changed.notify_all()
 
     def _call_back(self, consumer: MessageConsumer, entry: Entry, call: Callable[[Message], object]) -> None:
         failed = False
@@ -304,20 +341,23 @@ class Delivering:
             if _core.is_abandoned():
                 return
             failed = True
-            log.error(
-                "a message listener failed on %s, delivery %d",
-                entry.core.message_id,
-                entry.delivery,
-                exc_info=error,
-            )
+            log_failure(entry, error)
+        if self.is_to_settle(consumer, entry):
+            self.settle_call(consumer, entry, failed)
+
+    def is_to_settle(self, consumer: MessageConsumer, entry: Entry) -> bool:
+        """Whether the session has to acknowledge what a listener was given, or deliver it again."""
         if self._keeps:
-            return
+            return False
         with self._lock:
             # Not if the listener recovered the session: then it comes again anyway.
-            mine = (consumer, entry)
-            if not self.unacknowledged or self.unacknowledged[-1] != mine:
-                return
+            if not self.unacknowledged or self.unacknowledged[-1] != (consumer, entry):
+                return False
             self.unacknowledged.pop()
+            return True
+
+    def settle_call(self, consumer: MessageConsumer, entry: Entry, failed: bool) -> None:
+        """Acknowledge what a listener was given; deliver it again if the listener failed."""
         try:
             if failed and entry.delivery <= self._redeliveries_max:
                 consumer._feed.recover([entry])
@@ -352,6 +392,7 @@ class Delivering:
             if consumer in self.consumers:
                 self.consumers.remove(consumer)
             self._gate.changed.notify_all()
+            self.wake()
         if first:
             self._end_feed(consumer)
         with self._lock:
@@ -393,6 +434,13 @@ class Delivering:
             feed.close()
         if self.thread is not None and not self.is_here:
             self.thread.join()
+
+
+def log_failure(entry: Entry, error: BaseException) -> None:
+    """A listener raised."""
+    log.error(
+        "a message listener failed on %s, delivery %d", entry.core.message_id, entry.delivery, exc_info=error
+    )
 
 
 def _acknowledge_all(entries: list[tuple[MessageConsumer, Entry]]) -> None:

@@ -8,7 +8,7 @@ from shoal.errors import ConfigError, JMSSecurityError
 from shoal.jms.connection import Connection
 from shoal.jms.context import JMSContext
 from shoal.jms.delivering import AcknowledgeMode
-from shoal.jms.message import DEFAULT_DELIVERY_MODE
+from shoal.jms.message import DEFAULT_DELIVERY_MODE, checked_delivery_mode
 from shoal.jms.options import JMSOptions
 from shoal.jms.shared import node_of, shared_node
 
@@ -56,7 +56,7 @@ class ConnectionFactory:
             redeliveries_max=redeliveries_max,
             queue_bytes_max=queue_bytes_max,
             prefetch=prefetch,
-            default_delivery_mode=default_delivery_mode,  # type: ignore[arg-type]
+            default_delivery_mode=checked_delivery_mode(default_delivery_mode),
         )
 
     def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:

@@ -5,6 +5,7 @@ subscription, and the store for its consumers.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ class Entry(NamedTuple):
     delivery: int
     #: When it was taken from the bus, by `time.monotonic`.
     taken: float
+    #: The store was told that it is acknowledged.
+    is_settled: bool = False
 
     @property
     def expired(self) -> bool:
@@ -33,7 +36,7 @@ class Entry(NamedTuple):
         return ttl_s is not None and time.monotonic() - self.taken >= ttl_s
 
 
-class Feed:
+class Feed(ABC):
     """What all feeds do. For the thread that has the session, but for `close`, which any may call."""
 
     #: Whether a store knows what is acknowledged.
@@ -55,20 +58,21 @@ class Feed:
                 return entry
         return self._take(timeout_s)
 
+    @abstractmethod
     def _take(self, timeout_s: float | None) -> Entry | None:
-        raise NotImplementedError
+        """The next message that comes from the bus."""
 
+    @abstractmethod
     def attach_bell(self, bell: _core.Bell, source: int) -> None:
         """Ring when there is something to take, or never will be."""
-        raise NotImplementedError
 
-    def mark_callback_thread(self) -> None:
+    def mark_callback_thread(self) -> None:  # noqa: B027 — only a subscription has to know
         """Say that this thread runs the listener."""
 
-    def acknowledge(self, core: BusMessage) -> None:
+    def acknowledge(self, core: BusMessage) -> None:  # noqa: B027 — only a store has to know
         """The program is through with a message."""
 
-    def acknowledge_through(self, core: BusMessage) -> None:
+    def acknowledge_through(self, core: BusMessage) -> None:  # noqa: B027 — only a store has to know
         """The program is through with a message and all that were taken before it."""
 
     @property
@@ -76,13 +80,13 @@ class Feed:
         """Whether nothing of it is left, neither to take nor to acknowledge."""
         return False
 
+    @abstractmethod
     def recover(self, entries: list[Entry]) -> None:
         """Deliver these again, before anything else."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """End it; whoever waits in `take` is told."""
-        raise NotImplementedError
 
 
 class TopicFeed(Feed):

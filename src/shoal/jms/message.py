@@ -108,7 +108,8 @@ class Message:
         elif type(found) is tuple:
             node, number, priority, topic = found
             found = self._message_id = node.message_id(number, priority, topic=topic)
-        return found  # type: ignore[no-any-return]
+        message_id: str | None = found
+        return message_id
 
     @jms_message_id.setter
     def jms_message_id(self, message_id: str | None) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from shoal.jms.session import Session
 
 
-class MessageProducer:
-    """Sends to one destination, or to one that each `send` names. For the thread that has its session."""
+class ProducerBase:
+    """What producers of threads and of asyncio have in common: how they send, and where."""
 
     def __init__(
         self, session: "Session", destination: Destination | None, delivery_mode: DeliveryMode
@@ -120,6 +120,34 @@ class MessageProducer:
         check_flag("disable_message_timestamp", disable)
         self._disable_message_timestamp = disable
 
+    def _where(self, message: Message, destination: Destination | None) -> Destination:
+        """Where a message goes that is to be sent now, if it can be."""
+        if self._closed or self._session._shut:
+            self._check()
+        if not isinstance(message, Message):
+            raise MessageFormatError(f"message is {message!r}, and must be a shoal.jms message")
+        where = self._destination
+        if where is None:
+            where = checked_destination(destination)
+        elif destination is not None:
+            raise IllegalStateError(
+                f"the producer sends to {where}: leave destination out, or make one without"
+            )
+        if where.is_temporary and where.is_deleted:
+            raise InvalidDestinationError(f"{where} was deleted")
+        return where
+
+    def _check_closeable(self) -> None:
+        if self._sender.completions.is_here:
+            raise IllegalStateError("a completion listener cannot close its own producer")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._destination or ''}{' closed' if self._closed else ''}>"
+
+
+class MessageProducer(ProducerBase):
+    """Sends to one destination, or to one that each `send` names. For the thread that has its session."""
+
     def send(
         self,
         message: Message,
@@ -147,25 +175,12 @@ class MessageProducer:
             IllegalStateError: the producer is closed, or was given a destination twice.
             ResourceAllocationError: there is no store for a persistent message or a queue, or no room.
         """
-        if self._closed or self._session._shut:
-            self._check()
-        if not isinstance(message, Message):
-            raise MessageFormatError(f"message is {message!r}, and must be a shoal.jms message")
-        where = self._destination
-        if where is None:
-            where = checked_destination(destination)
-        elif destination is not None:
-            raise IllegalStateError(
-                f"the producer sends to {where}: leave destination out, or make one without"
-            )
-        if where.is_temporary and where.is_deleted:
-            raise InvalidDestinationError(f"{where} was deleted")
         self._sender.send(
             message,
-            where,
+            self._where(message, destination),
             self._delivery_mode if delivery_mode is None else checked_delivery_mode(delivery_mode),
             self._priority if priority is None else checked_priority(priority),
-            self._time_to_live_s if time_to_live_s is None else _checked_ttl(time_to_live_s),
+            self._time_to_live_s if time_to_live_s is None else checked_ttl(time_to_live_s),
             self._delivery_delay_s,
             self._disable_message_timestamp,
             completion_listener,
@@ -173,8 +188,7 @@ class MessageProducer:
 
     def close(self) -> None:
         """End it, once every send that is under way is completed. Closing again does nothing."""
-        if self._sender.completions.is_here:
-            raise IllegalStateError("a completion listener cannot close its own producer")
+        self._check_closeable()
         if not self._closed:
             self._sender.completions.wait_done()
             self._closed = True
@@ -187,10 +201,8 @@ class MessageProducer:
     ) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._destination or ''}{' closed' if self._closed else ''}>"
 
-
-def _checked_ttl(time_to_live_s: float) -> float:
+def checked_ttl(time_to_live_s: float) -> float:
+    """A time to live, in seconds."""
     check_seconds("time_to_live_s", time_to_live_s)
     return time_to_live_s

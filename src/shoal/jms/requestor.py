@@ -1,5 +1,6 @@
 """Asking and waiting for the answer, on a temporary destination."""
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
@@ -10,28 +11,21 @@ from shoal.jms.message import Message
 from shoal.jms.session import Session
 
 
-class _Requestor:
+class _Requestor(ABC):
     """What both kinds do."""
 
     _wanted: type[Destination]
 
     def __init__(self, session: Session, destination: Destination) -> None:
-        if not isinstance(destination, self._wanted):
-            raise InvalidDestinationError(
-                f"destination is {destination!r}, and must be a {self._wanted.__name__}"
-            )
-        if session.acknowledge_mode not in (
-            AcknowledgeMode.AUTO_ACKNOWLEDGE,
-            AcknowledgeMode.DUPS_OK_ACKNOWLEDGE,
-        ):
-            raise ValueError("a requestor's session must acknowledge by itself, and not be transacted")
+        check_question(session.acknowledge_mode, destination, self._wanted)
         self._session = session
         self._answers_to: TemporaryTopic | TemporaryQueue = self._make(session)
         self._producer = session.create_producer(destination)
         self._consumer = session.create_consumer(self._answers_to)
 
+    @abstractmethod
     def _make(self, session: Session) -> TemporaryTopic | TemporaryQueue:
-        raise NotImplementedError
+        """Where answers come to."""
 
     def request(self, message: Message, timeout_s: float | None = None) -> Message | None:
         """Send a question and wait for its first answer.
@@ -80,3 +74,11 @@ class QueueRequestor(_Requestor):
 
     def _make(self, session: Session) -> TemporaryQueue:
         return session.create_temporary_queue()
+
+
+def check_question(mode: AcknowledgeMode, destination: object, wanted: type[Destination]) -> None:
+    """Refuse a session and a destination that no requestor can use."""
+    if not isinstance(destination, wanted):
+        raise InvalidDestinationError(f"destination is {destination!r}, and must be a {wanted.__name__}")
+    if mode not in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE):
+        raise ValueError("a requestor's session must acknowledge by itself, and not be transacted")

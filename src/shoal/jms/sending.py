@@ -54,8 +54,12 @@ class Sender:
         delay_s: float,
         without_timestamp: bool,
         listener: CompletionListener | None,
+        timeout_s: float | None = None,
     ) -> None:
-        """Send a message, and set what sending sets of its header fields."""
+        """Send a message, and set what sending sets of its header fields.
+
+        `timeout_s` is how long to wait while members of a topic take nothing more.
+        """
         completions = self.completions
         if completions._unsent:
             completions.wait_sent()
@@ -78,6 +82,7 @@ class Sender:
                     type=message._type if message._core is None else message.jms_type,
                     timestamp=now / 1000,
                     connection=self._connection,
+                    timeout_s=timeout_s,
                 )
             except ShoalError as error:
                 raise translated(error) from error

@@ -1,12 +1,11 @@
 """Sessions: what makes messages, producers and consumers, and knows what is not acknowledged or committed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from shoal.bus.arguments import check_flag
 from shoal.errors import IllegalStateError, InvalidDestinationError, TransactionRolledBackError
-from shoal.jms.bodies import MapMessage, ObjectMessage, TextMessage
 from shoal.jms.browser import QueueBrowser
 from shoal.jms.consumer import MessageConsumer, MessageListener
 from shoal.jms.delivering import AcknowledgeMode, Delivering
@@ -19,10 +18,11 @@ from shoal.jms.destination import (
     checked_destination,
 )
 from shoal.jms.failures import closed_error, translating
+from shoal.jms.gate import Gate
+from shoal.jms.making import Making
 from shoal.jms.message import Message
 from shoal.jms.producer import MessageProducer
 from shoal.jms.sending import Sender
-from shoal.jms.streams import BytesMessage, StreamMessage
 from shoal.jms.subscribing import Subscribing
 from shoal.selector import CorrelationFilter
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from shoal.jms.connection import Connection
 
 
-class Session:
+class Session(Making):
     """Sends and receives in order. For one thread at a time; any thread may close it.
 
     Made by `Connection.create_session`. Leaving its `with` block closes it.
@@ -51,12 +51,17 @@ class Session:
         self._sender = Sender(
             connection._node, connection._number, mode is AcknowledgeMode.SESSION_TRANSACTED
         )
-        self._delivering = Delivering(
+        self._delivering = self._make_delivering(
             connection._gate, mode, options.unacknowledged_max, options.redeliveries_max
         )
         self._subscribing = Subscribing(connection)
         self._receive = self._delivering.receive
         self._close_consumer = self._delivering.close_consumer
+
+    def _make_delivering(
+        self, gate: Gate, mode: AcknowledgeMode, unacknowledged_max: int, redeliveries_max: int
+    ) -> Delivering:
+        return Delivering(gate, mode, unacknowledged_max, redeliveries_max)
 
     def _check(self) -> None:
         """Refuse to work once it is closed; a listener that is under way may work until it returns."""
@@ -82,50 +87,6 @@ class Session:
         """Who acknowledges messages."""
         self._check()
         return self._mode
-
-    # Messages.
-
-    def create_message(self) -> Message:
-        """A message without a body."""
-        self._check()
-        return Message()
-
-    def create_text_message(self, text: str | None = None) -> TextMessage:
-        """A message with a text."""
-        self._check()
-        return TextMessage(text)
-
-    def create_bytes_message(self, content: bytes | None = None) -> BytesMessage:
-        """A message of bytes."""
-        self._check()
-        return BytesMessage(content)
-
-    def create_map_message(self, entries: Mapping[str, Any] | None = None) -> MapMessage:
-        """A message of named values."""
-        self._check()
-        return MapMessage(entries)
-
-    def create_stream_message(self, content: list[Any] | None = None) -> StreamMessage:
-        """A message of values in a row."""
-        self._check()
-        return StreamMessage(content)
-
-    def create_object_message(self, object: Any = None) -> ObjectMessage:
-        """A message with an object."""
-        self._check()
-        return ObjectMessage(object)
-
-    # Destinations.
-
-    def create_topic(self, name: str) -> Topic:
-        """The topic of this name; Narada's form `/country=DK/city=*` is understood."""
-        self._check()
-        return Topic(name)
-
-    def create_queue(self, name: str) -> Queue:
-        """The queue of this name."""
-        self._check()
-        return Queue(name)
 
     def create_temporary_topic(self) -> TemporaryTopic:
         """A topic of this connection alone, until it is closed."""

@@ -45,6 +45,11 @@ class SharedNode:
         self._told: dict[int, Callable[[JMSError], None]] = {}
         self._watch: threading.Thread | None = None
 
+    @property
+    def fails_when_full(self) -> bool:
+        """Whether a publisher is refused, and does not wait, while members take nothing more."""
+        return self.bus.config.when_full == "error"
+
     def join(self) -> int:
         """One more connection uses it: the connection's number, from 1. The bus itself publishes as 0."""
         with _lock:

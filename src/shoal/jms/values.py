@@ -126,10 +126,12 @@ def converted(value: object, wanted: str, what: str) -> Any:
         raise MessageFormatError(f"{what} is a {held}, which cannot be read as a {wanted}")
     if wanted == STRING:
         return text_of(value)
+    # Its kind says that it is a number.
+    number: Any = value
     if wanted in (FLOAT, DOUBLE):
-        return float(value)  # type: ignore[arg-type]
+        return float(number)
     if wanted in _SIZES:
-        return int(value)  # type: ignore[call-overload]
+        return int(number)
     return str(value) if wanted == CHAR else value
 
 
