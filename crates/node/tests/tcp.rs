@@ -2,6 +2,9 @@
 //!
 //! `TCP_SEEDS=10000 cargo test -p shoal-node --test tcp` searches for longer; a failure names its seed.
 
+#[path = "../../norm/tests/support/counting.rs"]
+mod counting;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -594,6 +597,31 @@ fn a_peer_that_takes_nothing_holds_nobody_back_while_another_does_and_is_told_wh
     let lost: u64 = world.nodes[2].lost().iter().map(|lost| lost.3 - lost.2 + 1).sum();
     assert!(lost > 0);
     assert_eq!(read.len() as u64 + lost, 501);
+}
+
+#[test]
+fn where_there_is_no_memory_for_what_waits_a_connection_ends_and_another_brings_it_again() {
+    let nodes = (0..2).map(|at| Node::new(at as u64 + 1, at, FOR_EVER, "desk", 500));
+    let mut world = World::new(5, nodes.collect());
+    world.dialler(0, 1);
+    assert!(world.run_until(Duration::from_secs(5), |world| world.is_meshed(1)));
+    world.nodes[1].reading = false;
+    let mut published = 0;
+    let (refused, ()) = counting::without_pieces(16 << 10, || {
+        for _ in 0..1000 {
+            let now = world.now;
+            published += u64::from(world.nodes[0].publish(now, 2, 100));
+            world.step();
+        }
+    });
+    assert!(refused > 0, "nothing had to wait");
+    assert!(world.ups > 2, "no connection ended");
+    world.nodes[1].reading = true;
+    assert!(world.run_until(Duration::from_secs(20), |world| {
+        numbers(&world.nodes[1], 1, 2).len() as u64 == published
+    }));
+    assert_eq!(numbers(&world.nodes[1], 1, 2), (1..=published).collect::<Vec<_>>());
+    assert_eq!(world.nodes[1].lost(), []);
 }
 
 #[test]

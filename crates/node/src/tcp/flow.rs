@@ -11,6 +11,8 @@ use crate::hub::SourceId;
 /// Emptied buffers kept for their memory, and the largest one that is.
 const SPARES_MAX: usize = 2;
 const SPARE_BYTES_MAX: usize = 2 << 20;
+/// What is held is kept in pieces of so many bytes, or more where more came at once.
+const HELD_CHUNK_BYTES: usize = 16 << 10;
 
 /// The way out.
 #[derive(Debug, Default)]
@@ -178,17 +180,21 @@ impl Inflow {
         self.consumed + self.held_bytes as u64 + bytes as u64 <= self.limit
     }
 
-    /// Keeps what the hub has no room for.
-    pub fn hold(&mut self, bytes: &[u8]) {
-        self.held_bytes += bytes.len();
+    /// Keeps what the hub has no room for. False if there is no memory for it.
+    pub fn hold(&mut self, bytes: &[u8]) -> bool {
         match self.held.back_mut().filter(|last| last.len() + bytes.len() <= last.capacity()) {
             Some(last) => last.extend_from_slice(bytes),
             None => {
-                let mut chunk = Vec::with_capacity(bytes.len().max(16 << 10));
+                let mut chunk = Vec::new();
+                if chunk.try_reserve_exact(bytes.len().max(HELD_CHUNK_BYTES)).is_err() {
+                    return false;
+                }
                 chunk.extend_from_slice(bytes);
                 self.held.push_back(chunk);
             }
         }
+        self.held_bytes += bytes.len();
+        true
     }
 
     /// What waited longest.
@@ -280,7 +286,7 @@ mod tests {
         let now = Time::from_nanos(1_000_000_000);
         let mut inflow = Inflow::new(0, 80);
         assert!(inflow.admits(80) && !inflow.admits(81));
-        inflow.hold(&[1; 50]);
+        assert!(inflow.hold(&[1; 50]));
         assert!(inflow.admits(30) && !inflow.admits(31));
         assert_eq!(inflow.position(), Position { received: 50, limit: 80 });
         inflow.drop_first_held(now, DELAY);

@@ -15,7 +15,7 @@ use super::block::{Found, kind};
 use super::connection::{Connection, HANDSHAKE, Stage};
 use super::greeting::{Code, Greeting, Misread, read_positions};
 use super::news::{ConnectionId, LinkState, Over, Role, TcpConfig, TcpNews};
-use super::session::Session;
+use super::session::{Session, Untaken};
 use crate::hub::{Departure, Hub, LinkBell};
 
 /// What is kept of what all peers want together; beyond it everything is sent to whoever wants more.
@@ -246,8 +246,12 @@ impl TcpLinks {
                 self.break_off(now, id, connection, &words(&why));
             }
             (Stage::Open, Found::Bytes(lane, bytes)) => {
-                if let Err(why) = self.handle_lane(now, connection, lane.into(), bytes) {
-                    self.fail_session(now, id, connection, &why);
+                match self.handle_lane(now, connection, lane.into(), bytes) {
+                    Ok(()) => {}
+                    Err(Untaken::Wrong(why)) => self.fail_session(now, id, connection, &why),
+                    Err(Untaken::NoMemory) => {
+                        self.break_off(now, id, connection, "there is no memory for what it sends");
+                    }
                 }
             }
             (Stage::Open, Found::Block(kind, content)) => {
@@ -265,7 +269,7 @@ impl TcpLinks {
         connection: &mut Connection,
         lane: usize,
         bytes: &[u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Untaken> {
         let everybody = self.peers.values().filter_map(|peer| peer.session.as_ref());
         let interest: usize = if lane == 0 { everybody.map(Session::interest_bytes).sum() } else { 0 };
         let Some(session) = connection
@@ -273,7 +277,7 @@ impl TcpLinks {
             .and_then(|publisher| self.peers.get_mut(&publisher))
             .and_then(|peer| peer.session.as_mut())
         else {
-            return Err("there is no session".to_owned());
+            return Err(Untaken::Wrong("there is no session".to_owned()));
         };
         if lane > 0 {
             return session.handle_bytes(now, lane, bytes);
@@ -286,8 +290,8 @@ impl TcpLinks {
             }
             false
         };
-        connection.control.read(bytes, each).map_err(|error| error.to_string())?;
-        outcome
+        connection.control.read(bytes, each).map_err(|error| Untaken::Wrong(error.to_string()))?;
+        outcome.map_err(Untaken::Wrong)
     }
 
     fn handle_block(

@@ -16,6 +16,14 @@ const ACK_DELAY: Duration = Duration::from_millis(20);
 /// What is kept of what the other side wants; beyond it everything is sent to it.
 const INTEREST_BYTES_MAX: usize = 16 << 20;
 
+/// Why what came is not taken.
+pub(super) enum Untaken {
+    /// It cannot be, and the session is over: why.
+    Wrong(String),
+    /// There is no memory for it. The session goes on with another connection, which brings it once more.
+    NoMemory,
+}
+
 /// A session.
 pub(super) struct Session {
     pub port: Port,
@@ -116,23 +124,23 @@ impl Session {
     // --- what came ---
 
     /// The next bytes of a lane.
-    pub fn handle_bytes(&mut self, now: Time, lane: usize, bytes: &[u8]) -> Result<(), String> {
+    pub fn handle_bytes(&mut self, now: Time, lane: usize, bytes: &[u8]) -> Result<(), Untaken> {
         let Some(inflow) = lane.checked_sub(1).and_then(|at| self.into.get_mut(at)) else {
-            return Err(format!("there is no lane {lane}"));
+            return Err(Untaken::Wrong(format!("there is no lane {lane}")));
         };
         if !inflow.admits(bytes.len()) {
-            return Err("it sent more than there was credit for".to_owned());
+            return Err(Untaken::Wrong("it sent more than there was credit for".to_owned()));
         }
+        let hold = |inflow: &mut Inflow| if inflow.hold(bytes) { Ok(()) } else { Err(Untaken::NoMemory) };
         if !inflow.is_drained() {
-            inflow.hold(bytes);
-            return Ok(());
+            return hold(inflow);
         }
         let (source, told) = (inflow.source, &mut self.told);
         let fed = self.port.feed(now, source, Chunk { bytes, fresh: false }, |news| told.push(news));
         match fed {
             Fed::All => inflow.consume(now, bytes.len(), ACK_DELAY),
-            Fed::Held => inflow.hold(bytes),
-            Fed::Broken => return Err("what it sent cannot be read".to_owned()),
+            Fed::Held => hold(inflow)?,
+            Fed::Broken => return Err(Untaken::Wrong("what it sent cannot be read".to_owned())),
         }
         self.after_feeding(now);
         Ok(())

@@ -15,6 +15,7 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(isize::MAX) };
     static REFUSED: Cell<u64> = const { Cell::new(0) };
+    static REFUSED_FROM: Cell<usize> = const { Cell::new(REFUSED_MIN) };
 }
 
 struct Counting;
@@ -27,7 +28,7 @@ fn count(change: isize) {
 
 /// Whether there is no memory for so many bytes more, in a piece of so many.
 fn is_refused(more: isize, piece: usize) -> bool {
-    let refused = piece >= REFUSED_MIN && LIVE.get() + more > MOST.get();
+    let refused = piece >= REFUSED_FROM.get() && LIVE.get() + more > MOST.get();
     REFUSED.set(REFUSED.get() + u64::from(refused));
     refused
 }
@@ -78,4 +79,12 @@ pub fn with_memory<R>(bytes: usize, act: impl FnOnce() -> R) -> (u64, R) {
     let result = act();
     MOST.set(isize::MAX);
     (REFUSED.get(), result)
+}
+
+/// Does something while there is no memory for pieces of so many bytes and more. Says how often there was none.
+pub fn without_pieces<R>(bytes: usize, act: impl FnOnce() -> R) -> (u64, R) {
+    REFUSED_FROM.set(bytes);
+    let result = with_memory(0, act);
+    REFUSED_FROM.set(REFUSED_MIN);
+    result
 }
