@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn memory_is_taken_as_it_is_used() {
         let mut cache = cache(1 << 20);
-        assert_eq!(cache.bytes.capacity(), 0);
+        assert!(cache.bytes.capacity() < 2 * cache.stride, "one segment is what it cannot do without");
         assert!(cache.begin(0, 0));
         assert!(cache.bytes.capacity() < 4 * cache.stride);
         for head in 1.. {
