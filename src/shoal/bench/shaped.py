@@ -15,7 +15,7 @@ from shoal.bench.rounds import Follow, alternate
 from shoal.bench.workers import Worker
 from shoal.errors import ExperimentError
 
-SIDES = "shoal.bench.shaped_sides"
+SIDES = {"bus": "shoal.bench.shaped_sides", "jms": "shoal.bench.jms_sides"}
 PROPERTIES_MAX = 5
 PATIENCE_S = 120.0
 
@@ -26,16 +26,22 @@ class Shape:
 
     #: Named values of different types, up to five.
     properties: int = 0
-    #: Whether there are header fields: a correlation id, a type and a priority.
+    #: Whether there are header fields: correlation id, type, where answers go, life time, priority.
     headers: bool = False
     #: The subscription's selector; every message matches it.
     selector: str | None = None
     #: Whether the subscriber reads properties and headers, not only the body.
     reads: bool = False
+    #: What both programs use: `bus`, or `jms`.
+    api: str = "bus"
 
     def __post_init__(self) -> None:
         fine = 0 <= self.properties <= PROPERTIES_MAX
-        check_options(self, [(fine, "properties", f"from 0 to {PROPERTIES_MAX}")])
+        checks = [
+            (fine, "properties", f"from 0 to {PROPERTIES_MAX}"),
+            (self.api in SIDES, "api", " or ".join(SIDES)),
+        ]
+        check_options(self, checks)
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,11 @@ class ShapedTransfer:
     cpu_us: float
     #: The publisher's.
     publisher_cpu_us: float
+
+    @property
+    def both_us(self) -> float:
+        """Processor time of both, for each message."""
+        return self.cpu_us + self.publisher_cpu_us
 
 
 def run(
@@ -70,9 +81,10 @@ def transfer(shape: Shape, load: Load) -> ShapedTransfer:
         "load": asdict(load),
         "shape": asdict(shape),
     }
+    sides = SIDES[shape.api]
     with (
-        Worker(SIDES, "publish", **options) as publisher,
-        Worker(SIDES, "subscribe", **options) as subscriber,
+        Worker(sides, "publish", **options) as publisher,
+        Worker(sides, "subscribe", **options) as subscriber,
     ):
         received = subscriber.result(PATIENCE_S)
         publisher.tell()

@@ -1,6 +1,7 @@
 """One side of a transfer of messages with more than a body, for a process of its own (see `workers`)."""
 
 from collections.abc import Mapping
+from time import time
 from typing import Any
 
 from shoal.bench.bodies import Reception
@@ -13,7 +14,8 @@ from shoal.errors import ExperimentError
 
 #: The last is what selectors ask for, so that they have to look past the others.
 PROPERTIES = {"desk": "equities", "urgent": True, "volume": 100_000, "price": 10.25, "region": "EU"}
-CORRELATION_ID, TYPE, PRIORITY = "order-4711", "trade", 5
+CORRELATION_ID, TYPE, REPLY_TO, PRIORITY, LIFE_S = "order-4711", "trade", "trades/answers", 5, 600.0
+HEADERS = (CORRELATION_ID, TYPE, REPLY_TO, PRIORITY)
 
 
 def publish(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
@@ -31,10 +33,14 @@ def publish(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
                 send(
                     TOPIC,
                     body,
-                    properties=properties,
+                    # New values for each message, as a program has them.
+                    properties=dict(properties),
                     correlation_id=CORRELATION_ID,
+                    reply_to=REPLY_TO,
                     type=TYPE,
                     priority=PRIORITY,
+                    ttl_s=LIFE_S,
+                    timestamp=time(),
                 )
         elif properties:
             for body in bodies:
@@ -50,6 +56,7 @@ def subscribe(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
     """Receive, and check what came."""
     load, shape = Load(**options["load"]), Shape(**options["shape"])
     reception, used = Reception(load.bodies(), load.count), CpuClock()
+    names = list(PROPERTIES)[PROPERTIES_MAX - shape.properties :]
     with (
         connect(Place(**options["place"])) as bus,
         bus.subscribe(TOPIC, selector=shape.selector) as subscription,
@@ -57,7 +64,11 @@ def subscribe(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
         for expected, message in zip(reception.expected, subscription, strict=False):
             body = message.body
             if shape.reads:
-                _check(message.properties, message.correlation_id, shape)
+                properties = message.properties
+                values = [properties[name] for name in names]
+                headers = (message.correlation_id, message.type, message.reply_to, message.priority)
+                times = (message.timestamp, message.ttl_s, message.message_id)
+                check_read(values, headers, times, shape)
             if body != expected:
                 if reception.is_over(body, expected):
                     break
@@ -69,9 +80,13 @@ def subscribe(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
     return {"seconds": reception.ended_s - reception.began_s, "cpu_s": cpu_s}
 
 
-def _check(properties: Mapping[str, object], correlation_id: object, shape: Shape) -> None:
-    if len(properties) != shape.properties or (shape.headers and correlation_id != CORRELATION_ID):
-        raise ExperimentError(f"came with the properties {properties} and correlation id {correlation_id}")
+def check_read(
+    values: list[object], headers: tuple[object, ...], times: tuple[object, ...], shape: Shape
+) -> None:
+    """Whether a message came with everything it was sent with."""
+    wanted = list(PROPERTIES.values())[PROPERTIES_MAX - shape.properties :]
+    if values != wanted or (shape.headers and (headers != HEADERS or not all(times))):
+        raise ExperimentError(f"a message came with {values}, {headers} and {times}")
 
 
 ROLES: dict[str, Role] = {"publish": publish, "subscribe": subscribe}

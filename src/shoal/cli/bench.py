@@ -166,11 +166,15 @@ def jms(
     size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 64,
     rounds: Rounds = 5,
     count: Annotated[int, typer.Option(help="How many messages each transfer moves.")] = 500_000,
+    peers: Annotated[
+        str, typer.Option(help="Contestants beside Shoal: artemis, or nothing (scripts/peers fetches it).")
+    ] = "artemis",
     json: Json = None,
 ) -> None:
-    """Messages with headers and five properties beside plain bytes, from Python, on loopback."""
+    """Messages with headers and five properties through shoal.jms, beside the bus and Artemis's client."""
     with _options_checked():
-        options = jms_experiment.JmsOptions(size=size, rounds=rounds, count=count)
+        named = tuple(name for name in peers.split(",") if name)
+        options = jms_experiment.JmsOptions(size=size, rounds=rounds, count=count, peers=named)
     _show(f"{size}-byte messages with headers and properties", options, jms_experiment.run, json)
 
 

@@ -16,6 +16,7 @@ class TextMessage(Message):
     """A message whose body is a text, or `None`. The bus has it as a `str`."""
 
     body_type = str
+    _is_as_set = False
     _text: str | None = None
 
     def __init__(self, text: str | None = None) -> None:

@@ -50,7 +50,7 @@ class QueueBrowser:
             for core in self._session._subscribing.browse(self._queue, self._selector):
                 if self._closed:
                     return
-                yield of_bus(core, self._queue, core.delivery_count)
+                yield of_bus(core, self._queue, None, core.delivery_count)
 
     @property
     def enumeration(self) -> Iterator[Message]:

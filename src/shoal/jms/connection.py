@@ -328,8 +328,7 @@ class Connection:
                 for session in sessions:
                     session._shut = True
                     # First all of them: none begins anything while another ends.
-                    session._delivering.ended = True
-                    session._delivering.wake()
+                    session._delivering.shut()
             for session in sessions:
                 session._end()
             for destination in list(self._temporary.values()):

@@ -45,6 +45,9 @@ class MessageConsumer:
         self._is_heard = False
         self._topic: str | None = None
         self._topic_object: Destination = destination
+        self._acknowledge = session._acknowledge
+        #: Gives the next message, where nobody has to remember that it was delivered.
+        self._quick: Callable[[float], BusMessage | None] | None = None
 
     @property
     def message_selector(self) -> str | None:
@@ -105,9 +108,12 @@ class MessageConsumer:
     def _made(self, entry: Entry) -> Message:
         """The message of an entry."""
         core = entry.core
-        message = of_bus(core, self._destination_of(core), entry.delivery)
-        message._acknowledge = self._session._acknowledge
-        return message
+        return of_bus(core, self._destination_of(core), self._acknowledge, entry.delivery)
+
+    def _made_first(self, core: BusMessage) -> Message:
+        """A message of a topic that is delivered for the first time."""
+        where = self._topic_object if core.topic is self._topic else self._destination_of(core)
+        return of_bus(core, where, self._acknowledge)
 
     def _destination_of(self, core: BusMessage) -> Destination:
         if not isinstance(self._destination, Topic):
@@ -120,17 +126,16 @@ class MessageConsumer:
             self._topic_object = self._destination if is_own else of_topic(topic)
         return self._topic_object
 
-    @property
-    def _is_over(self) -> bool:
-        """Whether an iteration ends: it, its session or its connection was closed."""
-        return self._closed or self._session._shut
-
     def __iter__(self) -> Iterator[Message]:
         self._check()
         return self._messages()
 
     def _messages(self) -> Iterator[Message]:
-        while not self._is_over and (message := self.receive()) is not None:
+        receive = self._session._receive
+        while not (self._closed or self._session._shut):
+            message = receive(self, None)
+            if message is None:
+                return
             yield message
 
     def __enter__(self) -> Self:

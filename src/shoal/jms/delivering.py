@@ -67,15 +67,45 @@ class Delivering:
         #: Nothing more is delivered.
         self.ended = False
         self._warned = False
+        #: Held by the call of `receive` that is under way.
+        self._turn = threading.Lock()
         self._receiving: MessageConsumer | None = None
+        #: How many wait until nobody receives any more.
+        self._awaited = 0
+        #: There was a listener once.
+        self._may_listen = False
         self._calling: MessageConsumer | None = None
         self._bell: _core.Bell | None = None
         self.thread: threading.Thread | None = None
+
+    def add(self, consumer: MessageConsumer) -> None:
+        """One more consumer; under the lock."""
+        self.consumers.append(consumer)
+        if not self._keeps and not self._may_listen:
+            consumer._quick = consumer._feed.quick
 
     # One message at a time.
 
     def receive(self, consumer: MessageConsumer, timeout_s: float | None) -> Message | None:
         """The next message of a consumer; `None` if none came in time, or it was closed."""
+        quick = consumer._quick
+        # The way of most messages: here already, and nothing to be remembered of them.
+        if (
+            quick is not None
+            and self._gate.started
+            and not consumer._feed.first
+            and self._turn.acquire(False)
+        ):
+            try:
+                if timeout_s is not None:
+                    check_seconds("timeout_s", timeout_s)
+                core = quick(0.0)
+            except ClosedError:
+                core = None
+            finally:
+                self._turn.release()
+            if core is not None:
+                return consumer._made_first(core)
         entry = self.take(consumer, timeout_s)
         return None if entry is None else self.delivered(consumer, entry)
 
@@ -89,22 +119,39 @@ class Delivering:
             self.end_receive()
 
     def begin_receive(self, consumer: MessageConsumer) -> None:
-        """A call of `receive` is under way; `end_receive` ends it."""
-        with self._lock:
-            consumer._check()
-            if any(each._call is not None for each in self.consumers):
-                raise no_mix_error()
-            if self._receiving is not None:
-                raise IllegalStateError(
-                    "another thread receives in this session: a session is for one at a time"
-                )
-            self._receiving = consumer
+        """A call of `receive` is under way; `end_receive` ends it.
+
+        Without the connection's lock, for it is called for every message: whoever closes something, or sets a
+        listener, first says so and then looks who receives, and this does it the other way round.
+        """
+        if not self._turn.acquire(False):
+            raise IllegalStateError("another thread receives in this session: a session is for one at a time")
+        self._receiving = consumer
+        if consumer._closed or consumer._session._shut or self._may_listen:
+            try:
+                consumer._check()
+                if self.listening():
+                    raise no_mix_error()
+            except BaseException:
+                self.end_receive()
+                raise
 
     def end_receive(self) -> None:
         """Nobody is in `receive` any more."""
-        with self._lock:
-            self._receiving = None
-            self._gate.changed.notify_all()
+        self._receiving = None
+        self._turn.release()
+        if self._awaited:
+            with self._lock:
+                self._gate.changed.notify_all()
+
+    def _wait_received(self, consumer: MessageConsumer | None) -> None:
+        """Wait until no call of `receive` is under way, or none of this consumer; under the lock."""
+        self._awaited += 1
+        try:
+            while self._receiving is not None and consumer in (None, self._receiving):
+                self._gate.changed.wait()
+        finally:
+            self._awaited -= 1
 
     def _take(self, consumer: MessageConsumer, timeout_s: float | None) -> Entry | None:
         until = None if timeout_s is None else time.monotonic() + timeout_s
@@ -247,6 +294,8 @@ class Delivering:
     ) -> None:
         """Call back with a consumer's messages from now on; the session's thread does."""
         with self._lock:
+            self._may_listen = True
+            self._slow_down()
             if listener is not None and self._receiving is not None:
                 raise IllegalStateError("a thread receives in this session: a listener needs one of its own")
             consumer._listener, consumer._call = listener, call
@@ -254,6 +303,11 @@ class Delivering:
                 return
             self._begin_calling(consumer)
             self.wake()
+
+    def _slow_down(self) -> None:
+        """Have every consumer look closely at what it may do."""
+        for each in self.consumers:
+            each._quick = None
 
     def _begin_calling(self, consumer: MessageConsumer) -> None:
         if self._bell is None:
@@ -388,7 +442,7 @@ class Delivering:
     def close_consumer(self, consumer: MessageConsumer) -> None:
         """End a consumer, and wait until nobody is in the middle of something with it."""
         with self._lock:
-            first, consumer._closed = not consumer._closed, True
+            first, consumer._closed, consumer._quick = not consumer._closed, True, None
             if consumer in self.consumers:
                 self.consumers.remove(consumer)
             self._gate.changed.notify_all()
@@ -396,7 +450,8 @@ class Delivering:
         if first:
             self._end_feed(consumer)
         with self._lock:
-            while self._receiving is consumer or (self._calling is consumer and not self.is_here):
+            self._wait_received(consumer)
+            while self._calling is consumer and not self.is_here:
                 self._gate.changed.wait()
 
     def _end_feed(self, consumer: MessageConsumer) -> None:
@@ -411,13 +466,18 @@ class Delivering:
                 return
         feed.close()
 
+    def shut(self) -> None:
+        """Begin nothing more; under the lock."""
+        self.ended = True
+        self._slow_down()
+        self.wake()
+
     def end(self) -> None:
         """Deliver nothing more: who waits in `receive` returns, and no listener is called any more."""
         with self._lock:
-            self.ended = True
+            self.shut()
             consumers = list(self.consumers)
             self._gate.changed.notify_all()
-            self.wake()
         with self._lock:
             while self._calling is not None and not self.is_here:
                 self._gate.changed.wait()
@@ -428,8 +488,7 @@ class Delivering:
         with self._lock:
             self.consumers.clear()
             retired, self._retired = self._retired, []
-            while self._receiving is not None:
-                self._gate.changed.wait()
+            self._wait_received(None)
         for feed in retired:
             feed.close()
         if self.thread is not None and not self.is_here:

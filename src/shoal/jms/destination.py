@@ -4,6 +4,7 @@ NaradaBrokering writes topics as a path of tags and values, `/country=DK/city=*`
 `country=DK,city=*`, and both match `country/DK/city/*`.
 """
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
@@ -21,7 +22,9 @@ class Destination:
     Two are equal if they are of one kind and their names mean the same.
     """
 
-    __slots__ = ("_bus_name", "_name")
+    __slots__ = ("_bus_name", "_name", "_reply_name")
+    #: Whether what is sent here goes to one receiver.
+    is_queue: ClassVar[bool] = False
     #: What it is, in a text.
     _kind = "destination"
     #: Whether it belongs to one connection.
@@ -36,6 +39,8 @@ class Destination:
             raise InvalidDestinationError(f"the name of a {self._kind} must not be empty")
         self._name = name
         self._bus_name = from_narada(name) if name.startswith("/") else name
+        #: As the bus takes it for answers.
+        self._reply_name: str = QueueName(self._bus_name) if self.is_queue else self._bus_name
 
     @property
     def name(self) -> str:
@@ -91,6 +96,7 @@ class Queue(Destination):
     """What is sent here goes to one receiver."""
 
     __slots__ = ()
+    is_queue: ClassVar[bool] = True
     _kind = "queue"
 
     @property
@@ -177,17 +183,16 @@ def of_reply_to(name: str | None) -> Destination | None:
 
 def of_topic(name: str) -> Topic:
     """The topic of a received message."""
-    return TemporaryTopic(name) if _is_temporary(name) else Topic(name)
+    return TemporaryTopic(name) if _is_temporary(name) else _known_topic(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _known_topic(name: str) -> Topic:
+    return Topic(name)
 
 
 def _is_temporary(name: str) -> bool:
     return name.startswith(("_temporary/", "temporary/")) and _TEMPORARY.fullmatch(name) is not None
-
-
-def as_reply_to(destination: Destination) -> str:
-    """A destination as the bus takes it for answers."""
-    name = destination.bus_name
-    return QueueName(name) if isinstance(destination, Queue) else name
 
 
 def from_narada(path: str) -> str:

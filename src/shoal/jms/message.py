@@ -6,7 +6,7 @@ nothing of sessions but a function that acknowledges it.
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shoal.errors import MessageFormatError, MessageNotWriteableError
 from shoal.jms import values
@@ -19,11 +19,12 @@ from shoal.jms.property_names import (
     PRIVATE,
     check_name,
 )
-from shoal.jms.values import BOOLEAN, BYTE, DOUBLE, FLOAT, INT, LONG, SHORT, STRING
+from shoal.jms.values import BOOLEAN, BYTE, DOUBLE, FLOAT, INT, LONG, LONG_MAX, LONG_MIN, SHORT, STRING
 from shoal.types import Int
 
 if TYPE_CHECKING:
     from shoal._core import Message as BusMessage
+    from shoal.bus.sync import Bus
 
 
 class DeliveryMode(IntEnum):
@@ -40,6 +41,10 @@ DEFAULT_PRIORITY = 4
 DEFAULT_TIME_TO_LIVE_S = 0.0
 DEFAULT_DELIVERY_DELAY_S = 0.0
 
+#: Names of properties that were checked and mean nothing in particular, so that most are not checked again.
+_PLAIN_NAMES: set[str] = set()
+PLAIN_NAMES_MAX = 4096
+
 #: What may be a property as an object.
 _OBJECT_KINDS = frozenset({BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, STRING})
 
@@ -48,7 +53,7 @@ class _NotAsked:
     """Stands for a header field that was not read from the received message yet."""
 
 
-_NOT_ASKED: Any = _NotAsked()
+NOT_ASKED: Any = _NotAsked()
 
 
 class Message:
@@ -63,11 +68,15 @@ class Message:
     #: What the bus delivered; none if it was made here.
     _core: "BusMessage | None" = None
     _properties: dict[str, Any] | None = None
+    #: The same, once something was set and more may be.
+    _settable: dict[str, Any] | None = None
     _properties_read_only = False
     _body_read_only = False
     _acknowledge: Callable[["Message"], None] | None = None
     _delivery_count = 0
 
+    #: What it was sent as, as long as nobody asked: node, number, priority, topic, time, life time.
+    _sent: "tuple[Bus, int, int, Destination, int, float] | None" = None
     _message_id: Any = None
     _timestamp = 0
     _correlation_id: str | bytes | None = None
@@ -79,84 +88,89 @@ class Message:
     _expiration = 0
     _delivery_time = 0
     _priority = DEFAULT_PRIORITY
+    #: Whether the bus is given the properties that were set and no others.
+    _is_as_set: ClassVar[bool] = True
     #: What `get_body` gives it as; none for messages that have no body, or one that is no value.
     body_type: ClassVar[type | None] = None
-
-    @classmethod
-    def _received(cls, core: "BusMessage", destination: Destination, delivery_count: int) -> Self:
-        """A message that the bus delivered."""
-        message = cls.__new__(cls)
-        message._core = core
-        message._destination = destination
-        message._properties_read_only = message._body_read_only = True
-        message._delivery_count = delivery_count
-        message._redelivered = delivery_count > 1
-        # These are read when somebody asks.
-        message._message_id = message._correlation_id = message._reply_to = message._type = _NOT_ASKED
-        message._timestamp = _NOT_ASKED
-        return message
 
     # Header fields, section 3.4.
 
     @property
     def jms_message_id(self) -> str | None:
         """`JMSMessageID`: who published it, and as which. Set by sending."""
+        if self._sent is not None:
+            self._note_sent()
         found = self._message_id
-        if found is _NOT_ASKED:
+        if found is NOT_ASKED:
             held = self._held()
             found = self._message_id = held[0] if held else self._of_core().message_id
-        elif type(found) is tuple:
-            node, number, priority, topic = found
-            found = self._message_id = node.message_id(number, priority, topic=topic)
         message_id: str | None = found
         return message_id
 
     @jms_message_id.setter
     def jms_message_id(self, message_id: str | None) -> None:
+        if self._sent is not None:
+            self._note_sent()
         self._message_id = _checked("jms_message_id", message_id, str)
 
     @property
     def jms_timestamp(self) -> int:
         """`JMSTimestamp`: when it was handed to the provider, milliseconds since 1970. Set by sending."""
-        if self._timestamp is _NOT_ASKED:
+        if self._sent is not None:
+            self._note_sent()
+        if self._timestamp is NOT_ASKED:
             self._read_times()
         return self._timestamp
 
     @jms_timestamp.setter
     def jms_timestamp(self, timestamp: int) -> None:
+        if self._sent is not None:
+            self._note_sent()
         self._timestamp = _checked_time("jms_timestamp", self, timestamp)
 
     @property
     def jms_expiration(self) -> int:
         """`JMSExpiration`: when it ends, milliseconds since 1970; 0 is never. Set by sending."""
-        if self._timestamp is _NOT_ASKED:
+        if self._sent is not None:
+            self._note_sent()
+        if self._timestamp is NOT_ASKED:
             self._read_times()
         return self._expiration
 
     @jms_expiration.setter
     def jms_expiration(self, expiration: int) -> None:
+        if self._sent is not None:
+            self._note_sent()
         self._expiration = _checked_time("jms_expiration", self, expiration)
 
     @property
     def jms_delivery_time(self) -> int:
         """`JMSDeliveryTime`: before this it is not delivered, milliseconds since 1970. Set by sending."""
-        if self._timestamp is _NOT_ASKED:
+        if self._sent is not None:
+            self._note_sent()
+        if self._timestamp is NOT_ASKED:
             self._read_times()
         return self._delivery_time
 
     @jms_delivery_time.setter
     def jms_delivery_time(self, delivery_time: int) -> None:
+        if self._sent is not None:
+            self._note_sent()
         self._delivery_time = _checked_time("jms_delivery_time", self, delivery_time)
 
     @property
     def jms_correlation_id(self) -> str | None:
         """`JMSCorrelationID`: what it answers or belongs to. Set by the program."""
-        found = self._wire_correlation_id()
+        found = self._correlation_id
+        if found is NOT_ASKED:
+            found = self._correlation_id = self._of_core().correlation_id
         return found.decode(errors="replace") if isinstance(found, bytes) else found
 
     @jms_correlation_id.setter
     def jms_correlation_id(self, correlation_id: str | None) -> None:
-        self._correlation_id = _checked("jms_correlation_id", correlation_id, str)
+        if correlation_id is not None and not isinstance(correlation_id, str):
+            raise _wrong("jms_correlation_id", correlation_id, str)
+        self._correlation_id = correlation_id
 
     @property
     def jms_correlation_id_as_bytes(self) -> bytes | None:
@@ -171,26 +185,34 @@ class Message:
     @property
     def jms_reply_to(self) -> Destination | None:
         """`JMSReplyTo`: where answers go. Set by the program."""
-        if self._reply_to is _NOT_ASKED:
+        if self._reply_to is NOT_ASKED:
             self._reply_to = of_reply_to(self._of_core().reply_to)
         return self._reply_to
 
     @jms_reply_to.setter
     def jms_reply_to(self, reply_to: Destination | None) -> None:
-        self._reply_to = _checked("jms_reply_to", reply_to, Destination)
+        if reply_to is not None and not isinstance(reply_to, Destination):
+            raise _wrong("jms_reply_to", reply_to, Destination)
+        self._reply_to = reply_to
 
     @property
     def jms_destination(self) -> Destination | None:
         """`JMSDestination`: where it was sent. Set by sending."""
+        if self._sent is not None:
+            self._note_sent()
         return self._destination
 
     @jms_destination.setter
     def jms_destination(self, destination: Destination | None) -> None:
+        if self._sent is not None:
+            self._note_sent()
         self._destination = _checked("jms_destination", destination, Destination)
 
     @property
     def jms_delivery_mode(self) -> DeliveryMode:
         """`JMSDeliveryMode`. Set by sending, as the producer says."""
+        if self._sent is not None:
+            self._note_sent()
         if self._core is not None and "_delivery_mode" not in self.__dict__:
             is_kept = self._core.persistent
             self._delivery_mode = DeliveryMode.PERSISTENT if is_kept else DeliveryMode.NON_PERSISTENT
@@ -198,15 +220,21 @@ class Message:
 
     @jms_delivery_mode.setter
     def jms_delivery_mode(self, delivery_mode: int) -> None:
+        if self._sent is not None:
+            self._note_sent()
         self._delivery_mode = checked_delivery_mode(delivery_mode)
 
     @property
     def jms_redelivered(self) -> bool:
         """`JMSRedelivered`: whether it may have been delivered before. Set when it is delivered."""
+        if self._sent is not None:
+            self._note_sent()
         return self._redelivered
 
     @jms_redelivered.setter
     def jms_redelivered(self, redelivered: bool) -> None:
+        if self._sent is not None:
+            self._note_sent()
         if not isinstance(redelivered, bool):
             raise TypeError(f"jms_redelivered is {redelivered!r}, and must be True or False")
         self._redelivered = redelivered
@@ -214,24 +242,42 @@ class Message:
     @property
     def jms_type(self) -> str | None:
         """`JMSType`: the program's name for this kind of message. Set by the program."""
-        if self._type is _NOT_ASKED:
+        if self._type is NOT_ASKED:
             self._type = self._of_core().type
         return self._type
 
     @jms_type.setter
     def jms_type(self, type: str | None) -> None:
-        self._type = _checked("jms_type", type, str)
+        if type is not None and not isinstance(type, str):
+            raise _wrong("jms_type", type, str)
+        self._type = type
 
     @property
     def jms_priority(self) -> int:
         """`JMSPriority`, 0 to 9. Set by sending, as the producer says."""
+        if self._sent is not None:
+            self._note_sent()
         if self._core is not None and "_priority" not in self.__dict__:
             return self._core.priority
         return self._priority
 
     @jms_priority.setter
     def jms_priority(self, priority: int) -> None:
+        if self._sent is not None:
+            self._note_sent()
         self._priority = checked_priority(priority)
+
+    def _note_sent(self) -> None:
+        """Set what sending sets, now that somebody asks: most programs never do."""
+        assert self._sent is not None
+        (node, number, priority, topic, now, ttl_s), self._sent = self._sent, None
+        self._message_id = node.message_id(number, priority, topic=topic._bus_name)
+        self._destination = topic
+        self._delivery_mode = DeliveryMode.NON_PERSISTENT
+        self._priority = priority
+        self._timestamp = self._delivery_time = now
+        self._expiration = now + round(ttl_s * 1000) if ttl_s else 0
+        self._redelivered = False
 
     def _of_core(self) -> "BusMessage":
         assert self._core is not None
@@ -241,11 +287,15 @@ class Message:
         core = self._of_core()
         timestamp, ttl_s, delay_s = core.timestamp, core.ttl_s, core.delivery_delay_s
         sent = self._timestamp = round(timestamp * 1000) if timestamp else 0
-        held = self._held()
-        delay, ttl = held[1:] if held else (round((delay_s or 0) * 1000), round((ttl_s or 0) * 1000))
-        if "_delivery_time" not in self.__dict__:
+        ttl = 0 if ttl_s is None else round(ttl_s * 1000)
+        delay = 0
+        if delay_s is not None:
+            held = self._held()
+            delay, ttl = held[1:] if held else (round(delay_s * 1000), ttl)
+        own = self.__dict__
+        if "_delivery_time" not in own:
             self._delivery_time = sent + delay
-        if "_expiration" not in self.__dict__:
+        if "_expiration" not in own:
             self._expiration = sent + ttl if ttl else 0
 
     def _held(self) -> tuple[str, int, int] | None:
@@ -265,7 +315,7 @@ class Message:
         """The properties by name, read when they are first asked for."""
         found = self._properties
         if found is None:
-            found = {}
+            found = self._properties = {}
             if self._core is not None:
                 found = self._core.properties
                 if any(name.startswith(PRIVATE) for name in found):
@@ -286,7 +336,10 @@ class Message:
             raise MessageFormatError(f"{GROUP_ID} is {value!r}, and must be a str")
         if name == GROUP_SEQUENCE:
             value = values.accepted(INT, value)
-        self._own()[name] = value
+        elif name != GROUP_ID and len(_PLAIN_NAMES) < PLAIN_NAMES_MAX:
+            _PLAIN_NAMES.add(name)
+        self._settable = self._own()
+        self._settable[name] = value
 
     def _get(self, name: str, wanted: str) -> Any:
         return values.converted(self.get_object_property(name), wanted, f"the property {name!r}")
@@ -310,7 +363,7 @@ class Message:
 
     def clear_properties(self) -> None:
         """Remove all properties; then they can be set, also those of a received message."""
-        self._properties = {}
+        self._properties = self._settable = {}
         self._properties_read_only = False
         self._delivery_count = 0
 
@@ -322,7 +375,8 @@ class Message:
 
     def get_boolean_property(self, name: str) -> bool:
         """The property read as a `boolean`."""
-        return bool(self._get(name, BOOLEAN))
+        value = (self._properties or self._own()).get(name)
+        return value if value is True or value is False else bool(self._get(name, BOOLEAN))
 
     def get_byte_property(self, name: str) -> int:
         """The property read as a `byte`."""
@@ -338,7 +392,8 @@ class Message:
 
     def get_long_property(self, name: str) -> int:
         """The property read as a `long`."""
-        return int(self._get(name, LONG))
+        value = (self._properties or self._own()).get(name)
+        return value if type(value) is int else int(self._get(name, LONG))
 
     def get_float_property(self, name: str) -> float:
         """The property read as a `float`."""
@@ -346,11 +401,13 @@ class Message:
 
     def get_double_property(self, name: str) -> float:
         """The property read as a `double`."""
-        return float(self._get(name, DOUBLE))
+        value = (self._properties or self._own()).get(name)
+        return value if type(value) is float else float(self._get(name, DOUBLE))
 
     def get_string_property(self, name: str) -> str | None:
         """The property read as a `String`; `None` if there is none."""
-        found: str | None = self._get(name, STRING)
+        value = (self._properties or self._own()).get(name)
+        found: str | None = value if type(value) is str else self._get(name, STRING)
         return found
 
     def set_object_property(self, name: str, value: bool | int | float | str | None) -> None:
@@ -366,7 +423,11 @@ class Message:
 
     def set_boolean_property(self, name: str, value: bool) -> None:
         """Set a property to a `boolean`."""
-        self._set(name, values.accepted(BOOLEAN, value))
+        own = self._settable
+        if own is not None and name in _PLAIN_NAMES and (value is True or value is False):
+            own[name] = value
+        else:
+            self._set(name, values.accepted(BOOLEAN, value))
 
     def set_byte_property(self, name: str, value: int) -> None:
         """Set a property to a `byte`."""
@@ -382,7 +443,12 @@ class Message:
 
     def set_long_property(self, name: str, value: int) -> None:
         """Set a property to a `long`."""
-        self._set(name, values.accepted(LONG, value))
+        own = self._settable
+        fits = type(value) is int and LONG_MIN <= value <= LONG_MAX
+        if own is not None and name in _PLAIN_NAMES and fits:
+            own[name] = value
+        else:
+            self._set(name, values.accepted(LONG, value))
 
     def set_float_property(self, name: str, value: float) -> None:
         """Set a property to a `float`."""
@@ -390,11 +456,19 @@ class Message:
 
     def set_double_property(self, name: str, value: float) -> None:
         """Set a property to a `double`."""
-        self._set(name, values.accepted(DOUBLE, value))
+        own = self._settable
+        if own is not None and name in _PLAIN_NAMES and type(value) is float:
+            own[name] = value
+        else:
+            self._set(name, values.accepted(DOUBLE, value))
 
     def set_string_property(self, name: str, value: str | None) -> None:
         """Set a property to a `String`."""
-        self._set(name, values.accepted(STRING, value))
+        own = self._settable
+        if own is not None and name in _PLAIN_NAMES and type(value) is str:
+            own[name] = value
+        else:
+            self._set(name, values.accepted(STRING, value))
 
     # Bodies, section 3.11.
 
@@ -448,7 +522,7 @@ class Message:
 
     def _wire_correlation_id(self) -> str | bytes | None:
         """The correlation id as the bus takes it."""
-        if self._correlation_id is _NOT_ASKED:
+        if self._correlation_id is NOT_ASKED:
             self._correlation_id = self._of_core().correlation_id
         return self._correlation_id
 
@@ -465,7 +539,7 @@ class Message:
 
     def __repr__(self) -> str:
         about = f" {self.jms_message_id}" if self.jms_message_id else ""
-        where = f" {self._destination}" if self._destination is not None else ""
+        where = f" {self.jms_destination}" if self.jms_destination is not None else ""
         return f"<{type(self).__name__}{about}{where}>"
 
 
@@ -490,12 +564,16 @@ def checked_delivery_mode(delivery_mode: int) -> DeliveryMode:
 
 def _checked(name: str, value: Any, kind: type) -> Any:
     if value is not None and not isinstance(value, kind):
-        raise TypeError(f"{name} is {value!r}, and must be a {kind.__name__} or None")
+        raise _wrong(name, value, kind)
     return value
 
 
+def _wrong(name: str, value: object, kind: type) -> TypeError:
+    return TypeError(f"{name} is {value!r}, and must be a {kind.__name__} or None")
+
+
 def _checked_time(name: str, message: Message, value: object) -> int:
-    if message._timestamp is _NOT_ASKED:
+    if message._timestamp is NOT_ASKED:
         # What was received and is not set now must not be forgotten.
         message._read_times()
     if not isinstance(value, int) or isinstance(value, bool):

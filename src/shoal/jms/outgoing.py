@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.jms.destination import Destination, Queue, as_reply_to
+from shoal.jms.destination import Destination
 from shoal.jms.message import DeliveryMode, Message
 from shoal.jms.property_names import GROUP_ID, HELD
 
@@ -31,7 +31,7 @@ class Outgoing:
     @property
     def is_queue(self) -> bool:
         """Whether it goes to a queue."""
-        return isinstance(self.destination, Queue)
+        return self.destination.is_queue
 
     def given(self) -> dict[str, Any]:
         """What `publish` and `send` of the bus take beside name and body."""
@@ -89,7 +89,7 @@ def outgoing_of(
         ttl_s=ttl_s or None,
         delay_s=delay_s,
         correlation_id=message._wire_correlation_id(),
-        reply_to=None if reply_to is None else as_reply_to(reply_to),
+        reply_to=None if reply_to is None else reply_to._reply_name,
         type=message.jms_type,
         timestamp=timestamp_ms / 1000,
         persistent=delivery_mode is DeliveryMode.PERSISTENT,

@@ -1,5 +1,6 @@
 """Producers: what a program sends with."""
 
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -38,6 +39,18 @@ class ProducerBase:
         self._delivery_delay_s = DEFAULT_DELIVERY_DELAY_S
         self._disable_message_id = False
         self._disable_message_timestamp = False
+        self._look()
+
+    def _look(self) -> None:
+        """See whether it sends as most do: to a topic of its own, not persistent, at once."""
+        where = self._destination
+        is_plain = (
+            where is not None
+            and not (where.is_queue or where.is_temporary)
+            and self._delivery_mode is DeliveryMode.NON_PERSISTENT
+            and not (self._delivery_delay_s or self._disable_message_timestamp or self._sender.is_transacted)
+        )
+        self._plain_topic = where if is_plain else None
 
     def _check(self) -> None:
         if self._closed:
@@ -60,6 +73,7 @@ class ProducerBase:
     def delivery_mode(self, delivery_mode: int) -> None:
         self._check()
         self._delivery_mode = checked_delivery_mode(delivery_mode)
+        self._look()
 
     @property
     def priority(self) -> int:
@@ -95,6 +109,7 @@ class ProducerBase:
         self._check()
         check_seconds("delivery_delay_s", delivery_delay_s)
         self._delivery_delay_s = delivery_delay_s
+        self._look()
 
     @property
     def disable_message_id(self) -> bool:
@@ -119,6 +134,7 @@ class ProducerBase:
         self._check()
         check_flag("disable_message_timestamp", disable)
         self._disable_message_timestamp = disable
+        self._look()
 
     def _where(self, message: Message, destination: Destination | None) -> Destination:
         """Where a message goes that is to be sent now, if it can be."""
@@ -175,7 +191,22 @@ class MessageProducer(ProducerBase):
             IllegalStateError: the producer is closed, or was given a destination twice.
             ResourceAllocationError: there is no store for a persistent message or a queue, or no room.
         """
-        self._sender.send(
+        sender = self._sender
+        topic = self._plain_topic
+        if (
+            topic is not None
+            and destination is None
+            and delivery_mode is None
+            and priority is None
+            and time_to_live_s is None
+            and completion_listener is None
+            and isinstance(message, Message)
+            and not (self._closed or self._session._shut or sender.completions._unsent)
+        ):
+            now = int(time.time() * 1000)
+            sender.publish(message, topic, self._priority, self._time_to_live_s, now)
+            return
+        sender.send(
             message,
             self._where(message, destination),
             self._delivery_mode if delivery_mode is None else checked_delivery_mode(delivery_mode),

@@ -15,7 +15,7 @@ from shoal.errors import (
     TransactionRolledBackError,
 )
 from shoal.jms.completion import CompletionListener, Completions
-from shoal.jms.destination import Destination, Queue, as_reply_to
+from shoal.jms.destination import Destination
 from shoal.jms.failures import translated, translating
 from shoal.jms.message import DeliveryMode, Message
 from shoal.jms.outgoing import Outgoing, outgoing_of
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Messages that one transaction may hold until its commit; more are refused.
 TRANSACTION_MAX = 100_000
+
+_NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
 _own_ids = itertools.count(1)
 
@@ -38,7 +40,8 @@ class Sender:
         self._bus = node.bus
         self._publish = node.bus.publish
         self._connection = connection
-        self._transacted = transacted
+        #: Whether what is sent waits for `commit`.
+        self.is_transacted = transacted
         #: What is published with the commit, where no store has to know of it.
         self._pending: list[Outgoing] = []
         #: The store's transaction, once something needs one.
@@ -66,46 +69,64 @@ class Sender:
         now = int(time.time() * 1000)
         if without_timestamp and not (ttl_s or delay_s):
             now = 0
-        is_queue = isinstance(destination, Queue)
-        if not (is_queue or delay_s or self._transacted) and delivery_mode is DeliveryMode.NON_PERSISTENT:
-            topic = destination._bus_name
-            reply_to = message._reply_to if message._core is None else message.jms_reply_to
-            try:
-                number = self._publish(
-                    topic,
-                    message._wire_body(),
-                    properties=message._wire_properties(),
-                    priority=priority,
-                    ttl_s=ttl_s or None,
-                    correlation_id=message._wire_correlation_id(),
-                    reply_to=None if reply_to is None else as_reply_to(reply_to),
-                    type=message._type if message._core is None else message.jms_type,
-                    timestamp=now / 1000,
-                    connection=self._connection,
-                    timeout_s=timeout_s,
-                )
-            except ShoalError as error:
-                raise translated(error) from error
-            message._message_id = (self._bus, number, priority, topic)
+        is_queue = destination.is_queue
+        if delivery_mode is _NON_PERSISTENT and not (is_queue or delay_s or self.is_transacted):
+            self.publish(message, destination, priority, ttl_s, now, timeout_s)
         else:
             outgoing = outgoing_of(
                 message, destination, delivery_mode, priority, ttl_s, delay_s, now, self._connection
             )
             needs_store = is_queue or outgoing.persistent
-            if listener is not None and needs_store and not self._transacted:
+            if listener is not None and needs_store and not self.is_transacted:
                 _set_headers(message, destination, delivery_mode, priority, now, ttl_s, delay_s)
                 completions.add(message, functools.partial(self._send_stored, message, outgoing), listener)
                 return
             with translating():
-                if self._transacted:
+                if self.is_transacted:
                     message._message_id = self._add_to_transaction(outgoing, needs_store)
                 elif needs_store:
                     self._send_stored(message, outgoing)
                 else:
                     message._message_id = self._send_later(outgoing)
-        _set_headers(message, destination, delivery_mode, priority, now, ttl_s, delay_s)
+            _set_headers(message, destination, delivery_mode, priority, now, ttl_s, delay_s)
         if listener is not None:
             completions.add(message, None, listener)
+
+    def publish(
+        self,
+        message: Message,
+        topic: Destination,
+        priority: int,
+        ttl_s: float,
+        now: int,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Send to a topic, not persistent, at once: the way of most messages."""
+        name = topic._bus_name
+        if message._core is None:
+            reply_to, type, correlation_id = message._reply_to, message._type, message._correlation_id
+        else:
+            reply_to, type = message.jms_reply_to, message.jms_type
+            correlation_id = message._wire_correlation_id()
+        # Where nothing is to be added the properties are as they were set.
+        own = message._settable
+        try:
+            number = self._publish(
+                name,
+                message._wire_body(),
+                properties=own if own and message._is_as_set else message._wire_properties(),
+                priority=priority,
+                ttl_s=ttl_s or None,
+                correlation_id=correlation_id,
+                reply_to=None if reply_to is None else reply_to._reply_name,
+                type=type,
+                timestamp=now / 1000,
+                connection=self._connection,
+                timeout_s=timeout_s,
+            )
+        except ShoalError as error:
+            raise translated(error) from error
+        message._sent = (self._bus, number, priority, topic, now, ttl_s)
 
     def _own_id(self) -> str:
         """An identity for a message that has no number yet, in the form of the others."""
@@ -217,10 +238,13 @@ def _set_headers(
     ttl_s: float,
     delay_s: float,
 ) -> None:
+    message._sent = None
     message._destination = destination
     message._delivery_mode = delivery_mode
     message._priority = priority
-    message._timestamp = now
+    message._timestamp = message._delivery_time = now
     message._expiration = now + round(ttl_s * 1000) if ttl_s else 0
-    message._delivery_time = now + round(delay_s * 1000) if delay_s else now
-    message._redelivered = False
+    if delay_s:
+        message._delivery_time = now + round(delay_s * 1000)
+    if message._redelivered:
+        message._redelivered = False

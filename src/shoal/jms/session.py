@@ -175,7 +175,7 @@ class Session(Making):
         consumer = MessageConsumer(self, destination, selector or None, feed)
         with self._connection._gate.lock:
             if not self._delivering.ended:
-                self._delivering.consumers.append(consumer)
+                self._delivering.add(consumer)
                 return consumer
         feed.close()
         raise closed_error("session")

@@ -49,17 +49,22 @@ class BytesMessage(_Stream):
     """
 
     body_type = bytes
-    _written: bytearray | None = None
+    #: Bytes as long as nothing is added to them.
+    _written: bytes | bytearray | None = None
 
     def __init__(self, content: bytes | None = None) -> None:
-        if content is not None:
+        self._properties = self._settable = {}
+        if type(content) is bytes:
+            self._written = content
+        elif content is not None:
             self.write_bytes(content)
 
     def _content(self) -> bytes:
         if self._core is not None:
             found: bytes = self._core.body
             return found
-        return bytes(self._written or b"")
+        written = self._written
+        return written if type(written) is bytes else bytes(written or b"")
 
     def _erase(self) -> None:
         if self._core is not None:
@@ -70,7 +75,11 @@ class BytesMessage(_Stream):
     @property
     def body(self) -> bytes:
         """All bytes, wherever reading or writing stands."""
-        return self._content()
+        core = self._core
+        if core is None:
+            return self._content()
+        found: bytes = core.body
+        return found
 
     @property
     def body_length(self) -> int:
@@ -98,8 +107,8 @@ class BytesMessage(_Stream):
 
     def _put(self, content: bytes) -> None:
         self._check_writeable()
-        if self._written is None:
-            self._written = bytearray()
+        if not isinstance(self._written, bytearray):
+            self._written = bytearray(self._written or b"")
         self._written += content
 
     def read_boolean(self) -> bool:

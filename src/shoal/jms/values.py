@@ -49,6 +49,8 @@ _KINDS: dict[type, str] = {
 _SIZES = {BYTE: 8, SHORT: 16, INT: 32, LONG: 64}
 _CLASSES: dict[str, Callable[[Any], Any]] = {BYTE: Byte, SHORT: Short, INT: Int, LONG: Long}
 
+LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+
 #: What `Double.valueOf` takes: decimal or hexadecimal, with Java's suffixes.
 _DECIMAL = re.compile(r"[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?)")
 _HEXADECIMAL = re.compile(r"([+-]?)0[xX]([0-9a-fA-F]*)\.?([0-9a-fA-F]*)[pP]([+-]?\d+)[fFdD]?")

@@ -32,16 +32,30 @@ def test_a_selectors_overhead_is_the_median_of_neighbouring_transfers(
 
 def test_a_jms_messages_cost_is_that_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     def transfer(shape: Shape, load: Load) -> ShapedTransfer:
-        return ShapedTransfer(msg_s=100.0, cpu_us=1.0, publisher_cpu_us=4.0 if shape.headers else 1.0)
+        times = 2.0 if shape.api == "jms" else 1.0
+        return ShapedTransfer(
+            msg_s=100.0 / times, cpu_us=times, publisher_cpu_us=(4.0 if shape.headers else 1.0) * times
+        )
 
     monkeypatch.setattr(shaped, "transfer", transfer)
-    result = jms.run(JmsOptions(rounds=3))
+    monkeypatch.setattr(jms, "transactions", lambda options: {"batch_ratio": 30.0})
+    result = jms.run(JmsOptions(rounds=3, peers=()))
     assert result["plain"]["times_plain_cpu"] == 1.0
-    assert result["jms"]["times_plain_cpu"] == 2.5
-    assert result["jms"]["times_plain_time"] == 1.0
+    assert result["bus"]["times_plain_cpu"] == 2.5
+    assert result["jms"]["times_plain_time"] == 2.0
+    assert result["cost_ratio"] == 2.0
+    assert result["read_ratio"] == 2.5
+    assert result["transaction"] == {"batch_ratio": 30.0}
+    assert "ratio_artemis" not in result
 
 
-@pytest.mark.parametrize(("field", "value"), [("size", 1), ("rounds", 0), ("count", 1)])
+def test_artemis_is_compared_by_its_rate() -> None:
+    ours, theirs = ShapedTransfer(100.0, 1.0, 1.0), ShapedTransfer(10.0, 5.0, 5.0)
+    results = {name: [ours] for name in jms.SHAPES} | {"artemis": [theirs]}
+    assert jms.summary(JmsOptions(peers=()), results)["ratio_artemis"] == 10.0
+
+
+@pytest.mark.parametrize(("field", "value"), [("size", 1), ("rounds", 0), ("count", 1), ("peers", ("mq",))])
 def test_an_option_that_cannot_work_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{field} must be .*, not "):
         JmsOptions(**{field: value})

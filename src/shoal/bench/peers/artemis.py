@@ -40,7 +40,7 @@ BROKER = """<?xml version='1.0'?>
     <max-disk-usage>-1</max-disk-usage>
     <global-max-size>-1</global-max-size>
     <acceptors>
-      <acceptor name="stomp">tcp://127.0.0.1:{port}?protocols=STOMP;anycastPrefix=/queue/;useEpoll=true</acceptor>
+      <acceptor name="stomp">tcp://127.0.0.1:{port}?protocols=STOMP,CORE;anycastPrefix=/queue/;useEpoll=true</acceptor>
     </acceptors>
     <addresses><address name="bench"><anycast><queue name="bench"/></anycast></address></addresses>
   </core>

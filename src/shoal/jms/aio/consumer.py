@@ -71,7 +71,11 @@ class MessageConsumer:
         return self._messages()
 
     async def _messages(self) -> AsyncIterator[Message]:
-        while not self._consumer._is_over and (message := await self.receive()) is not None:
+        consumer = self._consumer
+        while not (consumer._closed or consumer._session._shut):
+            message = await self.receive()
+            if message is None:
+                return
             yield message
 
     async def __aenter__(self) -> Self:
