@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal import aio, codecs, config, errors, norm
+    from shoal import link as link
     from shoal._core import Message, __version__
     from shoal.bus.consumer import Consumer, StoredSubscription
     from shoal.bus.events import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         JMSSecurityError,
         LeaseError,
         LinkError,
+        LinkRefusedError,
         MessageEOFError,
         MessageFormatError,
         MessageNotReadableError,
@@ -126,6 +128,7 @@ _HOMES = {
         "JMSSecurityError",
         "LeaseError",
         "LinkError",
+        "LinkRefusedError",
         "MessageEOFError",
         "MessageFormatError",
         "MessageNotReadableError",
@@ -155,7 +158,7 @@ _HOMES = {
     "types": ("Byte", "Double", "Float", "Int", "Long", "Short"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("aio", "codecs", "config", "errors", "history", "jms", "norm", "spark", "store", "types")
+_MODULES = ("aio", "codecs", "config", "errors", "history", "jms", "link", "norm", "spark", "store", "types")
 
 __all__ = [
     "BacklogError",
@@ -189,6 +192,7 @@ __all__ = [
     "LinkFailed",
     "LinkReconnecting",
     "LinkRefused",
+    "LinkRefusedError",
     "LinkState",
     "LinkUp",
     "Long",

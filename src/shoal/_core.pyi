@@ -154,8 +154,12 @@ class Node:
         router: bool = False,
         **options: Any,
     ) -> None: ...
-    def add_norm(self, **options: Any) -> None:
-        """Join one more group."""
+    def add_norm(self, **options: Any) -> int:
+        """Join one more group: the link's number. The first link, if it is a group, is number 1."""
+    def remove_norm(self, number: int, linger_s: float = 0.0) -> bool:
+        """Leave a group, after waiting for its members; false if there is no such link."""
+    def norm_link(self, number: int) -> dict[str, Any] | None:
+        """A group's link as it is now; `None` if it was left."""
     def add_tcp(
         self, names: tuple[str, int], limits: tuple[float, int], beats: tuple[float, int], window_bytes: int
     ) -> None:
@@ -223,12 +227,15 @@ class Node:
     def stats(self) -> dict[str, int]: ...
     @property
     def rate_bytes_per_s(self) -> float | None: ...
+    @property
+    def round_trip_s(self) -> float | None:
+        """The greatest round trip to a member of the group, as it is estimated; `None` without multicast."""
     def describe_link(self) -> tuple[str, str, int] | None:
         """Interface, own address and granted receive buffer."""
-    def set_keys(self, keys: str) -> bool:
-        """Change the keys of a link that has some. False if it has none."""
-    def take_socket_error(self) -> str | None:
-        """The last error a socket gave, or who has another key, once."""
+    def set_keys(self, keys: str, number: int | None = None) -> bool:
+        """Change the keys of all links that have some, or of one. False if none has."""
+    def take_socket_error(self, number: int | None = None) -> str | None:
+        """The last error a socket of the first link gave, or of one, or who has another key, once."""
     def stop(self) -> None:
         """Take no more messages; what was published is still being sent."""
     def backlog(self) -> tuple[int, list[tuple[int, int]]]:
@@ -238,14 +245,52 @@ class Node:
     def has_left(self) -> bool: ...
     def shut_down(self, linger_s: float = 1.0) -> bool: ...
 
+class Tls:
+    """What connections over TLS are made with; certificates are PEM. May be shared between threads."""
+
+    def __init__(
+        self, trusted: bytes, own: tuple[bytes, bytes] | None = None, *, mutual: bool = False
+    ) -> None: ...
+    def replace(
+        self, trusted: bytes, own: tuple[bytes, bytes] | None = None, *, mutual: bool = False
+    ) -> None:
+        """Use others for connections that are made from now on."""
+
 class TcpLinks:
     """The TCP links of a node that has such. May be shared between threads."""
 
     def __init__(self, node: Node) -> None: ...
-    def listen(self, host: str, port: int, connections_max: int) -> tuple[int, int]:
+    def listen(self, host: str, port: int, connections_max: int, tls: Tls | None = None) -> tuple[int, int]:
         """Listen at an address: the listener's number, and the port."""
-    def dial(self, host: str, port: int, timeout_s: float, last: int | None = None) -> int:
+    def dial(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float,
+        last: int | None = None,
+        tls: Tls | None = None,
+        name: str = "",
+    ) -> int:
         """Begin to connect to an address, where this publisher was last: the connection's number."""
+    def add_listener(self, connections_max: int) -> int:
+        """A listener that a transport written in Python has: its number."""
+    def adopt(
+        self, address: str, identity: str, *, listener: int | None = None, last: int | None = None
+    ) -> tuple[int, int] | None:
+        """Make a connection that a transport carries: its number, and the descriptor of a pipe to it.
+
+        `None` if the listener has too many.
+        """
+    def identify(self, connection: int, identity: str) -> None:
+        """The other end of such a connection proved its name."""
+    def end(self, connection: int, why: str, refused: bool) -> None:
+        """Such a connection is over; `refused` says that trying again does not help."""
+    def part(self, connection: int) -> None:
+        """End a connection: goodbye is said once everything was sent."""
+    def close_listener(self, listener: int) -> None:
+        """Close a listener, and end its connections so."""
+    def set_congestion(self, name: str, loopback: bool) -> None:
+        """What decides the rate of connections made from now on, as the kernel calls it."""
     def attach_bell(self, bell: Bell) -> None:
         """Ring `bell` as source 0 when something became of a connection."""
     def take_news(self) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ ShoalError
 │   ├── TransactionInProgressError           this cannot be done within a transaction
 │   └── TransactionRolledBackError (also StoreError)  a transaction was not committed, nothing of it was done
 ├── LinkError (also OSError)                 the network cannot be used
+│   └── LinkRefusedError                     the other end of a link refuses us
 ├── ClosedError (also ConnectionError)       the connection was closed here
 ├── FullError (also TimeoutError)            members take no more
 ├── FlushError                               not every member has everything
@@ -121,6 +122,10 @@ class TransactionInProgressError(JMSError):
 
 class LinkError(ShoalError, OSError):
     """The network cannot be used; the message says what was tried."""
+
+
+class LinkRefusedError(LinkError):
+    """The other end of a link refuses us, or we do not trust it; trying again soon does not help."""
 
 
 class ClosedError(ShoalError, ConnectionError):

@@ -8,16 +8,16 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from daemon_process import DaemonProcess
 from programs import unique_group
 
 import shoal
+from shoal.bench.daemon_process import DaemonProcess
 
 EXAMPLES = Path(__file__).parents[2] / "examples/daemon"
 SHOAL = [sys.executable, "-m", "shoal.cli"]
 
 
-def test_sighup_opens_what_is_new_and_a_wrong_file_changes_nothing() -> None:
+def test_sighup_opens_and_closes_links_and_a_wrong_file_changes_nothing() -> None:
     first = '[link.clients]\nlisten = "tcp://127.0.0.1:0"\n'
     http = '[http]\nlisten = "127.0.0.1:0"\n[log]\nformat = "json"\n'
     with DaemonProcess(first + http) as daemon:
@@ -46,9 +46,19 @@ def test_sighup_opens_what_is_new_and_a_wrong_file_changes_nothing() -> None:
             assert bus.members == [after["node"]], "whoever was connected stays so"
             daemon.reload(first + "[link.x]\nurl = 'ftp://x'\n")
             assert "line 4" in logged("was not taken over")
-            daemon.reload(more + http)
+            daemon.reload(first + more + http + "[connection]\nheartbeat_s = 1\n")
             assert "needs a restart" in logged("was not taken over")
             assert status()["reloads"] == 1
+            lan = f'[link.lan]\nurl = "norm://{unique_group()}?interface=lo"\n'
+            daemon.reload(first + lan + http)
+            assert "closed more, opened lan" in logged("was read again")
+            assert {link["name"] for link in status()["links"]} == {"clients", "lan"}
+            assert bus.members == [after["node"]], "whoever was connected stays so"
+            daemon.reload(lan + http)
+            assert "closed clients" in logged("was read again")
+            left = [event for event in bus.events(timeout_s=20) if isinstance(event, shoal.LinkDown)][:1]
+            assert [event.left for event in left] == [True]
+            assert [link["name"] for link in status()["links"]] == ["lan"]
         assert daemon.end() == 0
 
 
@@ -84,7 +94,7 @@ def test_nodes_and_links_show_daemons_as_tables_json_and_pictures(tmp_path: Path
             assert ran.returncode == 0, ran.stderr
             return ran.stdout
 
-        assert re.search(r"^\d+ +hall +listener +1/1 ", shoal("nodes"), re.MULTILINE)
+        assert re.search(r"^\d+ +hall +router listener +1/1 ", shoal("nodes"), re.MULTILINE)
         links = [json.loads(line) for line in shoal("links", "--json").splitlines()]
         assert {(link["name"], link["kind"], link["state"]) for link in links} == {
             ("lan", "norm", "up"),

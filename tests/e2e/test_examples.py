@@ -121,6 +121,15 @@ def test_a_file_is_dropped_to_everybody(start: Start, tmp_path: Path) -> None:
         assert (box / "report.bin").read_bytes() == sent.read_bytes()
 
 
+def test_a_link_of_ones_own_carries_messages_through_a_directory(start: Start, tmp_path: Path) -> None:
+    listening = start("shared_directory.py", "listen", tmp_path / "exchange")
+    assert listening.stdout is not None
+    assert listening.stdout.readline() == "listening\n"
+    finish(start("shared_directory.py", "send", tmp_path / "exchange", 200))
+    expected = [f"orders/new {{'number': {number}}}" for number in range(200)]
+    assert finish(listening).splitlines() == expected
+
+
 def test_every_example_is_listed_and_tested() -> None:
     listed = (EXAMPLES / "README.md").read_text()
     tested = Path(__file__).read_text()

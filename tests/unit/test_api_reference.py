@@ -21,6 +21,7 @@ MODULES = (
     "shoal.config",
     "shoal.errors",
     "shoal.history",
+    "shoal.link",
     "shoal.norm",
     "shoal.selector",
     "shoal.testing",

@@ -3,6 +3,7 @@
 pub mod bell;
 pub mod bus;
 mod clock;
+pub mod datagram;
 pub mod files;
 pub mod interfaces;
 pub mod norm;

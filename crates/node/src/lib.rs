@@ -3,7 +3,7 @@
 //! Sans-IO: no sockets, files, threads, clock or random source of its own.
 //!
 //! - [`hub`] has the hub, and the seam between it and whoever drives a link;
-//! - [`norm`] drives NORM links, [`tcp`] those over TCP, and [`inproc`] those inside a process;
+//! - [`norm`] drives NORM links, [`tcp`] those over TCP, [`udp`] those without repair, and [`inproc`] those inside a process;
 //! - [`Node`] is a hub with its NORM link, all in one, for simulations;
 //! - [`Membership`] is how the nodes of a group find each other.
 
@@ -11,6 +11,7 @@ pub mod hub;
 pub mod inproc;
 pub mod norm;
 pub mod tcp;
+pub mod udp;
 
 mod attributes;
 mod clock_offset;

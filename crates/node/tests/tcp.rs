@@ -566,6 +566,30 @@ fn whoever_leaves_says_so_and_is_gone_at_once() {
 }
 
 #[test]
+fn a_connection_that_one_end_gives_up_takes_its_session_with_it_at_both() {
+    let mut world = pair(["desk", "desk"]);
+    assert!(world.run_until(Duration::from_secs(5), |world| world.is_meshed(1)));
+    let now = world.now;
+    assert!(world.nodes[0].publish(now, 2, 100));
+    let id = world.diallers[0].connection.expect("it is up");
+    world.diallers.clear();
+    world.nodes[0].links.part(now, id, now + Duration::from_secs(5));
+    let left = |at: usize, node: u32| {
+        move |world: &World| {
+            let gone =
+                |event: &HubEvent| matches!(event, HubEvent::Gone(who, Departure::Left) if *who == node);
+            world.nodes[at].events.iter().any(gone)
+        }
+    };
+    assert!(world.run_until(Duration::from_secs(1), left(1, 1)));
+    assert!(world.run_until(Duration::from_secs(5), left(0, 2)));
+    assert_eq!(numbers(&world.nodes[1], 1, 2), [1]);
+    assert_eq!(world.nodes[1].lost(), []);
+    let now = world.now;
+    assert!(world.nodes.iter().all(|node| node.links.states(now).is_empty()), "no session waits");
+}
+
+#[test]
 fn a_peer_that_takes_nothing_holds_nobody_back_while_another_does_and_is_told_what_it_lost() {
     let patience = Duration::from_millis(500);
     let nodes = (0..3).map(|at| Node::with_patience(at as u64 + 1, at, FOR_EVER, "desk", 500, patience));

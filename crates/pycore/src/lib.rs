@@ -30,7 +30,7 @@ mod _core {
     #[pymodule_export]
     use crate::bus::rows::{RowsBuilder, pass_on, read_rows, split_rows, take_rows};
     #[pymodule_export]
-    use crate::bus::{Message, Node, Subscription, TcpLinks, mark_forked};
+    use crate::bus::{Message, Node, Subscription, TcpLinks, Tls, mark_forked};
     #[pymodule_export]
     use crate::columns::{HistoryScan, columnise, encode_record};
     #[pymodule_export]

@@ -55,7 +55,7 @@ from shoal.config import (
     split_roles,
 )
 from shoal.errors import FullError, StoreError
-from shoal.link.address import LOOPBACK, host_and_port
+from shoal.link.address import target_of
 from shoal.selector import CorrelationFilter, Selector
 
 if TYPE_CHECKING:
@@ -91,20 +91,20 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     bus = Bus(resolve(url, connection))
     bus._connection.take_role(role)
     bus._connection.take_client(client)
-    if bus.config.scheme == "tcp":
-        bus._first = (bus.config.host or LOOPBACK, bus.config.port)
+    bus._connects = bus.config.has_links
     return bus
 
 
 def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
-    """Let others connect by TCP; use it as `async with`. Arguments as in `shoal.listen`."""
+    """Let others connect; use it as `async with`. Arguments as in `shoal.listen`."""
     rest, client = split_client(options)
     connection, role = split_roles(rest)
     bus = Bus(resolve_listening(url, connection))
     bus._connection.take_role(role)
     bus._connection.take_client(client)
     with closing_on_error(bus._connection):
-        bus._connection.keeper().listen(bus.config.host or LOOPBACK, bus.config.port)
+        if bus.config.has_links:
+            bus._connection.keeper().listen(bus.config.target())
     return bus
 
 
@@ -126,8 +126,8 @@ class Bus(Handle):
         self._listeners: dict[asyncio.Task[None], Subscription] = {}
         self._stored_listeners: set[asyncio.Task[None]] = set()
         self._answers: Subscription | None = None
-        #: Where to connect when the loop is there.
-        self._first: tuple[str, int] | None = None
+        #: It is to connect when the loop is there.
+        self._connects = False
         channels = self._connection.channels
         self._finalizer = weakref.finalize(self, _abandon, self._listeners, channels, repr(self))
         # Whoever is open at exit is closed there, and that is no reason to warn.
@@ -411,12 +411,12 @@ class Bus(Handle):
         return subscription
 
     async def connect(self, url: str) -> None:
-        """Make one more link, `tcp://host:port` or `norm://group:port`. As `shoal.Bus.connect`."""
+        """Make one more link, such as `tcp://host:port` or `norm://group:port`. As `shoal.Bus.connect`."""
         if url.startswith("norm:"):
-            self._connection.add_norm(url)
+            self._connection.join_group(url)
         else:
-            host, port = host_and_port(url, self.config.port)
-            await self._doorbell.run(operations.dial(self._connection, host, port))
+            target = target_of(url, self.config.port)
+            await self._doorbell.run(operations.dial(self._connection, [target]))
 
     async def request(
         self,
@@ -623,9 +623,9 @@ class Bus(Handle):
     async def __aenter__(self) -> Self:
         # Events are noticed from now on.
         doorbell = self._doorbell
-        if self._first is not None:
+        if self._connects:
             with closing_on_error(self._connection):
-                await doorbell.run(operations.dial(self._connection, *self._first))
+                await doorbell.run(operations.begin(self._connection))
         return self
 
     async def __aexit__(

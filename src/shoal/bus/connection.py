@@ -31,11 +31,17 @@ from shoal.bus.events import Event, EventLog
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.replies import Replies
 from shoal.bus.store_waits import ask
-from shoal.config import ClientConfig, ConnectionConfig, QueueFull, resolve
+from shoal.config import ClientConfig, ConnectionConfig, QueueFull
+from shoal.config import resolve as resolve_url
+from shoal.config.connection import UDP_SEGMENT_BYTES
 from shoal.config.keys import keys_of
-from shoal.errors import ClosedError, ConfigError, ShoalError, UndeliveredWarning
-from shoal.link.address import LOOPBACK, text_of
+from shoal.errors import ClosedError, ConfigError, LinkError, ShoalError, UndeliveredWarning
+from shoal.link.address import Target, resolve
+from shoal.link.fallback import StandIn, stand_in
+from shoal.link.group import Group
 from shoal.link.keeper import Keeper
+from shoal.link.probe import multicast_problem
+from shoal.link.state import LinkState
 from shoal.selector import CorrelationFilter, Selector
 
 if TYPE_CHECKING:
@@ -45,6 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shoal.bus")
 
+#: Before the data in a datagram of `udp`.
+_UDP_HEADER_BYTES = 36
 #: Failures of one callback that are logged in `log_limit.LOG_EVERY_S`.
 _FAILURES_LOGGED_MAX = 10
 
@@ -55,13 +63,16 @@ class Connection:
     """One node in a domain, as a configuration describes it."""
 
     def __init__(self, config: ConnectionConfig) -> None:
-        self.config = config
         #: Closing has begun.
         self.closed = False
         self.events = EventLog()
         #: Callbacks that fail are logged, each with its traceback, now and then.
         self.failures = LogLimit(_FAILURES_LOGGED_MAX)
-        self.node = _core.Node(secrets.randbelow(0xFFFF_FFFE) + 1, **_options(config))
+        #: What stands in for multicast, if something does.
+        self.stand_in: StandIn | None = None
+        self.node = self._open(config)
+        #: As it was asked for, or as it had to be.
+        self.config = config = config if self.stand_in is None else self.stand_in.config
         # Of the publisher, not of the node: two nodes may have met with one id.
         self.replies = Replies(f"_reply/{self.node.publisher:016x}")
         #: The store beside it, if it was asked for: a `shoal.store.Store`.
@@ -75,28 +86,64 @@ class Connection:
         self._making = threading.Lock()
         self._temporaries = itertools.count(1)
         self.node.set_persistently(_Persistently(weakref.ref(self)))
-        #: What keeps its TCP links, if it has such.
+        #: Its links of datagrams, by number.
+        self._groups: dict[int, Group] = {}
+        if config.scheme in ("norm", "udp"):
+            self._groups[1] = Group(self.node, config, 1)
+        #: What keeps its links with single programs, if it has such.
         self.links: Keeper | None = None
         self._making_links = threading.Lock()
-        if config.scheme == "tcp":
+        if config.has_links:
             self._keep_links()
         self._process = os.getpid()
 
     def _keep_links(self) -> Keeper:
         with self._making_links:
             if self.links is None:
-                config = self.config
-                self.links = Keeper(
-                    _core.TcpLinks(self.node),
-                    self.tell,
-                    timeout_s=config.connect_timeout_s,
-                    reconnect_max_s=config.reconnect_max_s,
-                    connections_max=config.connections_max,
-                )
+                self.links = Keeper(_core.TcpLinks(self.node), self.tell, self.config)
                 # Its thread would keep the node.
                 self._end_links = weakref.finalize(self, self.links.stop)
                 self._end_links.atexit = False
             return self.links
+
+    def _open(self, config: ConnectionConfig) -> _core.Node:
+        """The node: with multicast, or with what stands in for it where that is asked for."""
+        cause: LinkError | None = None
+        try:
+            node = _node(config)
+        except LinkError as error:
+            if config.when_no_multicast == "error":
+                raise
+            why, cause = str(error), error
+        else:
+            if config.when_no_multicast == "error" or config.is_unicast:
+                return node
+            described = node.describe_link()
+            if described is None:
+                return node
+            problem = multicast_problem(config.group_address(), described[0], described[1])
+            # Programs of this machine hear each other on the loopback interface; seeds lead further.
+            if problem is None and config.seeds and described[0] == "lo" and config.interface == "auto":
+                problem = "no interface but the loopback one can do it"
+            if problem is None:
+                return node
+            node.shut_down(0.0)
+            why = problem
+        try:
+            self.stand_in = stand_in(config, why)
+        except LinkError as error:
+            raise error from cause
+        self.stand_in.say(why)
+        return _node(self.stand_in.config)
+
+    def targets(self) -> list[Target]:
+        """Where `connect` is to connect at first."""
+        if self.stand_in is not None:
+            return list(self.stand_in.seeds)
+        if not self.config.has_links:
+            return []
+        seeds = list(self.config.seed_targets())
+        return seeds if seeds and self.config.host is None else [self.config.target(), *seeds]
 
     def tell(self, event: Event) -> None:
         """Something happened to a link."""
@@ -106,12 +153,12 @@ class Connection:
             self.events.add(event)
 
     def keeper(self) -> Keeper:
-        """What keeps its TCP links; refuses where there are none."""
+        """What keeps its links with single programs; refuses where there are none."""
         self.check_open()
         config = self.config
-        if config.scheme == "inproc":
+        if config.scheme in ("inproc", "udp"):
             raise ConfigError(
-                "a connection on inproc:// has no TCP links: use "
+                f"a connection on {config.scheme}:// has no links with single programs: use "
                 "shoal.connect('tcp://host:port') or shoal.listen('tcp://host:port')"
             )
         if self.links is None:
@@ -123,16 +170,34 @@ class Connection:
             )
         return self._keep_links()
 
-    def add_norm(self, url: str) -> None:
-        """Join one more group."""
-        self.check_open()
-        if self.config.scheme == "inproc":
-            raise ConfigError(f"a connection on inproc:// has no network, and cannot join {url}")
+    def join_group(self, url: str) -> int:
+        """Join one more group: the link's number."""
         given = {"domain": self.config.domain} if "domain=" not in url else {}
-        options = _options(resolve(url, given))
+        return self.add_norm(resolve_url(url, given))
+
+    def add_norm(self, config: ConnectionConfig) -> int:
+        """Join one more group: the link's number."""
+        self.check_open()
+        if self.config.scheme in ("inproc", "udp"):
+            raise ConfigError(
+                f"a connection on {self.config.scheme}:// cannot join a group beside it: use norm:// or tcp://"
+            )
+        options = _options(config)
         for name in ("message_bytes_max", "assembly_bytes_max", "patience_s", "when_full", "router"):
             del options[name]
-        self.node.add_norm(**options)
+        number = self.node.add_norm(**options)
+        self._groups[number] = Group(self.node, config, number)
+        return number
+
+    def remove_norm(self, number: int, linger_s: float = 0.0) -> None:
+        """Leave a group, after waiting for its members."""
+        self._groups.pop(number, None)
+        self.node.remove_norm(number, linger_s)
+
+    def link_states(self) -> list[LinkState]:
+        """Every link as it is now."""
+        states = [group.state() for group in list(self._groups.values())]
+        return states if self.links is None else states + self.links.states()
 
     def shut_down(self) -> bool:
         """Leave without waiting for anybody: whether everybody had everything."""
@@ -322,23 +387,23 @@ class Connection:
         }
 
     def reload_keys(self) -> None:
-        """Read the key file again, and go on with the keys that are in it now."""
+        """Read the key file and certificates again, and go on with what is in them now."""
         self.check_open()
-        keys = keys_of(self.config.key, self.config.key_file)
-        if keys is None or not self.node.set_keys(keys):
-            raise ConfigError("this connection has no key: connect with key_file, or set SHOAL_KEY_FILE")
+        keys = keys_of(self.config.key, self.config.key_file) if self.config.scheme == "norm" else None
+        changed = keys is not None and self.node.set_keys(keys)
+        if self.links is not None:
+            changed |= self.links.reload_certificates()
+        if not changed:
+            raise ConfigError(
+                "this connection has no key and no certificates: connect with key_file, or set "
+                "SHOAL_KEY_FILE, or use tls://"
+            )
 
     def describe(self, kind: str) -> str:
         """The connection's `repr`."""
-        config = self.config
-        if config.scheme == "inproc":
-            what = f"inproc://{config.domain}"
-        elif config.scheme == "tcp":
-            what = f"{text_of(config.host or LOOPBACK, config.port)} domain={config.domain!r}"
-        else:
-            group = config.group_address()
-            address = f"[{group}]" if ":" in group else group
-            what = f"norm://{address}:{config.port} domain={config.domain!r}"
+        what = self.config.where()
+        if self.config.scheme != "inproc":
+            what += f" domain={self.config.domain!r}"
         if self.closed:
             return f"<{kind} {what} closed>"
         try:
@@ -403,6 +468,10 @@ def warn_undelivered(what: str) -> None:
     warnings.warn(what, UndeliveredWarning, stacklevel=3)
 
 
+def _node(config: ConnectionConfig) -> _core.Node:
+    return _core.Node(secrets.randbelow(0xFFFF_FFFE) + 1, **_options(config))
+
+
 def _options(config: ConnectionConfig) -> dict[str, Any]:
     seed = secrets.randbits(63)
     if config.scheme == "inproc":
@@ -413,7 +482,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
             "message_bytes_max": config.message_bytes_max,
             "patience_s": config.patience_s(),
         }
-    if config.scheme == "tcp":
+    if config.has_links:
         return {
             "tcp": (config.domain, config.resume_s, config.connections_max),
             "domain": config.domain_number(),
@@ -426,6 +495,23 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
             "assembly_bytes_max": config.assembly_bytes_max,
             "when_full": config.when_full,
             "router": config.router,
+        }
+    if config.scheme == "udp":
+        place = config.group_address() if config.host is None else resolve(config.host, config.port)[0]
+        datagram_bytes = (config.segment_bytes or UDP_SEGMENT_BYTES) + _UDP_HEADER_BYTES
+        rate, most = config.rate_bytes_per_s, config.connections_max
+        return {
+            "udp": (config.listen, datagram_bytes, rate, most, config.receive_buffer_bytes),
+            "domain": config.domain_number(),
+            "group": place,
+            "port": config.port,
+            "interface": config.interface,
+            "seed": seed,
+            "heartbeat_s": config.heartbeat_s,
+            "missed_heartbeats_max": config.missed_heartbeats_max,
+            "message_bytes_max": config.message_bytes_max,
+            "assembly_bytes_max": config.assembly_bytes_max,
+            "when_full": config.when_full,
         }
     return {
         "domain": config.domain_number(),

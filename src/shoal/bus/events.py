@@ -109,7 +109,7 @@ class LinkFailed:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """A TCP link carries messages."""
+    """A link with one other program carries messages."""
 
     #: The address it was made for: the one connected to, or the one listened at.
     link: str
@@ -119,11 +119,13 @@ class LinkUp:
     address: str
     #: It goes on where the connection before it broke, and nothing is missing.
     resumed: bool
+    #: The name that the other end proved by its certificate; empty where it was not asked for one.
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
-    """The connection of a TCP link is gone.
+    """The connection of a link is gone.
 
     Unless the other end left, messages are kept for it for `resume_s`.
     """
@@ -142,7 +144,7 @@ class LinkDown:
 
 @dataclass(frozen=True, slots=True)
 class LinkReconnecting:
-    """A TCP link is not up, and is tried again."""
+    """A link is not up, and is tried again."""
 
     #: The address to connect to.
     link: str

@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 from shoal.bus.connection import Connection
 from shoal.config import ConnectionConfig
-from shoal.link.address import host_and_port
+from shoal.link.address import target_of
 from shoal.link.state import LinkState
 
 
@@ -73,20 +73,24 @@ class Handle:
 
     @property
     def links(self) -> list[LinkState]:
-        """The TCP links, and the listeners, as they are now; empty where there are none."""
-        keeper = self._connection.links
-        return [] if keeper is None or self.closed else keeper.states()
+        """The links and the listeners as they are now; empty without a network, and once it is closed."""
+        return [] if self.closed else self._connection.link_states()
 
     def listen(self, url: str) -> str:
-        """Let others connect to an address, or to one more, `tcp://address:port`, and return it.
+        """Let others connect to one more place, such as `tcp://address:port`, and return its URL.
+
+        Over `tcp`, `tls`, `ws`, `wss` or a link of your own.
 
         Raises:
-            LinkError: the address cannot be listened at.
+            LinkError: that cannot be listened at.
         """
-        return self._connection.keeper().listen(*host_and_port(url, self.config.port))
+        return self._connection.keeper().listen(target_of(url, self.config.port))
 
     def reload_keys(self) -> None:
-        """Read the key file again, and go on with the keys in it: the first encrypts, all of them decrypt."""
+        """Read the key file again, and go on with the keys in it: the first encrypts, all of them decrypt.
+
+        The certificates of links over TLS are read again, too, for connections that are made from now on.
+        """
         self._connection.reload_keys()
 
     def stats(self) -> dict[str, int]:

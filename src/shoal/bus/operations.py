@@ -6,13 +6,14 @@ loop. Closing a generator gives back what it took, so a cancelled wait leaves no
 """
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from shoal.bus import events
 from shoal.bus.connection import Connection
-from shoal.errors import FlushError, LinkError
+from shoal.errors import FlushError, LinkError, LinkRefusedError
+from shoal.link.address import Target
 
 T = TypeVar("T")
 Operation = Generator[float | None, None, T]
@@ -44,15 +45,33 @@ def wait_for_subscribers(
         yield deadline
 
 
-def dial(connection: Connection, host: str, port: int) -> Operation[None]:
-    """Keep an address connected, and wait until it was tried once."""
-    dialler = connection.keeper().connect(host, port)
-    while not dialler.settled:
+def dial(connection: Connection, targets: Iterable[Target]) -> Operation[None]:
+    """Keep targets connected, and wait until each was tried once. Raises if all of them refuse."""
+    keeper = connection.keeper()
+    diallers = [keeper.connect(target) for target in targets]
+    while not all(dialler.settled for dialler in diallers):
         connection.check_open()
         yield None
-    if dialler.state == "refused":
-        connection.keeper().forget(dialler)
-        raise LinkError(f"{dialler.url} refuses us: {dialler.why}")
+    if diallers and all(dialler.state == "refused" for dialler in diallers):
+        for dialler in diallers:
+            keeper.forget(dialler)
+        raise LinkRefusedError("; ".join(f"{one.url} refuses us: {one.why}" for one in diallers))
+
+
+def begin(connection: Connection) -> Operation[None]:
+    """Connect to where a connection leads at first, and wait until that was tried once."""
+    yield from dial(connection, connection.targets())
+    if connection.stand_in is not None and connection.stand_in.meeting is not None:
+        meeting = connection.keeper().meet(connection.stand_in.meeting)
+        while not meeting.is_settled:
+            connection.check_open()
+            yield None
+        dialler = meeting.dialler
+        if dialler is not None and dialler.state == "refused":
+            raise LinkRefusedError(
+                f"multicast does not work here, and the place where programs of this machine meet is taken: "
+                f"{dialler.url} refuses us: {dialler.why}; choose another port"
+            )
 
 
 def flush(connection: Connection, timeout_s: float | None, deadline: float | None) -> Operation[None]:

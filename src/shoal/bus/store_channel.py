@@ -30,7 +30,7 @@ from shoal.bus.store_session import Body, Done, Session
 from shoal.bus.waiting import run
 from shoal.config import ConnectionConfig
 from shoal.errors import ClosedError, FullError, ShoalError
-from shoal.link.address import host_and_port
+from shoal.link.address import target_of
 
 if TYPE_CHECKING:
     from shoal.bus.connection import Connection
@@ -447,8 +447,8 @@ class StoreChannel:
 
     def _open_url(self, url: str) -> None:
         """The store's address was given: what it is, it says there."""
-        host, port = host_and_port(url, self._connection.config.port)
-        bus = self._tcp(host, port, self._connection.config.domain)
+        target = target_of(url, self._connection.config.port)
+        bus = self._tcp(target.host, target.port, self._connection.config.domain)
         heres = bus._connection.node.open_subscription(HERE, queue_bytes_max=1 << 20, when_full="drop_old")
         heres.attach_bell(self._bell, HERES)
         with self._lock:
@@ -494,7 +494,8 @@ class StoreChannel:
             return None
         for url in here.urls:
             with contextlib.suppress(ShoalError):
-                return self._tcp(*host_and_port(url, 0), here.domain)
+                target = target_of(url, 0)
+                return self._tcp(target.host, target.port, here.domain)
         return None
 
     def _tcp(self, host: str, port: int, domain: str) -> "Bus":
@@ -511,7 +512,7 @@ class StoreChannel:
         bus = _bus(config)
         try:
             connection = bus._connection
-            run(connection, operations.dial(connection, host, port))
+            run(connection, operations.dial(connection, [config.target()]))
             if not self._url and not any(state.state == "up" for state in bus.links):
                 raise FullError(f"nobody answers at {host}:{port}")
         except BaseException:

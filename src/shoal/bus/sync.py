@@ -49,7 +49,7 @@ from shoal.config import (
     split_roles,
 )
 from shoal.errors import LinkError
-from shoal.link.address import LOOPBACK, host_and_port
+from shoal.link.address import target_of
 from shoal.selector import CorrelationFilter, Selector
 
 if TYPE_CHECKING:
@@ -62,12 +62,17 @@ _CALLBACKS_S = 1.0
 def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """Join a domain and return the connection to it.
 
-    With `tcp://` it waits until the other end answered, or could not be reached; then it goes on trying.
+    With `tcp://`, `tls://`, `ws://`, `wss://` and links of your own it waits until the other end answered, or
+    could not be reached; then it goes on trying.
     With no arguments: what the environment variables `SHOAL_URL` and `SHOAL_DOMAIN` say, and otherwise
-    reliable multicast on the default domain and interface.
+    reliable multicast on the default domain and interface. Where multicast does not work it connects by TCP
+    to the seeds in `SHOAL_SEEDS`; if there are none, the programs of this machine meet on the loopback
+    interface. A warning is logged that says so.
 
     Args:
-        url: `norm://[group:port]`, `tcp://host:port` or `inproc://name`, with options as its query.
+        url: `norm://[group:port]`, `udp://[group:port]` (best effort), `tcp://host:port`, `tls://host:port`, `ws://host:port/path`,
+            `wss://host:port/path`, `inproc://name` or one of a scheme that `shoal.link.register` knows, with
+            options as its query.
         options: the same options as keywords; `shoal.config.ConnectionConfig` describes them all. With
             `store="./data"` and `record=["prices/>"]` this process is a store too, which records those
             topics; `shoal.store.StoreConfig` describes its options. `store="tcp://host:port"` names a store
@@ -77,25 +82,28 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
 
     Raises:
         ConfigError: an option cannot work, or two contradict each other.
-        LinkError: the network cannot be used, or the other end refuses us.
+        LinkError: the network cannot be used.
+        LinkRefusedError: the other end refuses us, or cannot be trusted.
     """
     rest, client = split_client(options)
     connection, role = split_roles(rest)
     bus = Bus(resolve(url, connection))
     bus._connection.take_role(role)
     bus._connection.take_client(client)
-    if bus.config.scheme == "tcp":
+    if bus.config.has_links:
         with closing_on_error(bus._connection):
-            bus._connect(bus.config.host or LOOPBACK, bus.config.port)
+            run(bus._connection, operations.begin(bus._connection))
     return bus
 
 
 def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
-    """Let others connect by TCP, and return the connection to them.
+    """Let others connect, and return the connection to them.
 
     Args:
-        url: `tcp://address:port`. Without an address only programs of this machine can connect;
-            `tcp://0.0.0.0:7474` is every address of this host. Port 0 is a free one: see `Bus.links`.
+        url: `tcp://address:port`, or the same with `tls`, `ws` or `wss`, or a link of your own. Without an
+        address
+            only programs of this machine can connect; `tcp://0.0.0.0:7474` is every address of this host.
+            Port 0 is a free one: see `Bus.links`.
         options: as for `connect`.
 
     Raises:
@@ -108,7 +116,8 @@ def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
     bus._connection.take_role(role)
     bus._connection.take_client(client)
     with closing_on_error(bus._connection):
-        bus._connection.keeper().listen(bus.config.host or LOOPBACK, bus.config.port)
+        if bus.config.has_links:
+            bus._connection.keeper().listen(bus.config.target())
     return bus
 
 
@@ -428,21 +437,20 @@ class Bus(Handle):
                 self._threads.append(shared)
 
     def connect(self, url: str) -> None:
-        """Make one more link: to a program, `tcp://host:port`, or into a multicast group, `norm://group:port`.
+        """Make one more link: to a program, such as `tcp://host:port`, or into a group, `norm://group:port`.
 
-        With `router=True` what comes over one link goes on to the others.
+        The link is kept: it is made again when it breaks. With `router=True` what comes over one link goes on
+        to the others.
 
         Raises:
-            LinkError: the other end refuses us, or the network cannot be used.
+            LinkRefusedError: the other end refuses us.
+            LinkError: the network cannot be used.
         """
         if url.startswith("norm:"):
-            self._connection.add_norm(url)
-        else:
-            self._connect(*host_and_port(url, self.config.port))
-
-    def _connect(self, host: str, port: int) -> None:
+            self._connection.join_group(url)
+            return
         connection = self._connection
-        run(connection, operations.dial(connection, host, port))
+        run(connection, operations.dial(connection, [target_of(url, self.config.port)]))
 
     def request(
         self,

@@ -17,6 +17,7 @@ from shoal.bench import report
 from shoal.bench import sharing as sharing_experiment
 from shoal.bench import slow as slow_experiment
 from shoal.bench import throughput as throughput_experiment
+from shoal.bench import tunnel as tunnel_experiment
 from shoal.bench.rounds import Follow
 from shoal.cli import bench_selectors
 from shoal.errors import ExperimentError
@@ -204,6 +205,37 @@ def sharing(
     _show(
         f"a bottleneck of {rate:g} Mbit/s with a queue of {queue:g} ms", options, sharing_experiment.run, json
     )
+
+
+@app.command("tunnel")
+def tunnel(
+    rate: Annotated[float, typer.Option(help="Mbit/s of the path between the LANs.")] = 50.0,
+    round_trip: Annotated[float, typer.Option(help="Milliseconds there and back.")] = 40.0,
+    loss: Annotated[float, typer.Option(help="Percent of packets lost on it, each way.")] = 1.0,
+    queue: Annotated[float, typer.Option(help="Milliseconds a packet waits in its full queue.")] = 50.0,
+    size: Annotated[int, typer.Option(help="Bytes of each message's body.")] = 1024,
+    contests: Annotated[
+        str, typer.Option(help=f"Which of {', '.join(tunnel_experiment.CONTESTS)}; all by default.")
+    ] = "",
+    rounds: Rounds = 3,
+    seconds: Annotated[float, typer.Option(help="How long tunnels run; a quarter of it is warm-up.")] = 20.0,
+    json: Json = None,
+) -> None:
+    """Two LANs joined over a long path that loses, by NORM and by TCP (needs root)."""
+    with _options_checked():
+        options = tunnel_experiment.TunnelOptions(
+            rate_mbit_s=rate,
+            round_trip_ms=round_trip,
+            loss_percent=loss,
+            queue_ms=queue,
+            size=size,
+            rounds=rounds,
+            seconds=seconds,
+            warm_up_s=seconds / 4,
+            contests=_names(contests) or tuple(tunnel_experiment.CONTESTS),
+        )
+    title = f"a path of {rate:g} Mbit/s, {round_trip:g} ms and {loss:g} % loss"
+    _show(title, options, tunnel_experiment.run, json)
 
 
 @app.command("fec")

@@ -6,16 +6,20 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, Literal, TypedDict, get_origin
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shoal.config.checks import WHOLE, unknown_option
 from shoal.config.keys import check_key
 from shoal.config.sending import CACHE_BYTES_MAX, Congestion, Sending
 from shoal.errors import ConfigError
+from shoal.link import transport
+from shoal.link.address import HOSTS, LOOPBACK, Target, target_of
 
 #: Default group; a domain other than the default one gets a group of its own beside it.
 DEFAULT_GROUP = "239.192.74.1"
+#: The same without repair: the two must not hear each other.
+DEFAULT_UDP_GROUP = "239.192.74.2"
 #: Not assigned by IANA.
 DEFAULT_PORT = 7474
 DEFAULT_DOMAIN = "default"
@@ -29,18 +33,30 @@ WhenFull = Literal["block", "drop", "error"]
 WhenSlow = Literal["expel", "wait"]
 #: For as long as it lives: heartbeats alone end a wait of so many seconds.
 FOR_EVER_S = 1e9
+#: What a connection does where multicast does not work.
+WhenNoMulticast = Literal["error", "tcp"]
 #: What a subscription does when its reader falls behind.
 QueueFull = Literal["block", "drop_new", "drop_old"]
-_SCHEMES = ("norm", "tcp", "inproc")
-_LATER_SCHEMES = ("udp", "tls", "locate")
+_SCHEMES = ("norm", "udp", *transport.SCHEMES, "inproc")
+_LATER_SCHEMES = ("locate",)
+#: What URLs look like.
+_LOOKS = "norm://, udp://, tcp://host:port, tls://host:port, ws://host:port, wss://host:port or inproc://name"
 #: Longer than anybody waits, and more than anybody has.
 SECONDS_MAX, MISSED_MAX, ASSEMBLY_BYTES_MAX = 1e9, 1_000_000, 1 << 40
 CONNECTIONS_MAX, TCP_WINDOW_BYTES_MAX = 100_000, 1 << 28
 #: What a connection without a network can be told.
 _INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "when_slow", "message_bytes_max")
-#: What only one over TCP can be told, and what else it can.
-_TCP_ONLY = ("host", "resume_s", "connect_timeout_s", "reconnect_max_s", "connections_max")
-_TCP_FIELDS = (
+#: What only one with links to single programs can be told, and what else it can; and what TLS needs.
+_LINK_ONLY = (
+    "resume_s",
+    "connect_timeout_s",
+    "reconnect_max_s",
+    "connections_max",
+    "tcp_congestion",
+)
+_PLACES = ("host", "path", "listen")
+_TLS_FIELDS = ("tls_ca", "tls_cert", "tls_key", "tls_name")
+LINK_FIELDS = (
     *_INPROC_FIELDS,
     "port",
     "heartbeat_s",
@@ -48,15 +64,41 @@ _TCP_FIELDS = (
     "window_bytes",
     "assembly_bytes_max",
     "router",
-    *_TCP_ONLY,
+    "seeds",
+    "host",
+    "path",
+    *_LINK_ONLY,
+    *_TLS_FIELDS,
 )
+#: What one without repair can be told.
+_UDP_FIELDS = (
+    "scheme",
+    "domain",
+    "group",
+    "host",
+    "listen",
+    "port",
+    "interface",
+    "when_full",
+    "heartbeat_s",
+    "missed_heartbeats_max",
+    "segment_bytes",
+    "rate_bytes_per_s",
+    "receive_buffer_bytes",
+    "message_bytes_max",
+    "assembly_bytes_max",
+    "connections_max",
+)
+#: Data in one datagram of `udp`, unless it is told.
+UDP_SEGMENT_BYTES = 1400
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionConfig(Sending):
     """One connection. Sizes are in bytes, times in seconds."""
 
-    #: How to reach others: `norm` (reliable multicast), `tcp` or `inproc` (this process alone).
+    #: How to reach others: `norm` (reliable multicast), `udp` (best effort), `tcp`, `tls`, `ws`, `wss`, a
+    #: scheme that `shoal.link.register` knows, or `inproc` (this process alone).
     scheme: str = "norm"
     #: The set of nodes to talk to; it chooses the group unless `group` is given. For `inproc`, its name.
     domain: str = DEFAULT_DOMAIN
@@ -67,7 +109,12 @@ class ConnectionConfig(Sending):
     #: Between two ends by NORM: the port to listen on, if it is not `port`.
     listen_port: int | None = None
     #: Over TCP: the name or address of the other end, or the address to listen at; this machine if not given.
+    #: Over `udp`: the same, instead of a group.
     host: str | None = None
+    #: Over `udp` with a host: let others connect to it, instead of connecting; `shoal.listen` says so.
+    listen: bool = False
+    #: The path of a `ws://` or `wss://` URL, or of a link of your own.
+    path: str | None = None
     #: A network interface by name or address, or `auto`.
     interface: str = "auto"
     #: What publishing does when the send buffer is full.
@@ -130,24 +177,42 @@ class ConnectionConfig(Sending):
     reconnect_max_s: float = 30.0
     #: Over TCP: how many connections a listener has at the most, and links a node; others are turned away.
     connections_max: int = 1000
+    #: Over TCP and TLS: what decides the rate, as the kernel calls it, such as `bbr` or `cubic`. `auto` asks
+    #: for `bbr` where the other end is on another machine and the kernel has it, `system` asks for nothing.
+    tcp_congestion: str = "auto"
+    #: Over TLS: a file with the certificates of the authorities that sign those of others (PEM); the system's
+    #: if not given. If it is given, those who connect to a listener have to show a certificate, too.
+    tls_ca: str | None = None
+    #: Over TLS: a file with our certificate, which every listener needs.
+    tls_cert: str | None = None
+    #: Over TLS: a file with the key of our certificate.
+    tls_key: str | None = None
+    #: Over TLS: the name that the certificate of the other end must have; the URL's host if not given.
+    tls_name: str | None = None
+    #: What to do where multicast does not work: `error` raises, `tcp` connects to the seeds, or lets the
+    #: programs of this machine meet. It is `tcp` where `connect` is given no URL.
+    when_no_multicast: WhenNoMulticast = "error"
+    #: Where to connect by TCP then, or beside the URL's host: `host`, `host:port` or URLs, with commas
+    #: between. `SHOAL_SEEDS` names some where nothing else does.
+    seeds: str | None = None
 
     def __post_init__(self) -> None:
         if self.scheme in _LATER_SCHEMES:
-            raise ConfigError(
-                f"the scheme {self.scheme}:// is not available yet: use norm://, tcp://host:port or inproc://name"
-            )
-        if self.scheme not in _SCHEMES:
-            raise ConfigError(
-                f"unknown scheme {self.scheme!r}: use norm://, tcp://host:port or inproc://name"
-            )
+            raise ConfigError(f"the scheme {self.scheme}:// is not available yet: use {_LOOKS}")
+        if self.scheme not in _SCHEMES and not transport.is_registered(self.scheme):
+            raise ConfigError(f"unknown scheme {self.scheme!r}: use {_LOOKS}")
         self._check_scheme()
         self.check_types()
+        self.check("tls_cert", (self.tls_cert is None) == (self.tls_key is None), "given beside tls_key")
         self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
-        self.check_range("port", 0 if self.scheme == "tcp" else 1, 65535)
+        self.check_range("port", 0 if self.has_links else 1, 65535)
         self.check_range("listen_port", 1, 65535)
         self.check_range("drop_received", 0, 1)
         self.check_range("resume_s", 0, SECONDS_MAX)
         self.check_range("connections_max", 1, CONNECTIONS_MAX)
+        self.check(
+            "tcp_congestion", 0 < len(self.tcp_congestion) < 16, "auto, system or a name of 1 to 15 letters"
+        )
         for field in ("heartbeat_s", "slow_after_s", "connect_timeout_s", "reconnect_max_s"):
             fine = 0 < getattr(self, field) <= SECONDS_MAX
             self.check(field, fine, f"more than 0, and at most {SECONDS_MAX:,.0f}")
@@ -158,7 +223,7 @@ class ConnectionConfig(Sending):
         self.check_range("cache_bytes", 65_536, CACHE_BYTES_MAX)
         self.check_range("receive_window_bytes", 65_536, RECEIVE_BYTES_MAX)
         self.check_range("receive_buffer_bytes", 65_536, (1 << 31) - 1)
-        if self.scheme == "tcp":
+        if self.has_links:
             self.check_range("window_bytes", 65_536, TCP_WINDOW_BYTES_MAX)
         else:
             self.check("window_bytes", self.window_bytes <= self.cache_bytes, "at most cache_bytes")
@@ -173,6 +238,12 @@ class ConnectionConfig(Sending):
             check_key(self.key)
         self.check_rate()
         self.check_parity()
+        if self.scheme == "udp":
+            self.check("host", self.host is None or self.group is None, "left out beside group")
+            self.check("listen", not self.listen or self.host is not None, "given beside host")
+        if self.scheme == "norm" and self.seeds is not None and self.when_no_multicast == "error":
+            raise ConfigError("seeds means nothing on norm:// unless when_no_multicast is 'tcp': say so")
+        self.seed_targets()
         if self.group is not None:
             self._check_group(self.group)
         if not self.is_unicast:
@@ -182,14 +253,22 @@ class ConnectionConfig(Sending):
 
     def _check_scheme(self) -> None:
         """Refuse options that mean nothing there."""
-        known = {"inproc": _INPROC_FIELDS, "tcp": _TCP_FIELDS}.get(self.scheme)
+        known = {"inproc": _INPROC_FIELDS, "udp": _UDP_FIELDS}.get(
+            self.scheme, LINK_FIELDS if self.has_links else None
+        )
         for field in dataclasses.fields(self):
-            means = field.name not in _TCP_ONLY if known is None else field.name in known
+            # A router has such links beside its group, and TCP may have to stand in for it.
+            has_some = self.router or self.when_no_multicast == "tcp"
+            others = _PLACES if has_some else (*_PLACES, *_LINK_ONLY, *_TLS_FIELDS)
+            means = field.name not in others if known is None else field.name in known
             if means or getattr(self, field.name) == field.default:
                 continue
             if known is None:
-                raise ConfigError(f"{field.name} means nothing on norm://: it is for tcp:// alone")
-            network = "has no network" if self.scheme == "inproc" else "has no multicast"
+                also = "" if field.name in _PLACES else ", or for a router, which may have such links"
+                raise ConfigError(f"{field.name} means nothing on norm://: it is for tcp:// and such{also}")
+            network = {"inproc": "has no network", "udp": "repairs nothing"}.get(
+                self.scheme, "has no multicast"
+            )
             raise ConfigError(
                 f"{field.name} means nothing on {self.scheme}://, which {network}: leave it out "
                 f"(what counts there is {', '.join(known[1:])})"
@@ -209,11 +288,49 @@ class ConnectionConfig(Sending):
         """The group: as given, or derived from the domain."""
         if self.group is not None:
             return self.group
+        repairs = self.scheme != "udp"
         if self.domain == DEFAULT_DOMAIN:
-            return DEFAULT_GROUP
+            return DEFAULT_GROUP if repairs else DEFAULT_UDP_GROUP
         # Organisation-local scope; the default's own address is left out.
         number = int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[:4], "big") % 65_000
-        return f"239.192.{76 + number // 500}.{1 + number % 250}"
+        return f"239.{192 if repairs else 193}.{76 + number // 500}.{1 + number % 250}"
+
+    @property
+    def has_links(self) -> bool:
+        """Whether it is made of links with single programs."""
+        return self.scheme not in ("norm", "udp", "inproc")
+
+    def seed_targets(self) -> tuple[Target, ...]:
+        """The seeds, one by one."""
+        named = [seed.strip() for seed in (self.seeds or "").split(",")]
+        found = [target_of(seed if "://" in seed else f"tcp://{seed}", self.port) for seed in named if seed]
+        for target in found:
+            if target.scheme not in transport.SCHEMES and not transport.is_registered(target.scheme):
+                raise ConfigError(f"seeds has {target.url!r}, which is not the URL of a link: use host:port")
+        return tuple(found)
+
+    def meeting_port(self) -> int:
+        """Where on this machine programs of the domain meet that have no multicast."""
+        if self.domain == DEFAULT_DOMAIN or self.port != DEFAULT_PORT:
+            return self.port
+        # Domains do not meet at one place; below what systems give out themselves.
+        return 17_475 + int.from_bytes(hashlib.sha256(self.domain.encode()).digest()[:4], "big") % 10_000
+
+    def target(self) -> Target:
+        """Where its first link leads, or where it listens."""
+        host = self.host or (LOOPBACK if self.scheme in HOSTS else "")
+        port = self.port if self.scheme in HOSTS or self.port != DEFAULT_PORT else 0
+        return Target(self.scheme, host, port, self.path or "")
+
+    def where(self) -> str:
+        """Where it leads, as a URL without options."""
+        if self.scheme == "inproc":
+            return f"inproc://{self.domain}"
+        if self.has_links:
+            return self.target().url
+        place = self.host or self.group_address()
+        address = f"[{place}]" if ":" in place else place
+        return f"{self.scheme}://{address}:{self.port}"
 
     @property
     def is_unicast(self) -> bool:
@@ -266,6 +383,15 @@ class ConnectionOptions(TypedDict, total=False):
     connect_timeout_s: float
     reconnect_max_s: float
     connections_max: int
+    tcp_congestion: str
+    path: str | None
+    tls_ca: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    tls_name: str | None
+    listen: bool
+    when_no_multicast: WhenNoMulticast
+    seeds: str | None
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(ConnectionConfig)}
@@ -291,25 +417,37 @@ def resolve(
     """The configuration that `connect` was asked for.
 
     Without a URL `SHOAL_URL` in the environment takes its place; `SHOAL_DOMAIN` is the domain where neither
-    the URL nor a keyword names one.
+    the URL nor a keyword names one, and `SHOAL_SEEDS` the seeds where they can be used.
     """
     if url is not None and not isinstance(url, str):
         raise TypeError(
             f"url is {url!r}, and must be a str such as 'norm://', 'tcp://host:port' or 'inproc://name', "
             "or None"
         )
-    url = url or environment.get("SHOAL_URL") or "norm://"
     options = dict(options)
+    url = url or environment.get("SHOAL_URL")
+    if not url:
+        url = "norm://"
+        if "scheme" not in options:
+            options.setdefault("when_no_multicast", "tcp")
     domain = environment.get("SHOAL_DOMAIN")
     if domain and "domain" not in options and "domain" not in _options_of(url):
         options["domain"] = domain
-    return parse_url(url, **options)
+    config = parse_url(url, **options)
+    seeds = environment.get("SHOAL_SEEDS")
+    if seeds and config.seeds is None and (config.has_links or config.when_no_multicast == "tcp"):
+        config = dataclasses.replace(config, seeds=seeds)
+    return config
 
 
-def resolve_listening(url: str, options: Mapping[str, Any]) -> ConnectionConfig:
+def resolve_listening(
+    url: str, options: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> ConnectionConfig:
     """The configuration that `listen` was asked for."""
-    config = resolve(url, options)
-    if config.scheme != "tcp":
+    if urlsplit(url).scheme == "udp":
+        options = {**options, "listen": True}
+    config = resolve(url, options, environment)
+    if not config.has_links and config.scheme != "udp":
         raise ConfigError(f"{url!r} cannot be listened at: use tcp://address:port")
     return config
 
@@ -317,9 +455,7 @@ def resolve_listening(url: str, options: Mapping[str, Any]) -> ConnectionConfig:
 def _options_of(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     if not parts.scheme or "://" not in url:
-        raise ConfigError(
-            f"{url!r} is not a URL: it must look like norm://, tcp://host:port or inproc://name"
-        )
+        raise ConfigError(f"{url!r} is not a URL: it must look like {_LOOKS}")
     options: dict[str, Any] = {"scheme": parts.scheme}
     if parts.scheme == "inproc":
         if parts.netloc:
@@ -329,17 +465,28 @@ def _options_of(url: str) -> dict[str, Any]:
             host, port = parts.hostname, parts.port
         except ValueError as error:
             raise ConfigError(f"{url!r}: {error}") from None
-        if host is not None or parts.scheme != "tcp":
-            options["host" if parts.scheme == "tcp" else "group"] = host
+        if parts.scheme == "norm" or (parts.scheme == "udp" and _is_group(host)):
+            options["group"] = host
+        elif host is not None:
+            options["host"] = host
         if port is not None:
             options["port"] = port
     if parts.path not in ("", "/"):
-        raise ConfigError(f"{url!r} has a path, {parts.path!r}, which means nothing here")
+        if parts.scheme in ("norm", "udp", "inproc", "tcp", "tls"):
+            raise ConfigError(f"{url!r} has a path, {parts.path!r}, which means nothing here")
+        options["path"] = unquote(parts.path)
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         if name in options:
             raise ConfigError(f"{name} appears twice in {url!r}: give it once")
         options[name] = _value_of(name, text)
     return options
+
+
+def _is_group(host: str | None) -> bool:
+    try:
+        return host is None or ipaddress.ip_address(host).is_multicast
+    except ValueError:
+        return False
 
 
 def _value_of(name: str, text: str) -> Any:
@@ -350,8 +497,12 @@ def _value_of(name: str, text: str) -> Any:
         )
     if field is None or name == "scheme":
         raise unknown_option(name, _FIELDS.keys() - {"scheme", "key"}, " in the URL")
-    if field.type is str or name in ("group", "host", "when_full", "when_slow", "congestion", "key_file"):
+    if field.type in (str, str | None) or get_origin(field.type) is Literal:
         return text
+    if field.type is bool:
+        if text not in ("true", "false"):
+            raise ConfigError(f"{name} is {text!r} in the URL, and must be true or false")
+        return text == "true"
     kind = int if field.type in WHOLE else float
     try:
         return kind(text)

@@ -15,6 +15,7 @@ from shoal.config.checks import Checked, unknown_option
 from shoal.config.connection import DEFAULT_DOMAIN
 from shoal.daemon.places import line_of
 from shoal.errors import ConfigError, ShoalError
+from shoal.link.transport import SCHEMES
 from shoal.store import StoreConfig
 from shoal.store import resolve as resolve_store
 
@@ -22,9 +23,9 @@ from shoal.store import resolve as resolve_store
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: Tables and keys of a file.
 _KEYS = ("name", "domain", "roles", "connection", "link", "http", "log", "store", "answer")
-_ROLES = ("listener", "store", "router", "gateway")
+_ROLES = ("router", "listener", "store", "gateway")
 #: Options that are paths.
-_PATHS = ("key_file",)
+_PATHS = ("key_file", "tls_ca", "tls_cert", "tls_key")
 #: Links of one daemon, at the most.
 LINKS_MAX = 256
 
@@ -33,6 +34,8 @@ LINKS_MAX = 256
 class Roles(Checked):
     """What the node does beyond being a member."""
 
+    #: Passes on between its links what somebody behind the others wants.
+    router: bool = True
     #: Lets others connect where a link says `listen`; false leaves those links closed.
     listener: bool = True
     #: Keeps messages on disk, as the table `[store]` says.
@@ -104,7 +107,7 @@ class DaemonConfig:
     name: str
     #: The set of nodes it belongs to.
     domain: str
-    #: What its node is told: that of its one `norm` link, or what all its `tcp` links have in common.
+    #: What its node is told, and all its links with single programs: TLS, heartbeats, windows, how many.
     connection: ConnectionConfig
     roles: Roles = field(default_factory=Roles)
     #: By name.
@@ -168,16 +171,15 @@ def parse(options: Mapping[str, Any], beside: Path) -> DaemonConfig:
     if not _NAME.fullmatch(name):
         raise _KeyError("name", f"name is {name!r}, and must be letters, digits, '.', '_' and '-', up to 63")
     roles = _roles(options)
-    links = _links(options, domain, beside)
     answer = options.get("answer", True)
     if not isinstance(answer, bool):
         raise _KeyError("answer", f"answer is {answer!r}, and must be true or false")
     return DaemonConfig(
         name=name,
         domain=domain,
-        connection=_connection(options, domain, links),
+        connection=_connection(options, domain, roles, beside),
         roles=roles,
-        links=links,
+        links=_links(options, domain, beside),
         store=_store(options, roles, beside),
         http=_checked(HttpConfig, "http", _table(options, "http")) if "http" in options else None,
         log=_checked(LogConfig, "log", _table(options, "log")),
@@ -213,35 +215,22 @@ def _checked(kind: Any, key: str, options: Mapping[str, Any]) -> Any:
 
 def _roles(options: Mapping[str, Any]) -> Roles:
     roles = _table(options, "roles")
-    for name in ("router", "gateway"):
-        if roles.pop(name, False):
-            raise _KeyError(
-                f"roles.{name}", f"roles.{name} is true, and no daemon can do that yet: leave it out"
-            )
+    if roles.pop("gateway", False):
+        raise _KeyError("roles.gateway", "roles.gateway is true, and no daemon can do that yet: leave it out")
     for name in roles:
         if name not in _ROLES:
             raise _KeyError(f"roles.{name}", str(unknown_option(name, _ROLES, " in [roles]")))
     return _checked(Roles, "roles", roles)  # type: ignore[no-any-return]
 
 
-def _connection(options: Mapping[str, Any], domain: str, links: Mapping[str, LinkConfig]) -> ConnectionConfig:
-    """What the node is told."""
-    table = _table(options, "connection")
-    lans = [link for link in links.values() if link.connection.scheme == "norm"]
-    if lans and len(links) > 1:
-        raise _KeyError(
-            f"link.{lans[0].name}",
-            f"[link.{lans[0].name}] is not the only link: a daemon has one norm:// link, or tcp:// links",
-        )
-    if lans:
-        if table:
-            raise _KeyError("connection", f"[connection] is for tcp:// links: use [link.{lans[0].name}]")
-        return lans[0].connection
-    for name in ("domain", "host", "port"):
+def _connection(options: Mapping[str, Any], domain: str, roles: Roles, beside: Path) -> ConnectionConfig:
+    """What the node is told. It begins without links, and is given those of the file."""
+    table = _with_paths(_table(options, "connection"), beside)
+    for name in ("domain", "router", "host", "port", "path", "seeds"):
         if name in table:
             raise _KeyError(f"connection.{name}", f"connection.{name} means nothing there: leave it out")
     try:
-        return resolve("tcp://", {**table, "domain": domain})
+        return resolve("tcp://", {**table, "domain": domain, "router": roles.router}, {})
     except (ShoalError, TypeError) as error:
         raise _KeyError(f"connection.{_field_of(error)}", f"[connection] {error}") from None
 
@@ -298,21 +287,22 @@ def _link(name: str, table: dict[str, Any], domain: str, beside: Path) -> LinkCo
         )
     where = f"{key}.{'listen' if listens else 'url'}"
     try:
-        connection = (resolve_listening if listens else resolve)(url, _with_paths(table, beside))
+        connection = (resolve_listening if listens else resolve)(url, _with_paths(table, beside), {})
     except (ShoalError, TypeError) as error:
         word = _field_of(error)
         place = f"{key}.{word}" if word in table else where
         raise _KeyError(place, f"[{key}] {url!r}: {error}") from None
-    if connection.scheme not in ("norm", "tcp"):
-        wanted = "norm:// or tcp://"
+    if connection.scheme not in ("norm", *SCHEMES):
+        wanted = "norm://, tcp://, tls://, ws:// or wss://"
         raise _KeyError(where, f"{where} is {url!r}, and a daemon's link must be {wanted}")
     plain = ConnectionConfig(
         scheme=connection.scheme,
         domain=domain,
-        host=connection.host if connection.scheme == "tcp" else None,
+        host=connection.host if connection.has_links else None,
         port=connection.port,
+        path=connection.path if connection.has_links else None,
     )
-    if connection.scheme == "tcp" and connection != plain:
+    if connection.has_links and connection != plain:
         others = [each.name for each in dataclasses.fields(plain) if _differs(each.name, connection, plain)]
         raise _KeyError(
             f"{key}.{others[0]}",
@@ -337,6 +327,7 @@ def _refuse_twins(links: Mapping[str, LinkConfig]) -> None:
             connection.port if connection.port or not link.listens else name,
             connection.interface,
             connection.listen_port,
+            connection.path,
         )
         if (other := seen.setdefault(place, name)) != name:
             raise _KeyError(

@@ -1,6 +1,7 @@
 """The daemon itself: a node, its links, and what stands beside it. Signals and files are `service`'s."""
 
 import dataclasses
+import itertools
 import logging
 import os
 import resource
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from shoal import _core
-from shoal.bus.events import Event, LinkDown, LinkFailed, LinkRefused, LinkUp, MessagesLost
+from shoal.bus.events import Event, LinkDown, LinkRefused, LinkUp, MessagesLost
 from shoal.bus.sync import Bus
 from shoal.daemon.answers import Answers
 from shoal.daemon.config import DaemonConfig
@@ -24,6 +25,8 @@ log = logging.getLogger("shoal.daemon")
 
 #: How long closing waits for those who lack something.
 LINGER_S = 5.0
+#: Events noted before it looks after its links again.
+EVENTS_MAX = 1000
 
 
 class Daemon:
@@ -38,14 +41,12 @@ class Daemon:
         self._lock = threading.RLock()
         self._began_s = time.monotonic()
         self._reloads = self._lost = 0
-        #: What ended its link, if anything did.
-        self._failure = ""
         self._closed = False
         self._store: Store | None = None
         self._http: HttpEndpoint | None = None
         self._answers: Answers | None = None
         self.bus = Bus(config.connection)
-        self._links = Links(self.bus)
+        self._links = Links(self.bus._connection)
         try:
             self._open(config)
         except BaseException:
@@ -53,8 +54,7 @@ class Daemon:
             raise
 
     def _open(self, config: DaemonConfig) -> None:
-        for link in config.open_links().values():
-            self._links.open(link)
+        self._links.change(config.open_links(), strict=True)
         self._store = _store_of(config)
         if config.answer:
             self._answers = Answers(self.bus, self.status)
@@ -72,18 +72,13 @@ class Daemon:
         """
         with self._lock:
             before = self.config
-            was, wanted = before.open_links(), config.open_links()
-            gone = [f"link.{name}" for name, link in was.items() if wanted.get(name) != link]
-            if config.connection != before.connection or gone:
-                what = ", ".join(gone) or "domain or [connection]"
-                raise ConfigError(f"{what} changed, which needs a restart: nothing was changed")
-            done = []
-            for name in wanted.keys() - was.keys():
-                self._links.open(wanted[name])
-                done.append(f"opened {name}")
-            if config.connection.key_file is not None:
-                self.bus.reload_keys()
-                done.append("read the keys")
+            if config.connection != before.connection:
+                raise ConfigError(
+                    "domain, the role router or [connection] changed, which needs a restart: "
+                    "nothing was changed"
+                )
+            done = self._links.reload_keys()
+            done += self._links.change(config.open_links(), strict=False)
             self.config = dataclasses.replace(config, http=before.http, store=before.store)
             done += self._reload_answers(config)
             done += self._reload_http(config)
@@ -121,9 +116,12 @@ class Daemon:
         return [f"store in {config.store.path}" if config.store else "store off"]
 
     def turn(self, timeout_s: float) -> None:
-        """Take note of what happens for so long: to be called again and again."""
-        for event in self.bus.events(timeout_s=timeout_s):
+        """Look after links for so long, and note what happens: to be called again and again."""
+        for event in itertools.islice(self.bus.events(timeout_s=timeout_s), EVENTS_MAX):
             self._note(event)
+        with self._lock:
+            if not self._closed:
+                self._links.turn()
 
     def close(self, linger_s: float = LINGER_S) -> None:
         """Close everything, after waiting for those who lack something. Closing again does nothing."""
@@ -169,9 +167,7 @@ class Daemon:
             }
 
     def _trouble(self) -> list[str]:
-        trouble = ["closed"] if self._closed else []
-        if self._failure:
-            trouble.append(self._failure)
+        trouble = ["closed"] if self._closed else self._links.trouble()
         if self._store is not None and self._store.failure is not None:
             trouble.append(f"store: {self._store.failure}")
         return trouble
@@ -180,8 +176,6 @@ class Daemon:
         match event:
             case MessagesLost():
                 self._lost += 1
-            case LinkFailed(link, why):
-                self._failure = f"link {link}: {why}"
             case LinkUp(link, node, address, resumed):
                 again = ", which goes on" if resumed else ""
                 log.info("link %s is up with node %d at %s%s", link, node, address, again)

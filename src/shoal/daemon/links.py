@@ -1,92 +1,186 @@
-"""A daemon's links: opened and looked at by the names that the file gives them."""
+"""A daemon's links: opened, closed and looked at by the names that the file gives them."""
 
+import logging
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from shoal.bus.sync import Bus
+from shoal.bus.connection import Connection
+from shoal.config.keys import keys_of
 from shoal.daemon.config import LinkConfig
-from shoal.link.address import LOOPBACK, text_of
+from shoal.errors import ShoalError
 from shoal.link.dialler import Dialler
 from shoal.link.state import LinkState
 
+log = logging.getLogger("shoal.daemon")
+
+#: A link that cannot be opened is tried again after so long.
+RETRY_S = 5.0
+#: How long the members of a group are waited for that is left.
+LEAVE_S = 1.0
+
+
+@dataclass
+class Open:
+    """A link that is open: what the node knows it by. One of the three."""
+
+    norm: int | None = None
+    dialler: Dialler | None = None
+    listens_at: str | None = None
+
 
 class Links:
-    """The links of one node."""
+    """The links of one node. For one thread at a time."""
 
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-        self._links: dict[str, LinkConfig] = {}
-        #: Of TCP links: what is kept connected, or the URL that is listened at.
-        self._diallers: dict[str, Dialler] = {}
-        self._listens_at: dict[str, str] = {}
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._wanted: dict[str, LinkConfig] = {}
+        self._open: dict[str, Open] = {}
+        #: Of links that could not be opened: why, and when to try again.
+        self._failed: dict[str, tuple[str, float]] = {}
 
-    def open(self, link: LinkConfig) -> None:
-        """Open a link. A `norm` link is open as long as the node is.
+    # --- commands ---
+
+    def change(self, wanted: Mapping[str, LinkConfig], *, strict: bool) -> list[str]:
+        """Close what is not wanted any more, open what is new: what was done, a line each.
 
         Raises:
-            LinkError: its address cannot be listened at.
+            ShoalError: `strict`, and a link cannot be opened. Otherwise it is tried again and again.
         """
-        config = link.connection
-        if config.scheme == "tcp":
-            keeper = self._bus._connection.keeper()
-            host = config.host or LOOPBACK
-            if link.listens:
-                self._listens_at[link.name] = keeper.listen(host, config.port)
-            else:
-                self._diallers[link.name] = keeper.connect(host, config.port)
-        self._links[link.name] = link
+        done = []
+        for name in [name for name, link in self._wanted.items() if wanted.get(name) != link]:
+            self._close(name)
+            done.append(f"closed {name}")
+        for name, link in wanted.items():
+            if name not in self._wanted:
+                self._wanted[name] = link
+                done.append(f"opened {name}" if self._try(name, strict) else f"could not open {name}")
+        return done
+
+    def turn(self) -> None:
+        """Try again what failed, if it is time."""
+        now = time.monotonic()
+        for name, opened in list(self._open.items()):
+            if opened.norm is not None:
+                told = self._connection.node.norm_link(opened.norm)
+                if told is None or told["has_ended"]:
+                    del self._open[name]
+                    self._connection.remove_norm(opened.norm)
+                    self._failed[name] = ("its thread ended", now + RETRY_S)
+        for name, (_, at) in list(self._failed.items()):
+            if at <= now:
+                self._try(name, strict=False)
+
+    def reload_keys(self) -> list[str]:
+        """Read key files and certificates again: what was read."""
+        done = []
+        for name, opened in self._open.items():
+            config = self._wanted[name].connection
+            keys = keys_of(config.key, config.key_file) if opened.norm is not None else None
+            if keys is not None and self._connection.node.set_keys(keys, opened.norm):
+                done.append(f"read the keys of {name}")
+        keeper = self._connection.links
+        if keeper is not None and keeper.reload_certificates():
+            done.append("read the certificates")
+        return done
+
+    # --- getters ---
+
+    def trouble(self) -> list[str]:
+        """Links that cannot be opened, and why."""
+        return [f"link {name}: {why}" for name, (why, _) in self._failed.items()]
 
     def states(self) -> list[dict[str, Any]]:
         """Every link as it is now."""
-        tcp = self._bus.links
+        keeper = self._connection.links
+        single = [] if keeper is None else keeper.states()
         found: list[dict[str, Any]] = []
-        for name, link in self._links.items():
-            common = {"name": name, "kind": link.connection.scheme, "url": url_of(link)}
-            if link.connection.scheme == "norm":
-                found.append(common | self._group(link))
-            elif name in self._diallers:
-                url = self._diallers[name].url
-                found += [common | _tcp(each) for each in tcp if each.role == "connect" and each.url == url]
+        for name, link in self._wanted.items():
+            opened = self._open.get(name)
+            common = {"name": name, "kind": link.connection.scheme, "url": link.connection.where()}
+            if opened is None:
+                why = self._failed.get(name, ("closed", 0.0))[0]
+                found.append(common | {"state": "failed", "up": 0, "why": why})
+            elif opened.norm is not None:
+                found.append(common | self._group(link, opened.norm))
+            elif opened.dialler is not None:
+                url = opened.dialler.url
+                mine = (each for each in single if each.role == "connect" and each.url == url)
+                found += [common | _single(each) for each in mine]
             else:
-                url = self._listens_at[name]
-                mine = (each for each in tcp if each.role != "connect" and each.url == url)
-                found += [common | {"url": url} | _tcp(each) for each in mine]
+                mine = (each for each in single if each.role != "connect" and each.url == opened.listens_at)
+                found += [common | {"url": each.url} | _single(each) for each in mine]
         return found
 
-    def _group(self, link: LinkConfig) -> dict[str, Any]:
-        told: Mapping[str, Any] = self._bus.link()
-        stats: Mapping[str, int] = self._bus.stats()
-        config = link.connection
+    def _group(self, link: LinkConfig, number: int) -> dict[str, Any]:
+        node, config = self._connection.node, link.connection
+        told = node.norm_link(number)
+        if told is None:
+            return {"state": "failed", "up": 0, "why": "it was closed"}
         where = (
-            {"far": config.group} if config.is_unicast else {"lan": f"{url_of(link)} {told.get('interface')}"}
+            {"far": config.group} if config.is_unicast else {"lan": f"{config.where()} {told['interface']}"}
         )
+        stats = told["stats"]
         return {
-            "state": "up" if told else "failed",
-            "up": int(bool(told)),
+            "state": "up",
+            "up": 1,
             **where,
-            "interface": told.get("interface"),
-            "address": told.get("address"),
-            "why": told.get("socket_error") or "",
-            "rate_bytes_per_s": self._bus.rate_bytes_per_s,
-            **{name: stats.get(name) for name in ("bytes_sent", "bytes_received", "repairs_sent")},
+            "interface": told["interface"],
+            "address": told["address"],
+            "why": node.take_socket_error(number) or "",
+            "round_trip_s": told["round_trip_s"],
+            "rate_bytes_per_s": told["rate_bytes_per_s"],
+            **{name: stats[name] for name in ("bytes_sent", "bytes_received", "repairs_sent")},
         }
 
+    # --- opening and closing ---
 
-def url_of(link: LinkConfig) -> str:
-    """A link's address as a URL."""
-    config = link.connection
-    if config.scheme == "tcp":
-        return text_of(config.host or LOOPBACK, config.port)
-    group = config.group_address()
-    return f"norm://{f'[{group}]' if ':' in group else group}:{config.port}"
+    def _try(self, name: str, strict: bool) -> bool:
+        try:
+            self._open[name] = self._opened(self._wanted[name])
+        except ShoalError as error:
+            if strict:
+                raise
+            if self._failed.get(name, ("",))[0] != str(error):
+                log.error("link %s cannot be opened, and is tried every %g s: %s", name, RETRY_S, error)
+            self._failed[name] = (str(error), time.monotonic() + RETRY_S)
+            return False
+        if self._failed.pop(name, None):
+            log.info("link %s is open", name)
+        return True
+
+    def _opened(self, link: LinkConfig) -> Open:
+        config = link.connection
+        if config.scheme == "norm":
+            return Open(norm=self._connection.add_norm(config))
+        keeper = self._connection.keeper()
+        if link.listens:
+            return Open(listens_at=keeper.listen(config.target()))
+        return Open(dialler=keeper.connect(config.target()))
+
+    def _close(self, name: str) -> None:
+        del self._wanted[name]
+        self._failed.pop(name, None)
+        opened = self._open.pop(name, None)
+        if opened is None:
+            return
+        if opened.norm is not None:
+            self._connection.remove_norm(opened.norm, LEAVE_S)
+        elif opened.dialler is not None:
+            self._connection.keeper().drop(opened.dialler)
+        elif opened.listens_at is not None:
+            self._connection.keeper().stop_listening(opened.listens_at)
 
 
-def _tcp(state: LinkState) -> dict[str, Any]:
+def _single(state: LinkState) -> dict[str, Any]:
+    """Of a link with one program, or of a listener."""
     told = {
         "state": state.state,
         "role": state.role,
         "up": int(state.state in ("up", "listening")),
         "peer": str(state.node) if state.node else "",
+        "identity": state.identity,
         "address": state.address,
         "why": state.why,
     }

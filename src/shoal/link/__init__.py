@@ -1,8 +1,11 @@
 """Links' life: where to listen, when to connect, when to try again, and what to say about it.
 
-What travels on a link is the extension's business. Nothing here touches a message.
+What travels on a link is the extension's business. Nothing here touches a message. `Transport` and `register`
+are for people who carry links over something of their own.
 """
 
+from shoal.link.address import Target
 from shoal.link.state import LinkState
+from shoal.link.transport import Channel, Listening, Transport, register
 
-__all__ = ["LinkState"]
+__all__ = ["Channel", "LinkState", "Listening", "Target", "Transport", "register"]

@@ -14,6 +14,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from shoal.link.address import Target
 from shoal.link.backoff import Backoff
 from shoal.link.state import State
 
@@ -21,8 +22,8 @@ from shoal.link.state import State
 class Dialler:
     """One address."""
 
-    def __init__(self, url: str, host: str, port: int, *, backoff: Backoff, refused_s: float) -> None:
-        self.url, self.host, self.port = url, host, port
+    def __init__(self, target: Target, *, backoff: Backoff, refused_s: float) -> None:
+        self.target, self.url = target, target.url
         self.state: State = "connecting"
         #: Why it is not up.
         self.why = ""
@@ -50,6 +51,14 @@ class Dialler:
         self._at = None
         if self.state == "standby":
             self.state = "reconnecting"
+
+    def refuse(self, now: float, why: str) -> float:
+        """It refuses us: how long to wait."""
+        self.connection = None
+        self.state, self.why, self.settled = "refused", why, True
+        self.addresses.clear()
+        self._at = now + self._refused_s
+        return self._refused_s
 
     def fail(self, now: float, why: str) -> float:
         """It cannot be reached: how long to wait."""
@@ -83,9 +92,7 @@ class Dialler:
                 self.state, self._at = "reconnecting", now
                 return None
             case "refused":
-                self.state, self.why, self.settled = "refused", news["why"], True
-                self._at = now + self._refused_s
-                return self._refused_s
+                return self.refuse(now, news["why"])
             case "left":
                 return self.fail(now, "the other end closed its connection to the domain")
             case "closed":

@@ -1,89 +1,146 @@
-"""Keeps a connection's TCP links: a thread that hears what became of them, and connects again."""
+"""Keeps a connection's links: a thread that hears what became of them, and connects again."""
 
+import contextlib
+import functools
 import queue
 import select
+import socket
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from shoal import _core
 from shoal.bus.events import Event, LinkDown, LinkReconnecting, LinkRefused, LinkUp
-from shoal.errors import ClosedError, LinkError
-from shoal.link.address import is_address, resolve, text_of
+from shoal.config import ConnectionConfig
+from shoal.errors import ClosedError, ConfigError, LinkError, LinkRefusedError
+from shoal.link import transport
+from shoal.link.address import Target, is_address, resolve
 from shoal.link.backoff import Backoff
+from shoal.link.certificates import check_listening, replace_tls, tls_of
+from shoal.link.congestion import ask_for
 from shoal.link.dialler import Dialler
+from shoal.link.meeting import Meeting
+from shoal.link.pump import Pump
 from shoal.link.state import LinkState, State
+from shoal.link.transport import Channel, Listening, Transport
 
 #: The thread looks at least so often, should a wake-up ever be missed.
 _SLEEP_MAX_S = 5.0
+#: Where somebody cannot be let in, for want of descriptors say, it is tried again after so long.
+_ACCEPT_PAUSE_S = 0.1
+
+#: What came of an attempt: addresses to try, a channel that is there, or why there is none.
+_Found = list[str] | Channel | Exception
 
 
+@dataclass(frozen=True)
 class Listener:
-    """An address that others may connect to."""
+    """A place that others may connect to."""
 
-    def __init__(self, number: int, host: str, port: int) -> None:
-        self.number = number
-        self.url = text_of(host, port)
+    number: int
+    url: str
+    #: Who listens, if that is not the extension.
+    door: Listening | None = None
 
 
 class Keeper:
     """The links of one node. May be shared between threads."""
 
     def __init__(
-        self,
-        links: _core.TcpLinks,
-        tell: Callable[[Event], None],
-        *,
-        timeout_s: float,
-        reconnect_max_s: float,
-        connections_max: int,
+        self, links: _core.TcpLinks, tell: Callable[[Event], None], config: ConnectionConfig
     ) -> None:
         self._links = links
         # Whoever owns the connection owns this too, and not the other way round.
         self._tell = weakref.WeakMethod(tell)
-        self._timeout_s, self._reconnect_max_s = timeout_s, reconnect_max_s
-        self._connections_max = connections_max
+        self._config = config
+        self._transports: dict[str, Transport] = {}
+        self._tls: _core.Tls | None = None
         self._lock = threading.Lock()
         self._diallers: list[Dialler] = []
         self._listeners: dict[int, Listener] = {}
         #: Where the other end of each connection is that carries messages, and as which link.
         self._up: dict[int, tuple[str, str]] = {}
-        self._found: queue.SimpleQueue[tuple[Dialler, list[str] | LinkError]] = queue.SimpleQueue()
+        self._meeting: Meeting | None = None
+        self._found: queue.SimpleQueue[tuple[Dialler, _Found]] = queue.SimpleQueue()
         self._stopped = False
         self._bell = _core.Bell()
         links.attach_bell(self._bell)
+        ask_for(links, config.tcp_congestion)
         self._thread = threading.Thread(target=self._run, name="shoal-link", daemon=True)
         self._thread.start()
 
     # --- commands ---
 
-    def connect(self, host: str, port: int) -> Dialler:
-        """Begin to keep an address connected."""
+    def connect(self, target: Target) -> Dialler:
+        """Begin to keep a target connected."""
+        self._prepare(target)
         dialler = Dialler(
-            text_of(host, port),
-            host,
-            port,
-            backoff=Backoff(self._reconnect_max_s),
-            refused_s=self._reconnect_max_s,
+            target,
+            backoff=Backoff(self._config.reconnect_max_s),
+            refused_s=self._config.reconnect_max_s,
         )
         with self._lock:
             self._diallers.append(dialler)
         self._bell.ring(0)
         return dialler
 
-    def listen(self, host: str, port: int) -> str:
+    def listen(self, target: Target) -> str:
         """Let others connect: the URL they may use."""
-        (address, *_) = resolve(host, port)
+        self._prepare(target)
         try:
-            number, bound = self._links.listen(address, port, self._connections_max)
+            listener = self._listen(target)
+        except ConfigError:
+            raise
         except OSError as error:
-            raise LinkError(f"{text_of(host, port)} cannot be listened at: {error}") from error
-        listener = Listener(number, address, bound)
+            raise LinkError(f"{target.url} cannot be listened at: {error}") from error
         with self._lock:
-            self._listeners[number] = listener
+            self._listeners[listener.number] = listener
+        if listener.door is not None:
+            accepting = functools.partial(_accept, weakref.ref(self), listener.door, listener.number)
+            threading.Thread(target=accepting, name="shoal-accept", daemon=True).start()
         return listener.url
+
+    def _prepare(self, target: Target) -> None:
+        """Have what links of such a target need; refuse what cannot work."""
+        scheme = target.scheme
+        if scheme not in transport.SCHEMES and not transport.is_registered(scheme):
+            raise ConfigError(
+                f"{target.url!r} is not the URL of a link: use tcp://, tls://, ws:// or wss://host:port, or "
+                "a scheme that shoal.link.register knows"
+            )
+        if scheme == "tls" and self._tls is None:
+            self._tls = tls_of(self._config)
+        if scheme not in transport.SOCKETS and scheme not in self._transports:
+            self._transports[scheme] = transport.make(scheme, self._config)
+
+    def _listen(self, target: Target) -> Listener:
+        if target.scheme not in transport.SOCKETS:
+            door = self._transports[target.scheme].listen(target)
+            return Listener(self._links.add_listener(self._config.connections_max), door.url, door)
+        tls = None
+        if target.scheme == "tls":
+            check_listening(self._config, target.url)
+            tls = self._tls
+        (address, *_) = resolve(target.host, target.port)
+        number, port = self._links.listen(address, target.port, self._config.connections_max, tls)
+        return Listener(number, Target(target.scheme, address, port).url)
+
+    def meet(self, place: Target) -> Meeting:
+        """Meet the other programs of this machine at a place: whoever is first listens there."""
+        meeting = Meeting(place, listen=self._listen_if_free, connect=self.connect, forget=self.forget)
+        meeting.turn()
+        self._meeting = meeting
+        return meeting
+
+    def _listen_if_free(self, place: Target) -> bool:
+        try:
+            self.listen(place)
+        except LinkError:
+            return False
+        return True
 
     def forget(self, dialler: Dialler) -> None:
         """Stop keeping an address connected."""
@@ -91,14 +148,63 @@ class Keeper:
             if dialler in self._diallers:
                 self._diallers.remove(dialler)
 
+    def drop(self, dialler: Dialler) -> None:
+        """Stop keeping an address connected, and say goodbye there."""
+        self.forget(dialler)
+        if dialler.connection is not None:
+            self._links.part(dialler.connection)
+
+    def stop_listening(self, url: str) -> None:
+        """Let nobody in any more at the URL that `listen` returned, and say goodbye to those who are."""
+        with self._lock:
+            found = [listener for listener in self._listeners.values() if listener.url == url]
+            for listener in found:
+                del self._listeners[listener.number]
+        for listener in found:
+            if listener.door is not None:
+                listener.door.close()
+            self._links.close_listener(listener.number)
+
+    def reload_certificates(self) -> bool:
+        """Read certificates again, for connections that are made from now on: whether there are some.
+
+        Raises:
+            ConfigError: they cannot be used; then the old ones stay.
+        """
+        config = self._config
+        if self._tls is not None:
+            replace_tls(self._tls, config)
+        for made in self._transports.values():
+            made.reload()
+        return self._tls is not None or "wss" in self._transports
+
     def stop(self) -> None:
         """Connect nothing any more, and end the thread."""
         self._stopped = True
         self._bell.ring(0)
+        with self._lock:
+            doors = [listener.door for listener in self._listeners.values() if listener.door is not None]
+        for door in doors:
+            door.close()
         if self._thread is not threading.current_thread():
             self._thread.join(5)
 
+    def identify(self, number: int, identity: str) -> None:
+        """The other end of a connection proved its name."""
+        with contextlib.suppress(ClosedError):
+            self._links.identify(number, identity)
+
+    def end(self, number: int, why: str, refused: bool) -> None:
+        """A connection that a transport carried is over."""
+        with contextlib.suppress(ClosedError):
+            self._links.end(number, why, refused)
+
     # --- getters ---
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether nothing is connected any more."""
+        return self._stopped
 
     def states(self) -> list[LinkState]:
         """Every link, and every listener, as it is now."""
@@ -124,7 +230,7 @@ class Keeper:
                     url=listener.url,
                     role="listen",
                     state="listening",
-                    address=listener.url.removeprefix("tcp://"),
+                    address=listener.url.partition("://")[2],
                     connections=connections,
                     turned_away=turned_away,
                 )
@@ -177,11 +283,17 @@ class Keeper:
         while not self._found.empty():
             changed = True
             dialler, found = self._found.get()
-            if isinstance(found, LinkError):
-                self._say_reconnecting(dialler, dialler.fail(now, str(found)))
+            if isinstance(found, LinkRefusedError):
+                self._say_reconnecting(dialler, dialler.refuse(now, str(found)))
+            elif isinstance(found, Exception):
+                self._say_reconnecting(dialler, dialler.fail(now, str(found) or type(found).__name__))
+            elif isinstance(found, Channel):
+                self._carry(dialler, found)
             else:
                 dialler.addresses = found
                 self._dial(now, dialler)
+        if self._meeting is not None:
+            self._meeting.turn()
         up = self._publishers()
         for dialler in self._copy():
             at = dialler.due_at(up)
@@ -193,32 +305,67 @@ class Keeper:
 
     def _begin(self, now: float, dialler: Dialler) -> None:
         dialler.begin()
-        if dialler.addresses or is_address(dialler.host):
-            dialler.addresses = dialler.addresses or [dialler.host]
-            self._dial(now, dialler)
-        else:
+        target = dialler.target
+        if target.scheme in transport.SOCKETS:
+            if dialler.addresses or is_address(target.host):
+                dialler.addresses = dialler.addresses or [target.host]
+                self._dial(now, dialler)
+                return
             # Names take as long as the system takes.
-            threading.Thread(
-                target=_look_up, args=(dialler, self._found, self._bell), name="shoal-resolve", daemon=True
-            ).start()
+            find: Callable[[], _Found] = functools.partial(resolve, target.host, target.port)
+        else:
+            made = self._transports[target.scheme]
+            find = functools.partial(made.connect, target, self._config.connect_timeout_s)
+        arguments = (dialler, find, self._found, self._bell)
+        threading.Thread(target=_find, args=arguments, name="shoal-connect", daemon=True).start()
 
     def _dial(self, now: float, dialler: Dialler) -> None:
-        address = dialler.addresses.pop(0)
+        address, target = dialler.addresses.pop(0), dialler.target
+        secure = (self._tls, self._config.tls_name or target.host) if target.scheme == "tls" else ()
         try:
-            dialler.connection = self._links.dial(address, dialler.port, self._timeout_s, dialler.publisher)
+            dialler.connection = self._links.dial(
+                address, target.port, self._config.connect_timeout_s, dialler.publisher, *secure
+            )
         except OSError as error:
             self._say_reconnecting(dialler, dialler.fail(now, str(error)))
+
+    def _carry(self, dialler: Dialler, channel: Channel) -> None:
+        """The engine has a channel that was connected."""
+        adopted = self._links.adopt(channel.address, channel.identity, last=dialler.publisher)
+        if adopted is not None:
+            dialler.connection = adopted[0]
+            self._pump(channel, adopted, accepted=False)
+
+    def accept(self, channel: Channel, listener: int) -> None:
+        """The engine has a channel that was accepted, unless there are too many."""
+        adopted = self._links.adopt(channel.address, channel.identity, listener=listener)
+        if adopted is None:
+            channel.close()
+        else:
+            self._pump(channel, adopted, accepted=True)
+
+    def _pump(self, channel: Channel, adopted: tuple[int, int], *, accepted: bool) -> None:
+        number, descriptor = adopted
+        # Its threads must not keep the links.
+        own = weakref.ref(self)
+        Pump(
+            channel,
+            socket.socket(fileno=descriptor),
+            accepted=accepted,
+            opened=functools.partial(_opened, own, number),
+            broken=functools.partial(_broken, own, number),
+        )
 
     def _on_news(self, now: float, news: dict[str, Any]) -> None:
         number, kind = news["connection"], news["kind"]
         dialler = next((one for one in self._copy() if one.connection == number), None)
         listener = self._listeners.get(news["listener"] or 0)
         url = dialler.url if dialler else listener.url if listener else ""
-        address = news["address"] or ""
+        address = news["address"]
         delay_s = dialler.on_news(now, news) if dialler else None
         if kind == "up":
             self._up[number] = (url, address)
-            self._say(LinkUp(url, news["node"], address, news["resumed"]))
+            self._say(LinkUp(url, news["node"], address, news["resumed"], news["identity"]))
         elif number in self._up:
             url, address = self._up.pop(number)
             left = kind in ("left", "closed")
@@ -238,14 +385,51 @@ class Keeper:
             tell(event)
 
 
-def _look_up(
-    dialler: Dialler, found: "queue.SimpleQueue[tuple[Dialler, list[str] | LinkError]]", bell: _core.Bell
+def _find(
+    dialler: Dialler,
+    find: Callable[[], _Found],
+    found: "queue.SimpleQueue[tuple[Dialler, _Found]]",
+    bell: _core.Bell,
 ) -> None:
     try:
-        found.put((dialler, resolve(dialler.host, dialler.port)))
-    except LinkError as error:
+        found.put((dialler, find()))
+    except Exception as error:
+        # Whatever a transport raises, its link is tried again.
         found.put((dialler, error))
     bell.ring(0)
+
+
+def _accept(own: "weakref.ref[Keeper]", door: Listening, listener: int) -> None:
+    """The thread of a listener."""
+    while True:
+        try:
+            channel = door.accept()
+        except Exception:
+            if (keeper := own()) is None or keeper.has_stopped:
+                return None
+            del keeper
+            time.sleep(_ACCEPT_PAUSE_S)
+            continue
+        keeper = own()
+        if channel is None:
+            return None
+        if keeper is None or keeper.has_stopped:
+            return channel.close()
+        try:
+            keeper.accept(channel, listener)
+        except (ClosedError, OSError):
+            channel.close()
+        del keeper
+
+
+def _opened(own: "weakref.ref[Keeper]", number: int, identity: str) -> None:
+    if (keeper := own()) is not None:
+        keeper.identify(number, identity)
+
+
+def _broken(own: "weakref.ref[Keeper]", number: int, why: str, refused: bool) -> None:
+    if (keeper := own()) is not None:
+        keeper.end(number, why, refused)
 
 
 def _reason(kind: str, why: str) -> str:
@@ -261,6 +445,4 @@ def _reason(kind: str, why: str) -> str:
 
 
 def _figures(session: dict[str, Any]) -> dict[str, Any]:
-    ignored = ("connection", "listener", "address")
-    figures = {name: value for name, value in session.items() if name not in ignored}
-    return figures | {"address": session["address"] or ""}
+    return {name: value for name, value in session.items() if name not in ("connection", "listener")}

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-#: Who made it: this program, somebody else through a listener, or it is the listener itself.
-Role = Literal["connect", "accept", "listen"]
+#: Who made it: this program, somebody else through a listener, or it is the listener itself; or it is a
+#: multicast group, which leads to everybody in it.
+Role = Literal["connect", "accept", "listen", "group"]
 #: How it is: `connecting` for the first time, `up`, `reconnecting` after it was up or was tried in vain,
 #: `standby` while another link leads to the same program, `refused` by the other end, `waiting` for the other
 #: end to connect again, `listening`.
@@ -17,25 +18,29 @@ class LinkState:
 
     #: What was asked for: the address to connect to, or to listen at.
     url: str
-    #: `connect`, `accept` (made by the other end) or `listen` (a listener).
+    #: `connect`, `accept` (made by the other end), `listen` (a listener) or `group` (multicast).
     role: Role
     #: `connecting`, `up`, `reconnecting`, `standby`, `refused`, `waiting` or `listening`.
     state: State
+    #: Whether what is lost on the way is sent again: everywhere but on `udp`.
+    reliable: bool = True
     #: The node id of the other end; 0 while there is none.
     node: int = 0
     #: The publisher at the other end; 0 while there is none.
     publisher: int = 0
-    #: The address of the other end, or the one listened at.
+    #: The address of the other end, or the one listened at; of a group, our own.
     address: str = ""
+    #: The name that the other end proved by its certificate; empty where it was not asked for one.
+    identity: str = ""
     #: What happened last, if it is not up.
     why: str = ""
-    #: How long an answer takes; `None` while none was heard.
+    #: How long an answer takes; `None` while none was heard. Of a group, the greatest one (GRTT).
     round_trip_s: float | None = None
     #: Bytes written to the network since the link was made.
     bytes_sent: int = 0
     #: Bytes read from the network.
     bytes_received: int = 0
-    #: Bytes written in the last second.
+    #: Bytes written in the last second; of a group, in a second since `links` was looked at before.
     send_bytes_per_s: float = 0.0
     #: Bytes read in the last second.
     receive_bytes_per_s: float = 0.0
@@ -43,7 +48,7 @@ class LinkState:
     unsent_bytes: int = 0
     #: Bytes on their way that the other end has not acknowledged.
     unacknowledged_bytes: int = 0
-    #: Of a listener: how many connections it has.
+    #: Of a listener: how many connections it has. Of a group: how many members.
     connections: int = 0
     #: Of a listener: how many it closed at once, because there were too many.
     turned_away: int = 0

@@ -25,7 +25,7 @@ from shoal.bus.events import MessagesLost
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.errors import ConfigError, StoreError, StoreFailedError
-from shoal.link.address import LOOPBACK, text_of
+from shoal.link.address import LOOPBACK, Target
 from shoal.store import holds
 from shoal.store.config import StoreConfig
 from shoal.store.keeping import Keeper
@@ -156,7 +156,7 @@ class Store:
             host, port = LOOPBACK if has_key else own, 0
         bus, url = listening(connection, host, port)
         if host in ("0.0.0.0", "::"):
-            url = text_of(own, int(url.rpartition(":")[2]))
+            url = Target("tcp", own, int(url.rpartition(":")[2])).url
         return bus, [url]
 
     def _stop_recording(self) -> None:

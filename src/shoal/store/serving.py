@@ -265,7 +265,7 @@ class Serving:
 
 def listening(connection: ConnectionConfig, host: str, port: int) -> tuple[Bus, str]:
     """A bus to which clients connect by TCP, and where."""
-    from shoal.link.address import text_of
+    from shoal.link.address import Target
 
     config = dataclasses.replace(
         ConnectionConfig(scheme="tcp", host=host, port=port, domain=connection.domain),
@@ -273,7 +273,7 @@ def listening(connection: ConnectionConfig, host: str, port: int) -> tuple[Bus, 
     )
     bus = Bus(config)
     try:
-        return bus, bus.listen(text_of(host, port))
+        return bus, bus.listen(Target("tcp", host, port).url)
     except BaseException:
         bus.close(0)
         raise

@@ -151,7 +151,7 @@ def test_the_environment_chooses_where_nothing_else_does() -> None:
     assert chosen("inproc://x") == ("inproc", "x")
     assert chosen("norm://", domain="other") == ("norm", "other")
     assert chosen(domain="other") == ("239.192.1.2", "other")
-    assert resolve(None, {}, {}) == ConnectionConfig()
+    assert resolve(None, {}, {}) == ConnectionConfig(when_no_multicast="tcp")
 
 
 def test_one_import_is_enough_and_loads_no_more_than_it_must() -> None:

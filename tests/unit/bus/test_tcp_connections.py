@@ -200,9 +200,9 @@ def test_whatever_else_comes_to_the_port_is_refused_and_disturbs_nobody(
 def test_links_belong_to_connections_over_tcp() -> None:
     with shoal.connect("inproc://here") as bus:
         assert bus.links == []
-        with pytest.raises(ConfigError, match="inproc:// has no TCP links"):
+        with pytest.raises(ConfigError, match="inproc:// has no links with single programs"):
             bus.listen("tcp://127.0.0.1:0")
-        with pytest.raises(ConfigError, match="inproc:// has no TCP links"):
+        with pytest.raises(ConfigError, match="inproc:// has no links with single programs"):
             bus.connect("tcp://127.0.0.1:1")
     with pytest.raises(ConfigError, match="cannot be listened at"):
         shoal.listen("norm://")

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
+from shoal.link.address import Target
 from shoal.link.backoff import Backoff
 from shoal.link.dialler import Dialler
 
 
 def dialler() -> Dialler:
     backoff = Backoff(1.0, chance=lambda: 1.0)
-    made = Dialler("tcp://a:1", "a", 1, backoff=backoff, refused_s=30.0)
+    made = Dialler(Target("tcp", "a", 1), backoff=backoff, refused_s=30.0)
     assert made.due_at(()) == 0.0
     made.begin()
     made.connection = 7

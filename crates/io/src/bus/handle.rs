@@ -9,14 +9,17 @@ use shoal_node::hub::{Consumer, FlushId, FlushState, Overflow};
 use shoal_node::inproc::{Meeting, Seat};
 use shoal_node::norm::{LANES, NormBus, lane_streams};
 use shoal_node::tcp::TcpConfig;
+use shoal_node::udp::{UdpConfig, Way};
 use shoal_node::{Hub, HubConfig, HubEvent, Interest, MembershipConfig, NodeConfig, SubscriptionId};
 use shoal_norm::{NodeId, Stats};
 
 use super::reader::Reader;
 use crate::bell::Bell;
 use crate::clock::Clock;
+use crate::datagram::{UdpNet, UdpOpen};
 use crate::norm::{LinkError, LinkOptions, NormBell, NormLink};
 use crate::tcp::TcpNet;
+use crate::udp::SocketOptions;
 use crate::waiter::Waiter;
 
 /// Bytes that wait for the other connections of a process: a message at a time, so that a full queue is felt at once.
@@ -82,6 +85,27 @@ pub struct TcpOptions {
     pub router: bool,
 }
 
+/// A bus without repair.
+#[derive(Clone, Debug)]
+pub struct UdpOptions {
+    /// Our node id.
+    pub node: NodeId,
+    /// Who publishes: a random number that no other connection has.
+    pub publisher: u64,
+    /// The longest message.
+    pub message_bytes_max: usize,
+    /// Parts of messages whose end has not come yet, of all senders together.
+    pub assembly_bytes_max: usize,
+    /// Keeps others from choosing topics that collide.
+    pub seed: u64,
+    /// Where its socket is.
+    pub open: UdpOpen,
+    /// What to ask the kernel for.
+    pub receive_buffer_bytes: usize,
+    /// Its link; where it leads is overwritten, unless it is for whoever connects.
+    pub link: UdpConfig,
+}
+
 /// Publish and subscribe. Dropping it closes it without lingering.
 pub struct Bus {
     hub: Arc<Hub>,
@@ -91,13 +115,16 @@ pub struct Bus {
     seat: Mutex<Option<Seat>>,
     /// Until it is closed, which gives back its descriptors.
     tcp: Mutex<Option<Arc<TcpNet>>>,
+    udp: Mutex<Option<Arc<UdpNet>>>,
 }
 
 /// The NORM links of a bus, if it has some.
 #[derive(Default)]
 struct Norm {
-    /// Until they are closed, which gives back their sockets and what they keep for repair.
-    links: Vec<Arc<NormLink>>,
+    /// By number, until they are closed, which gives back their sockets and what they keep for repair.
+    links: BTreeMap<u64, Arc<NormLink>>,
+    /// The number given last.
+    last: u64,
     /// What they did, once they are closed.
     stats: Vec<Stats>,
 }
@@ -130,11 +157,19 @@ impl Bus {
         if router {
             hub.set_router();
         }
-        Bus { hub, clock, waiter, norm: Mutex::default(), seat: Mutex::default(), tcp: Mutex::default() }
+        Bus {
+            hub,
+            clock,
+            waiter,
+            norm: Mutex::default(),
+            seat: Mutex::default(),
+            tcp: Mutex::default(),
+            udp: Mutex::default(),
+        }
     }
 
-    /// Joins one more group. Whose the messages are, and how large, is as for the bus.
-    pub fn add_norm(&self, options: BusOptions) -> Result<(), LinkError> {
+    /// Joins one more group: the link's number. Whose the messages are, and how large, is as for the bus.
+    pub fn add_norm(&self, options: BusOptions) -> Result<u64, LinkError> {
         let mut link = options.link;
         let membership = MembershipConfig {
             domain: options.domain,
@@ -154,8 +189,19 @@ impl Bus {
         let place = (self.hub.chains().clone(), port.link());
         let application = NormBus::new(port, membership);
         let norm = NormLink::open_on(link, self.clock, place, twin, Box::new(application))?;
-        lock(&self.norm).links.push(Arc::new(norm));
-        Ok(())
+        let mut norms = lock(&self.norm);
+        norms.last += 1;
+        let number = norms.last;
+        norms.links.insert(number, Arc::new(norm));
+        Ok(number)
+    }
+
+    /// Leaves a group, after waiting up to `linger` until its members have everything. False if there is no such link.
+    pub fn remove_norm(&self, number: u64, linger: Duration) -> bool {
+        let Some(norm) = lock(&self.norm).links.remove(&number) else { return false };
+        norm.close(linger);
+        norm.drop_application();
+        true
     }
 
     /// Makes TCP links possible, if they are not.
@@ -201,6 +247,38 @@ impl Bus {
         Ok(bus)
     }
 
+    /// Begins without repair.
+    pub fn open_udp(options: UdpOptions) -> Result<Bus, LinkError> {
+        let config = HubConfig {
+            publisher: options.publisher,
+            node: options.node,
+            lanes: LANES,
+            lane_bytes_max: TCP_LANE_BYTES,
+            message_bytes_max: options.message_bytes_max,
+            assembly_bytes_max: options.assembly_bytes_max,
+            seed: options.seed,
+        };
+        let bus = Bus::without_links(&config, false);
+        let sockets = SocketOptions {
+            receive_buffer_bytes: options.receive_buffer_bytes,
+            // A link to one peer has a port of its own.
+            listen_port: match &options.open {
+                UdpOpen::To(address) if !address.group.ip().is_multicast() => Some(0),
+                _ => None,
+            },
+            ..SocketOptions::default()
+        };
+        let mut link = options.link;
+        let udp = UdpNet::open(&bus.hub, bus.clock, &options.open, &sockets, |sockets| {
+            if let Way::To(_) = link.way {
+                link.way = Way::To(sockets.destination());
+            }
+            link
+        })?;
+        *lock(&bus.udp) = Some(Arc::new(udp));
+        Ok(bus)
+    }
+
     /// What decides.
     #[inline]
     pub fn hub(&self) -> &Arc<Hub> {
@@ -215,17 +293,27 @@ impl Bus {
 
     /// The NORM link that was made first, if there is one and it is not closed.
     pub fn norm(&self) -> Option<Arc<NormLink>> {
-        lock(&self.norm).links.first().cloned()
+        lock(&self.norm).links.values().next().cloned()
     }
 
     /// All NORM links that are not closed.
     pub fn norms(&self) -> Vec<Arc<NormLink>> {
-        lock(&self.norm).links.clone()
+        lock(&self.norm).links.values().cloned().collect()
+    }
+
+    /// The NORM link of a number, if it is not closed.
+    pub fn norm_link(&self, number: u64) -> Option<Arc<NormLink>> {
+        lock(&self.norm).links.get(&number).cloned()
     }
 
     /// The TCP links, if it has such, and is not closed.
     pub fn tcp(&self) -> Option<Arc<TcpNet>> {
         lock(&self.tcp).clone()
+    }
+
+    /// The link without repair, if it has one, and is not closed.
+    pub fn udp(&self) -> Option<Arc<UdpNet>> {
+        lock(&self.udp).clone()
     }
 
     /// Wakes whoever waits for the bus, for something that happened beside it.
@@ -299,6 +387,7 @@ impl Bus {
             waiting += unsent;
             behind.into_iter().for_each(|(node, bytes)| *lacking.entry(node).or_insert(0) += bytes);
         }
+        waiting += self.udp().map_or(0, |udp| udp.waiting());
         for norm in self.norms() {
             for (lane, appended) in norm.appended().into_iter().enumerate().skip(1) {
                 let (written, behind) = norm.progress(lane);
@@ -315,11 +404,16 @@ impl Bus {
         if let Some(tcp) = self.tcp() {
             tcp.begin_close(Duration::ZERO);
         }
+        if let Some(udp) = self.udp() {
+            udp.begin_close(Duration::ZERO);
+        }
     }
 
     /// Whether the goodbye was said.
     pub fn has_left(&self) -> bool {
-        self.norms().iter().all(|norm| norm.has_left()) && self.tcp().is_none_or(|tcp| tcp.has_left())
+        self.norms().iter().all(|norm| norm.has_left())
+            && self.tcp().is_none_or(|tcp| tcp.has_left())
+            && self.udp().is_none_or(|udp| udp.has_left())
     }
 
     /// Leaves the domain, after waiting up to `linger` until everybody has everything. True if everybody has.
@@ -334,13 +428,17 @@ impl Bus {
         // Each gets its goodbye said, whatever became of the others.
         let mut drained = norms.iter().fold(true, |drained, norm| norm.close(left) & drained);
         drained &= self.tcp().is_none_or(|tcp| tcp.close(left));
+        drained &= self.udp().is_none_or(|udp| udp.close(left));
         lock(&self.tcp).take();
+        lock(&self.udp).take();
         lock(&self.seat).take();
         self.hub.close();
         if !norms.is_empty() {
             norms.iter().for_each(|norm| norm.drop_application());
             let stats = norms.iter().map(|norm| norm.stats()).collect();
-            *lock(&self.norm) = Norm { links: Vec::new(), stats };
+            let mut norm = lock(&self.norm);
+            norm.links.clear();
+            norm.stats = stats;
         }
         if linger.is_zero() { drained } else { acknowledged }
     }

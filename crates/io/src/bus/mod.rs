@@ -3,5 +3,5 @@
 mod handle;
 mod reader;
 
-pub use handle::{Bus, BusOptions, Flush, InprocOptions, TcpOptions};
+pub use handle::{Bus, BusOptions, Flush, InprocOptions, TcpOptions, UdpOptions};
 pub use reader::Reader;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -11,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use shoal_node::Hub;
 use shoal_node::hub::{LinkBell, Ring, Wake as _};
-use shoal_node::tcp::{ConnectionId, LinkState, TcpConfig, TcpLinks, TcpNews};
+use shoal_node::tcp::{ConnectionId, LinkState, Role, TcpConfig, TcpLinks, TcpNews};
 use shoal_norm::Time;
 
-use super::sockets::TcpSockets;
+use super::sockets::{Congestion, Place, TcpSockets};
+use super::tls::Tls;
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::udp::Waker;
@@ -30,6 +32,8 @@ const RAPID: Duration = Duration::from_micros(20);
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 /// How long the goodbye may take.
 const GOODBYE: Duration = Duration::from_millis(20);
+/// How long what was published has to get there on a connection that we end.
+const PARTING: Duration = Duration::from_secs(1);
 /// And how long the other ends are waited for after it.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// What became of connections, for an owner who may not look; the oldest go first.
@@ -49,7 +53,7 @@ mod state {
 struct Engine {
     links: TcpLinks,
     sockets: TcpSockets,
-    news: VecDeque<(TcpNews, Option<SocketAddr>, Option<u64>)>,
+    news: VecDeque<(TcpNews, Place)>,
     last_sent: Time,
     failure: Option<String>,
 }
@@ -70,12 +74,8 @@ impl Engine {
         let before = self.news.len();
         while let Some(news) = self.links.poll_news() {
             let (TcpNews::Up { connection, .. } | TcpNews::Over { connection, .. }) = &news;
-            let known = self.sockets.address(*connection);
-            self.news.push_back((
-                news,
-                known.map(|(address, _)| address),
-                known.and_then(|(_, listener)| listener),
-            ));
+            let place = self.sockets.place(*connection).unwrap_or_default();
+            self.news.push_back((news, place));
             if self.news.len() > NEWS_MAX {
                 self.news.pop_front();
             }
@@ -183,24 +183,92 @@ impl TcpNet {
         Ok(TcpNet { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Listens at an address: the listener's number, and where it listens.
-    pub fn listen(&self, address: SocketAddr, connections_max: usize) -> io::Result<(u64, SocketAddr)> {
-        let listening = self.shared.engine().sockets.listen(address, connections_max);
+    /// Listens at an address, with TLS or without: the listener's number, and where it listens.
+    pub fn listen(
+        &self,
+        address: SocketAddr,
+        connections_max: usize,
+        tls: Option<&Tls>,
+    ) -> io::Result<(u64, SocketAddr)> {
+        let listening = self.shared.engine().sockets.listen(address, connections_max, tls);
         self.shared.waker.wake();
         listening
     }
 
-    /// Begins to connect to an address, where there was this publisher the last time.
+    /// Begins to connect to an address, where there was this publisher the last time; with TLS, to whoever can prove that
+    /// it has this name.
     pub fn dial(
         &self,
         address: SocketAddr,
         last: Option<u64>,
         patience: Duration,
+        tls: Option<(&Tls, &str)>,
     ) -> io::Result<ConnectionId> {
         let by = self.shared.clock.now() + patience;
-        let dialled = self.shared.engine().sockets.dial(address, last, by);
+        let dialled = self.shared.engine().sockets.dial(address, last, by, tls);
         self.shared.waker.wake();
         dialled
+    }
+
+    /// A listener that a transport of somebody else has.
+    pub fn add_listener(&self, connections_max: usize) -> u64 {
+        self.shared.engine().sockets.add_listener(None, connections_max, None)
+    }
+
+    /// Makes a connection that a transport of somebody else carries: its number, and the end of the pipe that its bytes come and
+    /// go through. None if its listener has too many.
+    pub fn adopt(&self, place: Place, role: Role) -> io::Result<Option<(ConnectionId, UnixStream)>> {
+        let now = self.shared.clock.now();
+        let taken = {
+            let mut engine = self.shared.engine();
+            let Engine { links, sockets, .. } = &mut *engine;
+            sockets.adopt(now, place, role, links)
+        };
+        self.shared.waker.wake();
+        taken
+    }
+
+    /// The other end of such a connection proved its name.
+    pub fn identify(&self, id: ConnectionId, identity: &str) {
+        self.shared.engine().sockets.identify(id, identity);
+    }
+
+    /// Such a connection is over: why. `refused` says that trying again does not help.
+    pub fn end(&self, id: ConnectionId, why: &str, refused: bool) {
+        let now = self.shared.clock.now();
+        {
+            let mut engine = self.shared.engine();
+            let Engine { links, sockets, .. } = &mut *engine;
+            sockets.end(now, id, why, refused, links);
+        }
+        self.shared.waker.wake();
+    }
+
+    /// Ends a connection: goodbye is said once everything was sent, and its session ends with it.
+    pub fn part(&self, id: ConnectionId) {
+        let now = self.shared.clock.now();
+        {
+            let mut engine = self.shared.engine();
+            let Engine { links, sockets, .. } = &mut *engine;
+            sockets.part(now, id, now + PARTING, links);
+        }
+        self.shared.waker.wake();
+    }
+
+    /// Closes a listener, and ends its connections so.
+    pub fn close_listener(&self, listener: u64) {
+        let now = self.shared.clock.now();
+        {
+            let mut engine = self.shared.engine();
+            let Engine { links, sockets, .. } = &mut *engine;
+            sockets.close_listener(now, listener, now + PARTING, links);
+        }
+        self.shared.waker.wake();
+    }
+
+    /// What decides the rate of connections made from now on.
+    pub fn set_congestion(&self, congestion: Option<Congestion>) {
+        self.shared.engine().sockets.set_congestion(congestion);
     }
 
     /// Rings `bell` as `source` when there is news.
@@ -208,20 +276,20 @@ impl TcpNet {
         self.shared.told.attach(bell, source);
     }
 
-    /// What became of connections: each with the address of its other end, and the listener that took it.
-    pub fn take_news(&self) -> VecDeque<(TcpNews, Option<SocketAddr>, Option<u64>)> {
+    /// What became of connections, each with where it leads.
+    pub fn take_news(&self) -> VecDeque<(TcpNews, Place)> {
         std::mem::take(&mut self.shared.engine().news)
     }
 
-    /// The links as they are now, each with the address of its other end, and the listener that took it.
-    pub fn states(&self) -> Vec<(LinkState, Option<SocketAddr>, Option<u64>)> {
+    /// The links as they are now, each with where it leads.
+    pub fn states(&self) -> Vec<(LinkState, Place)> {
         let engine = self.shared.engine();
         let states = engine.links.states(self.shared.clock.now()).into_iter();
-        let with_address = |state: LinkState| {
-            let known = state.connection.and_then(|id| engine.sockets.address(id));
-            (state, known.map(|(address, _)| address), known.and_then(|(_, listener)| listener))
+        let with_place = |state: LinkState| {
+            let place = state.connection.and_then(|id| engine.sockets.place(id));
+            (state, place.unwrap_or_default())
         };
-        states.map(with_address).collect()
+        states.map(with_place).collect()
     }
 
     /// Connections that a listener has, and how many it did not let in because there were too many.

@@ -1,15 +1,21 @@
 //! The sockets of TCP links: those that listen, those that are being connected, and those that are.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ServerConnection};
 use shoal_node::tcp::{ConnectionId, Role, TcpLinks};
 use shoal_norm::Time;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::stream::Stream;
+use super::tls::{Secure, Tls};
 use crate::norm::fresh_publisher;
 use crate::udp::Waker;
 use crate::udp::sys::Poller;
@@ -28,13 +34,33 @@ struct Connecting {
     socket: Socket,
     last: Option<u64>,
     by: Time,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+/// Where the other end of a connection is, as people are told.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// Its address.
+    pub address: String,
+    /// The name that it proved by a certificate; empty if it proved none.
+    pub identity: String,
+    /// The listener that took it, if one did.
+    pub listener: Option<u64>,
+}
+
+/// What decides how fast a connection sends.
+#[derive(Clone, Debug)]
+pub struct Congestion {
+    /// As the kernel calls it.
+    pub name: String,
+    /// Whether it is asked for between programs of this machine, too.
+    pub loopback: bool,
 }
 
 /// One that is connected.
 struct Connected {
-    stream: TcpStream,
-    address: SocketAddr,
-    listener: Option<u64>,
+    stream: Stream,
+    place: Place,
     /// It took no more.
     full: bool,
     /// Nothing more will be written.
@@ -42,12 +68,26 @@ struct Connected {
 }
 
 struct Listening {
-    socket: TcpListener,
+    /// None where a transport of somebody else listens.
+    socket: Option<TcpListener>,
+    tls: Option<Tls>,
     connections_max: usize,
     /// Not before this.
     accept_at: Time,
     /// Connections that were closed because there were too many.
     refused: u64,
+}
+
+impl Connected {
+    /// Its socket takes something again.
+    fn go_on(&mut self) {
+        // If it broke, reading says so.
+        let _ = self.stream.flush();
+        self.full = self.stream.is_clogged();
+        if self.shut && !self.full {
+            self.stream.shut();
+        }
+    }
 }
 
 /// What a poll is for.
@@ -64,6 +104,7 @@ pub(super) struct TcpSockets {
     connecting: BTreeMap<ConnectionId, Connecting>,
     connected: BTreeMap<ConnectionId, Connected>,
     next: u64,
+    congestion: Option<Congestion>,
     items: Vec<Item>,
     buffer: Vec<u8>,
     /// Over, and not closed yet.
@@ -77,6 +118,7 @@ impl TcpSockets {
             connecting: BTreeMap::new(),
             connected: BTreeMap::new(),
             next: 1,
+            congestion: None,
             items: Vec::new(),
             buffer: vec![0; READ_BYTES],
             ended: Vec::new(),
@@ -85,7 +127,7 @@ impl TcpSockets {
 
     /// Connections there are, of a listener or all.
     pub fn count(&self, listener: Option<u64>) -> usize {
-        let counts = |connected: &&Connected| listener.is_none() || connected.listener == listener;
+        let counts = |connected: &&Connected| listener.is_none() || connected.place.listener == listener;
         self.connected.values().filter(counts).count()
             + if listener.is_none() { self.connecting.len() } else { 0 }
     }
@@ -95,21 +137,95 @@ impl TcpSockets {
         self.listeners.get(&listener).map_or(0, |listening| listening.refused)
     }
 
-    /// Whose connection it is: the address of the other end, and the listener that took it.
-    pub fn address(&self, id: ConnectionId) -> Option<(SocketAddr, Option<u64>)> {
-        self.connected.get(&id).map(|connected| (connected.address, connected.listener))
+    /// Whose connection it is.
+    pub fn place(&self, id: ConnectionId) -> Option<Place> {
+        let connected = self.connected.get(&id)?;
+        let mut place = connected.place.clone();
+        if let Some(identity) = connected.stream.identity() {
+            place.identity = identity;
+        }
+        Some(place)
     }
 
-    pub fn listen(&mut self, address: SocketAddr, connections_max: usize) -> io::Result<(u64, SocketAddr)> {
+    pub fn listen(
+        &mut self,
+        address: SocketAddr,
+        connections_max: usize,
+        tls: Option<&Tls>,
+    ) -> io::Result<(u64, SocketAddr)> {
+        let none =
+            || io::Error::new(io::ErrorKind::InvalidInput, "a listener needs a certificate of its own");
+        if let Some(tls) = tls {
+            tls.server().ok_or_else(none)?;
+        }
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
         let socket: TcpListener = socket.into();
-        let (id, bound) = (self.take_id(), socket.local_addr()?);
-        self.listeners.insert(id, Listening { socket, connections_max, accept_at: Time::ZERO, refused: 0 });
-        Ok((id, bound))
+        let bound = socket.local_addr()?;
+        Ok((self.add_listener(Some(socket), connections_max, tls.cloned()), bound))
+    }
+
+    /// A listener; without a socket, one that somebody else has.
+    pub fn add_listener(
+        &mut self,
+        socket: Option<TcpListener>,
+        connections_max: usize,
+        tls: Option<Tls>,
+    ) -> u64 {
+        let id = self.take_id();
+        let listening = Listening { socket, tls, connections_max, accept_at: Time::ZERO, refused: 0 };
+        self.listeners.insert(id, listening);
+        id
+    }
+
+    /// Takes a connection that somebody else made: its number, and the other end of the pipe to it. None if its listener has
+    /// too many.
+    pub fn adopt(
+        &mut self,
+        now: Time,
+        place: Place,
+        role: Role,
+        links: &mut TcpLinks,
+    ) -> io::Result<Option<(ConnectionId, UnixStream)>> {
+        if let Some(listener) = place.listener {
+            let count = self.count(Some(listener));
+            match self.listeners.get_mut(&listener) {
+                Some(listening) if count < listening.connections_max => {}
+                Some(listening) => {
+                    listening.refused += 1;
+                    return Ok(None);
+                }
+                None => return Ok(None),
+            }
+        }
+        let (near, far) = UnixStream::pair()?;
+        near.set_nonblocking(true)?;
+        let id = self.take_id();
+        self.add(now, id, (Stream::Pipe(near), place), role, links);
+        Ok(Some((id, far)))
+    }
+
+    /// The other end of somebody else's connection proved its name.
+    pub fn identify(&mut self, id: ConnectionId, identity: &str) {
+        if let Some(connected) = self.connected.get_mut(&id) {
+            connected.place.identity = identity.to_owned();
+        }
+    }
+
+    /// Somebody else's connection is over: why, and whether trying again would help.
+    pub fn end(&mut self, now: Time, id: ConnectionId, why: &str, refused: bool, links: &mut TcpLinks) {
+        if !self.connected.contains_key(&id) {
+            return;
+        }
+        if refused {
+            links.handle_distrust(now, id, why);
+        } else {
+            links.handle_end(now, id, why);
+        }
+        self.ended.push(id);
     }
 
     fn take_id(&mut self) -> u64 {
@@ -118,7 +234,14 @@ impl TcpSockets {
     }
 
     /// Begins to connect.
-    pub fn dial(&mut self, address: SocketAddr, last: Option<u64>, by: Time) -> io::Result<ConnectionId> {
+    pub fn dial(
+        &mut self,
+        address: SocketAddr,
+        last: Option<u64>,
+        by: Time,
+        tls: Option<(&Tls, &str)>,
+    ) -> io::Result<ConnectionId> {
+        let tls = tls.map(|(tls, name)| tls.client(name)).transpose()?;
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
         match socket.connect(&address.into()) {
@@ -126,8 +249,41 @@ impl TcpSockets {
             _ => {}
         }
         let id = self.take_id();
-        self.connecting.insert(id, Connecting { socket, last, by });
+        self.connecting.insert(id, Connecting { socket, last, by, tls });
         Ok(id)
+    }
+
+    /// What decides the rate of connections made from now on: as the kernel calls it, or `None` for what it has.
+    pub fn set_congestion(&mut self, congestion: Option<Congestion>) {
+        self.congestion = congestion;
+    }
+
+    /// Sets what every connection has.
+    fn tune(&self, socket: &TcpStream, peer: SocketAddr) {
+        // It only makes small messages wait for each other.
+        let _ = socket.set_nodelay(true);
+        if let Some(Congestion { name, loopback }) = &self.congestion
+            && (*loopback || !peer.ip().to_canonical().is_loopback())
+        {
+            // A kernel that does not have it has another, which serves as well.
+            let _ = socket2::SockRef::from(socket).set_tcp_congestion(name.as_bytes());
+        }
+    }
+
+    /// Ends a connection, or what is to become one, by then at the latest.
+    pub fn part(&mut self, now: Time, id: ConnectionId, by: Time, links: &mut TcpLinks) {
+        if self.connecting.remove(&id).is_none() {
+            links.part(now, id, by);
+        }
+    }
+
+    /// Lets nobody in any more where a listener is, and ends the connections it has.
+    pub fn close_listener(&mut self, now: Time, listener: u64, by: Time, links: &mut TcpLinks) {
+        self.listeners.remove(&listener);
+        let its = self.connected.iter().filter(|(_, one)| one.place.listener == Some(listener));
+        for id in its.map(|(&id, _)| id).collect::<Vec<_>>() {
+            links.part(now, id, by);
+        }
     }
 
     pub fn close_listeners(&mut self) {
@@ -155,8 +311,10 @@ impl TcpSockets {
         poller.add(waker.descriptor(), true, false);
         self.items.push(Item::Waker);
         for (&id, listening) in self.listeners.iter().filter(|(_, listening)| now >= listening.accept_at) {
-            poller.add(listening.socket.as_fd(), true, false);
-            self.items.push(Item::Listener(id));
+            if let Some(socket) = &listening.socket {
+                poller.add(socket.as_fd(), true, false);
+                self.items.push(Item::Listener(id));
+            }
         }
         for (&id, connecting) in &self.connecting {
             poller.add(connecting.socket.as_fd(), false, true);
@@ -178,7 +336,7 @@ impl TcpSockets {
                 Item::Connecting(id) if readable || writable => self.connected(now, id, links),
                 Item::Connected(id) => {
                     if let Some(connected) = self.connected.get_mut(&id).filter(|_| writable) {
-                        connected.full = false;
+                        connected.go_on();
                     }
                     if readable {
                         self.read(now, id, links);
@@ -199,11 +357,16 @@ impl TcpSockets {
         let mut count = self.count(Some(id));
         let mut accepted = Vec::new();
         let Some(listening) = self.listeners.get_mut(&id) else { return };
+        let (Some(socket), tls) = (&listening.socket, &listening.tls) else { return };
+        // As it is now: certificates may have been read again.
+        let tls = tls.as_ref().map(Tls::server);
         for _ in 0..CALLS_MAX {
-            match listening.socket.accept() {
+            match socket.accept() {
                 Ok((stream, address)) if count < listening.connections_max => {
-                    count += 1;
-                    accepted.push((stream, address));
+                    if stream.set_nonblocking(true).is_ok() {
+                        count += 1;
+                        accepted.push((stream, address));
+                    }
                 }
                 Ok(_) => listening.refused += 1,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -215,45 +378,65 @@ impl TcpSockets {
                 }
             }
         }
-        for (stream, address) in accepted {
-            if stream.set_nonblocking(true).is_ok() {
-                let connection = self.take_id();
-                self.add(now, connection, (stream, address, Some(id)), Role::Accepted, links);
-            }
+        for (socket, address) in accepted {
+            self.tune(&socket, address);
+            let stream = match &tls {
+                None => Stream::Plain(socket),
+                Some(None) => continue,
+                // It fails for want of random numbers alone.
+                Some(Some(tls)) => match ServerConnection::new(tls.clone()) {
+                    Ok(tls) => Stream::Secure(Box::new(Secure::new(socket, tls))),
+                    Err(_) => continue,
+                },
+            };
+            let place = Place { address: address.to_string(), listener: Some(id), ..Place::default() };
+            let connection = self.take_id();
+            self.add(now, connection, (stream, place), Role::Accepted, links);
         }
     }
 
     fn connected(&mut self, now: Time, id: ConnectionId, links: &mut TcpLinks) {
-        let Some(Connecting { socket, last, .. }) = self.connecting.remove(&id) else { return };
-        let stream: TcpStream = match socket.take_error() {
+        let Some(Connecting { socket, last, tls, .. }) = self.connecting.remove(&id) else { return };
+        let socket: TcpStream = match socket.take_error() {
             Ok(None) => socket.into(),
             Ok(Some(error)) | Err(error) => return links.handle_unreachable(id, &error.to_string()),
         };
-        match stream.peer_addr() {
-            Ok(address) => self.add(now, id, (stream, address, None), Role::Dialled(last), links),
-            Err(error) => links.handle_unreachable(id, &error.to_string()),
-        }
+        let address = match socket.peer_addr() {
+            Ok(address) => address,
+            Err(error) => return links.handle_unreachable(id, &error.to_string()),
+        };
+        self.tune(&socket, address);
+        let address = address.to_string();
+        let stream = match tls {
+            None => Stream::Plain(socket),
+            Some((tls, name)) => match ClientConnection::new(tls, name) {
+                Ok(tls) => Stream::Secure(Box::new(Secure::new(socket, tls))),
+                Err(error) => return links.handle_unreachable(id, &error.to_string()),
+            },
+        };
+        self.add(now, id, (stream, Place { address, ..Place::default() }), Role::Dialled(last), links);
     }
 
     fn add(
         &mut self,
         now: Time,
         id: ConnectionId,
-        (stream, address, listener): (TcpStream, SocketAddr, Option<u64>),
+        (stream, place): (Stream, Place),
         role: Role,
         links: &mut TcpLinks,
     ) {
-        // It only makes small messages wait for each other.
-        let _ = stream.set_nodelay(true);
-        self.connected.insert(id, Connected { stream, address, listener, full: false, shut: false });
+        self.connected.insert(id, Connected { stream, place, full: false, shut: false });
         links.open(now, id, role, fresh_publisher());
     }
 
     fn read(&mut self, now: Time, id: ConnectionId, links: &mut TcpLinks) {
         let Some(connected) = self.connected.get_mut(&id) else { return };
         for _ in 0..CALLS_MAX {
-            let why = match connected.stream.read(&mut self.buffer) {
-                Ok(0) => "the other end closed the connection".to_owned(),
+            let outcome = connected.stream.read(&mut self.buffer);
+            // What TLS has to answer may not have gone out.
+            connected.full |= connected.stream.is_clogged();
+            match outcome {
+                Ok(0) => links.handle_end(now, id, "the other end closed the connection"),
                 Ok(bytes) => {
                     links.handle_bytes(now, id, &self.buffer[..bytes]);
                     if bytes < self.buffer.len() {
@@ -263,9 +446,11 @@ impl TcpSockets {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => error.to_string(),
-            };
-            links.handle_end(now, id, &why);
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    links.handle_distrust(now, id, &error.to_string());
+                }
+                Err(error) => links.handle_end(now, id, &error.to_string()),
+            }
             self.ended.push(id);
             return;
         }
@@ -284,7 +469,7 @@ impl TcpSockets {
                 match connected.stream.write(bytes) {
                     Ok(written) => {
                         links.written(now, id, written);
-                        connected.full = written < offered;
+                        connected.full = written < offered || connected.stream.is_clogged();
                         more |= call == CALLS_MAX && !connected.full;
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -303,7 +488,7 @@ impl TcpSockets {
             }
             if !connected.shut && links.is_ending(id) {
                 connected.shut = true;
-                let _ = connected.stream.shutdown(Shutdown::Write);
+                connected.stream.shut();
             }
         }
         for (id, why) in gone {

@@ -37,6 +37,11 @@ pub(super) fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result
     open_unicast(group, interface, options)
 }
 
+/// A socket at an address, for whoever sends to it.
+pub(super) fn listen(address: SocketAddr, options: &SocketOptions) -> io::Result<Socket> {
+    open_bound(address, options).map_err(|error| explain(error, format!("listening on {address}")))
+}
+
 fn open_multicast(group: &SocketAddr, info: InterfaceInfo, options: &SocketOptions) -> io::Result<Opened> {
     let own = open_own(local(group, &info), options)?;
     let sending = |error| explain(error, format!("sending to {group} on interface {info}"));

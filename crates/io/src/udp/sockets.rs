@@ -66,6 +66,19 @@ impl Sockets {
         })
     }
 
+    /// One socket at an address, for whoever sends to it.
+    pub fn listen(address: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
+        let opened = open::listen(address, options)?;
+        Ok(Self {
+            destination: address,
+            group: opened.into(),
+            own: None,
+            interface: None,
+            waker: Waker::new()?,
+            uncut_from_bytes: AtomicUsize::new(if options.offload { usize::MAX } else { 0 }),
+        })
+    }
+
     /// The address everything is sent from.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.sending().local_addr()

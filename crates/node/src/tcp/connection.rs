@@ -62,6 +62,8 @@ pub(super) struct Connection {
     pub clogged: bool,
     /// When to say goodbye at the latest, though not everything was sent.
     pub leave_by: Option<Time>,
+    /// Its session ends with it: nobody connects again.
+    pub parting: bool,
     /// When it is over at the latest.
     pub end_by: Time,
 }
@@ -88,6 +90,7 @@ impl Connection {
             announced: 0,
             clogged: false,
             leave_by: None,
+            parting: false,
             end_by: Time::NEVER,
         }
     }

@@ -77,6 +77,9 @@ impl TcpLinks {
         let Some(publisher) = connection.publisher else { return };
         let Some(peer) = self.peers.get_mut(&publisher) else { return };
         if peer.line.connection() == Some(id) {
+            if connection.parting {
+                return self.end_session(now, publisher, Departure::Left);
+            }
             peer.line = Line::Down(now);
             match &mut peer.session {
                 Some(session) => session.set_blocked(true),

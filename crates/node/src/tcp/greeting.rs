@@ -103,7 +103,12 @@ impl Greeting {
         let nonsense = |why: &str| Misread::Nonsense(why.to_owned());
         let known = bytes.len().min(MAGIC.len());
         if bytes[..known] != MAGIC[..known] {
-            return Err(nonsense("it does not speak Shoal's protocol"));
+            return Err(nonsense(match bytes {
+                // How a TLS handshake begins.
+                [0x16, ..] => "it speaks TLS, and this end does not: use tls:// at both ends",
+                [b'G', ..] => "it speaks HTTP: use ws:// at both ends for links through HTTP",
+                _ => "it does not speak Shoal's protocol",
+            }));
         }
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes([header[7], header[8]]));

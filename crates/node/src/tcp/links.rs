@@ -162,7 +162,7 @@ impl TcpLinks {
             && strangers.len() >= STRANGERS_MAX
             && let Some(&oldest) = strangers.iter().min_by_key(|id| self.connections[id].began)
         {
-            self.handle_end(now, oldest, "too many connections came at once that said nothing");
+            self.handle_distrust(now, oldest, "too many connections came at once that said nothing");
             self.closed.push_back(oldest);
         }
         let mut connection = match role {
@@ -355,6 +355,18 @@ impl TcpLinks {
         }
     }
 
+    /// What carries a connection does not trust the other end, or is not trusted: why. Trying again does not help.
+    pub fn handle_distrust(&mut self, now: Time, id: ConnectionId, why: &str) {
+        let over = match self.connections.get(&id).map(|connection| connection.stage) {
+            Some(Stage::Hailing) => Over::Refused(why.to_owned()),
+            Some(Stage::Listening) => Over::Turned(why.to_owned()),
+            _ => return self.handle_end(now, id, why),
+        };
+        if let Some(mut connection) = self.connections.remove(&id) {
+            self.over(id, &mut connection, over);
+        }
+    }
+
     /// What was to become a connection did not: why.
     pub fn handle_unreachable(&mut self, id: ConnectionId, why: &str) {
         let why = Over::Broken(why.to_owned());
@@ -378,13 +390,11 @@ impl TcpLinks {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         match connection.stage {
             Stage::Hailing | Stage::Listening | Stage::Answered => {
-                let limit = HANDSHAKE.as_secs();
-                self.break_off(
-                    now,
-                    id,
-                    &mut connection,
-                    &format!("it did not say who it is within {limit} s"),
-                );
+                let why = format!("it did not say who it is within {} s", HANDSHAKE.as_secs());
+                if !connection.dialled {
+                    self.over(id, &mut connection, Over::Turned(why.clone()));
+                }
+                self.break_off(now, id, &mut connection, &why);
             }
             Stage::Open if now >= connection.heard_at + connection.silence => {
                 let silent_s = connection.silence.as_secs_f64();
@@ -442,17 +452,29 @@ impl TcpLinks {
         let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
         for id in ids {
             let Some(mut connection) = self.connections.remove(&id) else { continue };
-            match connection.stage {
-                Stage::Open => {
-                    connection.leave_by = Some(connection.leave_by.map_or(by, |known| known.min(by)))
-                }
-                Stage::Ending => {}
-                _ => {
-                    self.over(id, &mut connection, Over::Closed);
-                    connection.end(now, "it closes");
-                }
-            }
+            self.leave_on(now, id, &mut connection, by);
             self.connections.insert(id, connection);
+        }
+    }
+
+    /// Says goodbye on one connection, by then at the latest, and sooner where everything was sent. Its session ends with it.
+    pub fn part(&mut self, now: Time, id: ConnectionId, by: Time) {
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        connection.parting = true;
+        self.leave_on(now, id, &mut connection, by);
+        self.connections.insert(id, connection);
+    }
+
+    fn leave_on(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, by: Time) {
+        match connection.stage {
+            Stage::Open => {
+                connection.leave_by = Some(connection.leave_by.map_or(by, |known| known.min(by)));
+            }
+            Stage::Ending => {}
+            _ => {
+                self.over(id, connection, Over::Closed);
+                connection.end(now, "it closes");
+            }
         }
     }
 

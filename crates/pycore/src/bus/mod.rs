@@ -22,4 +22,4 @@ pub use message::Message;
 pub use node::Node;
 pub use outgoing::priority_of;
 pub use subscription::Subscription;
-pub use tcp::TcpLinks;
+pub use tcp::{TcpLinks, Tls};

@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use shoal_io::bus::{Bus, BusOptions, InprocOptions, TcpOptions};
+use shoal_io::bus::{Bus, BusOptions, InprocOptions, TcpOptions, UdpOptions};
+use shoal_io::datagram::UdpOpen;
 use shoal_io::norm::fresh_publisher;
+use shoal_io::udp::Which;
 use shoal_node::hub::{FlushState, Overflow, WhenFull};
 use shoal_node::inproc::Domains;
 use shoal_node::norm::Lane;
 use shoal_node::tcp::TcpConfig;
+use shoal_node::udp::{UdpConfig, Way};
 use shoal_node::{Interest, Origin};
 use shoal_norm::NodeId;
 use shoal_wire::Roles;
@@ -28,6 +31,7 @@ use crate::bell::Bell;
 use crate::convert::{argument, duration, linger, text_argument};
 use crate::errors;
 use crate::link_options::{address, check_cache, keys_of, link_options};
+use crate::norm::stats_to_python;
 use crate::selector::{CorrelationFilter, Selector};
 
 static DOMAINS: Domains = Domains::new();
@@ -97,10 +101,11 @@ impl Node {
 #[pymethods]
 impl Node {
     /// A node on a NORM link; with `inproc` a name, in this process alone; with `tcp`, which is the domain's name, how long
-    /// a link waits for another connection and how many peers there may be, one without links.
+    /// a link waits for another connection and how many peers there may be, one without links; with `udp`, which is whether it
+    /// listens, bytes of a datagram, a rate, how many peers there may be and what to ask the kernel for, one without repair.
     #[new]
     #[pyo3(signature = (
-        node, *, inproc = None, tcp = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
+        node, *, inproc = None, tcp = None, udp = None, domain = 0, group = "239.192.74.1", port = 7474, interface = "auto", seed = 0,
         heartbeat_s = 4.0, missed_heartbeats_max = 5, members_max = 10_000, window_bytes = 1 << 20,
         cache_bytes = 4 << 20, when_full = "block", message_bytes_max = 128 << 20, assembly_bytes_max = 256 << 20,
         patience_s = 0.5, router = false, **options
@@ -111,6 +116,7 @@ impl Node {
         node: NodeId,
         inproc: Option<&str>,
         tcp: Option<(String, f64, usize)>,
+        udp: Option<(bool, usize, Option<f64>, usize, usize)>,
         domain: u64,
         group: &str,
         port: u16,
@@ -140,45 +146,73 @@ impl Node {
         let patience = duration("patience_s", patience_s)?;
         let birth = Birth::now();
         let publisher = fresh_publisher();
-        let bus = match (inproc, tcp) {
-            (None, Some((name, resume_s, peers_max))) => {
-                let beats = (heartbeat_s, missed_heartbeats_max);
-                let links = tcp_config((name, domain), (resume_s, peers_max), beats, patience, window_bytes)?;
-                let options = TcpOptions {
-                    node,
-                    publisher,
-                    message_bytes_max,
-                    assembly_bytes_max,
-                    seed,
-                    links,
-                    router,
-                };
-                detached(py, || Bus::open_tcp(options)).map_err(errors::link)?
-            }
-            // A child does not share the domains of its parent, whose readers it does not have.
-            (Some(name), _) => {
-                let meeting = DOMAINS.open(&format!("{}:{name}", birth.forks()));
-                let options = InprocOptions { node, publisher, message_bytes_max, seed };
-                Bus::open_inproc(&options, &meeting)
-            }
-            (None, None) => {
-                let mut link = link_options(address(group, port, interface)?, node, seed, options, py)?;
-                check_cache(cache_bytes, CACHING_LANES)?;
-                link.message_bytes_max = message_bytes_max;
-                link.norm.acker_patience = patience;
-                let options = BusOptions {
-                    domain,
-                    publisher,
-                    link,
-                    heartbeat: duration("heartbeat_s", heartbeat_s)?,
-                    missed_heartbeats_max,
-                    members_max,
-                    window_bytes,
-                    cache_bytes,
-                    assembly_bytes_max,
-                    router,
-                };
-                detached(py, || Bus::open(options)).map_err(errors::link)?
+        let bus = if let Some((listens, datagram_bytes, rate, peers_max, receive_buffer_bytes)) = udp {
+            let place = address(group, port, interface)?;
+            let way = if listens { Way::Whoever(peers_max) } else { Way::To(place.group) };
+            let link = UdpConfig {
+                domain,
+                way,
+                heartbeat: duration("heartbeat_s", heartbeat_s)?,
+                missed_heartbeats_max,
+                datagram_bytes,
+                rate,
+                peers_max: members_max,
+                secret: fresh_publisher(),
+            };
+            let open = if listens { UdpOpen::At(place.group) } else { UdpOpen::To(place) };
+            let options = UdpOptions {
+                node,
+                publisher,
+                message_bytes_max,
+                assembly_bytes_max,
+                seed,
+                open,
+                receive_buffer_bytes,
+                link,
+            };
+            detached(py, || Bus::open_udp(options)).map_err(errors::link)?
+        } else {
+            match (inproc, tcp) {
+                (None, Some((name, resume_s, peers_max))) => {
+                    let beats = (heartbeat_s, missed_heartbeats_max);
+                    let links =
+                        tcp_config((name, domain), (resume_s, peers_max), beats, patience, window_bytes)?;
+                    let options = TcpOptions {
+                        node,
+                        publisher,
+                        message_bytes_max,
+                        assembly_bytes_max,
+                        seed,
+                        links,
+                        router,
+                    };
+                    detached(py, || Bus::open_tcp(options)).map_err(errors::link)?
+                }
+                // A child does not share the domains of its parent, whose readers it does not have.
+                (Some(name), _) => {
+                    let meeting = DOMAINS.open(&format!("{}:{name}", birth.forks()));
+                    let options = InprocOptions { node, publisher, message_bytes_max, seed };
+                    Bus::open_inproc(&options, &meeting)
+                }
+                (None, None) => {
+                    let mut link = link_options(address(group, port, interface)?, node, seed, options, py)?;
+                    check_cache(cache_bytes, CACHING_LANES)?;
+                    link.message_bytes_max = message_bytes_max;
+                    link.norm.acker_patience = patience;
+                    let options = BusOptions {
+                        domain,
+                        publisher,
+                        link,
+                        heartbeat: duration("heartbeat_s", heartbeat_s)?,
+                        missed_heartbeats_max,
+                        members_max,
+                        window_bytes,
+                        cache_bytes,
+                        assembly_bytes_max,
+                        router,
+                    };
+                    detached(py, || Bus::open(options)).map_err(errors::link)?
+                }
             }
         };
         let inner = Inner { bus, birth, closed: false.into() };
@@ -198,7 +232,7 @@ impl Node {
         set.map_err(|_| errors::config("persistent messages have their way already".into()))
     }
 
-    /// Joins one more group, as `Node` does with the same keywords.
+    /// Joins one more group, as `Node` does with the same keywords: the link's number.
     #[pyo3(signature = (
         *, domain, group, port, interface, seed, heartbeat_s, missed_heartbeats_max, window_bytes, cache_bytes,
         members_max = 10_000, **options
@@ -218,7 +252,7 @@ impl Node {
         cache_bytes: usize,
         members_max: usize,
         options: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
+    ) -> PyResult<u64> {
         let inner = self.open()?;
         let hub = inner.bus.hub();
         let mut link = link_options(address(group, port, interface)?, hub.node(), seed, options, py)?;
@@ -237,6 +271,30 @@ impl Node {
             router: hub.is_router(),
         };
         detached(py, || inner.bus.add_norm(options)).map_err(errors::link)
+    }
+
+    /// Leaves a group, after waiting up to `linger_s` until its members have everything. False if there is no such link.
+    #[pyo3(signature = (number, linger_s = 0.0))]
+    fn remove_norm(&self, py: Python<'_>, number: u64, linger_s: f64) -> PyResult<bool> {
+        let linger = linger("linger_s", linger_s)?;
+        let inner = self.open()?;
+        Ok(detached(py, || inner.bus.remove_norm(number, linger)))
+    }
+
+    /// A group's link as it is now; `None` if it was left.
+    fn norm_link<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(link) = self.inner()?.bus.norm_link(number) else { return Ok(None) };
+        let told = PyDict::new(py);
+        let (rate, grtt) =
+            detached(py, || link.command(|session, _| (session.rate_bytes_per_s(), session.grtt())));
+        let sockets = link.sockets();
+        told.set_item("interface", sockets.interface().map_or("any", |interface| &interface.name))?;
+        told.set_item("address", sockets.local_addr()?.to_string())?;
+        told.set_item("rate_bytes_per_s", rate)?;
+        told.set_item("round_trip_s", grtt.as_secs_f64())?;
+        told.set_item("has_ended", link.has_left())?;
+        told.set_item("stats", stats_to_python(py, &detached(py, || link.stats()))?)?;
+        Ok(Some(told))
     }
 
     /// Makes TCP links possible: the domain's name and number, how long a link waits for another connection, how many peers
@@ -316,6 +374,11 @@ impl Node {
     ) -> PyResult<u64> {
         let topic = text_argument("topic", topic)?;
         let is_persistent = persistent.map_or(Ok(false), |mark| argument("persistent", mark))?;
+        if is_persistent && self.inner()?.bus.udp().is_some() {
+            return Err(errors::config(
+                "a persistent message cannot be published on udp://, which may lose it: use norm:// or tcp://".to_owned(),
+            ));
+        }
         if is_persistent && let Some(publish) = self.persistently.get(py) {
             let named = PyDict::new(py);
             let given = [
@@ -493,6 +556,11 @@ impl Node {
                 sum.set_item(name, before + count)?;
             }
         }
+        if let Some(counters) = detached(py, || Some(inner.bus.udp()?.counters())) {
+            for (name, count) in counters.named() {
+                sum.set_item(name, count)?;
+            }
+        }
         Ok(sum)
     }
 
@@ -503,25 +571,45 @@ impl Node {
         Ok(detached(py, || inner.bus.norm()?.command(|session, _| session.rate_bytes_per_s())))
     }
 
+    /// The greatest round trip to a member of the group, as it is estimated; `None` without multicast.
+    #[getter]
+    fn round_trip_s(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        let inner = self.inner()?;
+        let grtt = detached(py, || Some(inner.bus.norm()?.command(|session, _| session.grtt())));
+        Ok(grtt.map(|grtt| grtt.as_secs_f64()))
+    }
+
     /// The interface, the address and the receive buffer in use: (name, address, bytes).
     fn describe_link(&self) -> PyResult<Option<(String, String, usize)>> {
-        let Some(link) = self.inner()?.bus.norm() else { return Ok(None) };
+        let inner = self.inner()?;
+        if let Some(link) = inner.bus.udp() {
+            let sockets = link.sockets();
+            let interface = sockets.interface().map_or("any", |interface| &interface.name).to_owned();
+            let buffer = sockets.receive_buffer_bytes(Which::Group)?;
+            return Ok(Some((interface, sockets.local_addr()?.to_string(), buffer)));
+        }
+        let Some(link) = inner.bus.norm() else { return Ok(None) };
         let sockets = link.sockets();
         let interface =
             sockets.interface().map_or_else(|| "any".to_owned(), |interface| interface.name.clone());
         Ok(Some((interface, sockets.local_addr()?.to_string(), link.receive_buffer_bytes()?)))
     }
 
-    /// Changes the keys of a link that has some. False if it has none.
-    fn set_keys(&self, keys: &str) -> PyResult<bool> {
+    /// Changes the keys of all links that have some, or of the one with a number. False if none has.
+    #[pyo3(signature = (keys, number = None))]
+    fn set_keys(&self, keys: &str, number: Option<u64>) -> PyResult<bool> {
         let keys = keys_of(keys)?;
-        let links = self.open()?.bus.norms();
+        let bus = &self.open()?.bus;
+        let links = number.map_or_else(|| bus.norms(), |number| bus.norm_link(number).into_iter().collect());
         Ok(links.iter().fold(false, |changed, link| link.set_keys(keys.clone()) | changed))
     }
 
-    /// The last error a socket gave, once.
-    fn take_socket_error(&self) -> PyResult<Option<String>> {
-        Ok(self.inner()?.bus.norm().and_then(|link| link.take_socket_error()))
+    /// The last error a socket of the first link gave, or of the one with a number, once.
+    #[pyo3(signature = (number = None))]
+    fn take_socket_error(&self, number: Option<u64>) -> PyResult<Option<String>> {
+        let bus = &self.inner()?.bus;
+        let link = number.map_or_else(|| bus.norm(), |number| bus.norm_link(number));
+        Ok(link.and_then(|link| link.take_socket_error()))
     }
 
     /// Leaves, after waiting up to `linger_s` until everybody has everything. True if everybody has.

@@ -1,13 +1,14 @@
 //! TCP links for Python, which decides when there is one: addresses in, what became of connections out.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{IntoRawFd as _, RawFd};
 use std::sync::Arc;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_io::tcp::TcpNet;
-use shoal_node::tcp::{Over, TcpNews};
+use shoal_io::tcp::{Certificates, Congestion, Place, TcpNet};
+use shoal_node::tcp::{Over, Role, TcpNews};
 
 use super::exit::detached;
 use super::node::{Inner, Node};
@@ -32,6 +33,41 @@ fn over_words(why: &Over) -> (&'static str, Option<&str>, Option<u64>) {
         Over::Duplicate(publisher) => ("duplicate", None, Some(*publisher)),
         Over::Stale(publisher) => ("stale", None, Some(*publisher)),
     }
+}
+
+/// What connections over TLS are made with: certificates as files hold them. May be shared between threads.
+#[pyclass(module = "shoal._core", frozen)]
+pub struct Tls(shoal_io::tcp::Tls);
+
+#[pymethods]
+impl Tls {
+    /// `trusted` sign the certificates of others; `own` is our certificate and its key; with `mutual`, those who connect to
+    /// us have to show one, too.
+    #[new]
+    #[pyo3(signature = (trusted, own = None, *, mutual = false))]
+    fn new(py: Python<'_>, trusted: Vec<u8>, own: Option<(Vec<u8>, Vec<u8>)>, mutual: bool) -> PyResult<Tls> {
+        let certificates = Certificates { trusted, own, mutual };
+        py.detach(|| shoal_io::tcp::Tls::new(&certificates)).map(Tls).map_err(errors::config)
+    }
+
+    /// Uses others for connections that are made from now on.
+    #[pyo3(signature = (trusted, own = None, *, mutual = false))]
+    fn replace(
+        &self,
+        py: Python<'_>,
+        trusted: Vec<u8>,
+        own: Option<(Vec<u8>, Vec<u8>)>,
+        mutual: bool,
+    ) -> PyResult<()> {
+        let certificates = Certificates { trusted, own, mutual };
+        py.detach(|| self.0.replace(&certificates)).map_err(errors::config)
+    }
+}
+
+fn set_place(item: &Bound<'_, PyDict>, place: Place) -> PyResult<()> {
+    item.set_item("address", place.address)?;
+    item.set_item("identity", place.identity)?;
+    item.set_item("listener", place.listener)
 }
 
 /// The TCP links of a node. May be shared between threads.
@@ -59,15 +95,26 @@ impl TcpLinks {
     }
 
     /// Listens at an address: the listener's number, and the port.
-    fn listen(&self, py: Python<'_>, host: &str, port: u16, connections_max: usize) -> PyResult<(u64, u16)> {
+    #[pyo3(signature = (host, port, connections_max, tls = None))]
+    fn listen(
+        &self,
+        py: Python<'_>,
+        host: &str,
+        port: u16,
+        connections_max: usize,
+        tls: Option<&Bound<'_, Tls>>,
+    ) -> PyResult<(u64, u16)> {
         let address = socket_address(host, port)?;
-        let listening = self.with(py, |tcp| tcp.listen(address, connections_max))?;
+        let tls = tls.map(|tls| &tls.get().0);
+        let listening = self.with(py, |tcp| tcp.listen(address, connections_max, tls))?;
         let (listener, bound) = listening.map_err(|error| PyOSError::new_err(error.to_string()))?;
         Ok((listener, bound.port()))
     }
 
     /// Begins to connect to an address: the connection's number. `last` is the publisher that was there before.
-    #[pyo3(signature = (host, port, timeout_s, last = None))]
+    /// With TLS, `name` is whose certificate it has to be.
+    #[pyo3(signature = (host, port, timeout_s, last = None, tls = None, name = ""))]
+    #[expect(clippy::too_many_arguments)]
     fn dial(
         &self,
         py: Python<'_>,
@@ -75,10 +122,62 @@ impl TcpLinks {
         port: u16,
         timeout_s: f64,
         last: Option<u64>,
+        tls: Option<&Bound<'_, Tls>>,
+        name: &str,
     ) -> PyResult<u64> {
         let (address, patience) = (socket_address(host, port)?, duration("timeout_s", timeout_s)?);
-        let dialled = self.with(py, |tcp| tcp.dial(address, last, patience))?;
+        let tls = tls.map(|tls| (&tls.get().0, name));
+        let dialled = self.with(py, |tcp| tcp.dial(address, last, patience, tls))?;
         dialled.map_err(|error| PyOSError::new_err(error.to_string()))
+    }
+
+    /// A listener that a transport written in Python has: its number.
+    fn add_listener(&self, py: Python<'_>, connections_max: usize) -> PyResult<u64> {
+        self.with(py, |tcp| tcp.add_listener(connections_max))
+    }
+
+    /// Makes a connection that such a transport carries: its number, and a descriptor, the caller's from now on, of the pipe
+    /// that its bytes come and go through; or nothing if the listener has too many.
+    #[pyo3(signature = (address, identity, *, listener = None, last = None))]
+    fn adopt(
+        &self,
+        py: Python<'_>,
+        address: String,
+        identity: String,
+        listener: Option<u64>,
+        last: Option<u64>,
+    ) -> PyResult<Option<(u64, RawFd)>> {
+        let role = if listener.is_some() { Role::Accepted } else { Role::Dialled(last) };
+        let place = Place { address, identity, listener };
+        let taken = self.with(py, |tcp| tcp.adopt(place, role))?;
+        let taken = taken.map_err(|error| PyOSError::new_err(error.to_string()))?;
+        Ok(taken.map(|(connection, pipe)| (connection, pipe.into_raw_fd())))
+    }
+
+    /// The other end of such a connection proved its name.
+    fn identify(&self, py: Python<'_>, connection: u64, identity: &str) -> PyResult<()> {
+        self.with(py, |tcp| tcp.identify(connection, identity))
+    }
+
+    /// Such a connection is over: why. `refused` says that trying again does not help.
+    fn end(&self, py: Python<'_>, connection: u64, why: &str, refused: bool) -> PyResult<()> {
+        self.with(py, |tcp| tcp.end(connection, why, refused))
+    }
+
+    /// Ends a connection: goodbye is said once everything was sent.
+    fn part(&self, py: Python<'_>, connection: u64) -> PyResult<()> {
+        self.with(py, |tcp| tcp.part(connection))
+    }
+
+    /// Closes a listener, and ends its connections so.
+    fn close_listener(&self, py: Python<'_>, listener: u64) -> PyResult<()> {
+        self.with(py, |tcp| tcp.close_listener(listener))
+    }
+
+    /// What decides the rate of connections made from now on, as the kernel calls it; with `loopback`, also between programs of
+    /// this machine.
+    fn set_congestion(&self, py: Python<'_>, name: String, loopback: bool) -> PyResult<()> {
+        self.with(py, |tcp| tcp.set_congestion(Some(Congestion { name, loopback })))
     }
 
     /// Rings `bell` as source 0 when something became of a connection.
@@ -90,10 +189,9 @@ impl TcpLinks {
     /// What became of connections since the last call.
     fn take_news<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let told = self.with(py, TcpNet::take_news)?;
-        let to_python = |(news, address, listener): (TcpNews, Option<SocketAddr>, Option<u64>)| {
+        let to_python = |(news, place): (TcpNews, Place)| {
             let item = PyDict::new(py);
-            item.set_item("address", address.map(|address| address.to_string()))?;
-            item.set_item("listener", listener)?;
+            set_place(&item, place)?;
             match news {
                 TcpNews::Up { connection, publisher, node, resumed } => {
                     item.set_item("kind", "up")?;
@@ -121,14 +219,13 @@ impl TcpLinks {
     /// The links as they are now.
     fn states<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let states = self.with(py, TcpNet::states)?;
-        let to_python = |(state, address, listener): (_, Option<SocketAddr>, Option<u64>)| {
+        let to_python = |(state, place): (_, Place)| {
             let shoal_node::tcp::LinkState { publisher, node, connection, round_trip, .. } = state;
             let item = PyDict::new(py);
             item.set_item("publisher", publisher)?;
             item.set_item("node", node)?;
             item.set_item("connection", connection)?;
-            item.set_item("address", address.map(|address| address.to_string()))?;
-            item.set_item("listener", listener)?;
+            set_place(&item, place)?;
             item.set_item("round_trip_s", round_trip.map(|span| span.as_secs_f64()))?;
             item.set_item("bytes_sent", state.bytes_sent)?;
             item.set_item("bytes_received", state.bytes_received)?;

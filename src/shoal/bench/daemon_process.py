@@ -1,6 +1,7 @@
-"""A daemon in a process of its own: ready when it says so, and never left behind."""
+"""A daemon in a process of its own, as an experiment starts it: ready when it says so, never left behind."""
 
 import os
+import resource
 import select
 import signal
 import socket
@@ -85,6 +86,17 @@ class DaemonProcess:
         """SIGTERM, and wait: its status."""
         self._process.terminate()
         return self._process.wait(END_S)
+
+    def resident_mb(self) -> float:
+        """Memory it has now."""
+        pages = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * resource.getpagesize() / 1e6
+
+    def cpu_s(self) -> float:
+        """Processor time it took."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
+        fields = stat.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _remove(self) -> None:
         if self._process.poll() is None:

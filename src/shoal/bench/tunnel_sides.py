@@ -1,0 +1,59 @@
+"""A program of one LAN, for a process of its own (see `workers`): it knows of no tunnel."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import shoal
+from shoal.bench.bodies import Bodies
+from shoal.bench.sharing_sides import Arrivals
+from shoal.bench.workers import Report, Role, is_told, run_role, wait_told
+from shoal.errors import ExperimentError
+
+TOPIC = "tunnel/data"
+URL = "norm://?interface=eth0"
+PATIENCE_S = 30.0
+
+
+def publish(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
+    """Publish as fast as it goes, for as long as asked: much more than the path takes."""
+    bodies = Bodies(options["size"])
+    with shoal.connect(URL) as bus:
+        if not bus.wait_for_subscribers(TOPIC, timeout_s=PATIENCE_S):
+            raise ExperimentError(f"nobody behind the tunnel subscribed within {PATIENCE_S:g} s")
+        report(1)
+        wait_told()
+        began_s = time.monotonic()
+        count = 0
+        while time.monotonic() < began_s + options["seconds"]:
+            # A clock is not asked for every message.
+            for _ in range(16):
+                bus.publish(TOPIC, bodies[count])
+                count += 1
+        # What is on its way does not count.
+        bus.close(linger_s=0.0)
+    return {"began_s": began_s, "count": count}
+
+
+def subscribe(options: dict[str, Any], report: Report) -> Mapping[str, Any]:
+    """Count what comes until the parent says that it is over; every message is checked."""
+    bodies, arrivals = Bodies(options["size"]), Arrivals()
+    count = lost = 0
+    with shoal.connect(URL) as bus:
+        subscription = bus.subscribe(TOPIC)
+        report(1)
+        while not is_told():
+            first = subscription.receive(timeout_s=0.05)
+            for message in [] if first is None else [first, *subscription.receive_nowait()]:
+                if message.body != bodies[count]:
+                    raise ExperimentError(f"message {count} is not the one that was sent")
+                count += 1
+                arrivals.add(len(message.body))
+        lost = sum(isinstance(event, shoal.MessagesLost) for event in bus.events(timeout_s=0.0))
+    return {**arrivals.result(), "count": count, "losses_told": lost}
+
+
+ROLES: dict[str, Role] = {"publish": publish, "subscribe": subscribe}
+
+if __name__ == "__main__":
+    run_role(ROLES)

@@ -1,0 +1,65 @@
+"""What stands in for multicast where it does not work: TCP to seeds, or a meeting on this machine."""
+
+import dataclasses
+import logging
+from dataclasses import dataclass
+
+from shoal.config import ConnectionConfig
+from shoal.config.connection import LINK_FIELDS
+from shoal.config.keys import keys_of
+from shoal.errors import LinkError
+from shoal.link.address import LOOPBACK, Target
+
+log = logging.getLogger("shoal.link")
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """How to connect instead."""
+
+    #: The connection without multicast.
+    config: ConnectionConfig
+    #: Where to connect.
+    seeds: tuple[Target, ...]
+    #: Where the programs of this machine meet, if there are no seeds.
+    meeting: Target | None
+
+    def say(self, why: str) -> None:
+        """Log what happened, and what to do."""
+        if self.meeting is None:
+            places = ", ".join(seed.url for seed in self.seeds)
+            log.warning("multicast does not work here (%s): connecting by TCP to the seeds %s", why, places)
+        else:
+            log.warning(
+                "multicast does not work here (%s), and there are no seeds: the programs of this machine "
+                "meet at %s; to reach others set SHOAL_SEEDS=host:port, or connect to tcp://host:port",
+                why,
+                self.meeting.url,
+            )
+
+
+def stand_in(config: ConnectionConfig, why: str) -> StandIn:
+    """How to connect where multicast does not work: why it does not.
+
+    Raises:
+        LinkError: TCP cannot do what was asked for.
+    """
+    asked = {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if getattr(config, field.name) != field.default
+    }
+    del asked["when_no_multicast"]
+    only = [name for name in asked if name not in LINK_FIELDS]
+    if keys_of(config.key, config.key_file) is not None:
+        only.append("a key")
+    if only:
+        raise LinkError(
+            f"multicast does not work here ({why}), and TCP cannot stand in for it, because "
+            f"{', '.join(only)} was asked for: leave it out, or connect to tcp:// or tls://host:port"
+        )
+    seeds = config.seed_targets()
+    meeting = None if seeds else Target("tcp", LOOPBACK, config.meeting_port())
+    # Whoever hosts passes on for the others, and anybody may have to.
+    router = config.router or meeting is not None
+    return StandIn(ConnectionConfig(**{**asked, "scheme": "tcp", "router": router}), seeds, meeting)

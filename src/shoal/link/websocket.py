@@ -1,0 +1,346 @@
+"""`ws://` and `wss://`: links through HTTP, and so through its proxies and firewalls.
+
+Written against the public interface alone: `shoal.link.transport`. What is said is the protocol of RFC 6455,
+which the library `websockets` knows; sockets and waiting are here. Browsers are refused: a page that somebody
+looks at must not join a domain.
+"""
+
+import base64
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+import time
+import urllib.request
+import weakref
+from urllib.parse import unquote, urlsplit
+
+from shoal.config import ConnectionConfig
+from shoal.errors import ConfigError, LinkError, LinkRefusedError
+from shoal.link.address import Target, resolve
+from shoal.link.certificates import check_listening, context_of
+from shoal.link.secure_socket import SecureSocket
+from shoal.link.transport import Channel, Listening, Transport
+
+try:
+    from websockets.client import ClientProtocol
+    from websockets.frames import Frame, Opcode
+    from websockets.http11 import Request
+    from websockets.protocol import Protocol, State
+    from websockets.server import ServerProtocol
+    from websockets.typing import Subprotocol
+    from websockets.uri import parse_uri
+except ImportError as error:
+    raise ConfigError("ws:// and wss:// need a library: pip install 'shoal[ws]'") from error
+
+#: What both ends have to agree on.
+SUBPROTOCOL = Subprotocol("shoal")
+#: The longest frame that is taken.
+FRAME_BYTES_MAX = 1 << 20
+_READ_BYTES = 256 << 10
+#: How long the other end is waited for when a channel is closed.
+_CLOSE_S = 1.0
+#: Connections that wait in the kernel to be accepted.
+_BACKLOG = 128
+
+_Socket = socket.socket | SecureSocket
+
+
+class WebSocket(Channel):
+    """One connection."""
+
+    def __init__(self, sock: _Socket, protocol: Protocol, address: str) -> None:
+        self.address = address
+        self._socket, self._protocol = sock, protocol
+        self._lock = threading.Lock()
+        # Held while bytes go out, so that they go in order.
+        self._sending = threading.Lock()
+        self._came: list[bytes] = []
+        self._ended = threading.Event()
+
+    def send(self, data: memoryview) -> None:
+        """Send bytes as one message."""
+        with self._sending:
+            with self._lock:
+                if self._protocol.state is not State.OPEN:
+                    raise LinkError("the other end closed the connection")
+                self._protocol.send_binary(data)
+                out = self._protocol.data_to_send()
+            self._write(out)
+
+    def receive(self) -> bytes:
+        """Wait for what comes; where messages begin and end means nothing."""
+        try:
+            while not self._came:
+                if not self._read():
+                    return b""
+            came, self._came = b"".join(self._came), []
+            return came
+        except BaseException:
+            self._ended.set()
+            raise
+
+    def close(self) -> None:
+        """Say that it is over, and give the other end a moment to say it, too."""
+        with contextlib.suppress(Exception):
+            self._socket.settimeout(_CLOSE_S)
+            self._say_close()
+            self._ended.wait(_CLOSE_S)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _say_close(self) -> None:
+        if not self._sending.acquire(timeout=_CLOSE_S):
+            return
+        try:
+            with self._lock:
+                if self._protocol.state is State.OPEN:
+                    self._protocol.send_close()
+                out = self._protocol.data_to_send()
+            self._write(out)
+        finally:
+            self._sending.release()
+
+    def _read(self) -> bool:
+        """Take what the socket brings; false at the end."""
+        came = self._socket.recv(_READ_BYTES)
+        with self._lock:
+            if came:
+                self._protocol.receive_data(came)
+            else:
+                self._protocol.receive_eof()
+            events, answers = self._protocol.events_received(), self._protocol.data_to_send()
+        if answers:
+            with self._sending, contextlib.suppress(OSError):
+                self._write(answers)
+        for event in events:
+            self._take(event)
+        if came and self._protocol.state is not State.CLOSED:
+            return True
+        self._ended.set()
+        return bool(self._came)
+
+    def _take(self, event: object) -> None:
+        if isinstance(event, Frame):
+            if event.opcode in (Opcode.BINARY, Opcode.CONT):
+                self._came.append(bytes(event.data))
+            elif event.opcode is Opcode.TEXT:
+                raise LinkError("it sends text, and Shoal's links are binary")
+
+    def _write(self, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            if piece:
+                self._socket.sendall(piece)
+            else:
+                self._socket.shutdown(socket.SHUT_WR)
+
+
+class _Client(WebSocket):
+    def greet(self, deadline: float) -> None:
+        """Ask for the connection to become a WebSocket."""
+        protocol = self._protocol
+        assert isinstance(protocol, ClientProtocol)
+        protocol.send_request(protocol.connect())
+        self._write(protocol.data_to_send())
+        while protocol.state is State.CONNECTING and protocol.handshake_exc is None:
+            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            if not self._read():
+                break
+        failure = protocol.handshake_exc
+        if failure is not None and not isinstance(failure.__cause__, EOFError):
+            raise LinkRefusedError(f"it does not take WebSockets of Shoal: {failure}")
+        if protocol.state is not State.OPEN:
+            raise LinkError("the other end closed the connection")
+        self._socket.settimeout(None)
+
+
+class _Accepted(WebSocket):
+    def __init__(self, sock: socket.socket, address: str, context: ssl.SSLContext | None, path: str) -> None:
+        protocol = ServerProtocol(
+            # Whoever names an origin is a browser.
+            origins=[None],
+            subprotocols=[SUBPROTOCOL],
+            max_size=FRAME_BYTES_MAX,
+        )
+        super().__init__(
+            sock if context is None else SecureSocket(sock, context, name=None), protocol, address
+        )
+        self._path = path
+
+    def open(self) -> None:
+        """Let the other end in, or tell it why not."""
+        if isinstance(self._socket, SecureSocket):
+            try:
+                self._socket.handshake()
+            except ssl.SSLError as error:
+                raise LinkRefusedError(f"no TLS with it: {error.reason or error}") from None
+            self.identity = self._socket.identity
+        if not self._read_request():
+            raise LinkError("the other end closed the connection")
+
+    def _read_request(self) -> bool:
+        while self._protocol.state is State.CONNECTING:
+            more = self._read()
+            if (failure := self._protocol.handshake_exc) is not None:
+                raise LinkRefusedError(f"it is no WebSocket of Shoal: {failure}")
+            if not more:
+                return False
+        return True
+
+    def _take(self, event: object) -> None:
+        if not isinstance(event, Request):
+            super()._take(event)
+            return
+        protocol = self._protocol
+        assert isinstance(protocol, ServerProtocol)
+        with self._lock:
+            if self._path and urlsplit(event.path).path != self._path:
+                response = protocol.reject(404, f"links are at {self._path}\n")
+            else:
+                response = protocol.accept(event)
+            protocol.send_response(response)
+            out = protocol.data_to_send()
+        with self._sending:
+            self._write(out)
+        if response.status_code != 101:
+            why = protocol.handshake_exc or f"it asks for {event.path}"
+            raise LinkRefusedError(f"it is no WebSocket of Shoal: {why}")
+
+
+class _Door(Listening):
+    def __init__(self, target: Target, context: ssl.SSLContext | None) -> None:
+        (address, *_) = resolve(target.host, target.port)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._socket = socket.create_server((address, target.port), family=family, backlog=_BACKLOG)
+        self._target = target
+        #: What those who come are let in with.
+        self.context = context
+        self.url = Target(target.scheme, address, self._socket.getsockname()[1], target.path).url
+        self._closed = False
+
+    def accept(self) -> Channel | None:
+        """Wait until somebody connects."""
+        try:
+            sock, address = self._socket.accept()
+        except OSError:
+            if self._closed:
+                return None
+            raise
+        if self._closed:
+            sock.close()
+            return None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return _Accepted(sock, _text_of(address), self.context, self._target.path)
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            # Closing alone does not wake whoever waits.
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+class WebSockets(Transport):
+    """Links of `ws://` and `wss://`."""
+
+    def __init__(self, config: ConnectionConfig) -> None:
+        self._config = config
+        self._doors: weakref.WeakSet[_Door] = weakref.WeakSet()
+
+    def connect(self, target: Target, timeout_s: float) -> Channel:
+        """Connect, through a proxy where the environment names one."""
+        deadline = time.monotonic() + timeout_s
+        plain = _reach(target, timeout_s)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            address = _text_of(plain.getpeername())
+            sock: _Socket = plain
+            if target.scheme == "wss":
+                sock = self._secure(plain, target, deadline)
+            protocol = ClientProtocol(
+                parse_uri(target.url), subprotocols=[SUBPROTOCOL], max_size=FRAME_BYTES_MAX
+            )
+            channel = _Client(sock, protocol, address)
+            if isinstance(sock, SecureSocket):
+                channel.identity = sock.identity
+            channel.greet(deadline)
+        except TimeoutError:
+            plain.close()
+            raise LinkError("nobody answered in time") from None
+        except BaseException:
+            plain.close()
+            raise
+        return channel
+
+    def listen(self, target: Target) -> Listening:
+        """Let others connect."""
+        context = None
+        if target.scheme == "wss":
+            check_listening(self._config, target.url)
+            context = context_of(self._config, listens=True)
+        door = _Door(target, context)
+        self._doors.add(door)
+        return door
+
+    def reload(self) -> None:
+        """Read certificates again; those who connect have them read each time."""
+        secure = [door for door in self._doors if door.context is not None]
+        if secure:
+            context = context_of(self._config, listens=True)
+            for door in secure:
+                door.context = context
+
+    def _secure(self, plain: socket.socket, target: Target, deadline: float) -> SecureSocket:
+        context = context_of(self._config, listens=False)
+        sock = SecureSocket(plain, context, name=self._config.tls_name or target.host)
+        plain.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            sock.handshake()
+        except ssl.SSLCertVerificationError as error:
+            raise LinkRefusedError(f"its certificate cannot be accepted: {error.verify_message}") from None
+        except ssl.SSLError as error:
+            raise LinkRefusedError(f"no TLS with it: {error.reason or error}") from None
+        return sock
+
+
+def _reach(target: Target, timeout_s: float) -> socket.socket:
+    """A connection to the target's host, directly or by asking a proxy for it (CONNECT)."""
+    proxy = _proxy_of(target)
+    if proxy is None:
+        return socket.create_connection((target.host, target.port), timeout=timeout_s)
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    if parts.scheme != "http" or parts.hostname is None:
+        raise LinkRefusedError(f"the proxy {proxy!r} of the environment is none of http://host:port")
+    headers = {}
+    if parts.username is not None:
+        who = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Proxy-Authorization"] = "Basic " + base64.b64encode(who.encode()).decode("ascii")
+    connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=timeout_s)
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    connection.set_tunnel(host, target.port, headers)
+    try:
+        connection.connect()
+    except (OSError, http.client.HTTPException) as error:
+        raise LinkError(
+            f"the proxy {parts.hostname}:{parts.port or 80} does not connect us: {error}"
+        ) from None
+    return connection.sock
+
+
+def _proxy_of(target: Target) -> str | None:
+    """What the environment says, as other programs understand it: HTTPS_PROXY, HTTP_PROXY, NO_PROXY."""
+    proxies = urllib.request.getproxies()
+    kind = "https" if target.scheme == "wss" else "http"
+    proxy = proxies.get(kind) or proxies.get("all")
+    return None if not proxy or urllib.request.proxy_bypass(target.host) else proxy
+
+
+def _text_of(address: tuple[str, int]) -> str:
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+__all__ = ["WebSocket", "WebSockets"]

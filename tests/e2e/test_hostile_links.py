@@ -1,0 +1,165 @@
+"""Whatever comes to the port of a listener: nobody else is disturbed, and what it costs is bounded."""
+
+import contextlib
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from programs import Peer
+
+from shoal.link.authority import make_authority, make_node
+
+SCHEMES = ["tcp", "tls", "ws", "wss"]
+#: What each kind of port hears first from its own.
+BEGINNINGS = {
+    "tcp": b"SHOAL/\x03",
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "ws": b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    b"Sec-WebSocket-Protocol: shoal\r\n\r\n",
+}
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certs")
+    make_authority(folder, "test CA", 30)
+    make_node(folder, "127.0.0.1", [], 30)
+    return folder
+
+
+@pytest.fixture(params=SCHEMES)
+def scheme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@pytest.fixture
+def start(scheme: str, port: int, certs: Path) -> Iterator[Callable[..., Peer]]:
+    peers: list[Peer] = []
+
+    def begin(*, listen: bool = False, **options: object) -> Peer:
+        if scheme in ("tls", "wss"):
+            options |= {"tls_ca": str(certs / "ca.pem")} if not listen else {}
+            if listen:
+                options |= {
+                    "tls_cert": str(certs / "127.0.0.1.pem"),
+                    "tls_key": str(certs / "127.0.0.1.key"),
+                }
+        peer = Peer(f"{scheme}://127.0.0.1:{port}", **options, **({"listen": True} if listen else {}))
+        peers.append(peer)
+        return peer.connected()
+
+    yield begin
+    for peer in peers:
+        peer.kill()
+
+
+def whole(answer: dict, count: int) -> None:
+    assert answer["received"]["0"] == {
+        "first": 0, "next": count, "count": count, "skipped": 0, "faults": [],
+    }  # fmt: skip
+
+
+def say(scheme: str, port: int, said: bytes, certs: Path, *, inside: bool) -> socket.socket | None:
+    """Say something on a connection; inside TLS, where there is some."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+    with contextlib.suppress(OSError):
+        if inside and scheme in ("tls", "wss"):
+            context = ssl.create_default_context(cafile=certs / "ca.pem")
+            sock = context.wrap_socket(sock, server_hostname="127.0.0.1")
+        sock.sendall(said)
+    return sock
+
+
+def test_strangers_of_every_kind_disturb_nobody(
+    scheme: str, start: Callable[..., Peer], port: int, certs: Path
+) -> None:
+    hub, leaf = start(listen=True), start()
+    leaf.ask("subscribe", pattern="t/>")
+    hub.ask("wait_for_subscribers", topic="t/x", count=1)
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    kept = []
+    for number in range(80):
+        inside = chance.random() < 0.5
+        plain = {"tls": "tcp", "wss": "ws"}.get(scheme, scheme) if inside else scheme
+        said = BEGINNINGS.get("tls" if plain in ("tls", "wss") else plain, b"")
+        if plain == "ws" and inside:
+            # Frames: what is in them, and frames that are none.
+            said += bytes([0x82, 0x80 | 20]) + bytes(4) + chance.choice([b"SHOAL/\x03", b""])
+        said = said[: chance.randrange(len(said) + 1)] if chance.random() < 0.5 else said
+        stranger = say(scheme, port, said + chance.randbytes(chance.randrange(1500)), certs, inside=inside)
+        if number % 4 == 0:
+            kept.append(stranger)
+        elif stranger is not None:
+            stranger.close()
+        if number % 20 == 0:
+            hub.ask("publish", topic="t/x", count=100, sizes=[100], start=5 * number)
+    hub.ask("flush", timeout_s=20)
+    whole(leaf.ask("wait_received", pattern="t/>", source=0, count=400), 400)
+    assert hub.ask("memory")["bytes"] < 250 << 20, f"seed {seed}"
+    told = [event for event in hub.ask("told")["events"] if event["event"] == "LinkRefused"]
+    assert told
+    assert all(event["why"] and event["address"] for event in told)
+    for stranger in kept:
+        if stranger is not None:
+            stranger.close()
+
+
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+def test_who_says_one_byte_at_a_time_is_gone_after_a_while(
+    scheme: str, start: Callable[..., Peer], port: int
+) -> None:
+    """A hundred of them: no more than 64 are let in at once, and none for longer than 5 s.
+
+    With TLS around it or without, it is the same engine that counts.
+    """
+    hub, leaf = start(listen=True), start()
+    leaf.ask("subscribe", pattern="t/>")
+    hub.ask("wait_for_subscribers", topic="t/x", count=1)
+    # A handshake of TLS, and much that belongs to it.
+    beginning = BEGINNINGS["tls"] + bytes(240)
+    over = threading.Event()
+    gone: list[int] = []
+
+    def drip(number: int) -> None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=90) as slow:
+            for at in range(len(beginning)):
+                slow.sendall(beginning[at : at + 1])
+                if over.wait(0.3):
+                    return
+            while slow.recv(100):
+                pass
+        gone.append(number)
+
+    dripping = [threading.Thread(target=drip, args=(number,)) for number in range(100)]
+    for thread in dripping:
+        thread.start()
+    hub.ask("publish", topic="t/x", count=1000, sizes=[100])
+    hub.ask("flush", timeout_s=20)
+    whole(leaf.ask("wait_received", pattern="t/>", source=0, count=1000), 1000)
+    # What they would say takes them more than a minute.
+    deadline = time.monotonic() + 45
+    while len(gone) < 100 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    count = len(gone)
+    over.set()
+    for thread in dripping:
+        thread.join(60)
+    assert count == 100
+    newcomer = start()
+    newcomer.ask("subscribe", pattern="t/>")
+    hub.ask("wait_for_subscribers", topic="t/x", count=2)

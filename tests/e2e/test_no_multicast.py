@@ -1,0 +1,89 @@
+"""`shoal.connect()` on hosts without multicast: programs of one machine meet, and seeds lead further."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lab
+import pytest
+from programs import HERE, Failure, Program
+
+pytestmark = pytest.mark.skipif(lab.problem() is not None, reason=str(lab.problem()))
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[lab.Host]]:
+    """Two machines whose systems let nobody join a group."""
+    made = lab.Lab(2)
+    for host in made.hosts:
+        lab.run(*host.prefix, "sysctl", "-qw", "net.ipv4.igmp_max_memberships=0")
+    yield made.hosts
+    made.close()
+
+
+@pytest.fixture
+def on() -> Iterator[Callable[..., Program]]:
+    """`on(host)`: a program there that connects as the environment says."""
+    programs: list[Program] = []
+
+    def start(host: lab.Host, *, url: str = "", seeds: str = "", **options: Any) -> Program:
+        env = {"SHOAL_URL": "", "SHOAL_DOMAIN": "", "SHOAL_SEEDS": seeds}
+        arguments = [
+            str(HERE / "peer.py"),
+            url,
+            json.dumps({"reconnect_max_s": 0.3, "resume_s": 1.0, **options}),
+        ]
+        program = Program(arguments, prefix=host.prefix, env=env)
+        programs.append(program)
+        program.answer()
+        return program
+
+    yield start
+    for program in programs:
+        program.kill()
+
+
+def gets(reader: Program, writer: Program, source: int, count: int = 200) -> None:
+    writer.ask("wait_for_subscribers", topic="t/x", count=1)
+    writer.ask("publish", topic="t/x", count=count, sizes=[100], source=source)
+    writer.ask("flush", timeout_s=30)
+    answer = reader.ask("wait_received", pattern="t/>", source=source, count=count)
+    assert answer["received"][str(source)] == {
+        "first": 0, "next": count, "count": count, "skipped": 0, "faults": [],
+    }  # fmt: skip
+
+
+def joined(reader: Program, writer: Program) -> None:
+    """Wait until what is published gets there: what goes to a program that is dead is lost, and told."""
+    deadline, source = time.monotonic() + 60, 1000
+    while True:
+        assert time.monotonic() < deadline, "nothing gets there"
+        source += 1
+        writer.ask("publish", topic="t/x", count=1, sizes=[100], source=source)
+        with contextlib.suppress(Failure):
+            reader.ask("wait_received", pattern="t/>", source=source, count=1, timeout_s=0.3)
+            return
+
+
+def test_programs_of_a_machine_hear_each_other_and_go_on_when_the_first_one_is_killed(
+    hosts: list[lab.Host], on: Callable[..., Program]
+) -> None:
+    first, reader, writer = (on(hosts[0]) for _ in range(3))
+    reader.ask("subscribe", pattern="t/>")
+    gets(reader, writer, source=0)
+    assert "multicast does not work here" in first.errors
+    assert "SHOAL_SEEDS=host:port" in first.errors
+    first.kill()
+    joined(reader, writer)
+    gets(reader, writer, source=1)
+
+
+def test_seeds_lead_to_other_machines(hosts: list[lab.Host], on: Callable[..., Program]) -> None:
+    here, there = hosts
+    on(there, url=f"tcp://{there.address}:7474", listen=True, router=True)
+    reader, writer = on(here, seeds=there.address), on(there, seeds=there.address)
+    reader.ask("subscribe", pattern="t/>")
+    gets(reader, writer, source=0)
+    assert f"connecting by TCP to the seeds tcp://{there.address}:7474" in reader.errors

@@ -1,0 +1,134 @@
+"""Daemons with the files under `examples`, on hosts of their own: two LANs and a path between them."""
+
+import contextlib
+import itertools
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import Failure, Peer
+
+from shoal.bench.daemon_process import DaemonProcess
+from shoal.bench.tunnel_lab import FAR, FAR_PROGRAM, NEAR, NEAR_PROGRAM, WAN, TunnelLab
+from shoal.bench.tunnel_lab import Path as Between
+
+EXAMPLES = Path(__file__).parents[2] / "examples/daemon"
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+
+OnHost = Callable[..., Peer]
+
+
+@pytest.fixture
+def lab() -> Iterator[TunnelLab]:
+    """Two LANs, and a path of 100 Mbit/s and 4 ms between their gateways."""
+    with TunnelLab(Between(rate_mbit_s=100, round_trip_s=0.004, loss=0.0)) as made:
+        yield made
+
+
+@pytest.fixture
+def on(lab: TunnelLab) -> Iterator[OnHost]:
+    """`on(host)`: a program there, connected to its LAN, or to what it is told."""
+    peers: list[Peer] = []
+
+    def start(host: int, url: str = "norm://?interface=eth0", **options: Any) -> Peer:
+        peer = Peer(url, prefix=lab.within(host), heartbeat_s=0.5, **options)
+        peers.append(peer)
+        return peer.connected()
+
+    yield start
+    for peer in peers:
+        peer.kill()
+
+
+def example(name: str) -> str:
+    """An example's text for the lab: its addresses, and the LAN's interface."""
+    text = (EXAMPLES / f"{name}.toml").read_text()
+    text = text.replace("192.0.2.7", WAN[FAR]).replace("198.51.100.7", WAN[NEAR])
+    return re.sub(r'url = "norm://"', 'url = "norm://?interface=eth0"\nheartbeat_s = 0.5', text)
+
+
+def crosses(publisher: Peer, *subscribers: Peer, topic: str, source: int, count: int = 300) -> None:
+    """What one publishes the others get, once and in order."""
+    publisher.ask("publish", topic=topic, count=count, sizes=[100, 3000], source=source)
+    for subscriber in subscribers:
+        pattern = f"{topic.partition('/')[0]}/>"
+        answer = subscriber.ask("wait_received", pattern=pattern, source=source, count=count, timeout_s=60)
+        assert answer["received"][str(source)] == {
+            "first": 0, "next": count, "count": count, "skipped": 0, "faults": [],
+        }  # fmt: skip
+
+
+#: Numbers what is published to see whether it gets there.
+tries = itertools.count(1000)
+
+
+def joined(publisher: Peer, *subscribers: Peer, topic: str, within_s: float = 60) -> None:
+    """Wait until what one publishes reaches the others."""
+    pattern, deadline = f"{topic.partition('/')[0]}/>", time.monotonic() + within_s
+    waiting = list(subscribers)
+    while waiting:
+        assert time.monotonic() < deadline, f"nothing reached {len(waiting)} of them"
+        source = next(tries)
+        publisher.ask("publish", topic=topic, count=1, sizes=[100], source=source)
+        for subscriber in list(waiting):
+            with contextlib.suppress(Failure):
+                order = {"pattern": pattern, "source": source, "count": 1, "timeout_s": 0.3}
+                subscriber.ask("wait_received", **order)
+                waiting.remove(subscriber)
+
+
+@pytest.mark.parametrize("name", ["join-two-lans", "lossy-path"])
+def test_two_lans_are_joined_and_what_nobody_wants_never_crosses(
+    lab: TunnelLab, on: OnHost, name: str
+) -> None:
+    with (
+        DaemonProcess(example(f"{name}.far"), within=lab.within(FAR)),
+        DaemonProcess(example(f"{name}.near"), within=lab.within(NEAR)) as near,
+    ):
+        one, other = on(NEAR_PROGRAM), on(FAR_PROGRAM)
+        other.ask("subscribe", pattern="t/>")
+        one.ask("subscribe", pattern="u/>")
+        joined(one, other, topic="t/x")
+        joined(other, one, topic="u/x")
+        crosses(one, other, topic="t/x", source=0)
+        crosses(other, one, topic="u/x", source=1)
+        before = lab.path_counts(NEAR)
+        one.ask("publish", topic="unwanted/x", count=3000, sizes=[1000])
+        one.ask("flush", timeout_s=60)
+        crosses(one, other, topic="t/x", count=10, source=2)
+        assert lab.path_counts(NEAR) - before < 1_000_000, "three megabytes were not wanted there"
+        assert near.end() == 0, near.said
+
+
+def test_clients_without_multicast_meet_at_a_broker_and_hear_the_lan(lab: TunnelLab, on: OnHost) -> None:
+    with DaemonProcess(example("broker"), within=lab.within(FAR)):
+        url = f"tcp://{WAN[FAR]}:7474"
+        first, second, native = on(NEAR, url), on(NEAR, url), on(FAR_PROGRAM)
+        for subscriber in (second, native):
+            subscriber.ask("subscribe", pattern="t/>")
+        joined(first, second, native, topic="t/x")
+        crosses(first, second, native, topic="t/x", source=0)
+
+
+def test_a_lan_behind_nat_connects_out_and_nothing_listens_there(lab: TunnelLab, on: OnHost) -> None:
+    with DaemonProcess(example("behind-nat"), within=lab.within(NEAR)):
+        with DaemonProcess(example("join-two-lans.far"), within=lab.within(FAR)) as far:
+            listening = subprocess.run(
+                [*lab.within(NEAR), "cat", "/proc/net/tcp"], capture_output=True, text=True, check=True
+            ).stdout
+            assert " 0A " not in listening, "a TCP port listens"
+            one, other = on(NEAR_PROGRAM), on(FAR_PROGRAM)
+            other.ask("subscribe", pattern="t/>")
+            joined(one, other, topic="t/x")
+            crosses(one, other, topic="t/x", source=0)
+            far.signal(signal.SIGKILL)
+        # The far daemon is back: the near one connects again by itself.
+        with DaemonProcess(example("join-two-lans.far"), within=lab.within(FAR)):
+            joined(one, other, topic="t/x")
+            crosses(one, other, topic="t/x", source=1)
