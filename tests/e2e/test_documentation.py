@@ -54,6 +54,7 @@ def test_the_subscriber_prints_what_the_publisher_sends(
 ALONE = {
     "README.md": ["", "", "42\n"],
     "docs/how-to/asyncio.md": ["prices/ACME {'bid': 10.25}\n", "nothing came\n"],
+    "docs/how-to/own-links.md": ["hello\n"],
     "docs/how-to/notice-problems.md": [r"(\d+ is here\n\d+ left\n)", ""],
     "docs/how-to/test-your-program.md": ["", ""],
     "docs/how-to/rate-control.md": [r"[\d.]+\n", ""],
@@ -116,6 +117,11 @@ def test_every_page_with_programs_is_run() -> None:
     # Addresses and daemons that are not here: what these show is Python at least.
     shown = {
         "docs/design/link-driver.md",
+        "docs/how-to/best-effort.md",
+        "docs/how-to/containers.md",
+        "docs/how-to/join-networks.md",
+        "docs/how-to/tls.md",
+        "docs/how-to/websockets.md",
         "docs/reference/connection.md",
         "docs/reference/spark.md",
     }
