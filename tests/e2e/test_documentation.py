@@ -59,6 +59,8 @@ ALONE = {
     "docs/how-to/test-your-program.md": ["", ""],
     "docs/how-to/rate-control.md": [r"[\d.]+\n", ""],
     "docs/how-to/simulate.md": [r"[\d.]+ s, \d+ repairs\n", r"\[Event\(.*watermark_done.*\]\n"],
+    "docs/how-to/jms.md": ["{'bid': 10.25}\n", "order 1\n", "done\n"],
+    "docs/how-to/jms-from-java.md": [""],
     "docs/reference/jms.md": ["", ""],
     "docs/reference/norm.md": [""],
     "docs/reference/selectors.md": ["['prices/ACME']\n", "True\nTrue\n"],
@@ -67,7 +69,7 @@ ALONE = {
 
 
 @pytest.mark.parametrize("page", ALONE)
-def test_programs_of_a_page_run_and_print_what_it_says(page: str) -> None:
+def test_programs_of_a_page_run_and_print_what_it_says(page: str, tmp_path: Path) -> None:
     codes = programs(page)
     assert len(codes) >= len(ALONE[page])
     for code, prints in itertools.zip_longest(codes, ALONE[page], fillvalue="(?s:.*)"):
@@ -75,7 +77,11 @@ def test_programs_of_a_page_run_and_print_what_it_says(page: str) -> None:
             # One of two that talk to each other, which have a test of their own.
             continue
         ran = subprocess.run(
-            [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+            [sys.executable, "-W", "error", "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
         )
         assert (ran.returncode, ran.stderr) == (0, ""), code
         assert re.fullmatch(prints, ran.stdout) or ran.stdout == prints, code

@@ -254,7 +254,7 @@ class Delivering:
 
     def committed(self) -> list[BusMessage]:
         """What a commit has to acknowledge at the store."""
-        return [entry.core for consumer, entry in self.unacknowledged if consumer._feed.is_kept]
+        return [entry.core for consumer, entry in self.unacknowledged if consumer._feed.is_stored(entry.core)]
 
     def forget(self) -> None:
         """A commit acknowledged everything."""

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from shoal._core import Message as BusMessage
+from shoal.bus.consumer import Consumer
+from shoal.bus.subscription import Subscription
 from shoal.errors import IllegalStateError, InvalidDestinationError
 from shoal.jms.destination import Destination, Queue, Topic
 from shoal.jms.failures import translating
-from shoal.jms.feeds import Feed, StoreFeed, TopicFeed
+from shoal.jms.feeds import DurableFeed, Feed, StoreFeed, TopicFeed
 from shoal.selector import CorrelationFilter
 
 if TYPE_CHECKING:
@@ -67,28 +69,38 @@ class Subscribing:
             )
         with connection._gate.lock:
             connection._check_durable(name)
-            feed = self._named(topic, selector, self._local(no_local), durable=True, shared=full)
+            kept = self._named(topic, selector, durable=True, shared=full)
+            feed = DurableFeed(kept, self._local(no_local), self._not_persistent(topic, selector))
             connection._durable[name] = feed
         return feed
+
+    def _not_persistent(self, topic: Topic, selector: str | None) -> Subscription:
+        """What no store hears of a topic."""
+        light = "JMSDeliveryMode = 'NON_PERSISTENT'"
+        with translating():
+            subscription: Subscription = self._bus.subscribe(
+                topic.bus_name,
+                selector=light if selector is None else f"({selector}) AND {light}",
+                queue_bytes_max=self._connection._options.queue_bytes_max,
+            )
+        return subscription
 
     def shared(self, topic: Topic, name: str, selector: str | None, *, durable: bool) -> Feed:
         """One of the consumers of a shared subscription."""
         full = self._full_name(name)
         if durable:
             self._connection._check_durable(name)
-            return self._named(topic, selector, None, durable=True, shared=full)
-        return self._named(topic, selector, None, shared=full)
+            return StoreFeed(self._named(topic, selector, durable=True, shared=full), None)
+        return StoreFeed(self._named(topic, selector, shared=full), None)
 
-    def _named(
-        self, topic: Topic, selector: str | None, local: tuple[int, int] | None, **given: str | bool
-    ) -> StoreFeed:
+    def _named(self, topic: Topic, selector: str | None, **given: str | bool) -> Consumer:
         self._connection._check_reliable("durable and shared subscriptions")
         options = self._connection._options
         with translating():
-            consumer = self._bus.subscribe(
+            consumer: Consumer = self._bus.subscribe(
                 topic.bus_name, selector=selector, prefetch=options.prefetch, ack="manual", **given
             )
-        return StoreFeed(consumer, local)
+        return consumer
 
     def unsubscribe(self, name: str) -> None:
         """Forget a durable subscription."""

@@ -17,7 +17,7 @@ from typing import Self
 from shoal.bench.peers import servers
 from shoal.errors import ExperimentError
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 QUEUE = "/queue/bench"
 
 BROKER = """<?xml version='1.0'?>

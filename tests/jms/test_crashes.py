@@ -1,0 +1,84 @@
+"""Sections 6.2.7, 6.2.10 and 6.2.11: what is left when a client ends in the middle of something."""
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import HERE, PATIENCE_S
+
+import shoal
+from shoal import jms
+
+ORDERS, DONE, TOLD = jms.Queue("orders"), jms.Queue("done"), jms.Topic("told")
+#: The store notices by itself that a client has gone.
+GONE_S = 60.0
+
+
+@pytest.fixture
+def domain() -> str:
+    return f"crash-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def context(domain: str, tmp_path: Path) -> Iterator[jms.JMSContext]:
+    """The program that stays, and keeps the store."""
+    with (
+        shoal.connect("norm://", domain=domain, interface="lo", store=tmp_path / "store") as bus,
+        jms.ConnectionFactory(bus=bus).create_context() as context,
+    ):
+        yield context
+
+
+def crash(what: str, domain: str) -> str:
+    """Let a client take a message and end: the message."""
+    ran = subprocess.run(
+        [sys.executable, str(HERE / "crashing.py"), what, domain],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ran.returncode == -9, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_a_client_that_ends_before_it_acknowledges_leaves_the_message(
+    context: jms.JMSContext, domain: str
+) -> None:
+    context.create_producer().send(ORDERS, "order")
+    assert crash("before-acknowledge", domain) == "order"
+    again = context.create_consumer(ORDERS).receive(GONE_S)
+    assert again is not None
+    assert (again.body, again.jms_redelivered) == ("order", True)
+
+
+def test_a_client_that_ends_after_it_acknowledged_does_not(context: jms.JMSContext, domain: str) -> None:
+    context.create_producer().send(ORDERS, "first").send(ORDERS, "second")
+    assert crash("after-acknowledge", domain) == "first"
+    # What else it had been handed comes back, and the first does not.
+    consumer = context.create_consumer(ORDERS)
+    assert consumer.receive_body(str, GONE_S) == "second"
+    assert consumer.receive(0.2) is None
+
+
+def test_a_client_that_ends_in_a_transaction_did_nothing_of_it(context: jms.JMSContext, domain: str) -> None:
+    told = context.create_consumer(TOLD)
+    context.create_producer().send(ORDERS, "order")
+    assert crash("in-transaction", domain) == "order"
+    again = context.create_consumer(ORDERS).receive(GONE_S)
+    assert again is not None
+    assert (again.body, again.jms_redelivered) == ("order", True)
+    assert told.receive(0.2) is None
+    assert context.create_consumer(DONE).receive(0.2) is None
+
+
+def test_a_client_that_ends_after_its_commit_did_all_of_it(context: jms.JMSContext, domain: str) -> None:
+    told = context.create_consumer(TOLD)
+    context.create_producer().send(ORDERS, "order").send(ORDERS, "next")
+    assert crash("after-commit", domain) == "order"
+    assert told.receive_body(str, PATIENCE_S) == "order"
+    assert context.create_consumer(DONE).receive_body(str, PATIENCE_S) == "order"
+    assert context.create_consumer(ORDERS).receive_body(str, GONE_S) == "next"
