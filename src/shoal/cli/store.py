@@ -59,6 +59,14 @@ def store(
         str | None, typer.Option(help="Serve history over Arrow Flight, such as 127.0.0.1:7475.")
     ] = None,
     token: Annotated[str | None, typer.Option(help="What readers of history must show.")] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(help="Persistent messages it keeps: topics and queues; may be given several times."),
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Where clients connect, such as 10.0.0.7:7480, or off.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What it calls itself.")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file, in place of the options above.")] = None,
     url: Url = None,
     domain: Domain = None,
@@ -71,7 +79,7 @@ def store(
         given: dict[str, Any] = {"domain": domain, "interface": interface}
         connection = {name: value for name, value in given.items() if value is not None}
         if config is not None:
-            if data is not None or record or keep or keep_bytes or flight or token:
+            if data or record or keep or keep_bytes or flight or token or pattern or listen or name:
                 raise ConfigError("--config has everything: leave out --data, --record, --keep and the like")
             store_config, options = load_toml(config)
             connection = {**options, **connection}
@@ -79,9 +87,10 @@ def store(
         else:
             if data is None:
                 raise ConfigError("--data names no directory: add --data ./data, or --config FILE")
-            store_config = resolve(
-                data, **_retention(record or [], keep or [], keep_bytes or []), flight=flight, token=token
-            )
+            retention = _retention(record or [], keep or [], keep_bytes or [])
+            told = {"patterns": pattern or None, "listen": listen, "name": name}
+            told = {key: value for key, value in told.items() if value is not None}
+            store_config = resolve(data, **retention, flight=flight, token=token, **told)
         _run(store_config, resolve_connection(url, connection))
 
 

@@ -20,6 +20,9 @@ class RoleOptions(TypedDict, total=False):
     keep_bytes: str | int | None
     flight: str | None
     token: str | None
+    patterns: str | Iterable[str]
+    listen: str | None
+    name: str
 
 
 class ClientOptions(TypedDict, total=False):

@@ -3,7 +3,7 @@
 `shoal.connect(store=…)` and `shoal store` use it; it may use the bus, and nothing above.
 """
 
-from shoal.store.config import Rule, StoreConfig, StoreOptions, load_toml, resolve
+from shoal.store.config import Rule, StoreConfig, load_toml, resolve
 from shoal.store.role import Store
 
-__all__ = ["Rule", "Store", "StoreConfig", "StoreOptions", "load_toml", "resolve"]
+__all__ = ["Rule", "Store", "StoreConfig", "load_toml", "resolve"]

@@ -3,10 +3,10 @@
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from shoal._core import match_topics
 from shoal.config.checks import Checked, unknown_option
@@ -141,17 +141,6 @@ class StoreConfig(Checked):
         host, _, port = (self.listen or "").rpartition(":")
         self.check("listen", bool(host) and port.isdecimal() and int(port) < 65_536, "HOST:PORT or off")
         return host.strip("[]"), int(port)
-
-
-class StoreOptions(TypedDict, total=False):
-    """The keywords of `connect` that make its connection a store; `StoreConfig` says what each means."""
-
-    store: str | Path
-    record: str | Iterable[str | Mapping[str, Any] | Rule]
-    keep: str | float | None
-    keep_bytes: str | int | None
-    flight: str | None
-    token: str | None
 
 
 def resolve(path: str | Path, record: Any = (), **options: Any) -> StoreConfig:

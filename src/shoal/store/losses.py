@@ -3,6 +3,8 @@
 import logging
 from typing import Protocol
 
+from shoal.bus.events import Event, EventsDropped, MessagesLost
+
 log = logging.getLogger("shoal.store")
 
 #: Losses that may wait for room in the log; beyond, they are only counted.
@@ -10,6 +12,18 @@ LOSSES_MAX = 10_000
 
 #: Publisher, chain, first and last number as far as they are known, how many messages.
 Loss = tuple[int, int, int | None, int | None, int]
+
+
+def loss_of(event: Event) -> Loss | None:
+    """What an event says is lost; none if nothing is."""
+    if isinstance(event, MessagesLost):
+        known = event.first > 0 and event.last > 0
+        count = event.last - event.first + 1 if known else event.segments
+        return event.publisher or event.node, event.chain, event.first or None, event.last or None, count
+    if isinstance(event, EventsDropped):
+        # Losses may have been among what nobody will hear of: whose, and how many, is not known.
+        return 0, 0, None, None, 0
+    return None
 
 
 class GapLog(Protocol):

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from shoal._core import Log
-from shoal.bus.events import MessagesLost
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.errors import ConfigError, StoreError, StoreFailedError
@@ -29,7 +28,7 @@ from shoal.link.address import LOOPBACK, Target
 from shoal.store import holds
 from shoal.store.config import StoreConfig
 from shoal.store.keeping import Keeper
-from shoal.store.losses import Losses
+from shoal.store.losses import Losses, loss_of
 from shoal.store.machine import Identity
 from shoal.store.presence import LISTEN_S, Presence, description
 from shoal.store.projection import Projection
@@ -339,11 +338,9 @@ class Store:
 
     def _note_losses(self) -> None:
         for event in self._bus.events(timeout_s=0.0):
-            if isinstance(event, MessagesLost):
-                known = event.first > 0 and event.last > 0
-                count = event.last - event.first + 1 if known else event.segments
-                first, last = event.first or None, event.last or None
-                self._losses.add((event.publisher or event.node, event.chain, first, last, count))
+            loss = loss_of(event) if self.config.record else None
+            if loss is not None:
+                self._losses.add(loss)
         self._losses.note(self.log)
 
     def _look_at_disk(self) -> None:

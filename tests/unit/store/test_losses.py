@@ -2,8 +2,9 @@
 
 import pytest
 
+from shoal.bus.events import EventsDropped, MemberSlow, MessagesLost
 from shoal.errors import StoreFullError
-from shoal.store.losses import Losses
+from shoal.store.losses import Losses, loss_of
 
 
 class Notes:
@@ -42,3 +43,10 @@ def test_what_is_beyond_the_bound_is_told_and_counted_in_one_record(caplog: pyte
     losses.note(notes)
     assert notes.gaps == [(1, 1, 1, 10, 10), (2, 1, 1, 10, 10), (0, 0, None, None, 30)]
     assert losses.waiting == 0
+
+
+def test_events_that_nobody_took_are_a_gap_of_which_nothing_is_known() -> None:
+    assert loss_of(EventsDropped(17)) == (0, 0, None, None, 0)
+    lost = MessagesLost(node=3, publisher=7, chain=1, first=5, last=6, segments=0)
+    assert loss_of(lost) == (7, 1, 5, 6, 2)
+    assert loss_of(MemberSlow(3)) is None

@@ -91,6 +91,16 @@ def test_an_application_is_a_store_by_one_argument(tmp_path: Path, domain: str) 
         assert [row[4] for row in rows] == list(range(rows[0][4] or 0, (rows[0][4] or 0) + 10))
 
 
+def test_an_application_says_what_its_store_keeps_and_where_it_listens(tmp_path: Path, domain: str) -> None:
+    told = {"patterns": ["orders/>", "orders"], "listen": "127.0.0.1:0", "name": "orders"}
+    with shoal.connect(f"inproc://{domain}", store=tmp_path / "data", **told) as bus:  # type: ignore[arg-type]
+        assert bus.store.config.patterns == ("orders/>", "orders")
+        assert bus.store.urls[0].startswith("tcp://127.0.0.1:")
+        bus.publish("orders/1", persistent=True)
+        with pytest.raises(shoal.StoreRefusedError, match="does not keep news"):
+            bus.publish("news", persistent=True)
+
+
 def test_a_second_store_is_refused_and_told_who_has_the_directory(
     open_store: Callable[..., Store],
 ) -> None:
