@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from shoal._core import Message, __version__
     from shoal.bus.consumer import Consumer, StoredSubscription
     from shoal.bus.events import (
+        BacklogDropped,
         Event,
         EventsDropped,
         LinkDown,
@@ -87,6 +88,7 @@ _HOMES = {
     "_core": ("Message", "__version__"),
     "bus.consumer": ("Consumer", "StoredSubscription"),
     "bus.events": (
+        "BacklogDropped",
         "Event",
         "EventsDropped",
         "LinkDown",
@@ -161,6 +163,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("aio", "codecs", "config", "errors", "history", "jms", "link", "norm", "spark", "store", "types")
 
 __all__ = [
+    "BacklogDropped",
     "BacklogError",
     "Bus",
     "Byte",

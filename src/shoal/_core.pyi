@@ -926,6 +926,10 @@ class Backlog:
         """One more publisher whose messages are not wanted, from here on."""
     def scan(self, now_us: int, rows_max: int, keep: bool) -> bool:
         """Read on; whether there is more to read now."""
+    def look_ahead(self, now_us: int, rows_max: int) -> bool:
+        """Look behind a full window for messages of priorities 5 to 9; whether there is more to look at."""
+    def measure(self, now_us: int) -> tuple[int, int, int]:
+        """Messages that are not done, their bytes, and how many lie behind the window; reads all of them."""
     def take(
         self, consumer: int, now_us: int, messages_max: int, bytes_max: int
     ) -> tuple[list[tuple[int, bytes, list[tuple[int, int]], int, int]], bool]:

@@ -65,6 +65,8 @@ class Connection:
     def __init__(self, config: ConnectionConfig) -> None:
         #: Closing has begun.
         self.closed = False
+        #: It is a part of another one: whatever it did not deliver is that one's to tell.
+        self.private = False
         self.events = EventLog()
         #: Callbacks that fail are logged, each with its traceback, now and then.
         self.failures = LogLimit(_FAILURES_LOGGED_MAX)
@@ -426,6 +428,8 @@ class Connection:
 
     def say_undelivered(self, undelivered: object) -> None:
         """Log that members lack messages of a connection that is closed."""
+        if self.private:
+            return
         log.warning(
             "%s was closed before every member had everything: %s; give it longer (linger_s), or flush first",
             self.describe("Bus"),

@@ -194,6 +194,16 @@ class StoreDown:
     memory: bool
 
 
+@dataclass(frozen=True, slots=True)
+class BacklogDropped:
+    """A store dropped the oldest messages of what is consumed here: more waited than it may keep."""
+
+    #: The queue or the subscription.
+    name: str
+    #: How many messages.
+    messages: int
+
+
 Event = (
     MemberJoined
     | MemberLeft
@@ -210,6 +220,7 @@ Event = (
     | EventsDropped
     | StoreUp
     | StoreDown
+    | BacklogDropped
 )
 
 
@@ -278,6 +289,11 @@ def warning(event: Event) -> str | None:
             )
         case StoreDown(name, False):
             return f"the store {name!r} does not answer any more: what it did not store is kept meanwhile"
+        case BacklogDropped(name, messages):
+            return (
+                f"{messages} messages of {name!r} are lost: more waited than backlog_max_bytes allows, and "
+                "the oldest gave way; consume faster, or allow more"
+            )
         case LinkRefused(link, address, why):
             return f"a connection from {address} to {link} was refused: {why}"
         case _:

@@ -14,6 +14,11 @@ def node_of(bus: Bus) -> _core.Node:
     return bus._connection.node
 
 
+def be_private(bus: Bus) -> None:
+    """A connection is a part of something else, which tells what it did not deliver."""
+    bus._connection.private = True
+
+
 def core_of(subscription: Subscription) -> _core.Subscription:
     """The subscription as the extension has it. Whoever takes from it is its only reader."""
     return subscription._subscription

@@ -32,6 +32,7 @@ def declaration(
     backoff_s: float | None = None,
     backoff_max_s: float | None = None,
     dead_letter: str | None = None,
+    dead_letter_expired: bool | None = None,
 ) -> Body:
     """What a queue is told, as a store takes it; what is not given stays as it is."""
     for name, seconds in (
@@ -48,6 +49,8 @@ def declaration(
         check_choice("on_full", on_full, OnFull)
     if dead_letter is not None:
         check_queue_name(dead_letter)
+    if dead_letter_expired is not None:
+        check_flag("dead_letter_expired", dead_letter_expired)
     given = {
         "expires_after_s": expires_after_s,
         "backlog_max_bytes": backlog_max_bytes,
@@ -56,6 +59,7 @@ def declaration(
         "backoff_s": backoff_s,
         "backoff_max_s": backoff_max_s,
         "dead_letter": dead_letter,
+        "dead_letter_expired": dead_letter_expired,
     }
     return {name: value for name, value in given.items() if value is not None}
 

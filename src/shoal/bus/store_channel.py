@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal import _core
 from shoal.bus import operations
-from shoal.bus.events import LinkUp, StoreDown, StoreUp
+from shoal.bus.events import BacklogDropped, LinkUp, StoreDown, StoreUp
 from shoal.bus.memory_owner import OWNER, Election
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox
@@ -84,6 +84,7 @@ class StoreChannel:
         )
         self._session.kept = kept
         self._session.on_state = self._on_state
+        self._session.on_dropped = lambda name, messages: connection.tell(BacklogDropped(name, messages))
         self._finder = Finder()
         self._here: Here | None = None
         #: The bus to the store, if it has a link of its own; where requests are published.
@@ -589,4 +590,7 @@ def _is_beside(store: Any, here: Here) -> bool:
 def _bus(config: ConnectionConfig) -> "Bus":
     from shoal.bus.sync import Bus
 
-    return Bus(config)
+    bus = Bus(config)
+    # What a store that went did not take is sent to the next one.
+    bus._connection.private = True
+    return bus

@@ -71,6 +71,11 @@ class Inbox:
     # --- getters ---
 
     @property
+    def name(self) -> str:
+        """The queue or the subscription."""
+        return str(self._begin.get("queue") or self._begin.get("name"))
+
+    @property
     def pending(self) -> int:
         """Messages that are ready."""
         return len(self._ready)

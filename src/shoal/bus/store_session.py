@@ -60,6 +60,8 @@ class Session:
         self.inboxes: dict[int, Inbox] = {}
         #: Called when the state changed.
         self.on_state: Callable[[], None] = lambda: None
+        #: Called when the store dropped messages of a consumer: its queue or subscription, and how many.
+        self.on_dropped: Callable[[str, int], None] = lambda name, messages: None
         self._began: dict[int, Done] = {}
         self._numbers = itertools.count(1)
         self._requests: dict[int, Pending] = {}
@@ -200,6 +202,7 @@ class Session:
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None:
                     inbox.dropped += body["messages"]
+                    self.on_dropped(inbox.name, body["messages"])
 
     def _chains_of(self, body: Body) -> Iterator[Chain]:
         key = (body["publisher"], body["chain"])

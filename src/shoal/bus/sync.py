@@ -390,7 +390,8 @@ class Bus(Handle):
             forgotten;
                 `backlog_max_bytes` and `on_full`, `"refuse"` or `"drop_oldest"`; `deliveries_max`, after
                 which a message goes
-                to the `dead_letter` queue; `backoff_s` and `backoff_max_s`, how long one that was given back
+                to the `dead_letter` queue, and with `dead_letter_expired=True` one that expires, too;
+                `backoff_s` and `backoff_max_s`, how long one that was given back
                 waits.
         """
         queue = Queue(self, name)

@@ -6,14 +6,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from shoal._core import Message, RowsBuilder
-from shoal.bus.persistent import check_queue_name
+from shoal.bus.persistent import REQUEST_BYTES, check_queue_name
 from shoal.bus.store_channel import LOOK_S, StoreChannel
 from shoal.bus.store_consumer import Inbox, runs_of
 from shoal.bus.store_errors import no_store
 from shoal.bus.store_protocol import COMMIT_BYTES_MAX
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
-from shoal.errors import LeaseError, StoreError, TransactionRolledBackError
+from shoal.errors import (
+    LeaseError,
+    MessageTooLongError,
+    StoreError,
+    StoreRefusedError,
+    TransactionRolledBackError,
+)
 
 if TYPE_CHECKING:
     from shoal.bus.connection import Connection
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
 #: The first of the chains of transactions; those before are the lanes of a link and the way of plain
 #: persistent messages.
 FIRST_CHAIN = 6
+#: What a row has beside its message, at the most.
+ROW_BYTES = 64
 
 
 class Chains:
@@ -70,6 +78,8 @@ class TransactionBase:
         self._topics = 0
         self._acks: list[tuple[Inbox, int, int]] = []
         self._bytes_max = connection.config.message_bytes_max
+        #: A commit is one request, and one frame of the store's log.
+        self._rows_max = min(COMMIT_BYTES_MAX, self._bytes_max - REQUEST_BYTES)
 
     def publish(self, topic: str, body: Any = None, **headers: Any) -> str:
         """Publish a message when the transaction is committed. Arguments as in `Bus.publish`.
@@ -96,9 +106,17 @@ class TransactionBase:
         if headers.setdefault("persistent", True) and not self._channel.is_ready(memory=False):
             raise no_store("a persistent message of a transaction", LOOK_S)
         builder = self._chain.builder
-        number = builder.add(
-            topic, body, bytes_max=min(self._bytes_max, COMMIT_BYTES_MAX - builder.waiting_bytes), **headers
-        )
+        before = builder.waiting_bytes
+        try:
+            number = builder.add(topic, body, bytes_max=self._rows_max - before - ROW_BYTES, **headers)
+        except MessageTooLongError as error:
+            if not before:
+                raise
+            raise StoreRefusedError(
+                f"the transaction has messages of {before} bytes, and with one more it would be longer than "
+                f"{self._rows_max} bytes, which is all that one commit may have: commit what it has, and go on "
+                "in another one"
+            ) from error
         return f"ID:{self._chain.publisher:016x}-{self._chain.chain}-{number}"
 
     def ack(self, message: Message) -> None:

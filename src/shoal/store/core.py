@@ -19,8 +19,10 @@ class Now(NamedTuple):
 class Core:
     """The turn under way. For one thread at a time."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, queue_window: int) -> None:
         self.log = log
+        #: Messages of a queue that are ready in memory, at the most.
+        self.queue_window = queue_window
         self.turn = Turn()
         self.now = Now(0.0, 0)
         #: Session and body, once everything appended so far is durable.
@@ -29,6 +31,8 @@ class Core:
         self._after: list[tuple[After, bool]] = []
         #: Destinations that got rows in this turn.
         self.touched: set[str] = set()
+        #: Messages and bytes that the turn under way adds to queues and subscriptions, by their keys.
+        self.adding: dict[str, tuple[int, int]] = {}
         #: Why the store takes no messages now, if it does not.
         self.full: str | None = None
 
@@ -40,6 +44,11 @@ class Core:
         """Answer a request, once this turn is durable, if an answer is wanted."""
         if n:
             self.say(session, {"op": "answer", "n": n, **fields})
+
+    def add_to(self, key: str, messages: int, size: int) -> None:
+        """This turn has messages for a queue or a subscription, which the log does not have yet."""
+        before = self.adding.get(key, (0, 0))
+        self.adding[key] = (before[0] + messages, before[1] + size)
 
     def after_rows(self, call: After, *, with_rows: bool = True) -> None:
         """Call this when the turn is appended, with why its rows were not taken, if it has some of them."""
@@ -55,6 +64,7 @@ class Core:
         """Everything that was appended is durable."""
         self._outgoing += self._held
         self._held = []
+        self.adding.clear()
 
     @property
     def has_held(self) -> bool:

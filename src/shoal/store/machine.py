@@ -26,7 +26,7 @@ from shoal.errors import (
 )
 from shoal.store.core import Core, Now
 from shoal.store.destinations import Destinations
-from shoal.store.reader import Session
+from shoal.store.reader import QUEUE_WINDOW, Session
 from shoal.store.readers import Readers
 from shoal.store.receiving import Receiving
 from shoal.store.requests import Request, RequestError, runs_of
@@ -58,10 +58,10 @@ class Identity:
 class Machine:
     """The store. For one thread at a time."""
 
-    def __init__(self, log_: Log, identity: Identity, now: Now) -> None:
+    def __init__(self, log_: Log, identity: Identity, now: Now, *, queue_window: int = QUEUE_WINDOW) -> None:
         self.log = log_
         self.identity = identity
-        self._core = Core(log_)
+        self._core = Core(log_, queue_window)
         self._core.now = now
         self._readers = Readers(self._core)
         self._sending = Sending(self._core, self._readers, identity.patterns)
@@ -154,7 +154,14 @@ class Machine:
         if now.mono_s >= self._tidy_at_s:
             self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
             self._readers.expire()
+            self._look_on()
             self._readers.note_places()
+
+    def _look_on(self) -> None:
+        try:
+            self._readers.look_on()
+        except StoreCorruptError as error:
+            log.error("%s", error)
 
     # Commands.
 
@@ -162,8 +169,11 @@ class Machine:
         """How the disk is: why nothing more is taken, or why whoever pins space takes nothing more."""
         self._core.full = full
         self._sending.pinned = None
-        pinning = self._readers.pinning if low is not None else None
-        if pinning is not None and pinning.totals.messages:
+        if low is None:
+            return
+        self._look_on()
+        pinning = self._readers.pinning
+        if pinning is not None and pinning.backlog.pin < self.log.durable_end:
             text = f"{low}: {pinning.name} needs messages from offset {pinning.backlog.pin} on"
             self._sending.pinned = (pinning.key, text)
 

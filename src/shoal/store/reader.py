@@ -28,6 +28,9 @@ LIMBO = 0
 LIMBO_RETRY_S = 5.0
 #: Publishers that a subscription leaves out.
 PUBLISHERS_MAX = 1000
+#: How often it is measured what messages take that are not acknowledged, where more lie behind the window.
+MEASURE_EVERY_S = 1.0
+MEASURE_AT_ONCE_MAX = 10_000
 
 _OFFSET = struct.Struct("<Q")
 
@@ -50,6 +53,8 @@ class Options:
     backoff_max_s: float = 60.0
     #: Where messages go that nobody could take.
     dead_letter: str = "dead-letters"
+    #: Messages that expire go there, too; otherwise they are gone.
+    dead_letter_expired: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +125,7 @@ class Reader:
         publishers: Sequence[int] = (),
         selector: Selector | None = None,
         idle_since_s: float = 0.0,
+        window: int = QUEUE_WINDOW,
     ) -> None:
         self.key = key
         #: Finds a queue, or makes it.
@@ -134,6 +140,10 @@ class Reader:
         #: Messages dropped because the backlog was full, or that expired.
         self.dropped = 0
         self.expired = 0
+        #: Of those dropped, how many no consumer was told of.
+        self.untold = 0
+        #: Before this time it is not measured again.
+        self._measure_at_s = 0.0
         found = log.get(f"given/{key}")
         self.given = _OFFSET.unpack(found)[0] if found else 0
         #: Below, messages may have been given out by an earlier life of the store.
@@ -145,7 +155,7 @@ class Reader:
             patterns=shape.patterns,
             selector=selector,
             unless=publishers,
-            window=QUEUE_WINDOW if is_queue else SUBSCRIPTION_WINDOW,
+            window=window if is_queue else min(window, SUBSCRIPTION_WINDOW),
             by_priority=is_queue,
             perhaps_below=self.given,
         )
@@ -279,6 +289,7 @@ class Reader:
         total = sum(each[1] for each in moved)
         target.totals.messages += len(moved)
         target.totals.bytes += total
+        core.add_to(target.key, len(moved), total)
         if target.shape.durable:
             core.turn.came(target.key, len(moved), total)
         core.touched.add(QUEUES + to)
@@ -300,19 +311,33 @@ class Reader:
 
     # Giving out.
 
+    @property
+    def moves_expired(self) -> bool:
+        """Whether messages that expire are moved; in the dead-letter queue itself they stay as they are."""
+        queue = self.shape.queue
+        return self.options.dead_letter_expired and queue is not None and queue != self.options.dead_letter
+
     def dispatch(self, core: Core, budget: int) -> tuple[int, bool]:
         """Give consumers what they may have: bytes given, and whether there is more to do at once."""
         now_us = core.now.wall_us
+        # Whether anybody consumes or not, it is noticed in time what expires and is to be moved.
+        is_expiring = self.moves_expired and self.backlog.is_low
+        more = is_expiring and self.backlog.scan(now_us, SCAN_ROWS, keep=False)
         expired = self.backlog.wake(now_us)
         if expired:
             self.expired += len(expired)
-            self.journal(core, self.backlog.finish(expired))
+            if self.moves_expired:
+                self.move(core, [(offset, 0) for offset in expired], self.options.dead_letter, "expired")
+            else:
+                self.journal(core, self.backlog.finish(expired))
         hungry = [each for each in self.consumers.values() if each.is_hungry]
         if not hungry:
-            return 0, False
+            return 0, more
         if not self.note_given(core):
             return 0, True
         more = self.backlog.is_low and self.backlog.scan(now_us, SCAN_ROWS, keep=True)
+        more = self.backlog.look_ahead(now_us, SCAN_ROWS) or more
+        was_low = self.backlog.is_low
         used, self._turn_of = 0, self._turn_of + 1
         for at in range(len(hungry)):
             # Another one is the first each time.
@@ -324,7 +349,9 @@ class Reader:
                 return used, True
         is_left = self.backlog.counts[0] > 0 and used > 0
         looking = any(each.more and each.is_hungry for each in hungry)
-        return used, more or is_left or looking
+        # What was given may have made room for what lies behind the window.
+        is_behind = used > 0 and not was_low and self.backlog.is_low
+        return used, more or is_left or looking or is_behind
 
     def _give(self, core: Core, consumer: Consumer, share: int, budget: int) -> int:
         left = consumer.messages - consumer.given_messages
@@ -351,6 +378,28 @@ class Reader:
             core.send_now(consumer.session, body)
         return used
 
+    def has_room(self, core: Core, size: int) -> bool:
+        """Whether so many bytes more may wait.
+
+        What is counted is no less than what waits: it counts what a selector leaves out. So it is measured
+        before somebody is told that there is no room.
+        """
+        most = self.options.backlog_max_bytes
+        if most is None or self.totals.bytes + size <= most:
+            return True
+        if core.now.mono_s >= self._measure_at_s:
+            self.measure(core)
+        return self.totals.bytes + size <= most
+
+    def measure(self, core: Core) -> None:
+        """Count what waits, in the log; what this turn adds, or takes, is counted beside."""
+        self.totals.messages, self.totals.bytes, behind = self.backlog.measure(core.now.wall_us)
+        if behind > MEASURE_AT_ONCE_MAX:
+            self._measure_at_s = core.now.mono_s + MEASURE_EVERY_S
+        messages, size = core.adding.get(self.key, (0, 0))
+        self.totals.messages += messages
+        self.totals.bytes += size
+
     def drop_oldest(self, core: Core, room: int) -> int:
         """Drop messages that nobody has until there is so much room; how many were dropped."""
         dropped = 0
@@ -366,7 +415,16 @@ class Reader:
                     dropped += done[1]
                     self.journal(core, done)
         self.dropped += dropped
+        self.untold += dropped
         return dropped
+
+    def tell_dropped(self, core: Core) -> None:
+        """Tell consumers how many messages were dropped of which nobody was told."""
+        if self.untold and self.consumers:
+            for consumer in self.consumers.values():
+                body = {"op": "dropped", "consumer": consumer.own, "messages": self.untold}
+                core.say(consumer.session, body)
+            self.untold = 0
 
     def status(self, log: Log) -> dict[str, Any]:
         """How it is, for people."""

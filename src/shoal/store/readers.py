@@ -10,7 +10,7 @@ from shoal._core import match_topics
 from shoal.bus.store_protocol import QUEUES, queue_name
 from shoal.selector import Selector
 from shoal.store.core import Core
-from shoal.store.reader import Options, Reader, Shape, recall
+from shoal.store.reader import SCAN_ROWS, Options, Reader, Shape, recall
 from shoal.store.requests import RequestError
 
 log = logging.getLogger("shoal.store")
@@ -23,6 +23,8 @@ ROUTES_MAX = 100_000
 READERS_MAX = 100_000
 #: How far a reader's place may be ahead of what the log knows before it is noted.
 NOTE_EVERY_OFFSETS = 100_000
+#: Readers that look on in one go without a consumer.
+LOOK_ON_MAX = 100
 #: Names of temporary queues begin so.
 TEMPORARY_QUEUES = "temporary/"
 
@@ -53,6 +55,7 @@ class Readers:
         self._noted: dict[str, int] = {}
         #: When readers are due, earliest first.
         self._wakes: list[tuple[int, str]] = []
+        self._looked = 0
         self._recover()
 
     def _recover(self) -> None:
@@ -69,6 +72,11 @@ class Readers:
                 self._noted[key] = base
                 if shape.queue is not None:
                     reader.totals.messages, reader.totals.bytes = messages, size
+                elif options.backlog_max_bytes is not None:
+                    # The log counts what comes only for queues.
+                    reader.measure(core)
+                if reader.moves_expired:
+                    self.touch(reader)
 
     def _make(self, key: str, shape: Shape, options: Options, publishers: list[int]) -> Reader:
         selector = Selector(shape.selector).core if shape.selector else None
@@ -82,6 +90,7 @@ class Readers:
             publishers=publishers,
             selector=selector,
             idle_since_s=core.now.mono_s,
+            window=core.queue_window,
         )
         self._readers[key] = reader
         self._routes.clear()
@@ -167,6 +176,8 @@ class Readers:
             reader.options = options
             if reader.shape.durable:
                 self._core.turn.put(reader.key, reader.describe())
+            if reader.moves_expired:
+                self.touch(reader)
 
     def leave_out(self, client_id: str, publisher: int) -> None:
         """A client has a publisher of its own now, whose messages its no-local subscriptions leave out."""
@@ -195,7 +206,7 @@ class Readers:
         """Messages of these destinations are durable."""
         for destination in destinations:
             for reader in self.wanting(destination):
-                if reader.consumers:
+                if reader.consumers or reader.moves_expired:
                     self.touch(reader)
 
     def dispatch(self) -> bool:
@@ -234,6 +245,15 @@ class Readers:
     def next_wake_us(self) -> int | None:
         """The next time at which a reader is due."""
         return self._wakes[0][0] if self._wakes else None
+
+    def look_on(self) -> None:
+        """Let some of those that nobody consumes look on: what is not theirs they need not keep."""
+        keys = list(self._readers)
+        for at in range(min(LOOK_ON_MAX, len(keys))):
+            reader = self._readers[keys[(self._looked + at) % len(keys)]]
+            if reader.backlog.is_low and reader.backlog.pin < self._core.log.durable_end:
+                reader.backlog.scan(self._core.now.wall_us, SCAN_ROWS, keep=False)
+        self._looked += LOOK_ON_MAX
 
     def note_places(self) -> None:
         """Note how far readers are that found nothing for long, so that a start does not read it again."""

@@ -31,6 +31,9 @@ def options_of(request: Request, former: Options) -> Options:
         backoff_s=former.backoff_s if backoff_s is None else backoff_s,
         backoff_max_s=former.backoff_max_s if backoff_max_s is None else backoff_max_s,
         dead_letter=request.text("dead_letter", former.dead_letter),
+        dead_letter_expired=request.flag("dead_letter_expired")
+        if request.has("dead_letter_expired")
+        else former.dead_letter_expired,
     )
 
 
@@ -141,6 +144,7 @@ class Receiving:
         self._readers.touch(reader)
         start = reader.backlog.pin
         self._core.answer(session.id, n, lease=consumer.lease, created=created, **{"from": start})
+        reader.tell_dropped(self._core)
 
     def _find(self, session: Session, request: Request) -> tuple[Reader, Consumer]:
         own = request.number("consumer")

@@ -71,6 +71,8 @@ class Store:
         self._server: Any = None
         self._began_s = time.time()
         self._warned = False
+        #: Why the log is longer than it was to be, if it is.
+        self._swollen: str | None = None
         #: What it could not do in its last turn.
         self._trouble: str | None = None
         self._losses = Losses()
@@ -333,6 +335,8 @@ class Store:
         self._note_losses()
         with self._lock:
             self._keeper.turn(pin=self._serving.pin)
+        # Retention did what it may: what is too much now, somebody needs.
+        self._swollen = self._too_much_kept()
         self._rate.take(time.monotonic(), *self._recording.recorded)
         write_status(self.config.path, self.status(TOPICS_EVERY_S))
 
@@ -356,7 +360,7 @@ class Store:
             self._serving.set_space(f"{why}: free some space, or have messages consumed", why)
             return
         self._recording.resume()
-        low = None
+        low = self._swollen
         if free < config.warn_free_bytes:
             low = (
                 f"the disk of {config.path} has only {free} bytes left, less than warn_free_bytes"
@@ -372,6 +376,14 @@ class Store:
                 config.min_free_bytes,
             )
         self._warned = free < config.warn_free_bytes
+
+    def _too_much_kept(self) -> str | None:
+        """Why whoever needs old messages keeps too much of the log, if that is so."""
+        most = self.config.keep_bytes
+        sealed = sum(segment["bytes"] for segment in self.log.segments()[:-1])
+        if most is None or sealed <= most:
+            return None
+        return f"the store in {self.config.path} has {sealed} bytes, more than keep_bytes ({most})"
 
     def _serve(self) -> None:
         """Start the history server, which is found by name: it needs Arrow, and a store does not."""

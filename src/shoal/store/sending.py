@@ -129,10 +129,10 @@ class Sending:
     def _admit_for(self, reader: Reader, size: int) -> None:
         if self.pinned is not None and reader.key == self.pinned[0]:
             raise RequestError("FULL", self.pinned[1])
-        most = reader.options.backlog_max_bytes
-        if most is None or reader.totals.bytes + size <= most:
+        if reader.has_room(self._core, size):
             return
         if reader.options.on_full == "refuse":
+            most = reader.options.backlog_max_bytes
             raise RequestError(
                 "BACKLOG",
                 f"{reader.name} has {reader.totals.bytes} bytes not acknowledged, and may have {most}",
@@ -140,9 +140,7 @@ class Sending:
         dropped = reader.drop_oldest(self._core, size)
         if dropped:
             log.warning("%s is full: %d of its oldest messages are dropped", reader.name, dropped)
-            for consumer in reader.consumers.values():
-                body = {"op": "dropped", "consumer": consumer.own, "messages": dropped}
-                self._core.say(consumer.session, body)
+            reader.tell_dropped(self._core)
 
     def _owns(self, destination: str) -> bool:
         if self._patterns == (">",):
@@ -179,6 +177,7 @@ class Sending:
                 # Before it is appended, so that the next one in this turn finds it counted.
                 reader.totals.messages += messages
                 reader.totals.bytes += size
+                core.add_to(reader.key, messages, size)
                 core.after_rows(_uncount(reader, messages, size))
 
     def commit(self, session: Session, request: Request, n: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from shoal import _core
 from shoal._core import Log, Message
-from shoal.bus.inside import core_of
+from shoal.bus.inside import be_private, core_of
 from shoal.bus.store_protocol import ENDS, requests_topic, session_topic
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus
@@ -126,6 +126,7 @@ class Serving:
         #: The name of an inproc domain on which programs of this process ask.
         self.channel = f"store-{store}-{secrets.token_hex(4)}"
         inside = Bus(ConnectionConfig(scheme="inproc", domain=self.channel))
+        be_private(inside)
         self._inside = inside
         self._doors = [Door(inside, store), Door(bus, store)]
         if endpoint is not None:
@@ -272,6 +273,8 @@ def listening(connection: ConnectionConfig, host: str, port: int) -> tuple[Bus, 
         connections_max=CLIENTS_MAX,
     )
     bus = Bus(config)
+    # Clients that died have not everything, and what it is they are told by the next run.
+    be_private(bus)
     try:
         return bus, bus.listen(Target("tcp", host, port).url)
     except BaseException:

@@ -25,6 +25,8 @@ QUEUES = ("orders", "work")
 TOPICS = ("t/1", "t/2")
 SUBSCRIPTIONS = (("desk", "t/>"), ("night", "t/1"))
 LEASE_S = 5.0
+#: So few that runs often read behind it.
+QUEUE_WINDOW = 16
 STEPS = 250
 #: Steps without faults at the end, in which everything must be delivered.
 HEALING_ROUNDS = 400
@@ -65,7 +67,7 @@ class Publisher:
             record = rows.record(
                 topic,
                 body + bytes(random_.randrange(200)),
-                priority=4,
+                priority=random_.choice((4, 4, 9)),
                 group=random_.choice((None, None, "g1", "g2")) if is_queue else None,
             )
             self.unstored.append((self.number, record))
@@ -272,7 +274,8 @@ class StoreRun:
             segment_bytes=SEGMENT_BYTES,
             clock_us=self.now.wall_us,
         )
-        self.machine = Machine(self.log, Identity(name="sim", run=str(self.starts)), self.now)
+        identity = Identity(name="sim", run=str(self.starts))
+        self.machine = Machine(self.log, identity, self.now, queue_window=QUEUE_WINDOW)
         self.is_up = True
 
     def crash(self) -> None:

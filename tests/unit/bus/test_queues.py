@@ -19,6 +19,7 @@ from shoal.errors import (
     NoStoreError,
     StoreAwayError,
     StoreFullError,
+    StoreRefusedError,
     TransactionRolledBackError,
 )
 
@@ -161,6 +162,27 @@ def test_a_transaction_of_persistent_messages_needs_a_store_that_keeps(
     transaction.send("q", 1, persistent=False)
     transaction.commit()
     assert [row.message.body for row in memory.rows] == [1]
+
+
+def test_a_transaction_that_is_too_long_is_refused_before_anything_is_sent(
+    domain: str, store: PlainStore
+) -> None:
+    with shoal.connect(domain, message_bytes_max=100_000) as bus:
+        transaction = bus.transaction()
+        for _ in range(9):
+            transaction.send("q", bytes(10_000))
+        with pytest.raises(
+            StoreRefusedError, match=r"of 90\d+ bytes.* longer than 98976 bytes, which is all"
+        ):
+            transaction.send("q", bytes(10_000))
+        with pytest.raises(StoreRefusedError):
+            transaction.publish("t", bytes(10_000))
+        assert not [body for body in store.heard if body["op"] == "commit"]
+        transaction.send("q", b"small")
+        transaction.commit()
+        assert len(store.rows) == 10
+        with pytest.raises(shoal.MessageTooLongError):
+            bus.transaction().send("q", bytes(100_000))
 
 
 # --- the outbox ---

@@ -15,7 +15,10 @@ SEGMENT_BYTES = 1 << 20
 class Desk:
     """The machine, its log and the time."""
 
-    def __init__(self, disk: SimulatedDisk | None = None, **identity: Any) -> None:
+    def __init__(
+        self, disk: SimulatedDisk | None = None, *, queue_window: int = 65_536, **identity: Any
+    ) -> None:
+        self.queue_window = queue_window
         self.disk = disk or SimulatedDisk(1)
         self.identity = identity
         self.now_s = 1000.0
@@ -35,7 +38,8 @@ class Desk:
             segment_bytes=SEGMENT_BYTES,
             clock_us=self.now.wall_us,
         )
-        self.machine = Machine(self.log, Identity(name="desk", run="r", **self.identity), self.now)
+        identity = Identity(name="desk", run="r", **self.identity)
+        self.machine = Machine(self.log, identity, self.now, queue_window=self.queue_window)
 
     def crash(self) -> None:
         """The power goes, and comes back."""

@@ -20,6 +20,11 @@ use lines::Lines;
 
 pub use facts::{Facts, GROUP_BUCKETS};
 
+/// Messages of a higher priority than this are looked for behind the window, too.
+pub const USUAL_PRIORITY_MAX: u8 = 4;
+/// While what is done behind the window comes in more runs than this, nothing is looked for there.
+const RUNS_AHEAD_MAX: usize = 65_536;
+
 /// How a backlog behaves.
 #[derive(Copy, Clone, Debug)]
 pub struct BacklogOptions {
@@ -142,6 +147,23 @@ impl Backlog {
         self.lines.count() * 2 < self.options.window && self.waiting.len() < self.options.waiting_max
     }
 
+    /// Whether urgent messages behind the window may come into it: it grows to twice its size for them.
+    pub fn has_room_ahead(&self) -> bool {
+        self.options.by_priority
+            && self.lines.count() < 2 * self.options.window
+            && self.skip.runs() < RUNS_AHEAD_MAX
+    }
+
+    /// Messages that were read and are not done, and their bytes.
+    pub fn known(&self) -> (u64, u64) {
+        (self.live.len() as u64, self.live.values().map(|entry| u64::from(entry.bytes)).sum())
+    }
+
+    /// Whether a message that lies behind what was read in order is known, or done.
+    pub fn is_known_ahead(&self, offset: u64) -> bool {
+        self.live.contains_key(&offset) || self.skip.run_of(offset).is_some()
+    }
+
     /// The next time at which a message is ready or expires.
     pub fn next_wake_us(&self) -> Option<u64> {
         let first = |times: &BTreeSet<(u64, u64)>| times.first().map(|(at, _)| *at);
@@ -193,15 +215,29 @@ impl Backlog {
         let is_known = self.live.contains_key(&facts.offset) || self.skip.run_of(facts.offset).is_some();
         self.pass_to(facts.offset + 1);
         if !is_known {
-            let entry = self.entry(facts);
-            let due_us = self.due_us(facts);
-            self.live.insert(facts.offset, entry);
-            if entry.expires_us < u64::MAX {
-                self.expiring.insert((entry.expires_us, facts.offset));
-            }
-            self.stand(facts.offset, due_us, now_us);
+            self.enter(facts, now_us);
         }
         !is_known
+    }
+
+    /// A message comes into the window.
+    fn enter(&mut self, facts: &Facts, now_us: u64) {
+        let entry = self.entry(facts);
+        let due_us = self.due_us(facts);
+        self.live.insert(facts.offset, entry);
+        if entry.expires_us < u64::MAX {
+            self.expiring.insert((entry.expires_us, facts.offset));
+        }
+        self.stand(facts.offset, due_us, now_us);
+    }
+
+    /// A message of the log that is ours and lies behind the window. An urgent one comes into it, and need not wait until
+    /// everything before it was read.
+    pub fn see_ahead(&mut self, facts: &Facts, now_us: u64) {
+        let is_urgent = facts.priority > USUAL_PRIORITY_MAX && facts.offset >= self.scanned;
+        if is_urgent && self.has_room_ahead() && !self.is_known_ahead(facts.offset) {
+            self.enter(facts, now_us);
+        }
     }
 
     /// Everything below an offset was looked at.
@@ -365,7 +401,8 @@ impl Backlog {
                         self.lines.unhold(entry.group);
                     }
                 }
-                Stage::Taken(_) | Stage::Expired => continue,
+                Stage::Expired => {}
+                Stage::Taken(_) => continue,
             }
             self.give(consumer, offset);
         }
@@ -477,7 +514,8 @@ impl Backlog {
 
     // Time.
 
-    /// It is so late: what waited for it is ready. Returns what expired, which is to be [finished](Backlog::finish).
+    /// It is so late: what waited for it is ready. Returns what expired, which is to be [finished](Backlog::finish), or
+    /// [seized](Backlog::seize) and moved.
     pub fn wake(&mut self, now_us: u64) -> Vec<u64> {
         while let Some(&(due_us, offset)) = self.waiting.first().filter(|(due_us, _)| *due_us <= now_us) {
             self.waiting.remove(&(due_us, offset));
@@ -513,6 +551,10 @@ impl Backlog {
                 Stage::Taken(_) | Stage::Expired => {}
             }
         }
+        // One that was seized and came back is there twice, or is somebody's.
+        expired.sort_unstable();
+        expired.dedup();
+        expired.retain(|offset| self.live.get(offset).is_some_and(|entry| entry.stage == Stage::Expired));
         expired
     }
 }

@@ -21,6 +21,8 @@ const CACHE_BYTES_MAX: usize = 1 << 20;
 const SELECT_OFFSETS_MAX: u64 = 5000;
 /// Messages that lie closer together are read in one pass.
 const PASS_OFFSETS_MAX: u64 = 2000;
+/// Rows that are read in one go while messages are counted.
+const MEASURE_ROWS: usize = 100_000;
 /// Messages that wait for their time, at the most.
 const WAITING_MAX: usize = 1_000_000;
 
@@ -65,6 +67,8 @@ struct Reading {
     unless: HashSet<u64>,
     selectors: HashMap<u64, Filter>,
     cache: Cache,
+    /// Up to here urgent messages behind the window were looked for.
+    ahead: u64,
     /// Messages that retention removed, or that could not be read.
     lost: u64,
 }
@@ -110,6 +114,54 @@ impl Reading {
             Err(error) => return Err(error),
         }
         Ok(backlog.scanned() < source.end() && !backlog.is_full())
+    }
+
+    /// Looks at so many rows behind the window for urgent messages. Whether there is more to look at.
+    fn look_ahead(&mut self, shared: &Shared, now_us: u64, rows_max: usize) -> Result<bool, LogError> {
+        let Reading { backlog, filter, unless, ahead, .. } = self;
+        let from = (*ahead).max(backlog.scanned());
+        let source = shared.source(from);
+        if from >= source.end() || !backlog.is_full() || !backlog.has_room_ahead() {
+            return Ok(false);
+        }
+        let mut rows = 0;
+        let reached = source.each(from, u64::MAX, filter, |row| {
+            rows += 1;
+            if !unless.contains(&row.publisher) {
+                backlog.see_ahead(&Facts::of(row), now_us);
+            }
+            let is_enough = rows >= rows_max || !backlog.has_room_ahead();
+            if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match reached {
+            Ok(reached) => *ahead = reached,
+            // What cannot be read is told when everything before it was.
+            Err(LogError::Trimmed { .. } | LogError::Corrupt { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(*ahead < source.end() && backlog.has_room_ahead())
+    }
+
+    /// Messages that are not done, their bytes, and how many of them lie behind the window: it reads on as far as there is room,
+    /// and then through all that is behind.
+    fn measure(&mut self, shared: &Shared, now_us: u64) -> Result<(u64, u64, u64), LogError> {
+        while self.scan(shared, now_us, MEASURE_ROWS, false)? {}
+        let Reading { backlog, filter, unless, .. } = self;
+        let (mut messages, mut bytes) = backlog.known();
+        let mut behind = 0;
+        let from = backlog.scanned();
+        let measured = shared.source(from).each(from, u64::MAX, filter, |row| {
+            if !unless.contains(&row.publisher) && !backlog.is_known_ahead(row.offset) {
+                messages += 1;
+                bytes += row.record.len() as u64;
+                behind += 1;
+            }
+            ControlFlow::Continue(())
+        });
+        match measured {
+            Ok(_) | Err(LogError::Trimmed { .. } | LogError::Corrupt { .. }) => Ok((messages, bytes, behind)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Messages for a consumer with a selector: looks at some more of the log. Also whether there is more to look at.
@@ -236,6 +288,7 @@ impl Backlog {
             unless: unless.into_iter().collect(),
             selectors: HashMap::new(),
             cache: Cache::default(),
+            ahead: 0,
             lost: 0,
         };
         Ok(Backlog { shared, reading: Mutex::new(reading) })
@@ -268,6 +321,17 @@ impl Backlog {
     /// read now.
     fn scan(&self, py: Python<'_>, now_us: u64, rows_max: usize, keep: bool) -> PyResult<bool> {
         detached(py, || self.lock().scan(&self.shared, now_us, rows_max, keep)).map_err(errors::store)
+    }
+
+    /// Looks at so many rows behind a full window for messages of priorities 5 to 9, which come into it. Whether there is
+    /// more to look at now.
+    fn look_ahead(&self, py: Python<'_>, now_us: u64, rows_max: usize) -> PyResult<bool> {
+        detached(py, || self.lock().look_ahead(&self.shared, now_us, rows_max)).map_err(errors::store)
+    }
+
+    /// Messages that are not done, their bytes, and how many of them lie behind the window. Reads all of them.
+    fn measure(&self, py: Python<'_>, now_us: u64) -> PyResult<(u64, u64, u64)> {
+        detached(py, || self.lock().measure(&self.shared, now_us)).map_err(errors::store)
     }
 
     /// Gives a consumer messages: at most so many, and no more once they have so many bytes. Also whether there is more to

@@ -1,0 +1,141 @@
+"""What of a store's machine is bounded, and what happens at the bound."""
+
+import pytest
+from desk import Desk
+
+from shoal.testing import rows
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_an_urgent_message_behind_the_window_goes_first_and_everything_goes_once(crashes: bool) -> None:
+    desk = Desk(queue_window=8)
+    client = desk.client("a", lease_s=1000)
+    usual = [b"%d" % n for n in range(50)]
+    client.put("q", *usual)
+    client.put("q", b"urgent", priority=9)
+    client.put("q", b"less", priority=5)
+    if crashes:
+        desk.crash()
+        client = desk.client("a", lease_s=1000)
+    tap = client.consume("q", messages=3)
+    assert tap.bodies() == [b"urgent", b"less", b"0"]
+    tap.ack(b"urgent")
+    if crashes:
+        desk.crash()
+        client = desk.client("b", lease_s=1000)
+        tap = client.consume("q", messages=0)
+    tap.credit(100)
+    left = [body for body in tap.bodies() if body != b"urgent"]
+    assert sorted(left, key=lambda body: (body != b"less", tap.offset(body))) == [b"less", *usual]
+    tap.ack(*left)
+    assert desk.machine.status()["queues"][0]["messages"] == 0
+
+
+def test_more_urgent_messages_than_the_window_has_room_for_all_come_before_the_others() -> None:
+    desk = Desk(queue_window=8)
+    client = desk.client("a", lease_s=1000)
+    client.put("q", *(b"usual" for _ in range(20)))
+    for n in range(40):
+        client.put("q", b"urgent %d" % n, priority=6)
+    tap = client.consume("q", messages=1)
+    for n in range(1, 60):
+        tap.credit(1 + n)
+    found = tap.bodies()
+    assert found == [b"urgent %d" % n for n in range(40)] + 20 * [b"usual"]
+
+
+def test_what_expires_goes_to_the_dead_letter_queue_if_it_was_told_so_though_nobody_consumes(
+    desk: Desk,
+) -> None:
+    client = desk.client("a", lease_s=1000)
+    client.put("q", b"early", ttl_us=1_000_000)
+    client.ask("declare", queue="q", dead_letter="dead", dead_letter_expired=True)
+    client.put("q", b"later", ttl_us=3_000_000)
+    client.put("q", b"stays")
+    desk.wait(2)
+    queues = {each["queue"]: each["messages"] for each in desk.machine.status()["queues"]}
+    assert queues == {"q": 2, "dead": 1}
+    desk.wait(3)
+    desk.crash()
+    client = desk.client("a", lease_s=1000)
+    dead = client.consume("dead")
+    assert dead.bodies() == [b"early", b"later"]
+    body = next(each for each in client.heard if each["op"] == "deliver")
+    record = next(iter(rows.decode(body["rows"], body["first"]))).record
+    assert b"shoal_reason" in record
+    assert b"expired" in record
+    assert client.consume("q").bodies() == [b"stays"]
+    desk.wait(10)
+    assert dead.bodies() == [b"early", b"later"], "what was moved does not expire again"
+
+
+def test_a_subscription_is_full_of_what_it_wants_and_not_of_the_rest(desk: Desk) -> None:
+    client = desk.client("a", client_id="me", lease_s=1000)
+    wanted = {"selector": "JMSPriority = 7", "backlog_max_bytes": 1000}
+    tap = client.subscribe("t", name="s", durable=True, **wanted)
+    tap.cancel()
+    for _ in range(30):
+        client.send("t", bytes(200))
+    assert not client.refused()
+    for _ in range(30):
+        client.send("t", bytes(200), priority=7)
+        if client.refused():
+            break
+    (refused,) = client.refused()
+    assert (refused["error"], refused["first"]) == ("BACKLOG", 35)
+
+
+def test_after_a_crash_it_is_known_how_much_a_subscription_has(desk: Desk) -> None:
+    client = desk.client("a", client_id="me", lease_s=1000)
+    client.subscribe("t", name="s", durable=True, backlog_max_bytes=1000).cancel()
+    client.send("t", bytes(400), bytes(400))
+    desk.crash()
+    (status,) = desk.machine.status()["subscriptions"]
+    assert status["messages"] == 2
+    client = desk.client("b", lease_s=1000)
+    client.send("t", bytes(400))
+    assert client.refused()[0]["error"] == "BACKLOG"
+
+
+def test_whoever_consumes_is_told_what_was_dropped_also_before_it_came(desk: Desk) -> None:
+    client = desk.client("a", lease_s=1000)
+    client.ask("declare", queue="q", backlog_max_bytes=500, on_full="drop_oldest")
+    for n in range(5):
+        client.put("q", b"%d" % n + bytes(150))
+    tap = client.consume("q")
+    told = [body for body in client.heard if body["op"] == "dropped"]
+    assert [(body["consumer"], body["messages"]) for body in told] == [(tap.number, 2)]
+    other = client.consume("q")
+    assert [body["consumer"] for body in client.heard if body["op"] == "dropped"] == [tap.number]
+    assert other.number != tap.number
+
+
+def test_a_subscription_that_nobody_consumes_keeps_only_what_is_its_own(desk: Desk) -> None:
+    client = desk.client("a", client_id="me", lease_s=1000)
+    client.subscribe("rare", name="s", durable=True).cancel()
+    for _ in range(100):
+        client.send("often", b"x")
+    desk.wait(3)
+    assert desk.machine.pin == 100
+    desk.machine.set_space(None, "the disk is almost full")
+    client.send("rare", b"x")
+    assert not client.refused()
+    desk.wait(3)
+    assert desk.machine.pin == 100
+    desk.machine.set_space(None, "the disk is almost full")
+    client.send("rare", b"y")
+    (refused,) = client.refused()
+    assert (refused["error"], "'s' of 'me' needs messages from offset 100" in refused["text"]) == (
+        "FULL",
+        True,
+    )
+    client.send("often", b"x", after=101)
+    assert len(client.refused()) == 1
+    desk.machine.set_space(None, None)
+    client.send("rare", b"y")
+    assert len(client.refused()) == 1
