@@ -114,8 +114,8 @@ class TransactionBase:
                 raise
             raise StoreRefusedError(
                 f"the transaction has messages of {before} bytes, and with one more it would be longer than "
-                f"{self._rows_max} bytes, which is all that one commit may have: commit what it has, and go on "
-                "in another one"
+                f"{self._rows_max} bytes, which is all that one commit may have: commit what it has, and go "
+                "on in another one"
             ) from error
         return f"ID:{self._chain.publisher:016x}-{self._chain.chain}-{number}"
 

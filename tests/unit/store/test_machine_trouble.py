@@ -60,10 +60,13 @@ def test_a_flipped_bit_is_told_and_never_taken_for_something_else(seed: int) -> 
     end = desk.log.durable[1]
     disk.flip("0000000001.log", dice.randrange(8 * (end - 64)))
     desk.clients.clear()
+    told = ""
     try:
         desk.open()
     except StoreCorruptError as error:
-        assert "0000000001.log" in str(error)
+        told = str(error)
+    if told:
+        assert "0000000001.log" in told
         return
     # A frame ends at a multiple of eight: the bit was in what lies between two of them.
     assert desk.log.recovered[1:3] == (end, 0)
