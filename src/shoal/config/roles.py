@@ -20,9 +20,9 @@ class RoleOptions(TypedDict, total=False):
     keep_bytes: str | int | None
     flight: str | None
     token: str | None
-    patterns: str | Iterable[str]
-    listen: str | None
-    name: str
+    store_patterns: str | Iterable[str]
+    store_listen: str | None
+    store_name: str
 
 
 class ClientOptions(TypedDict, total=False):

@@ -455,7 +455,9 @@ def open_beside(path: str | Path, connection: ConnectionConfig, **options: Any) 
     """The store of a program that connects with `store=path`."""
     from shoal.store.config import resolve
 
-    return Store(resolve(path, **options), connection)
+    # A connection has patterns and addresses of its own, so those of its store say whose they are.
+    told = {name.removeprefix("store_"): value for name, value in options.items()}
+    return Store(resolve(path, **told), connection)
 
 
 def renew(path: Path) -> tuple[str, str]:

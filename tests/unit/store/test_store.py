@@ -92,8 +92,13 @@ def test_an_application_is_a_store_by_one_argument(tmp_path: Path, domain: str) 
 
 
 def test_an_application_says_what_its_store_keeps_and_where_it_listens(tmp_path: Path, domain: str) -> None:
-    told = {"patterns": ["orders/>", "orders"], "listen": "127.0.0.1:0", "name": "orders"}
-    with shoal.connect(f"inproc://{domain}", store=tmp_path / "data", **told) as bus:  # type: ignore[arg-type]
+    with shoal.connect(
+        f"inproc://{domain}",
+        store=tmp_path / "data",
+        store_patterns=["orders/>", "orders"],
+        store_listen="127.0.0.1:0",
+        store_name="orders",
+    ) as bus:
         assert bus.store.config.patterns == ("orders/>", "orders")
         assert bus.store.urls[0].startswith("tcp://127.0.0.1:")
         bus.publish("orders/1", persistent=True)
