@@ -297,9 +297,9 @@ class Machine:
                 self._claim(client_id, session_id)
             session = Session(session_id, publisher, client_id, lease_s, 0.0, kept=request.flag("kept"))
             session.name = request.optional_text("name") or client_id or f"session {session_id}"
+            session.publishers.append(publisher)
             self._sessions[session_id] = session
-            if client_id is not None:
-                self._readers.leave_out(client_id, publisher)
+            self._readers.leave_out(session, publisher)
         session.until_s = core.now.mono_s + session.lease_s
         core.answer(
             session_id,

@@ -472,6 +472,8 @@ class Session:
     #: Keys of temporary queues, and names of temporary topics.
     temporary: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
+    #: Whose messages it sends: its own, and those of its outbox.
+    publishers: list[int] = field(default_factory=list)
     #: Chains it sent, and how far.
     chains: dict[tuple[int, int], int] = field(default_factory=dict)
     #: Its chains are those of an outbox, which come back after years.

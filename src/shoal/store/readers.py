@@ -10,7 +10,7 @@ from shoal._core import match_topics
 from shoal.bus.store_protocol import QUEUES, queue_name
 from shoal.selector import Selector
 from shoal.store.core import Core
-from shoal.store.reader import SCAN_ROWS, Options, Reader, Shape, recall
+from shoal.store.reader import SCAN_ROWS, Options, Reader, Session, Shape, recall
 from shoal.store.requests import RequestError
 
 log = logging.getLogger("shoal.store")
@@ -179,15 +179,21 @@ class Readers:
             if reader.moves_expired:
                 self.touch(reader)
 
-    def leave_out(self, client_id: str, publisher: int) -> None:
-        """A client has a publisher of its own now, whose messages its no-local subscriptions leave out."""
+    def leave_out(self, session: Session, publisher: int) -> None:
+        """A session has a publisher of its own now, whose messages its no-local subscriptions leave out."""
+        own = {key for key, _ in session.consumers.values()}
         for reader in self._readers.values():
-            shape = reader.shape
-            if shape.no_local and shape.client_id == client_id and publisher not in reader.publishers:
-                reader.publishers.append(publisher)
-                reader.backlog.leave_out(publisher)
-                if shape.durable:
-                    self._core.turn.put(reader.key, reader.describe())
+            is_same = session.client_id is not None and reader.shape.client_id == session.client_id
+            if reader.shape.no_local and (is_same or reader.key in own):
+                self.leave_out_of(reader, publisher)
+
+    def leave_out_of(self, reader: Reader, publisher: int) -> None:
+        """A subscription leaves a publisher out, from here on."""
+        if publisher not in reader.publishers:
+            reader.publishers.append(publisher)
+            reader.backlog.leave_out(publisher)
+            if reader.shape.durable:
+                self._core.turn.put(reader.key, reader.describe())
 
     def remove(self, reader: Reader) -> None:
         """It goes."""

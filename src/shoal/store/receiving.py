@@ -78,11 +78,8 @@ class Receiving:
             created = True
         else:
             self._readers.change(reader, options_of(request, reader.options))
-        if shape.no_local and session.publisher not in reader.publishers:
-            reader.publishers.append(session.publisher)
-            reader.backlog.leave_out(session.publisher)
-            if shape.durable:
-                self._core.turn.put(reader.key, reader.describe())
+        for publisher in session.publishers if shape.no_local else ():
+            self._readers.leave_out_of(reader, publisher)
         self._attach(session, request, n, reader, created=created)
 
     def _shape(self, session: Session, request: Request) -> Shape:

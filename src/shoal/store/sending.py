@@ -64,6 +64,10 @@ class Sending:
             # Nothing of what was sent behind it is taken either.
             self._refuse(session, publisher, chain, mark, error)
             return
+        if publisher not in session.publishers:
+            # An outbox has an identity of its own, and is as local as its connection.
+            session.publishers.append(publisher)
+            self._readers.leave_out(session, publisher)
         if new:
             self._take(session, rows, (publisher, chain), mark, last, destinations)
         session.chains[publisher, chain] = max(last, session.chains.get((publisher, chain), 0))

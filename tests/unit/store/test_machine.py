@@ -263,6 +263,17 @@ def test_a_subscription_keeps_to_its_selector_and_leaves_its_own_messages_out(de
     assert tap.bodies() == [b"high b"]
 
 
+def test_what_an_outbox_sends_is_local_too(desk: Desk) -> None:
+    client = desk.client("a", client_id="me", kept=True)
+    tap = client.subscribe("t", name="s", durable=True, no_local=True)
+    for number, publisher in ((1, 77), (2, 77), (3, client.publisher)):
+        content = rows.encode(publisher, 5, [(number, 1, rows.record("t", b"%d" % number))])
+        client.tell("send", publisher=publisher, chain=5, after=0, rows=content)
+    desk.run()
+    desk.client("b").send("t", b"other")
+    assert tap.bodies() == [b"other"]
+
+
 def test_shared_subscriptions_divide_messages_and_are_kept_if_durable(desk: Desk) -> None:
     sender = desk.client("a")
     taps = [desk.client(name).subscribe("t", name="w", shared=True, durable=True) for name in ("b", "c")]
