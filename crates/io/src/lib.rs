@@ -7,7 +7,6 @@ pub mod datagram;
 pub mod files;
 pub mod interfaces;
 pub mod norm;
-pub mod raw;
 pub mod store;
 pub mod tcp;
 pub mod udp;

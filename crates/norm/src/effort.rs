@@ -26,9 +26,10 @@ mod tests {
     use std::time::Duration;
 
     use super::steps_of;
+    use crate::wire::command::{self, Position};
     use crate::wire::feedback::{self, FeedbackHeader};
     use crate::wire::repair::RepairWriter;
-    use crate::wire::{Nack, PayloadId, RepairFlags, RepairItem, SenderHeader, command};
+    use crate::wire::{Nack, PayloadId, RepairFlags, SenderHeader};
     use crate::{Config, NodeId, Session, Source, StreamOptions, Time};
 
     const START: Time = Time::from_nanos(1_000_000_000);
@@ -101,7 +102,7 @@ mod tests {
     fn greedy_nack(node: NodeId, round: u16) -> Vec<u8> {
         let mut requests = RepairWriter::default();
         requests.reset(1400);
-        let item = |object: u16, block: u32, symbol: u16| RepairItem {
+        let item = |object: u16, block: u32, symbol: u16| Position {
             fec_id: crate::FecId::ReedSolomon8,
             object,
             payload_id: PayloadId { block, block_len: 0, symbol },
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn acknowledgements_of_many_cost_no_more_than_a_look_at_all_of_them_each() {
         let (mut sender, _) = sender();
-        let position = command::Position {
+        let position = Position {
             fec_id: crate::FecId::ReedSolomon8,
             object: 0,
             payload_id: PayloadId { block: 2, block_len: 0, symbol: 5 },

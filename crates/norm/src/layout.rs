@@ -1,8 +1,12 @@
 //! How an object of known length is cut into segments and blocks (RFC 5052 section 9.1): blocks differ in
-//! length by one segment at the most, the longer ones come first, and only the last segment may be shorter.
+//! length by one segment at the most, the longer ones come first, and only the last segment may be shorter. A stream has
+//! blocks of one length without end; their numbers wrap on the wire.
 
 use std::ops::Range;
 
+use crate::ObjectId;
+use crate::serial;
+use crate::wire::command::Position;
 use crate::wire::{FecId, Fti, PayloadId};
 
 /// The cut.
@@ -31,6 +35,27 @@ impl Layout {
         let long_blocks = segments - short_symbols * blocks;
         let object_bytes = fti.object_bytes;
         Some(Layout { fec_id, object_bytes, segment_bytes, segments, blocks, long_blocks, short_symbols })
+    }
+
+    /// The cut of a stream.
+    pub fn endless(fec_id: FecId, fti: &Fti) -> Layout {
+        Layout {
+            fec_id,
+            object_bytes: u64::MAX,
+            segment_bytes: fti.segment_bytes.into(),
+            segments: u64::MAX,
+            blocks: u64::MAX,
+            long_blocks: 0,
+            short_symbols: fti.block_symbols.into(),
+        }
+    }
+
+    pub fn fec_id(&self) -> FecId {
+        self.fec_id
+    }
+
+    pub fn is_finite(&self) -> bool {
+        self.blocks < u64::MAX
     }
 
     pub fn segments(&self) -> u64 {
@@ -78,7 +103,7 @@ impl Layout {
     pub fn place(&self, block: u64, symbol: u64) -> PayloadId {
         let small_block = self.fec_id == FecId::SmallBlock;
         PayloadId {
-            block: block as u32,
+            block: (block & ((1 << self.fec_id.block_bits()) - 1)) as u32,
             block_len: if small_block { self.symbols(block) as u16 } else { 0 },
             symbol: symbol as u16,
         }
@@ -88,6 +113,31 @@ impl Layout {
     pub fn place_of(&self, segment: u64) -> PayloadId {
         let block = self.block_of(segment);
         self.place(block, segment - self.block_segments(block).start)
+    }
+
+    /// The segments of a segment's block.
+    pub fn block_around(&self, segment: u64) -> Range<u64> {
+        self.block_segments(self.block_of(segment))
+    }
+
+    /// The block of a stream that a payload id names, as near to a segment as can be.
+    pub fn block_near(&self, segment: u64, place: PayloadId) -> u64 {
+        serial::extend(self.block_of(segment), place.block, self.fec_id.block_bits())
+    }
+
+    /// The segment of a stream that a payload id names, as near to another one as can be.
+    pub fn segment_near(&self, segment: u64, place: PayloadId) -> u64 {
+        self.block_segments(self.block_near(segment, place)).start + u64::from(place.symbol)
+    }
+
+    /// A segment as commands and requests name it.
+    pub fn position(&self, object: ObjectId, segment: u64) -> Position {
+        Position { fec_id: self.fec_id, object, payload_id: self.place_of(segment) }
+    }
+
+    /// A symbol of a block, parity included, as requests name it.
+    pub fn symbol_position(&self, object: ObjectId, block: u64, symbol: u64) -> Position {
+        Position { fec_id: self.fec_id, object, payload_id: self.place(block, symbol) }
     }
 
     /// The block a payload id names, if the object has it.

@@ -38,6 +38,7 @@ mod session;
 pub mod stats;
 mod time;
 mod tx;
+mod wanted;
 pub mod wire;
 mod write_error;
 

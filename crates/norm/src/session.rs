@@ -10,7 +10,7 @@ use crate::event_queue::EventQueue;
 use crate::rx::nack_pacer::NackPacer;
 use crate::rx::remote::Remote;
 use crate::rx::remotes::{Remotes, SILENT_FOR};
-use crate::rx::shared::Shared;
+use crate::rx::scope::SessionScope;
 use crate::rx::{Chunk, Take};
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
@@ -57,7 +57,7 @@ pub struct Session {
 
 macro_rules! shared {
     ($session:ident) => {
-        &mut Shared {
+        &mut SessionScope {
             config: &$session.config,
             random: &mut $session.random,
             memory_left: &mut $session.memory_left,

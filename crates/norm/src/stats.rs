@@ -1,101 +1,69 @@
 //! Counters. They only grow; rates are the reader's business.
 
-/// Why a datagram, or part of one, was refused.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Reject {
-    /// Shorter than its header says, or than its type needs.
-    Truncated,
-    /// Not NORM version 1.
-    Version,
-    /// A message type or command flavor that RFC 5740 does not define.
-    UnknownType,
-    /// Its header length contradicts its type or its extensions.
-    HeaderLength,
-    /// Carries our own node id.
-    OwnNode,
-    /// Carries a reserved node id.
-    ReservedNode,
-    /// An FEC scheme this engine does not speak.
-    UnknownFec,
-    /// Object information that is missing, impossible, or contradicts what was said before.
-    ObjectInfo,
-    /// A position outside its block, or a length outside its segment.
-    Position,
-    /// A repair request that cannot be parsed or names what was never sent.
-    RepairRequest,
-    /// More senders at once than the configured bound.
-    TooManySenders,
-    /// More streams of one sender at once than the configured bound.
-    TooManyObjects,
-    /// Receive memory is at its configured bound.
-    NoMemory,
-    /// Farther ahead than the receive window reaches.
-    BeyondWindow,
-    /// A stale instance of a sender that restarted.
-    StaleInstance,
-    /// A message of an object contradicts what kind of object it is.
-    ObjectType,
-    /// An object longer than the configured bound.
-    TooLarge,
-    /// Not what [`crate::Config::auth`] accepts.
-    Authentication,
-    /// Of an object of known length, where none are received.
-    Unwanted,
-    /// Of an object, or a command, for which our application has no room now.
-    NoRoom,
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident = $name:literal),* $(,)?) => {
+        /// Why a datagram, or part of one, was refused.
+        #[derive(Copy, Clone, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Reject {
+            $($(#[$doc])* $reason,)*
+        }
+
+        impl Reject {
+            /// Every reason, in the order of [`Stats::rejected`].
+            pub const ALL: [Reject; [$($name),*].len()] = [$(Reject::$reason),*];
+
+            /// A name for reports.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Reject::$reason => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Reject {
-    /// Every reason, in the order of [`Stats::rejected`].
-    pub const ALL: [Reject; 20] = [
-        Reject::Truncated,
-        Reject::Version,
-        Reject::UnknownType,
-        Reject::HeaderLength,
-        Reject::OwnNode,
-        Reject::ReservedNode,
-        Reject::UnknownFec,
-        Reject::ObjectInfo,
-        Reject::Position,
-        Reject::RepairRequest,
-        Reject::TooManySenders,
-        Reject::TooManyObjects,
-        Reject::NoMemory,
-        Reject::BeyondWindow,
-        Reject::StaleInstance,
-        Reject::ObjectType,
-        Reject::TooLarge,
-        Reject::Authentication,
-        Reject::Unwanted,
-        Reject::NoRoom,
-    ];
-
-    /// A name for reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Reject::Truncated => "truncated",
-            Reject::Version => "version",
-            Reject::UnknownType => "unknown_type",
-            Reject::HeaderLength => "header_length",
-            Reject::OwnNode => "own_node",
-            Reject::ReservedNode => "reserved_node",
-            Reject::UnknownFec => "unknown_fec",
-            Reject::ObjectInfo => "object_info",
-            Reject::Position => "position",
-            Reject::RepairRequest => "repair_request",
-            Reject::TooManySenders => "too_many_senders",
-            Reject::TooManyObjects => "too_many_objects",
-            Reject::NoMemory => "no_memory",
-            Reject::BeyondWindow => "beyond_window",
-            Reject::StaleInstance => "stale_instance",
-            Reject::ObjectType => "object_type",
-            Reject::TooLarge => "too_large",
-            Reject::Authentication => "authentication",
-            Reject::Unwanted => "unwanted",
-            Reject::NoRoom => "no_room",
-        }
-    }
+reasons! {
+    /// Shorter than its header says, or than its type needs.
+    Truncated = "truncated",
+    /// Not NORM version 1.
+    Version = "version",
+    /// A message type or command flavor that RFC 5740 does not define.
+    UnknownType = "unknown_type",
+    /// Its header length contradicts its type or its extensions.
+    HeaderLength = "header_length",
+    /// Carries our own node id.
+    OwnNode = "own_node",
+    /// Carries a reserved node id.
+    ReservedNode = "reserved_node",
+    /// An FEC scheme this engine does not speak.
+    UnknownFec = "unknown_fec",
+    /// Object information that is missing, impossible, or contradicts what was said before.
+    ObjectInfo = "object_info",
+    /// A position outside its block, or a length outside its segment.
+    Position = "position",
+    /// A repair request that cannot be parsed or names what was never sent.
+    RepairRequest = "repair_request",
+    /// More senders at once than the configured bound.
+    TooManySenders = "too_many_senders",
+    /// More streams of one sender at once than the configured bound.
+    TooManyObjects = "too_many_objects",
+    /// Receive memory is at its configured bound.
+    NoMemory = "no_memory",
+    /// Farther ahead than the receive window reaches.
+    BeyondWindow = "beyond_window",
+    /// A stale instance of a sender that restarted.
+    StaleInstance = "stale_instance",
+    /// A message of an object contradicts what kind of object it is.
+    ObjectType = "object_type",
+    /// An object longer than the configured bound.
+    TooLarge = "too_large",
+    /// Not what [`crate::Config::auth`] accepts.
+    Authentication = "authentication",
+    /// Of an object of known length, where none are received.
+    Unwanted = "unwanted",
+    /// Of an object, or a command, for which our application has no room now.
+    NoRoom = "no_room",
 }
 
 macro_rules! counters {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use shoal_bench::{BulkReport, raw};
 use shoal_io::files::{FileFailure, StoredFile};
-use shoal_io::norm::{Arrival, BulkReport, Full, NormLink as Link, Queue, SendError};
-use shoal_io::raw;
+use shoal_io::norm::{Arrival, Full, NormLink as Link, Queue, SendError};
 use shoal_norm::{AbortReason, Event, NodeId, Stats, WriteError};
 
 use crate::bell::Bell;
@@ -490,9 +490,7 @@ pub fn norm_send_bulk<'py>(
     let options = link_options(address(group, port, interface)?, node, u64::from(node), options, py)?;
     let linger = duration("linger_s", linger_s)?;
     let report = py
-        .detach(|| {
-            shoal_io::norm::send_bulk(options, bytes, message_bytes, linger, report_progress(progress))
-        })
+        .detach(|| shoal_bench::send_bulk(options, bytes, message_bytes, linger, report_progress(progress)))
         .map_err(errors::link)?;
     report_to_python(py, &report)
 }
@@ -515,7 +513,7 @@ pub fn norm_receive_bulk<'py>(
     let options = link_options(address(group, port, interface)?, node, u64::from(node), options, py)?;
     let patience = duration("patience_s", patience_s)?;
     let report = py
-        .detach(|| shoal_io::norm::receive_bulk(options, message_bytes, patience, report_progress(progress)))
+        .detach(|| shoal_bench::receive_bulk(options, message_bytes, patience, report_progress(progress)))
         .map_err(errors::link)?;
     report_to_python(py, &report)
 }

@@ -4,15 +4,11 @@
 //! arrives goes, on the link's thread, to a [`shoal_node::norm::Application`]. The engine is under a lock, so
 //! that a publisher whose link is idle can send by itself instead of waking the thread for it.
 
-mod bulk;
 mod engine;
 mod link;
 mod queue;
 mod sealing;
-mod verify;
 
-pub use bulk::{BulkReport, receive_bulk, send_bulk};
 pub use link::{Full, LinkError, LinkOptions, NormBell, NormLink, fresh_instance, fresh_publisher};
 pub use queue::{Arrival, Queue, QueueInbox};
 pub use shoal_node::hub::SendError;
-pub use verify::{Verified, VerifyInbox, fill_pattern};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::entry::{Body, InfoState};
 use super::remote::{Probe, Remote};
 use super::requests;
-use super::shared::Shared;
+use super::scope::SessionScope;
 use crate::ObjectId;
 use crate::backoff;
 use crate::config::{FeedbackMode, SyncPolicy};
@@ -43,12 +43,12 @@ impl Remote {
         now: Time,
         arrived_at: Time,
         command: &Command<'_>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) {
         match *command {
             Command::Flush { position, ackers } => self.handle_flush(now, position, ackers, shared),
             Command::Squelch { position, invalid } => self.handle_squelch(now, position, invalid, shared),
-            Command::CongestionControl { sent_at, .. } if !self.is_probe(sent_at, arrived_at) => {}
+            Command::CongestionControl { sent_at, .. } if !self.judge_probe(sent_at, arrived_at) => {}
             Command::CongestionControl { sequence, sent_at, rate, nodes } => {
                 self.probe = Some(Probe { sent_at, received_at: arrived_at, sequence });
                 self.schedule_probe_answer((now, arrived_at), rate.is_some(), nodes, shared);
@@ -74,7 +74,7 @@ impl Remote {
 
     /// Whether a probe is to be believed. One that is late, or sent once more, would make the way seem longer than it is; so
     /// would one with another time in it. A sender's clock goes about as fast as ours: where two in a row say that it jumped, it did.
-    fn is_probe(&mut self, sent_at: Time, arrived_at: Time) -> bool {
+    fn judge_probe(&mut self, sent_at: Time, arrived_at: Time) -> bool {
         let Some(known) = self.probe else { return true };
         if sent_at <= known.sent_at && arrived_at < known.received_at + PROBE_KEPT {
             return false;
@@ -88,7 +88,7 @@ impl Remote {
         is_fine
     }
 
-    fn handle_flush(&mut self, now: Time, position: Position, ackers: &[u8], shared: &mut Shared<'_>) {
+    fn handle_flush(&mut self, now: Time, position: Position, ackers: &[u8], shared: &mut SessionScope<'_>) {
         let listed = command::lists_node(ackers, shared.config.node);
         let spread = if listed && ackers.len() / 4 > PROMPT_ACKERS_MAX {
             self.timing.grtt.mul_f64(shared.random.f64())
@@ -132,7 +132,13 @@ impl Remote {
         self.after_progress(now, index, shared);
     }
 
-    fn handle_squelch(&mut self, now: Time, position: Position, invalid: &[u8], shared: &mut Shared<'_>) {
+    fn handle_squelch(
+        &mut self,
+        now: Time,
+        position: Position,
+        invalid: &[u8],
+        shared: &mut SessionScope<'_>,
+    ) {
         let is_invalid =
             |object: ObjectId| invalid.chunks_exact(2).any(|entry| entry == object.to_be_bytes());
         let node_instance = (self.node, self.instance);
@@ -148,7 +154,7 @@ impl Remote {
                 // Anybody can say so: whoever lacks nothing loses nothing by not believing it, and whoever lacks something hears
                 // it again when it asks again. An old refusal may be overtaken by the beginning of what it refused.
                 Body::Open(stream) if refused && !self.overtaken => {
-                    if !stream.is_refused_again() {
+                    if !stream.on_refusal() {
                         continue;
                     }
                     *shared.memory_left += stream.memory();
@@ -176,7 +182,7 @@ impl Remote {
         (now, arrived_at): (Time, Time),
         wanted: bool,
         nodes: &[u8],
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) {
         let listed = command::find_cc_node(nodes, shared.config.node);
         self.congestion.on_probe(now, arrived_at, listed, self.timing.grtt);
@@ -214,7 +220,7 @@ impl Remote {
                 if let Body::Open(stream) = &mut entry.body
                     && stream.fec_id() == range.first.fec_id
                 {
-                    requests::overhear(stream, &range, cycle, erasures, &mut budget);
+                    stream.overhear(&range, cycle, erasures, &mut budget);
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
 use crate::wire::repair::RepairWriter;
-use crate::wire::{Fti, PayloadId, RepairFlags, RepairItem};
+use crate::wire::{Fti, PayloadId, RepairFlags};
 
 /// Whether NORM_INFO of it is here.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -104,12 +104,9 @@ impl StreamEntry {
         fresh_only: bool,
         requests: &mut RepairWriter,
     ) -> bool {
-        if self.info == InfoState::Missing {
-            let whole =
-                RepairItem { fec_id: self.fec_id, object: self.object, payload_id: PayloadId::default() };
-            if !requests.push(RepairFlags::INFO, whole, whole) {
-                return false;
-            }
+        let whole = Position { fec_id: self.fec_id, object: self.object, payload_id: PayloadId::default() };
+        if self.info == InfoState::Missing && !requests.push(RepairFlags::INFO, whole, whole) {
+            return false;
         }
         if nacking != NackingMode::Full {
             return true;
@@ -117,13 +114,8 @@ impl StreamEntry {
         match &self.body {
             Body::Unjoined(_) | Body::Closed => true,
             Body::Wanted(position) => {
-                let Position { fec_id, object, payload_id } = position.unwrap_or(Position {
-                    fec_id: self.fec_id,
-                    object: self.object,
-                    payload_id: PayloadId::default(),
-                });
                 let flags = if position.is_some() { RepairFlags::SEGMENT } else { RepairFlags::OBJECT };
-                let item = RepairItem { fec_id, object, payload_id };
+                let item = position.unwrap_or(whole);
                 requests.push(flags, item, item)
             }
             Body::Open(stream) => {

@@ -3,7 +3,7 @@
 use super::entry::{Body, StreamEntry};
 use super::nack::Due;
 use super::remote::Remote;
-use super::shared::Shared;
+use super::scope::SessionScope;
 use crate::NodeId;
 use crate::config::FeedbackMode;
 use crate::datagram::Destination;
@@ -42,7 +42,7 @@ impl Remote {
         sequence: u16,
         requests: &mut RepairWriter,
         out: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Option<Destination> {
         let acknowledged =
             self.poll_ack(now, sequence, out, shared) || self.poll_answer(now, sequence, out, shared);
@@ -59,7 +59,13 @@ impl Remote {
         })
     }
 
-    fn poll_ack(&mut self, now: Time, sequence: u16, out: &mut Vec<u8>, shared: &mut Shared<'_>) -> bool {
+    fn poll_ack(
+        &mut self,
+        now: Time,
+        sequence: u16,
+        out: &mut Vec<u8>,
+        shared: &mut SessionScope<'_>,
+    ) -> bool {
         let due = |object: &StreamEntry| object.is_ack_ready() && object.ack.is_some_and(|(_, at)| at <= now);
         let header = self.feedback_header(now, sequence, shared.config.node);
         let of_stream =
@@ -71,7 +77,13 @@ impl Remote {
         true
     }
 
-    fn poll_answer(&mut self, now: Time, sequence: u16, out: &mut Vec<u8>, shared: &mut Shared<'_>) -> bool {
+    fn poll_answer(
+        &mut self,
+        now: Time,
+        sequence: u16,
+        out: &mut Vec<u8>,
+        shared: &mut SessionScope<'_>,
+    ) -> bool {
         let Some((ack_type, ack_id, _)) = self.answer.take_if(|(.., at)| *at <= now) else {
             return false;
         };
@@ -88,7 +100,7 @@ impl Remote {
         sequence: u16,
         requests: &mut RepairWriter,
         out: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> bool {
         let nacking = shared.config.nacking;
         let missing = self.departed.is_none()
@@ -139,7 +151,7 @@ impl Remote {
         fresh_only: bool,
         requests: &mut RepairWriter,
         out: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> bool {
         requests.reset(self.request_bytes_max());
         let nacking = shared.config.nacking;
@@ -187,7 +199,7 @@ impl Remote {
         now: Time,
         sequence: u16,
         out: &mut Vec<u8>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> bool {
         let Some(probe) = self.probe.filter(|_| self.answer_probe_at <= now) else {
             return false;

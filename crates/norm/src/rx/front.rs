@@ -34,7 +34,7 @@ impl Front {
     }
 
     /// Whether to believe that a sender is at a segment, if it is known to be at `end`.
-    pub fn believes(&mut self, segment: u64, end: u64) -> bool {
+    pub fn judge(&mut self, segment: u64, end: u64) -> bool {
         if segment.saturating_sub(end) <= self.near {
             return true;
         }
@@ -47,7 +47,7 @@ impl Front {
 
     /// A segment came that its sender sent for the first time. True if it shows that the sender is there, though it was
     /// known to be at `end`.
-    pub fn is_back(&mut self, segment: u64, end: u64) -> bool {
+    pub fn on_first_time(&mut self, segment: u64, end: u64) -> bool {
         // Whatever was told of places ahead was not the sender's word, or is late.
         self.ahead = (0, 0);
         if end.saturating_sub(segment) <= FAR_BEHIND {
@@ -68,10 +68,10 @@ mod tests {
     #[test]
     fn a_place_far_ahead_is_believed_when_others_near_it_follow() {
         let mut front = Front::new(64);
-        assert!(front.believes(164, 100), "a burst of losses");
-        assert!(!front.believes(5_000, 100));
-        assert!(!front.believes(5_001, 100));
-        assert!(front.believes(5_030, 100), "we were away");
+        assert!(front.judge(164, 100), "a burst of losses");
+        assert!(!front.judge(5_000, 100));
+        assert!(!front.judge(5_001, 100));
+        assert!(front.judge(5_030, 100), "we were away");
     }
 
     #[test]
@@ -79,7 +79,7 @@ mod tests {
         let mut front = Front::new(64);
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..100_000 {
-            assert!(!front.believes(1_000 + random.u64(..1 << 30), 100));
+            assert!(!front.judge(1_000 + random.u64(..1 << 30), 100));
         }
     }
 
@@ -87,18 +87,20 @@ mod tests {
     fn a_sender_that_goes_on_denies_what_was_told_of_places_ahead() {
         let mut front = Front::new(64);
         for segment in 100..1_000 {
-            assert!(!front.is_back(segment, segment + 1));
-            assert!(!front.believes(500_000 + segment, segment + 1));
-            assert!(!front.believes(500_000 + segment, segment + 1));
+            assert!(!front.on_first_time(segment, segment + 1));
+            assert!(!front.judge(500_000 + segment, segment + 1));
+            assert!(!front.judge(500_000 + segment, segment + 1));
         }
     }
 
     #[test]
     fn a_sender_that_goes_on_far_behind_is_not_ahead() {
         let mut front = Front::new(64);
-        let told: Vec<bool> = (100..104).map(|segment| front.is_back(segment, 9_000)).collect();
+        let told: Vec<bool> = (100..104).map(|segment| front.on_first_time(segment, 9_000)).collect();
         assert_eq!(told, [false, false, false, true]);
         // What comes late, and not one after the other, says nothing.
-        assert!([200, 202, 201, 300, 204, 203].into_iter().all(|segment| !front.is_back(segment, 9_000)));
+        assert!(
+            [200, 202, 201, 300, 204, 203].into_iter().all(|segment| !front.on_first_time(segment, 9_000))
+        );
     }
 }

@@ -70,7 +70,7 @@ impl GivenUp {
 
     /// Whether a watermark at this object, for which we are asked, may be acknowledged as far as objects that were
     /// given up go.
-    pub fn allows(&mut self, watermark: ObjectId) -> bool {
+    pub fn on_asked(&mut self, watermark: ObjectId) -> bool {
         let mut allowed = self.knows(watermark);
         for lost in &mut self.lost {
             let covered = !serial::before(watermark, lost.object);
@@ -106,29 +106,29 @@ mod tests {
     fn the_first_watermark_that_covers_a_lost_object_is_refused_however_often_it_is_asked_for() {
         let mut given_up = GivenUp::starting_at(65_530);
         given_up.add(65_535, true, None);
-        assert!(given_up.allows(65_534));
+        assert!(given_up.on_asked(65_534));
         for _ in 0..2 {
-            assert!(!given_up.allows(3));
-            assert!(given_up.allows(4), "it speaks of what came after the one refused");
+            assert!(!given_up.on_asked(3));
+            assert!(given_up.on_asked(4), "it speaks of what came after the one refused");
         }
-        assert!(!given_up.allows(65_535), "the object itself is never acknowledged");
-        assert!(given_up.allows(3), "its own watermark told the sender, so this one need not");
+        assert!(!given_up.on_asked(65_535), "the object itself is never acknowledged");
+        assert!(given_up.on_asked(3), "its own watermark told the sender, so this one need not");
     }
 
     #[test]
     fn a_watermark_that_waited_when_the_object_was_given_up_is_the_one_refused() {
         let mut given_up = GivenUp::starting_at(0);
         given_up.add(5, true, Some(7));
-        assert!(!given_up.allows(7));
-        assert!(given_up.allows(8));
+        assert!(!given_up.on_asked(7));
+        assert!(given_up.on_asked(8));
     }
 
     #[test]
     fn what_was_forgotten_is_not_vouched_for() {
         let mut given_up = GivenUp::starting_at(0);
         (0..=OBJECTS_MAX as u16).for_each(|number| given_up.add(2 * number, true, Some(2 * number)));
-        assert!(!given_up.allows(0));
-        assert!(given_up.allows(1), "nothing but the oldest is forgotten");
+        assert!(!given_up.on_asked(0));
+        assert!(given_up.on_asked(1), "nothing but the oldest is forgotten");
     }
 
     #[test]
@@ -139,10 +139,10 @@ mod tests {
         for first in 12..=u16::MAX {
             given_up.on_first(first);
         }
-        assert!(!given_up.allows(u16::MAX), "no watermark told of the second one, however long ago it was");
+        assert!(!given_up.on_asked(u16::MAX), "no watermark told of the second one, however long ago it was");
         for first in 0..1000 {
             given_up.on_first(first);
         }
-        assert!(given_up.allows(10), "it is another object");
+        assert!(given_up.on_asked(10), "it is another object");
     }
 }

@@ -19,7 +19,7 @@ pub mod remote;
 pub mod remotes;
 pub mod requests;
 pub mod rest;
-pub mod shared;
+pub mod scope;
 pub mod slot;
 pub mod stream;
 pub mod window;

@@ -31,7 +31,6 @@ pub struct RxObject {
     pub id: StreamId,
     pub last_progress: Time,
     kind: ObjectKind,
-    pub(super) fec_id: FecId,
     pub(super) fti: Fti,
     pub(super) layout: Layout,
     /// Blocks that are complete.
@@ -84,7 +83,6 @@ impl RxObject {
             id,
             last_progress: now,
             kind,
-            fec_id,
             fti,
             layout,
             complete: Runs::default(),
@@ -111,7 +109,7 @@ impl RxObject {
     }
 
     pub fn fec_id(&self) -> FecId {
-        self.fec_id
+        self.layout.fec_id()
     }
 
     pub fn object_bytes(&self) -> u64 {
@@ -124,7 +122,7 @@ impl RxObject {
 
     /// Whether what a message says fits what was said before.
     pub fn agrees(&self, fec_id: FecId, fti: Option<Fti>) -> bool {
-        self.fec_id == fec_id && fti.is_none_or(|fti| fti == self.fti)
+        self.fec_id() == fec_id && fti.is_none_or(|fti| fti == self.fti)
     }
 
     /// Bytes of memory held.
@@ -310,7 +308,7 @@ impl RxObject {
             }
         }
         if self.parity.is_none() {
-            let store = ParityStore::new(self.fec_id, &self.fti, 0, self.parity_bytes_max);
+            let store = ParityStore::new(self.fec_id(), &self.fti, 0, self.parity_bytes_max);
             self.parity = store.map(Box::new);
         }
         if let Some(parity) = &mut self.parity
@@ -337,14 +335,11 @@ impl RxObject {
             return;
         }
         let Some(mut parity) = self.parity.take() else { return };
-        let missing: Vec<usize> =
-            (0..symbols).filter(|at| self.symbol(block, *at).is_none()).map(|at| at as usize).collect();
-        let present = (0..symbols)
-            .filter_map(|at| self.symbol(block, at).map(|bytes| (at as usize, Symbol::from(bytes))));
-        let mut recovered: Vec<(u64, Vec<u8>)> = Vec::with_capacity(missing.len());
-        parity.recover(block, &missing, present, |at, bytes| recovered.push((at as u64, bytes.to_vec())));
+        let symbol = |at: usize| self.symbol(block, at as u64).map(Symbol::from);
+        let recovered = parity.recover(block, symbols as usize, symbol);
         self.parity = Some(parity);
         for (at, bytes) in recovered {
+            let at = at as u64;
             let range = self.layout.segment_bytes(self.layout.block_segments(block).start + at);
             let length = (range.end - range.start) as usize;
             if self.put(block, at, &bytes[..length], memory_left) == Ok(true) {

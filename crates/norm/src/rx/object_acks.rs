@@ -1,7 +1,7 @@
 //! What a receiver acknowledges of a sender's objects of known length.
 
 use super::objects::RxObjects;
-use super::shared::Shared;
+use super::scope::SessionScope;
 use super::slot::{Body, Slot};
 use crate::ObjectId;
 use crate::serial;
@@ -26,7 +26,7 @@ impl RxObjects {
     pub(super) fn announce_done(&mut self, position: Position, ack_at: Option<Time>) -> bool {
         let is_known = self.given_up.was_object(position.object);
         if let Some(at) = ack_at.filter(|_| is_known)
-            && self.given_up.allows(position.object)
+            && self.given_up.on_asked(position.object)
             && self.acks_again.len() < ACKS_AGAIN_MAX
             && !self.acks_again.iter().any(|(waiting, _)| *waiting == position)
         {
@@ -64,7 +64,7 @@ impl RxObjects {
     }
 
     /// An acknowledgement that is due.
-    pub fn take_ack(&mut self, now: Time, shared: &mut Shared<'_>) -> Option<Position> {
+    pub fn take_ack(&mut self, now: Time, shared: &mut SessionScope<'_>) -> Option<Position> {
         if let Some(index) = self.acks_again.iter().position(|(_, at)| *at <= now) {
             return self.acks_again.remove(index).map(|(position, _)| position);
         }

@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use super::object::RxObject;
 use super::requests;
+use crate::wanted::Wanted;
+use crate::wire::RepairFlags;
+use crate::wire::command::Position;
 use crate::wire::repair::{RepairRange, RepairWriter};
-use crate::wire::{PayloadId, RepairFlags, RepairItem};
 
 /// The most runs of segments remembered as asked for by others.
 const ASKED_RUNS_MAX: usize = 64;
@@ -62,14 +64,14 @@ impl RxObject {
         false
     }
 
-    fn item(&self, payload_id: PayloadId) -> RepairItem {
-        RepairItem { fec_id: self.fec_id, object: self.id.object, payload_id }
+    fn item(&self, block: u64, symbol: u64) -> Position {
+        self.layout.symbol_position(self.id.object, block, symbol)
     }
 
     /// Asks for what is lost. False if there was no room for all of it.
     pub fn write_requests(&self, info_missing: bool, requests: &mut RepairWriter) -> bool {
         if info_missing {
-            let first = self.item(self.layout.place(0, 0));
+            let first = self.item(0, 0);
             if !requests.push(RepairFlags::INFO, first, first) {
                 return false;
             }
@@ -80,8 +82,7 @@ impl RxObject {
         {
             let run_end = self.untouched_end(block).min(block.saturating_add(left));
             let fits = if run_end > block {
-                let (first, last) = (self.layout.place(block, 0), self.layout.place(run_end - 1, 0));
-                requests.push(RepairFlags::BLOCK, self.item(first), self.item(last))
+                requests.push(RepairFlags::BLOCK, self.item(block, 0), self.item(run_end - 1, 0))
             } else {
                 self.write_block(block, requests)
             };
@@ -114,7 +115,7 @@ impl RxObject {
         let held = |index: u16| self.parity.as_ref().is_some_and(|parity| parity.has(block, index));
         let lost = self.lost(block).map(|at| at as u16);
         requests::write_symbols(lost, symbols as u16, parity_symbols, held, |first, last| {
-            let place = |at: u16| self.item(self.layout.place(block, at.into()));
+            let place = |at: u16| self.item(block, at.into());
             requests.push(RepairFlags::SEGMENT, place(first), place(last))
         })
     }
@@ -128,26 +129,18 @@ impl RxObject {
         if self.asked.len() >= ASKED_RUNS_MAX {
             return;
         }
-        let blocks =
-            (self.layout.block_at(range.first.payload_id), self.layout.block_at(range.last.payload_id));
-        if range.flags.has(RepairFlags::OBJECT) {
-            self.asked.push(0..u64::MAX);
-            return;
-        }
-        let (Some(first), Some(last)) = blocks else { return };
-        let (start, end) = (self.layout.block_segments(first).start, self.layout.block_segments(last).end);
-        if range.flags.has(RepairFlags::BLOCK) {
-            self.asked.push(start..end);
-        } else if range.flags.has(RepairFlags::SEGMENT) && first == last {
-            let held = self.parity.as_ref().map_or(0, |parity| parity.count(first));
-            let (from, to) = (range.first.payload_id.symbol, range.last.payload_id.symbol);
-            // Symbols asked for by name may be ones we have; parity serves everybody.
-            let by_parity = u64::from(from) >= self.layout.symbols(first) && self.has_parity();
-            if by_parity && self.lost(first).count() <= held + erasures {
-                self.asked.push(start..end);
-            } else if !by_parity {
-                self.asked.push(start + u64::from(from)..end.min(start + u64::from(to) + 1));
+        let all = 0..u64::MAX;
+        let wanted = Wanted::read(range, &self.layout, all, |place| self.layout.block_at(place));
+        let Some(Wanted { segments, parity }) = wanted else { return };
+        match parity.filter(|_| segments.is_empty() && self.has_parity()) {
+            // Symbols asked for by name may be ones we have; parity serves everybody who lacks no more.
+            Some((block, _)) => {
+                let held = self.parity.as_ref().map_or(0, |parity| parity.count(block));
+                if self.lost(block).count() <= held + erasures {
+                    self.asked.push(self.layout.block_segments(block));
+                }
             }
+            None => self.asked.push(segments),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::entry::InfoState;
 use super::given_up::GivenUp;
 use super::object::RxObject;
-use super::shared::Shared;
+use super::scope::SessionScope;
 use super::slot::{Body, Slot};
 use crate::config::{NackingMode, SyncPolicy};
 use crate::event::{AbortReason, Event, StreamId};
@@ -23,7 +23,7 @@ use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
 use crate::wire::repair::{RepairRange, RepairWriter};
-use crate::wire::{Data, FecId, Flags, Fti, Info, PayloadId, RepairFlags, RepairItem};
+use crate::wire::{Data, FecId, Flags, Fti, Info, PayloadId, RepairFlags};
 use crate::{NodeId, ObjectId};
 
 /// What the place of an object costs to remember, with the room that a growing list of them has to spare. A few are
@@ -102,7 +102,7 @@ impl RxObjects {
     }
 
     /// The slot of an object, made if it is newer than all. `None` if it is before the first one.
-    fn find_or_add(&mut self, object: ObjectId, now: Time, shared: &mut Shared<'_>) -> Option<usize> {
+    fn find_or_add(&mut self, object: ObjectId, now: Time, shared: &mut SessionScope<'_>) -> Option<usize> {
         let slots_max = shared.config.objects_per_sender_max.min(SLOTS_FIRST + self.came);
         if !self.synced {
             self.synced = true;
@@ -152,7 +152,7 @@ impl RxObjects {
     }
 
     /// Makes a place for one more object. False if there is no memory for it.
-    fn add_slot(&mut self, now: Time, shared: &mut Shared<'_>) -> bool {
+    fn add_slot(&mut self, now: Time, shared: &mut SessionScope<'_>) -> bool {
         let charge = if self.slots.len() < SLOTS_FREE { 0 } else { SLOT_BYTES };
         let taken = with_share(&mut self.memory, shared.memory_left, |share| {
             share.checked_sub(charge).map(|left| *share = left).is_some()
@@ -164,7 +164,7 @@ impl RxObjects {
     }
 
     /// Forgets all places.
-    fn clear_slots(&mut self, shared: &mut Shared<'_>) {
+    fn clear_slots(&mut self, shared: &mut SessionScope<'_>) {
         while !self.slots.is_empty() {
             self.pop_first(shared);
         }
@@ -173,7 +173,7 @@ impl RxObjects {
 
     /// Ends a slot: tells that it is complete, or that it is given up. What waits for nothing but its information is
     /// complete without it where nobody can send that any more.
-    fn close(&mut self, index: usize, reason: Option<AbortReason>, shared: &mut Shared<'_>) {
+    fn close(&mut self, index: usize, reason: Option<AbortReason>, shared: &mut SessionScope<'_>) {
         let object = self.id(self.number(index));
         let slot = &mut self.slots[index];
         slot.info = InfoState::Have;
@@ -203,7 +203,7 @@ impl RxObjects {
         }
     }
 
-    fn pop_first(&mut self, shared: &mut Shared<'_>) {
+    fn pop_first(&mut self, shared: &mut SessionScope<'_>) {
         let slot = self.slots.pop_front();
         if slot.is_some() && self.slots.len() >= SLOTS_FREE {
             *shared.memory_left += SLOT_BYTES;
@@ -218,7 +218,7 @@ impl RxObjects {
     }
 
     /// Lets go of closed slots at the front.
-    pub(super) fn release(&mut self, shared: &mut Shared<'_>) {
+    pub(super) fn release(&mut self, shared: &mut SessionScope<'_>) {
         // The newest one stays: what comes next is counted from it.
         while self.slots.len() > 1
             && self.slots.front().is_some_and(|slot| matches!(slot.body, Body::Closed) && slot.ack.is_none())
@@ -229,7 +229,12 @@ impl RxObjects {
 
     // --- input ---
 
-    pub fn handle_data(&mut self, now: Time, data: &Data<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
+    pub fn handle_data(
+        &mut self,
+        now: Time,
+        data: &Data<'_>,
+        shared: &mut SessionScope<'_>,
+    ) -> Result<(), Reject> {
         let Some(index) = self.heard(now, &data.header, data.fti, shared)? else { return Ok(()) };
         let mut received = self.receive(now, index, data, shared);
         // The oldest gets done, or none would.
@@ -250,7 +255,7 @@ impl RxObjects {
         now: Time,
         index: usize,
         data: &Data<'_>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Result<(), Reject> {
         let Body::Open(open) = &mut self.slots[index].body else { return Ok(()) };
         let events = &mut *shared.events;
@@ -265,7 +270,7 @@ impl RxObjects {
     }
 
     /// Forgets what came of objects that are not complete.
-    pub fn make_way(&mut self, shared: &mut Shared<'_>) {
+    pub fn make_way(&mut self, shared: &mut SessionScope<'_>) {
         for slot in &mut self.slots {
             if let Body::Open(open) = &mut slot.body
                 && open.has_forgettable()
@@ -278,7 +283,7 @@ impl RxObjects {
     }
 
     /// Makes room by forgetting what came of the newest object after this one that can be asked for again.
-    fn forget_newest(&mut self, index: usize, shared: &mut Shared<'_>) -> bool {
+    fn forget_newest(&mut self, index: usize, shared: &mut SessionScope<'_>) -> bool {
         let newer = self.slots.iter_mut().skip(index + 1).rev();
         let mut held = newer.filter_map(|slot| match &mut slot.body {
             Body::Open(open) if open.has_forgettable() => Some(open),
@@ -289,7 +294,12 @@ impl RxObjects {
         true
     }
 
-    pub fn handle_info(&mut self, now: Time, info: &Info<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
+    pub fn handle_info(
+        &mut self,
+        now: Time,
+        info: &Info<'_>,
+        shared: &mut SessionScope<'_>,
+    ) -> Result<(), Reject> {
         let Some(index) = self.heard(now, &info.header, info.fti, shared)? else { return Ok(()) };
         let stream = self.id(info.header.object);
         let slot = &mut self.slots[index];
@@ -313,7 +323,7 @@ impl RxObjects {
         now: Time,
         header: &ObjectHeader,
         fti: Option<Fti>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Result<Option<usize>, Reject> {
         self.fec_id = header.fec_id;
         let Some(index) = self.find_or_add(header.object, now, shared) else {
@@ -371,7 +381,7 @@ impl RxObjects {
     }
 
     /// The number belongs to a stream.
-    pub fn is_stream(&mut self, object: ObjectId, shared: &mut Shared<'_>) {
+    pub fn set_stream(&mut self, object: ObjectId, shared: &mut SessionScope<'_>) {
         if let Some(index) = self.find(object)
             && matches!(self.slots[index].body, Body::Wanted { .. })
         {
@@ -393,7 +403,7 @@ impl RxObjects {
         now: Time,
         position: Position,
         ack_at: Option<Time>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> bool {
         if !self.synced || self.streams.contains(&position.object) {
             return false;
@@ -406,7 +416,7 @@ impl RxObjects {
             shared.stats.losses_detected += open.announce(position.payload_id);
         }
         if let Some(at) = ack_at
-            && self.given_up.allows(position.object)
+            && self.given_up.on_asked(position.object)
         {
             let ack = &mut self.slots[index].ack;
             self.acks += usize::from(ack.is_none());
@@ -420,7 +430,7 @@ impl RxObjects {
         &mut self,
         position: Position,
         is_invalid: impl Fn(ObjectId) -> bool,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) {
         for index in 0..self.slots.len() {
             let object = self.number(index);
@@ -432,7 +442,7 @@ impl RxObjects {
     }
 
     /// Our application wants no more of an object, or could not keep it when it was complete.
-    pub fn abandon(&mut self, object: ObjectId, shared: &mut Shared<'_>) {
+    pub fn abandon(&mut self, object: ObjectId, shared: &mut SessionScope<'_>) {
         match self.find(object) {
             Some(index) if !matches!(self.slots[index].body, Body::Closed) => {
                 self.close(index, Some(AbortReason::Abandoned), shared);
@@ -445,17 +455,13 @@ impl RxObjects {
     }
 
     /// Gives up objects of which nothing came for too long.
-    pub fn expire(&mut self, now: Time, shared: &mut Shared<'_>) {
+    pub fn expire(&mut self, now: Time, shared: &mut SessionScope<'_>) {
         if self.expiry > now {
             return;
         }
         for index in 0..self.slots.len() {
-            let idle_since = match &self.slots[index].body {
-                Body::Wanted { since } => *since,
-                Body::Open(open) => open.last_progress,
-                Body::Closed => continue,
-            };
-            if now.since(idle_since) >= self.idle_after {
+            let is_idle = |since: Time| now.since(since) >= self.idle_after;
+            if self.slots[index].idle_since().is_some_and(is_idle) {
                 self.close(index, Some(AbortReason::Expired), shared);
             }
         }
@@ -469,16 +475,12 @@ impl RxObjects {
     }
 
     fn first_expiry(&self) -> Time {
-        let since = self.slots.iter().filter_map(|slot| match &slot.body {
-            Body::Wanted { since } => Some(*since),
-            Body::Open(open) => Some(open.last_progress),
-            Body::Closed => None,
-        });
+        let since = self.slots.iter().filter_map(Slot::idle_since);
         since.min().map_or(Time::NEVER, |since| since + self.idle_after)
     }
 
     /// Gives all memory back, and says that what was not complete will never be.
-    pub fn close_all(&mut self, shared: &mut Shared<'_>) {
+    pub fn close_all(&mut self, shared: &mut SessionScope<'_>) {
         for index in 0..self.slots.len() {
             self.close(index, Some(AbortReason::SenderGone), shared);
         }
@@ -527,8 +529,8 @@ impl RxObjects {
         unheard.is_none_or(|run| self.write_objects(run, requests))
     }
 
-    fn item(&self, object: ObjectId) -> RepairItem {
-        RepairItem { fec_id: self.fec_id, object, payload_id: PayloadId::default() }
+    fn item(&self, object: ObjectId) -> Position {
+        Position { fec_id: self.fec_id, object, payload_id: PayloadId::default() }
     }
 
     fn write_objects(&self, (first, last): (ObjectId, ObjectId), requests: &mut RepairWriter) -> bool {

@@ -105,32 +105,28 @@ impl ParityStore {
         buffer.map(|(_, buffer)| buffer)
     }
 
-    /// Computes the `missing` symbols of a block from `present` ones and parity, and gives each to `recovered`.
-    /// False if there is too little parity.
+    /// Computes what is missing of a block of so many `symbols` from those that are here and parity: which, and their
+    /// bytes. None if there is too little parity.
     pub fn recover<'a>(
         &mut self,
         block: u64,
-        missing: &[usize],
-        present: impl IntoIterator<Item = (usize, Symbol<'a>)>,
-        mut recovered: impl FnMut(usize, &[u8]),
-    ) -> bool {
+        symbols: usize,
+        symbol: impl Fn(usize) -> Option<Symbol<'a>>,
+    ) -> Vec<(usize, Vec<u8>)> {
+        let missing: Vec<usize> = (0..symbols).filter(|at| symbol(*at).is_none()).collect();
         if missing.is_empty() || self.count(block) < missing.len() {
-            return false;
+            return Vec::new();
         }
-        let Some(mut held) = self.blocks.remove(&block) else {
-            return false;
-        };
+        let mut held = self.blocks.remove(&block).unwrap_or_default();
         let rows: Vec<usize> = held[..missing.len()].iter().map(|(index, _)| usize::from(*index)).collect();
         let mut buffers: Vec<&mut [u8]> =
             held[..missing.len()].iter_mut().map(|(_, buffer)| &mut buffer[..]).collect();
-        let solved = self.code.recover(&mut self.workspace, missing, &rows, present, &mut buffers).is_ok();
-        if solved {
-            for (&symbol, bytes) in missing.iter().zip(&buffers) {
-                recovered(symbol, bytes);
-            }
-        }
+        let present = (0..symbols).filter_map(|at| symbol(at).map(|symbol| (at, symbol)));
+        let solved = self.code.recover(&mut self.workspace, &missing, &rows, present, &mut buffers).is_ok();
+        let recovered = missing.into_iter().zip(&buffers).filter(|_| solved);
+        let recovered = recovered.map(|(at, bytes)| (at, bytes.to_vec())).collect();
         self.free.extend(held.into_iter().map(|(_, buffer)| buffer));
-        solved
+        recovered
     }
 
     /// Forgets everything, and keeps no buffers.
@@ -174,11 +170,10 @@ mod tests {
         let mut store = store(100);
         assert!(store.keep(7, 1, &parity[1], &mut left));
         assert!(!store.keep(7, 1, &parity[1], &mut left), "it was here");
-        let present = [(1, Symbol::from(source[1]))];
-        assert!(!store.recover(7, &[0, 2], present, |_, _| ()));
+        let present = |at: usize| (at == 1).then(|| Symbol::from(source[1]));
+        assert!(store.recover(7, 3, present).is_empty());
         assert!(store.keep(7, 0, &parity[0], &mut left));
-        let mut found = Vec::new();
-        assert!(store.recover(7, &[0, 2], present, |symbol, bytes| found.push((symbol, bytes.to_vec()))));
+        let found = store.recover(7, 3, present);
         assert_eq!(found, [(0, b"shoa".to_vec()), (2, b"swim".to_vec())]);
         assert_eq!((store.memory(), left), (8, 92), "buffers are kept for the next block");
     }

@@ -8,7 +8,7 @@ use super::asked::Asked;
 use super::entry::{Body, Heard, InfoState, StreamEntry};
 use super::nack::{GroupTiming, NackCycle};
 use super::objects::RxObjects;
-use super::shared::Shared;
+use super::scope::SessionScope;
 use super::stream::{Chunk, RxStream, Take};
 use crate::config::{Config, FecId, Join, NackingMode, SyncPolicy};
 use crate::congestion::receiver::ReceiverCongestion;
@@ -166,7 +166,7 @@ impl Remote {
     }
 
     /// It says something that is no goodbye: then it has not left.
-    pub fn is_back(&mut self) {
+    pub fn on_back(&mut self) {
         // Also by words that the goodbye overtook: a real one is said again, and a forged one may bear any number.
         self.departed = None;
     }
@@ -178,7 +178,7 @@ impl Remote {
 
     /// Gives back memory for somebody of whom more came: what lies behind a gap, what was not joined, what is not
     /// complete. All of it can be asked for again. True if it gave something back.
-    pub fn make_way(&mut self, shared: &mut Shared<'_>) -> bool {
+    pub fn make_way(&mut self, shared: &mut SessionScope<'_>) -> bool {
         let held = self.memory();
         for known in &mut self.streams {
             if let Body::Open(stream) = &mut known.body {
@@ -221,7 +221,7 @@ impl Remote {
         now: Time,
         data: &Data<'_>,
         take: &mut Take<'_>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Result<(), Reject> {
         let is_next = self.take_data(now, data, take, shared)?;
         // Only with data that was waited for does a sender move: whatever else it says takes nothing to make up, or to send
@@ -240,7 +240,7 @@ impl Remote {
         now: Time,
         data: &Data<'_>,
         take: &mut Take<'_>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Result<bool, Reject> {
         if !data.header.flags.has(Flags::STREAM) {
             self.check_object(data.header.object, shared)?;
@@ -300,7 +300,12 @@ impl Remote {
         received.map(|_| is_next)
     }
 
-    pub fn handle_info(&mut self, now: Time, info: &Info<'_>, shared: &mut Shared<'_>) -> Result<(), Reject> {
+    pub fn handle_info(
+        &mut self,
+        now: Time,
+        info: &Info<'_>,
+        shared: &mut SessionScope<'_>,
+    ) -> Result<(), Reject> {
         if !info.header.flags.has(Flags::STREAM) {
             self.check_object(info.header.object, shared)?;
             let handled = self.objects.handle_info(now, info, shared);
@@ -334,8 +339,8 @@ impl Remote {
 
     // --- objects ---
 
-    fn stream_for(&mut self, header: &ObjectHeader, shared: &mut Shared<'_>) -> Result<usize, Reject> {
-        self.objects.is_stream(header.object, shared);
+    fn stream_for(&mut self, header: &ObjectHeader, shared: &mut SessionScope<'_>) -> Result<usize, Reject> {
+        self.objects.set_stream(header.object, shared);
         if !self.refused.is_empty() {
             self.refused.retain(|refused| *refused != header.object);
         }
@@ -343,7 +348,7 @@ impl Remote {
     }
 
     /// Something of an object of known length came: whether it is taken.
-    fn check_object(&mut self, object: ObjectId, shared: &Shared<'_>) -> Result<(), Reject> {
+    fn check_object(&mut self, object: ObjectId, shared: &SessionScope<'_>) -> Result<(), Reject> {
         self.forget_wanted(object);
         let checked = shared.check_object();
         if checked.is_err() && !self.refused.contains(&object) {
@@ -356,7 +361,7 @@ impl Remote {
     }
 
     /// There is room again for what was refused.
-    pub fn on_room(&mut self, now: Time, shared: &mut Shared<'_>) {
+    pub fn on_room(&mut self, now: Time, shared: &mut SessionScope<'_>) {
         self.refused.clear();
         self.after_object(now, shared);
     }
@@ -372,17 +377,17 @@ impl Remote {
     }
 
     /// Numbers that objects passed over may be those of streams that began long before: these are not missing.
-    pub(super) fn mark_streams(&mut self, shared: &mut Shared<'_>) {
+    pub(super) fn mark_streams(&mut self, shared: &mut SessionScope<'_>) {
         if self.objects.take_grown() {
             let begun = |known: &&StreamEntry| matches!(known.body, Body::Unjoined(_) | Body::Open(_));
             for known in self.streams.iter().filter(begun) {
-                self.objects.is_stream(known.object, shared);
+                self.objects.set_stream(known.object, shared);
             }
         }
     }
 
     /// Something about an object of known length changed: start asking if something is missing.
-    pub(super) fn after_object(&mut self, now: Time, shared: &mut Shared<'_>) {
+    pub(super) fn after_object(&mut self, now: Time, shared: &mut SessionScope<'_>) {
         self.timing.seen = shared.nacks.nodes() as f64;
         if self.departed.is_none() && self.objects.is_missing(shared.object_nacking()) {
             self.nack.on_loss(now, &self.timing, shared.random);
@@ -390,12 +395,12 @@ impl Remote {
     }
 
     /// Our application wants no more of an object.
-    pub fn abandon(&mut self, object: ObjectId, shared: &mut Shared<'_>) {
+    pub fn abandon(&mut self, object: ObjectId, shared: &mut SessionScope<'_>) {
         self.objects.abandon(object, shared);
     }
 
     /// Gives up objects of which nothing came for too long.
-    pub fn expire(&mut self, now: Time, shared: &mut Shared<'_>) {
+    pub fn expire(&mut self, now: Time, shared: &mut SessionScope<'_>) {
         self.objects.expire(now, shared);
     }
 
@@ -403,7 +408,7 @@ impl Remote {
         &mut self,
         object: ObjectId,
         position: Option<Position>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Result<usize, Reject> {
         if let Some(index) = self.streams.iter().position(|known| known.object == object) {
             return Ok(index);
@@ -427,7 +432,7 @@ impl Remote {
         &mut self,
         object: ObjectId,
         position: Option<Position>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Result<(), Reject> {
         self.streams
             .retain(|known| !matches!(known.body, Body::Closed) || !is_long_past(known.object, object));
@@ -460,7 +465,7 @@ impl Remote {
         fti: Option<Fti>,
         heard: PayloadId,
         at: Option<u64>,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Result<(), Reject> {
         let fti = fti.ok_or(Reject::ObjectInfo)?;
         let id = self.stream_id(header.object);
@@ -478,7 +483,7 @@ impl Remote {
         now: Time,
         object: ObjectId,
         join: Join,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Result<(), Reject> {
         let index = self.streams.iter().position(|known| known.object == object);
         let heard = index.and_then(|index| match &mut self.streams[index].body {
@@ -515,7 +520,7 @@ impl Remote {
     }
 
     /// Something about an object changed: move its reader on, and start asking if something is missing.
-    pub(super) fn after_progress(&mut self, now: Time, index: usize, shared: &mut Shared<'_>) {
+    pub(super) fn after_progress(&mut self, now: Time, index: usize, shared: &mut SessionScope<'_>) {
         self.timing.seen = shared.nacks.nodes() as f64;
         self.settle(index, shared);
         if shared.config.nacking != NackingMode::Full
@@ -528,7 +533,7 @@ impl Remote {
         }
     }
 
-    fn settle(&mut self, index: usize, shared: &mut Shared<'_>) {
+    fn settle(&mut self, index: usize, shared: &mut SessionScope<'_>) {
         let object = &mut self.streams[index];
         let Body::Open(stream) = &mut object.body else { return };
         stream.settle(shared.stats, |event| shared.events.push_back(event));
@@ -548,7 +553,7 @@ impl Remote {
     }
 
     /// So many bytes of a stream were read.
-    pub fn consume(&mut self, now: Time, object: ObjectId, bytes: usize, shared: &mut Shared<'_>) {
+    pub fn consume(&mut self, now: Time, object: ObjectId, bytes: usize, shared: &mut SessionScope<'_>) {
         let Some(index) = self.streams.iter().position(|known| known.object == object) else { return };
         if let Body::Open(stream) = &mut self.streams[index].body {
             stream.consume(bytes);
@@ -565,7 +570,7 @@ impl Remote {
     }
 
     /// Gives all memory back and says that every stream is closed.
-    pub fn close(&mut self, reason: CloseReason, shared: &mut Shared<'_>) {
+    pub fn close(&mut self, reason: CloseReason, shared: &mut SessionScope<'_>) {
         for object in self.streams.drain(..) {
             *shared.memory_left += object.memory();
             if let Body::Open(stream) = object.body {

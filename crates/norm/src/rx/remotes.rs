@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::remote::Remote;
-use super::shared::Shared;
+use super::scope::SessionScope;
 use crate::NodeId;
 use crate::datagram::Source;
 use crate::effort;
@@ -124,7 +124,7 @@ impl Remotes {
 
     /// There is no memory for a sender: lets one give some back that holds much of it though little came from it, a
     /// fourth of what came from this one at the most. False if there is none.
-    pub fn make_way(&mut self, node: NodeId, instance: u16, shared: &mut Shared<'_>) -> bool {
+    pub fn make_way(&mut self, node: NodeId, instance: u16, shared: &mut SessionScope<'_>) -> bool {
         let Some(came) = self.get(node, instance).map(|remote| remote.received_bytes) else { return false };
         let gives_way = |remote: &&mut Remote| remote.received_bytes < came / 4 && remote.memory() > 0;
         let most = self.list.iter_mut().filter(gives_way).max_by_key(|remote| remote.memory());
@@ -164,12 +164,12 @@ impl Remotes {
         header: &SenderHeader,
         new_is_welcome: bool,
         datagram_bytes: usize,
-        shared: &mut Shared<'_>,
+        shared: &mut SessionScope<'_>,
     ) -> Result<Option<&mut Remote>, Reject> {
         if let Some(&index) = self.index.get(&(header.source, header.instance)) {
             self.list[index].hear(header, from, now, datagram_bytes);
             if new_is_welcome {
-                self.list[index].is_back();
+                self.list[index].on_back();
             }
             if self.contests.is_empty() {
                 return Ok(self.change(index));
@@ -204,7 +204,7 @@ impl Remotes {
     }
 
     /// Another instance of a known node speaks.
-    fn contest(&mut self, now: Time, header: &SenderHeader, known: u16, shared: &mut Shared<'_>) {
+    fn contest(&mut self, now: Time, header: &SenderHeader, known: u16, shared: &mut SessionScope<'_>) {
         let incumbent = self.contests.remove(&header.source).map_or(known, |contest| contest.incumbent);
         let is_rival = |remote: &Remote| remote.node == header.source && remote.instance != incumbent;
         let rivals = || (0..self.list.len()).filter(|&index| is_rival(&self.list[index]));
@@ -219,7 +219,7 @@ impl Remotes {
 
     /// An instance was heard. A new one that was heard often enough in a row is the node from now on; one that is not
     /// heard again for long was a stray.
-    fn settle_contest(&mut self, now: Time, node: NodeId, instance: u16, shared: &mut Shared<'_>) {
+    fn settle_contest(&mut self, now: Time, node: NodeId, instance: u16, shared: &mut SessionScope<'_>) {
         let Some(contest) = self.contests.get_mut(&node) else { return };
         contest.in_a_row = if contest.last == instance { contest.in_a_row + 1 } else { 1 };
         contest.last = instance;
@@ -261,7 +261,7 @@ impl Remotes {
     }
 
     /// Makes room by forgetting the sender that was silent longest, of those that were silent long enough.
-    fn forget_idle(&mut self, now: Time, shared: &mut Shared<'_>) -> bool {
+    fn forget_idle(&mut self, now: Time, shared: &mut SessionScope<'_>) -> bool {
         let is_idle = |remote: &Remote| {
             let long = shared.config.sender_idle_after;
             let enough = if remote.is_established() { long } else { long.min(STRANGER_IDLE_AFTER) };
@@ -276,7 +276,7 @@ impl Remotes {
         idle.is_some()
     }
 
-    fn forget(&mut self, index: usize, reason: CloseReason, shared: &mut Shared<'_>) {
+    fn forget(&mut self, index: usize, reason: CloseReason, shared: &mut SessionScope<'_>) {
         let mut remote = self.list.swap_remove(index);
         self.index.remove(&(remote.node, remote.instance));
         self.agenda.remove(&(remote.scheduled, remote.node, remote.instance));
@@ -301,7 +301,7 @@ impl Remotes {
     }
 
     /// Forgets senders that are gone, once what came from them was read.
-    pub fn forget_departed(&mut self, now: Time, shared: &mut Shared<'_>) {
+    pub fn forget_departed(&mut self, now: Time, shared: &mut SessionScope<'_>) {
         if !self.departing {
             return;
         }
@@ -338,7 +338,7 @@ mod tests {
         let config = Config::new(1, 1, 1);
         let (mut random, mut stats) = (fastrand::Rng::with_seed(1), Stats::default());
         let (mut memory_left, mut events) = (1 << 20, crate::event_queue::EventQueue::default());
-        let shared = &mut Shared {
+        let shared = &mut SessionScope {
             config: &config,
             random: &mut random,
             memory_left: &mut memory_left,

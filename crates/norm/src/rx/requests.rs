@@ -8,12 +8,13 @@
 use super::parity::ParityStore;
 use super::stream::RxStream;
 use crate::ObjectId;
+use crate::wire::RepairFlags;
 use crate::wire::repair::{RepairRange, RepairWriter, each_run};
-use crate::wire::{PayloadId, RepairFlags, RepairItem};
 
 /// Asks for the segments a stream misses, from `least` on. False if there was no room for all of it.
 pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool {
-    let item = |segment: u64| item_at(stream, stream.payload_id(segment));
+    let (object, layout) = (stream.id.object, stream.layout());
+    let item = |segment: u64| layout.position(object, segment);
     let mut fits = true;
     // Whether what was refused is really gone shows when the first segment comes that is said not to be.
     if let Some(segment) = stream.refused_before
@@ -23,7 +24,7 @@ pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool
     }
     let Some(parity) = stream.parity() else {
         stream.window().missing_runs_from(least, |from, to| {
-            fits = fits && requests.push_run(from..to, |segment| stream.block_of(segment), item);
+            fits = fits && requests.push_run(from..to, |segment| layout.block_around(segment), item);
             fits
         });
         return fits;
@@ -39,10 +40,6 @@ pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool
     fits
 }
 
-fn item_at(stream: &RxStream, payload_id: PayloadId) -> RepairItem {
-    RepairItem { fec_id: stream.fec_id(), object: stream.id.object, payload_id }
-}
-
 /// Asks for what blocks `first..end` miss, where blocks have parity.
 fn write_blocks(
     stream: &RxStream,
@@ -52,7 +49,8 @@ fn write_blocks(
     requests: &mut RepairWriter,
 ) -> bool {
     let (symbols, window) = (stream.symbols(), stream.window());
-    let item = |segment: u64| item_at(stream, stream.payload_id(segment));
+    let (object, layout) = (stream.id.object, stream.layout());
+    let item = |segment: u64| layout.position(object, segment);
     let mut block = first;
     while block < end {
         let start = block * symbols;
@@ -83,12 +81,8 @@ fn write_blocks(
             parity_symbols as u16,
             |index| parity.has(block, index),
             |first, last| {
-                let place = |symbol: u16| PayloadId { symbol, ..stream.payload_id(start) };
-                requests.push(
-                    RepairFlags::SEGMENT,
-                    item_at(stream, place(first)),
-                    item_at(stream, place(last)),
-                )
+                let place = |symbol: u16| layout.symbol_position(object, block, symbol.into());
+                requests.push(RepairFlags::SEGMENT, place(first), place(last))
             },
         );
         if !fits {
@@ -134,26 +128,5 @@ impl ErasureTally {
         }
         self.erasures += usize::from(last.symbol.saturating_sub(first.symbol)) + 1;
         self.erasures
-    }
-}
-
-/// Another receiver asked for something of this stream, and for `erasures` symbols of its block in all: it
-/// asked for us too.
-pub fn overhear(stream: &mut RxStream, range: &RepairRange, cycle: u16, erasures: usize, budget: &mut u64) {
-    let symbols = stream.symbols();
-    let start = |payload_id: PayloadId| PayloadId { symbol: 0, ..payload_id };
-    let (first, last) = (range.first.payload_id, range.last.payload_id);
-    let (first_block, last_block) = (stream.segment_at(start(first)), stream.segment_at(start(last)));
-    if range.flags.has(RepairFlags::OBJECT) {
-        stream.window_mut().mark_asked(0, u64::MAX, cycle, budget);
-    } else if range.flags.has(RepairFlags::BLOCK) {
-        stream.window_mut().mark_asked(first_block, last_block + symbols, cycle, budget);
-    } else if range.flags.has(RepairFlags::SEGMENT) {
-        let (from, to) = (u64::from(first.symbol).min(symbols), (u64::from(last.symbol) + 1).min(symbols));
-        stream.window_mut().mark_asked(first_block + from, last_block + to, cycle, budget);
-        // Symbols asked for by name may be ones we have; parity serves everybody.
-        if stream.parity().is_some() && u64::from(first.symbol) >= symbols {
-            stream.overhear_parity(first, erasures, cycle, budget);
-        }
     }
 }

@@ -3,13 +3,13 @@
 
 use super::entry::Body;
 use super::remote::Remote;
-use super::shared::Shared;
+use super::scope::SessionScope;
 use super::stream::RxStream;
 use super::window::{EMPTY, Slot, Window};
 
 impl Remote {
     /// Gives back what is not needed to go on reading where the readers are. False if something waits to be read.
-    pub fn rest(&mut self, shared: &mut Shared<'_>) -> bool {
+    pub fn rest(&mut self, shared: &mut SessionScope<'_>) -> bool {
         if !self.is_drained() {
             return false;
         }

@@ -51,17 +51,21 @@ impl Slot {
 
     /// Whether something of it is missing that is to be asked for.
     pub fn is_missing(&self, nacking: NackingMode) -> bool {
-        match nacking {
-            NackingMode::None => false,
-            NackingMode::InfoOnly => self.info == InfoState::Missing,
-            NackingMode::Full => {
-                self.info == InfoState::Missing
-                    || match &self.body {
-                        Body::Wanted { .. } => true,
-                        Body::Open(open) => open.has_missing(),
-                        Body::Closed => false,
-                    }
+        let info = self.info == InfoState::Missing && nacking != NackingMode::None;
+        info || nacking == NackingMode::Full
+            && match &self.body {
+                Body::Wanted { .. } => true,
+                Body::Open(open) => open.has_missing(),
+                Body::Closed => false,
             }
+    }
+
+    /// Since when nothing of it came, unless it is done.
+    pub fn idle_since(&self) -> Option<Time> {
+        match &self.body {
+            Body::Wanted { since } => Some(*since),
+            Body::Open(open) => Some(open.last_progress),
+            Body::Closed => None,
         }
     }
 }

@@ -1,7 +1,5 @@
 //! One stream being received: its window, where it was joined, what was lost, and the reader's place.
 
-use std::ops::Range;
-
 use shoal_fec::Symbol;
 
 use super::front::Front;
@@ -9,9 +7,11 @@ use super::object::PARITY_LAG_MAX;
 use super::parity::ParityStore;
 use super::window::{Insert, Window};
 use crate::event::{CloseReason, Event, GapReason, StreamId};
-use crate::serial;
+use crate::layout::Layout;
 use crate::stats::{Reject, Stats};
+use crate::wanted::Wanted;
 use crate::wire::command::Position;
+use crate::wire::repair::RepairRange;
 use crate::wire::{FecId, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// All of a stream is refused so often before that is believed.
@@ -39,7 +39,7 @@ pub type Take<'a> = dyn FnMut(StreamId, Chunk<'_>) -> bool + 'a;
 #[derive(Debug)]
 pub struct RxStream {
     pub id: StreamId,
-    fec_id: FecId,
+    layout: Layout,
     symbols: u64,
     fti: Fti,
     pub(super) window: Window,
@@ -90,7 +90,7 @@ impl RxStream {
         (window_bytes, parity_lag): (usize, u64),
         memory_left: &mut usize,
     ) -> Result<RxStream, Reject> {
-        let symbols = u64::from(fti.block_symbols);
+        let (layout, symbols) = (Layout::endless(fec_id, &fti), u64::from(fti.block_symbols));
         let parity = ParityStore::new(fec_id, &fti, SEGMENT_HEADER_BYTES, window_bytes / PARITY_SHARE);
         let unit = if parity.is_some() { symbols } else { 1 };
         // One whole round of block numbers below, so that numbers before the first heard exist too.
@@ -100,11 +100,7 @@ impl RxStream {
         // it lies from what was heard.
         let first = match at {
             Some(0) => base_block * symbols,
-            Some(segment) => {
-                let block = (segment / symbols) & ((1u64 << fec_id.block_bits()) - 1);
-                serial::extend(heard / symbols, block as u32, fec_id.block_bits()) * symbols
-                    + segment % symbols
-            }
+            Some(segment) => layout.segment_near(heard, layout.place_of(segment)),
             None => heard,
         };
         let mut window = Window::new(first, unit, fti.segment_bytes.into(), window_bytes, memory_left)
@@ -112,7 +108,7 @@ impl RxStream {
         window.extend(heard);
         Ok(RxStream {
             id,
-            fec_id,
+            layout,
             symbols,
             fti,
             window,
@@ -139,25 +135,19 @@ impl RxStream {
     }
 
     pub fn fec_id(&self) -> FecId {
-        self.fec_id
+        self.layout.fec_id()
     }
 
     pub fn fti(&self) -> Fti {
         self.fti
     }
 
-    /// The segments of a segment's block.
-    pub fn block_of(&self, segment: u64) -> Range<u64> {
-        let start = segment / self.symbols * self.symbols;
-        start..start + self.symbols
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     pub fn window(&self) -> &Window {
         &self.window
-    }
-
-    pub fn window_mut(&mut self) -> &mut Window {
-        &mut self.window
     }
 
     /// Bytes of memory held.
@@ -177,21 +167,13 @@ impl RxStream {
 
     /// Which segment a payload id of a source symbol names.
     pub fn segment_at(&self, payload_id: PayloadId) -> u64 {
-        // Whatever is told of places ahead, numbers are those around the reader.
-        let quarter = (1u64 << (self.fec_id.block_bits() - 2)) * self.symbols;
-        let reference = self.window.end().min(self.window.complete() + quarter).max(1) / self.symbols;
-        let block = serial::extend(reference, payload_id.block, self.fec_id.block_bits());
-        block * self.symbols + u64::from(payload_id.symbol)
+        self.layout.segment_near(self.reference(), payload_id)
     }
 
-    /// How the wire names a segment.
-    pub fn payload_id(&self, segment: u64) -> PayloadId {
-        let mask = (1u64 << self.fec_id.block_bits()) - 1;
-        PayloadId {
-            block: ((segment / self.symbols) & mask) as u32,
-            block_len: if self.fec_id == FecId::SmallBlock { self.symbols as u16 } else { 0 },
-            symbol: (segment % self.symbols) as u16,
-        }
+    /// Whatever is told of places ahead, numbers are those around the reader.
+    fn reference(&self) -> u64 {
+        let quarter = (1u64 << (self.fec_id().block_bits() - 2)) * self.symbols;
+        self.window.end().min(self.window.complete() + quarter).max(1)
     }
 
     /// Source symbols of a block.
@@ -218,7 +200,7 @@ impl RxStream {
             return Err(Reject::Position);
         }
         let segment = self.segment_at(payload_id);
-        if !self.front.believes(segment, self.window.end()) {
+        if !self.front.judge(segment, self.window.end()) {
             return Err(Reject::BeyondWindow);
         }
         self.hear(segment);
@@ -227,7 +209,7 @@ impl RxStream {
             self.fresh = false;
             self.window.pass(&header);
             if !repair {
-                self.front.is_back(segment, self.window.end());
+                self.front.on_first_time(segment, self.window.end());
             }
             stats.segments_received += 1;
             stats.payload_bytes_received += data.len() as u64;
@@ -247,7 +229,7 @@ impl RxStream {
                 self.beyond = None;
                 stats.segments_received += 1;
                 stats.payload_bytes_received += data.len() as u64;
-                if !repair && self.front.is_back(segment, self.window.end()) {
+                if !repair && self.front.on_first_time(segment, self.window.end()) {
                     self.retract(segment + 1);
                 }
                 if self.parity.is_some() {
@@ -286,7 +268,7 @@ impl RxStream {
         self.joined_here
             && segment < self.window.first()
             && self.window.arrived() < ESTABLISHED_SEGMENTS
-            && self.front.is_back(segment, u64::MAX)
+            && self.front.on_first_time(segment, u64::MAX)
     }
 
     /// Joins the stream after this segment.
@@ -337,7 +319,7 @@ impl RxStream {
         let block = first / self.symbols;
         // Parity is computed from a whole block, so all of the block was sent.
         let end = first + self.symbols;
-        if end <= self.window.complete() || !self.front.believes(end - 1, self.window.end()) {
+        if end <= self.window.complete() || !self.front.judge(end - 1, self.window.end()) {
             return false;
         }
         stats.losses_detected += self.window.extend(end);
@@ -361,29 +343,23 @@ impl RxStream {
         if held == 0 {
             return;
         }
-        let first = block * self.symbols;
-        let window = &mut self.window;
-        let missing: Vec<usize> = (0..self.symbols as usize)
-            .filter(|symbol| window.held(first + *symbol as u64).is_none())
+        let (first, symbols, window) = (block * self.symbols, self.symbols as usize, &self.window);
+        let headers: Vec<Option<[u8; SEGMENT_HEADER_BYTES]>> = (first..first + self.symbols)
+            .map(|segment| window.held(segment).map(|(header, _)| header.to_bytes()))
             .collect();
-        if missing.len() > held {
-            return;
-        }
-        if missing.is_empty() {
+        let lacking = headers.iter().filter(|header| header.is_none()).count();
+        if lacking == 0 {
             return parity.forget(block);
         }
-        let headers: Vec<[u8; SEGMENT_HEADER_BYTES]> = (first..first + self.symbols)
-            .map(|segment| window.held(segment).map_or([0; 8], |(header, _)| header.to_bytes()))
-            .collect();
-        let present = (0..self.symbols as usize).filter_map(|symbol| {
+        if lacking > held {
+            return;
+        }
+        let recovered = parity.recover(block, symbols, |symbol| {
             let (_, data) = window.held(first + symbol as u64)?;
-            Some((symbol, Symbol::in_two_pieces(&headers[symbol], data)))
+            headers[symbol].as_ref().map(|header| Symbol::in_two_pieces(header, data))
         });
-        let mut recovered: Vec<(u64, Vec<u8>)> = Vec::with_capacity(missing.len());
-        parity.recover(block, &missing, present, |symbol, bytes| {
-            recovered.push((first + symbol as u64, bytes.to_vec()));
-        });
-        for (segment, symbol) in recovered {
+        for (at, symbol) in recovered {
+            let segment = first + at as u64;
             let Ok((header, data)) = SegmentHeader::split(&symbol) else {
                 stats.reject(Reject::Position);
                 continue;
@@ -401,14 +377,25 @@ impl RxStream {
         }
     }
 
-    /// Somebody else asked for parity of a block, enough for so many erasures: for us too, if we lack no more.
-    pub fn overhear_parity(&mut self, payload_id: PayloadId, erasures: usize, cycle: u16, budget: &mut u64) {
-        let first = self.segment_at(PayloadId { symbol: 0, ..payload_id });
-        let end = first + self.symbols;
-        let held = self.parity.as_ref().map_or(0, |parity| parity.count(first / self.symbols));
-        let missing = (first..end).filter(|segment| self.window.held(*segment).is_none()).count();
-        if missing <= held + erasures {
-            self.window.mark_asked(first, end, cycle, budget);
+    /// Another receiver asked for something of this stream, and for `erasures` symbols of its block in all: it asked
+    /// for us too.
+    pub fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize, budget: &mut u64) {
+        let (layout, reference) = (self.layout, self.reference());
+        let block_at = |place: PayloadId| Some(layout.block_near(reference, place));
+        let Some(Wanted { segments, parity: wanted }) = Wanted::read(range, &layout, 0..u64::MAX, block_at)
+        else {
+            return;
+        };
+        self.window.mark_asked(segments.start, segments.end, cycle, budget);
+        // Symbols asked for by name may be ones we have; parity serves everybody who lacks no more.
+        if let (Some(parity), Some((block, _))) = (&self.parity, wanted)
+            && segments.is_empty()
+        {
+            let segments = layout.block_segments(block);
+            let lacks = |segment: &u64| self.window.held(*segment).is_none();
+            if segments.clone().filter(lacks).count() <= parity.count(block) + erasures {
+                self.window.mark_asked(segments.start, segments.end, cycle, budget);
+            }
         }
     }
 
@@ -435,7 +422,7 @@ impl RxStream {
     /// The sender, which is quiet or sends data, says that it has sent everything up to here. Returns how much of it was news.
     pub fn announce(&mut self, payload_id: PayloadId, is_quiet: bool) -> u64 {
         let end = self.segment_at(payload_id) + 1;
-        if !is_quiet && !self.front.believes(end - 1, self.window.end()) {
+        if !is_quiet && !self.front.judge(end - 1, self.window.end()) {
             return 0;
         }
         if self.parity.is_some() {
@@ -477,7 +464,7 @@ impl RxStream {
 
     /// The sender says that there is no such stream. True if it has to be believed: something is missing, and nothing came
     /// though that was said several times.
-    pub fn is_refused_again(&mut self) -> bool {
+    pub fn on_refusal(&mut self) -> bool {
         self.refusals += u32::from(self.window.has_missing());
         self.refusals >= REFUSALS_BELIEVED
     }

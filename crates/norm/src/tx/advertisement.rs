@@ -4,15 +4,19 @@
 //! It has the form of a NACK, and lists all that waits to be repaired: segments, whole blocks and objects,
 //! parity and information, as far as a segment has room.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::object::TxObject;
+use super::parity::ParityQueue;
+use super::run::Segmented;
 use super::sender::Sender;
 use super::stream::TxStream;
+use crate::ObjectId;
 use crate::time::Time;
-use crate::wire::command::{self, Position};
+use crate::wire::RepairFlags;
+use crate::wire::command;
 use crate::wire::repair::{RepairWriter, each_run};
-use crate::wire::{PayloadId, RepairFlags, RepairItem};
 
 impl Sender {
     /// Writes the advertisement if one is due, at most once in a round-trip time.
@@ -34,55 +38,58 @@ impl Sender {
     }
 }
 
-fn item(Position { fec_id, object, payload_id }: Position) -> RepairItem {
-    RepairItem { fec_id, object, payload_id }
-}
-
 /// Lists what of a stream waits to be repaired. False if there was no room for all of it.
 fn write_stream(stream: &TxStream, requests: &mut RepairWriter) -> bool {
-    let at = |segment: u64| item(stream.position(segment));
-    if stream.info_pending && !requests.push(RepairFlags::INFO, at(0), at(0)) {
-        return false;
-    }
-    let symbols = stream.symbols();
-    let block_of = |segment: u64| {
-        let start = segment / symbols * symbols;
-        start..start + symbols
-    };
-    each_run(stream.repairs.pending(stream.sent()), |first, last| {
-        requests.push_run(first..last + 1, block_of, at)
-    }) && stream.parity.pending().all(|(block, rows)| {
-        let first = stream.position(block * symbols);
-        let place = |symbol: u64| {
-            let payload_id = PayloadId { symbol: symbol as u16, ..first.payload_id };
-            item(Position { payload_id, ..first })
-        };
-        each_run(rows.map(|row| symbols + u64::from(row)), |from, to| {
-            requests.push(RepairFlags::SEGMENT, place(from), place(to))
-        })
-    })
+    let named = stream.repairs.pending(stream.sent());
+    let info = stream.info_pending;
+    let mut list = List { source: stream, object: stream.object, requests };
+    list.info(info)
+        && each_run(named, |first, last| list.segments(first..last + 1))
+        && list.parity(&stream.parity)
 }
 
 /// Lists what of an object waits to be repaired. False if there was no room for all of it.
 fn write_object(object: &TxObject, requests: &mut RepairWriter) -> bool {
-    let layout = object.layout();
-    let at = |segment: u64| item(object.position(segment));
+    let mut list = List { source: object, object: object.id, requests };
     if object.is_asked_for_whole() {
-        return requests.push(RepairFlags::OBJECT, at(0), at(0));
+        return list.push(RepairFlags::OBJECT, 0, 0);
     }
-    if object.info_pending && !requests.push(RepairFlags::INFO, at(0), at(0)) {
-        return false;
+    list.info(object.info_pending)
+        && object.repairs.runs().all(|run| list.segments(run))
+        && list.parity(&object.parity)
+}
+
+/// What of a stream or an object waits to be repaired, while it is listed.
+struct List<'a, S> {
+    source: &'a S,
+    object: ObjectId,
+    requests: &'a mut RepairWriter,
+}
+
+impl<S: Segmented> List<'_, S> {
+    fn push(&mut self, flags: u8, first: u64, last: u64) -> bool {
+        let at = |segment: u64| self.source.layout().position(self.object, segment);
+        self.requests.push(flags, at(first), at(last))
     }
-    let block_of = |segment: u64| layout.block_segments(layout.block_of(segment));
-    object.repairs.runs().all(|run| requests.push_run(run, block_of, at))
-        && object.parity.pending().all(|(block, rows)| {
-            let place = |symbol: u64| {
-                let payload_id = layout.place(block, symbol);
-                item(Position { payload_id, ..object.position(0) })
-            };
+
+    fn info(&mut self, is_pending: bool) -> bool {
+        !is_pending || self.push(RepairFlags::INFO, 0, 0)
+    }
+
+    fn segments(&mut self, run: Range<u64>) -> bool {
+        let layout = self.source.layout();
+        let at = |segment: u64| layout.position(self.object, segment);
+        self.requests.push_run(run, |segment| layout.block_around(segment), at)
+    }
+
+    fn parity(&mut self, parity: &ParityQueue) -> bool {
+        let layout = self.source.layout();
+        parity.pending().all(|(block, rows)| {
             let symbols = layout.symbols(block);
+            let place = |symbol: u64| layout.symbol_position(self.object, block, symbol);
             each_run(rows.map(|row| symbols + u64::from(row)), |from, to| {
-                requests.push(RepairFlags::SEGMENT, place(from), place(to))
+                self.requests.push(RepairFlags::SEGMENT, place(from), place(to))
             })
         })
+    }
 }

@@ -1,26 +1,16 @@
 //! Segments of one stream, kept as the datagrams they travel in.
 //!
 //! They lie one behind the other, each as long as it is, in a ring of bytes: full neighbours go out as one run
-//! without being copied, and small ones take little room. A repair copies its segment. Only a handful of header bytes
-//! change from one transmission to the next: the sequence number, the group's round-trip time, the repair flag.
+//! without being copied, and small ones take little room. A repair copies its segment.
 //!
 //! Beside the bytes there is a place for each segment, found by its number. There are as many as full segments have
 //! room, and more when smaller ones need them.
 
-use shoal_fec::{ReedSolomon, Symbol};
-
+use super::template::{Template, rename, stamp};
 use crate::Config;
-use crate::auth;
 use crate::wire::object::ObjectHeader;
-use crate::wire::{
-    Flags, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader, SenderHeader, finish_header, message_type,
-};
+use crate::wire::{Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader, SenderHeader};
 
-const SEQUENCE_AT: usize = 2;
-const SOURCE_AT: usize = 4;
-const GRTT_AT: usize = 10;
-const FLAGS_AT: usize = 12;
-const PAYLOAD_ID_AT: usize = 16;
 /// A stream keeps at least so many of the units in which it codes and sends: one being sent, one repairable.
 const UNITS_MIN: usize = 2;
 /// There is at most one place for so many bytes, so that places take less than half of what the bytes do.
@@ -56,23 +46,16 @@ pub struct SegmentCache {
     slots: usize,
     /// Bytes of a full datagram.
     stride: usize,
-    /// What every datagram begins with.
-    template: Vec<u8>,
-    segment_bytes: usize,
-    fec_id: crate::FecId,
-    block_symbols: u64,
-    parity_symbols: u16,
-    payload_id: Vec<u8>,
+    template: Template,
+    fti: Fti,
 }
 
 impl SegmentCache {
     /// As many full segments as fit into `cache_bytes`, at least 64; with parity or interleaving also enough for the
     /// blocks that are sent together. `None` if the system has no memory for as much as the stream cannot do without.
     pub fn new(config: &Config, header: &ObjectHeader, cache_bytes: usize) -> Option<SegmentCache> {
-        let fec_id = config.fec_id;
-        let header_bytes = config.data_header_bytes();
         let segment_bytes = usize::from(config.segment_bytes);
-        let stride = header_bytes + SEGMENT_HEADER_BYTES + segment_bytes;
+        let stride = config.header_bytes() + segment_bytes;
         let slots_min = if config.parity_symbols > 0 || config.interleave_blocks > 1 {
             UNITS_MIN * usize::from(config.block_symbols) * usize::from(config.interleave_blocks)
         } else {
@@ -80,19 +63,12 @@ impl SegmentCache {
         };
         let slots = (cache_bytes / stride).max(64).max(slots_min);
 
-        let mut template = Vec::with_capacity(header_bytes);
-        header.begin(message_type::DATA, &mut template);
-        PayloadId::default().write(fec_id, &mut template);
         let fti = Fti {
             object_bytes: (slots * segment_bytes) as u64,
             segment_bytes: config.segment_bytes,
             block_symbols: config.block_symbols,
             parity_symbols: config.parity_symbols,
         };
-        fti.write(fec_id, &mut template);
-        finish_header(&mut template);
-        auth::reserve(&mut template, auth::extension_bytes(&config.auth));
-
         // What does not fit before the end of the ring is lost: so much more there is.
         let ring_of = |slots: usize| (slots + 1) * stride - 1;
         let ring_bytes = ring_of(slots);
@@ -108,22 +84,17 @@ impl SegmentCache {
             places_max: places.max(1 << (ring_bytes / PLACE_EVERY_BYTES).ilog2()),
             slots,
             stride,
-            template,
-            segment_bytes,
-            fec_id,
-            block_symbols: config.block_symbols.into(),
-            parity_symbols: config.parity_symbols,
-            payload_id: Vec::with_capacity(8),
+            template: Template::new(config, header, fti),
+            fti,
         })
     }
 
     /// Lets what was begun of these segments come from another node id, and all that is begun later.
     pub fn rename(&mut self, node: crate::NodeId, segments: std::ops::Range<u64>) {
-        let source = node.to_be_bytes();
-        self.template[SOURCE_AT..SOURCE_AT + source.len()].copy_from_slice(&source);
+        self.template.rename(node);
         for segment in segments {
-            let at = self.places[self.slot(segment)].start + SOURCE_AT;
-            self.bytes[at..at + source.len()].copy_from_slice(&source);
+            let start = self.places[self.slot(segment)].start;
+            rename(&mut self.bytes[start..], node);
         }
     }
 
@@ -196,7 +167,8 @@ impl SegmentCache {
         if end > self.bytes.len() && !self.take_memory(end) {
             return false;
         }
-        self.bytes[start..start + self.template.len()].copy_from_slice(&self.template);
+        let template = self.template.bytes();
+        self.bytes[start..start + template.len()].copy_from_slice(template);
         let slot = self.slot(head);
         self.places[slot] = Place { start, length: self.stride };
         self.next_at = end;
@@ -234,17 +206,16 @@ impl SegmentCache {
 
     /// How the stream is cut, as NORM_INFO says it.
     pub fn fti(&self) -> Fti {
-        Fti {
-            object_bytes: (self.slots * self.segment_bytes) as u64,
-            segment_bytes: self.segment_bytes as u16,
-            block_symbols: self.block_symbols as u16,
-            parity_symbols: self.parity_symbols,
-        }
+        self.fti
+    }
+
+    pub fn template(&self) -> &Template {
+        &self.template
     }
 
     /// Bytes of data in a full segment.
     pub fn segment_bytes(&self) -> usize {
-        self.segment_bytes
+        self.fti.segment_bytes.into()
     }
 
     fn slot(&self, segment: u64) -> usize {
@@ -252,37 +223,22 @@ impl SegmentCache {
     }
 
     fn header_bytes(&self) -> usize {
-        self.template.len()
-    }
-
-    /// Where the segment stands in its object, in its scheme's width.
-    pub fn payload_id(&self, segment: u64) -> PayloadId {
-        let block = segment / self.block_symbols;
-        let mask = (1u64 << self.fec_id.block_bits()) - 1;
-        PayloadId {
-            block: (block & mask) as u32,
-            block_len: if self.fec_id == crate::FecId::SmallBlock { self.block_symbols as u16 } else { 0 },
-            symbol: (segment % self.block_symbols) as u16,
-        }
+        self.template.bytes().len()
     }
 
     /// Puts `data` at `at` in the segment; returns how much fitted.
     pub fn fill(&mut self, segment: u64, at: usize, data: &[u8]) -> usize {
-        let count = data.len().min(self.segment_bytes - at);
+        let count = data.len().min(self.segment_bytes() - at);
         let start = self.places[self.slot(segment)].start + self.header_bytes() + SEGMENT_HEADER_BYTES + at;
         self.bytes[start..start + count].copy_from_slice(&data[..count]);
         count
     }
 
-    /// Completes the segment, so that it can be sent.
-    pub fn seal(&mut self, segment: u64, header: SegmentHeader) {
+    /// Completes the segment, whose place is this, so that it can be sent.
+    pub fn seal(&mut self, segment: u64, place: PayloadId, header: SegmentHeader) {
         let slot = self.slot(segment);
         let start = self.places[slot].start;
-        let mut payload_id = std::mem::take(&mut self.payload_id);
-        payload_id.clear();
-        self.payload_id(segment).write(self.fec_id, &mut payload_id);
-        self.bytes[start + PAYLOAD_ID_AT..][..payload_id.len()].copy_from_slice(&payload_id);
-        self.payload_id = payload_id;
+        self.template.place(&mut self.bytes[start..], place);
         let header_at = start + self.header_bytes();
         self.bytes[header_at..header_at + SEGMENT_HEADER_BYTES].copy_from_slice(&header.to_bytes());
         let length = self.header_bytes() + SEGMENT_HEADER_BYTES + usize::from(header.length);
@@ -309,33 +265,9 @@ impl SegmentCache {
         segments.rev().find(starts)
     }
 
-    /// Bytes of a parity datagram.
-    pub fn parity_datagram_bytes(&self) -> usize {
+    /// Bytes of a full datagram.
+    pub fn datagram_bytes_max(&self) -> usize {
         self.stride
-    }
-
-    /// Appends datagrams for parity symbols `rows` of a block, and computes what they carry.
-    pub fn write_parity(&self, code: &ReedSolomon, block: u64, rows: &[usize], out: &mut Vec<u8>) {
-        let (start, first) = (out.len(), block * self.block_symbols);
-        for row in rows {
-            let at = out.len();
-            out.extend_from_slice(&self.datagram(first)[..self.header_bytes()]);
-            out.truncate(at + PAYLOAD_ID_AT);
-            let symbol = self.block_symbols as u16 + *row as u16;
-            PayloadId { symbol, ..self.payload_id(first) }.write(self.fec_id, out);
-            let extensions_at = out.len() - at;
-            out.extend_from_slice(&self.datagram(first)[extensions_at..self.header_bytes()]);
-            out.resize(at + self.stride, 0);
-        }
-        let header_bytes = self.header_bytes();
-        let mut buffers: Vec<&mut [u8]> = out[start..]
-            .chunks_exact_mut(self.stride)
-            .map(|datagram| &mut datagram[header_bytes..])
-            .collect();
-        let source = (first..first + self.block_symbols).map(|segment| Symbol::from(self.symbol(segment)));
-        // Rows and lengths are the code's own, so there is nothing to refuse.
-        let encoded = code.encode_rows(rows, source, &mut buffers);
-        debug_assert!(encoded.is_ok(), "{encoded:?}");
     }
 
     /// Bytes of data in a sealed segment.
@@ -374,20 +306,6 @@ impl SegmentCache {
     }
 }
 
-/// Writes what differs from one transmission to the next, and counts the sequence on.
-pub fn stamp(datagram: &mut [u8], sender: &mut SenderHeader) {
-    datagram[SEQUENCE_AT..SEQUENCE_AT + 2].copy_from_slice(&sender.sequence.to_be_bytes());
-    datagram[GRTT_AT] = sender.grtt;
-    datagram[GRTT_AT + 1] = sender.backoff << 4 | sender.group_size;
-    sender.sequence = sender.sequence.wrapping_add(1);
-}
-
-/// Stamps a copy of a cached datagram as a repair.
-pub fn stamp_repair(datagram: &mut [u8], sender: &mut SenderHeader) {
-    stamp(datagram, sender);
-    datagram[FLAGS_AT] |= Flags::REPAIR;
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -402,15 +320,15 @@ mod tests {
             assert!(cache.begin(0, segment));
             cache.fill(segment, 0, b"abc");
             if segment < 2 {
-                cache.seal(segment, header);
+                cache.seal(segment, PayloadId::default(), header);
             }
         }
         cache.rename(0x0102_0304, 0..3);
-        cache.seal(2, header);
+        cache.seal(2, PayloadId::default(), header);
         assert!(cache.begin(0, 3));
-        cache.seal(3, header);
+        cache.seal(3, PayloadId::default(), header);
         for segment in 0..4 {
-            assert_eq!(cache.datagram(segment)[SOURCE_AT..SOURCE_AT + 4], [1, 2, 3, 4]);
+            assert_eq!(cache.datagram(segment)[4..8], [1, 2, 3, 4]);
         }
         assert_eq!(&cache.symbol(0)[SEGMENT_HEADER_BYTES..], b"abc");
     }
@@ -422,7 +340,8 @@ mod tests {
         assert!(cache.begin(0, 0));
         assert!(cache.bytes.capacity() < 4 * cache.stride);
         for head in 1.. {
-            cache.seal(head - 1, SegmentHeader { length: cache.segment_bytes as u16, ..Default::default() });
+            let header = SegmentHeader { length: cache.fti.segment_bytes, ..Default::default() };
+            cache.seal(head - 1, PayloadId::default(), header);
             if !cache.begin(0, head) {
                 break;
             }
@@ -434,7 +353,12 @@ mod tests {
     fn cache(cache_bytes: usize) -> SegmentCache {
         let config = Config::new(1, 1, 1);
         let sender = SenderHeader { sequence: 0, source: 1, instance: 1, grtt: 0, backoff: 4, group_size: 0 };
-        let header = ObjectHeader { sender, flags: Flags(Flags::STREAM), fec_id: config.fec_id, object: 0 };
+        let header = ObjectHeader {
+            sender,
+            flags: crate::wire::Flags(crate::wire::Flags::STREAM),
+            fec_id: config.fec_id,
+            object: 0,
+        };
         SegmentCache::new(&config, &header, cache_bytes).unwrap()
     }
 
@@ -449,7 +373,8 @@ mod tests {
         }
         assert!(cache.begin(*first, head));
         assert_eq!(cache.fill(head, 0, &data), data.len());
-        cache.seal(head, SegmentHeader { length: data.len() as u16, message_start: 1, offset: 0 });
+        let header = SegmentHeader { length: data.len() as u16, message_start: 1, offset: 0 };
+        cache.seal(head, PayloadId::default(), header);
         kept.push_back(data);
     }
 

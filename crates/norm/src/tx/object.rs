@@ -3,20 +3,18 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use shoal_fec::{ReedSolomon, Symbol};
-
 use super::acks::AckProcess;
-use super::object_order::{ObjectOrder, Step};
 use super::object_repairs::ObjectRepairs;
+use super::order::{SendOrder, Step};
 use super::parity::ParityQueue;
-use crate::auth;
-use crate::event::ObjectKind;
+use super::run::Segmented;
+use super::template::Template;
 use crate::layout::Layout;
 use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
-use crate::wire::{Flags, Fti, Info, SenderHeader, finish_header, message_type};
-use crate::{Config, FecId, ObjectId, WriteError};
+use crate::wire::{Flags, Fti, Info, SenderHeader};
+use crate::{Config, FecId, NodeId, ObjectId, WriteError};
 
 /// Blocks of a file that are held beside those sent together: some soon to be sent, and some being repaired.
 const LOADED_BLOCKS_MORE: usize = 7;
@@ -55,18 +53,16 @@ pub struct TxObject {
     pub acks: AckProcess,
     /// When all of it had gone out once.
     pub sent_at: Time,
-    kind: ObjectKind,
+    flags: Flags,
     fec_id: FecId,
     fti: Fti,
     layout: Layout,
+    template: Template,
     content: Content,
     /// What goes next for the first time.
-    order: ObjectOrder,
+    pub order: SendOrder,
     /// Blocks of a file that are held at once.
     loaded_blocks_max: usize,
-    /// Bytes before the payload of its messages, and how many of them are EXT_AUTH.
-    header_bytes: usize,
-    auth_bytes: usize,
 }
 
 impl TxObject {
@@ -78,9 +74,10 @@ impl TxObject {
         info: &[u8],
     ) -> Result<TxObject, WriteError> {
         let (kind, object_bytes) = match &content {
-            Ok(bytes) => (ObjectKind::Data, bytes.len() as u64),
-            Err(length) => (ObjectKind::File, *length),
+            Ok(bytes) => (0, bytes.len() as u64),
+            Err(length) => (Flags::FILE, *length),
         };
+        let flags = Flags(kind | if info.is_empty() { 0 } else { Flags::INFO });
         let fti = Fti {
             object_bytes,
             segment_bytes: config.segment_bytes,
@@ -89,6 +86,8 @@ impl TxObject {
         };
         let layout = Layout::new(config.fec_id, &fti).filter(|_| object_bytes < 1 << 48);
         let layout = layout.ok_or(WriteError::ObjectLength)?;
+        let sender = SenderHeader { source: config.node, instance: config.instance, ..Default::default() };
+        let header = ObjectHeader { sender, flags, fec_id: config.fec_id, object: id };
         let content = match content {
             Ok(bytes) => {
                 let mut copy = Vec::new();
@@ -107,20 +106,20 @@ impl TxObject {
             repairs: ObjectRepairs::default(),
             acks: AckProcess::new(config),
             sent_at: Time::ZERO,
-            kind,
+            flags,
             fec_id: config.fec_id,
             fti,
             layout,
+            template: Template::new(config, &header, fti),
             content,
-            order: ObjectOrder::new(config, layout),
+            order: SendOrder::of_object(config, layout),
             loaded_blocks_max: loaded_blocks_max(config),
-            header_bytes: config.data_header_bytes(),
-            auth_bytes: auth::extension_bytes(&config.auth),
         })
     }
 
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+    /// Its messages come from another node id from now on.
+    pub fn rename(&mut self, node: NodeId) {
+        self.template.rename(node);
     }
 
     /// Bytes of memory an object takes.
@@ -158,26 +157,6 @@ impl TxObject {
         self.start + self.order.count()
     }
 
-    /// Segments before this one were sent, all of them.
-    pub fn prefix(&self) -> u64 {
-        self.order.prefix()
-    }
-
-    /// Whether a segment was sent.
-    pub fn was_sent(&self, segment: u64) -> bool {
-        self.order.was_sent(segment)
-    }
-
-    /// Whether all source segments of a block were sent.
-    pub fn was_block_sent(&self, block: u64) -> bool {
-        self.order.was_block_sent(block)
-    }
-
-    /// No segment from this one on was sent.
-    pub fn reach(&self) -> u64 {
-        self.order.reach()
-    }
-
     /// Whether all of it went out once.
     pub fn is_sent(&self) -> bool {
         self.order.is_done()
@@ -186,13 +165,6 @@ impl TxObject {
     /// Whether somebody waits to know who has it.
     pub fn is_watched(&self) -> bool {
         self.acks.wanted().is_some()
-    }
-
-    /// Whether the next repair is parity.
-    pub fn repairs_by_parity(&self) -> bool {
-        // Oldest first, whichever it is: a receiver short of memory waits for the oldest.
-        let named = self.first_named_block();
-        self.parity.first_block().is_some_and(|block| named.is_none_or(|named| block < named))
     }
 
     /// The first block of which segments were asked for by name.
@@ -211,7 +183,7 @@ impl TxObject {
 
     /// The place of a segment, as commands name it.
     pub fn position(&self, segment: u64) -> Position {
-        Position { fec_id: self.fec_id, object: self.id, payload_id: self.layout.place_of(segment) }
+        self.layout.position(self.id, segment)
     }
 
     // --- bytes ---
@@ -286,25 +258,7 @@ impl TxObject {
 
     /// What goes next for the first time, if its bytes are here.
     pub fn next_step(&self, parity_max: usize) -> Option<Step> {
-        let step = self.order.next(parity_max)?;
-        let block = match &step {
-            Step::Segment(segment) => self.layout.block_of(*segment),
-            Step::Parity { block, .. } => *block,
-        };
-        self.has_block(block).then_some(step)
-    }
-
-    /// What was asked for again, if its bytes are here.
-    pub fn next_repair(&mut self, now: Time, parity_max: usize, rows: &mut Vec<usize>) -> Option<Step> {
-        if !self.repairs_by_parity()
-            && let Some(segment) = self.repairs.first()
-        {
-            return self.has_block(self.layout.block_of(segment)).then_some(Step::Segment(segment));
-        }
-        let block = self.parity.first_block().filter(|block| self.has_block(*block))?;
-        rows.clear();
-        self.parity.take(block, parity_max.max(1), now, rows);
-        Some(Step::Parity { block, rows: 0..0 })
+        self.order.next(parity_max).filter(|step| self.has_block(step.block(&self.layout)))
     }
 
     /// A step of first transmission was taken.
@@ -315,99 +269,50 @@ impl TxObject {
         }
     }
 
-    fn header(&self, sender: &SenderHeader, more_flags: u8) -> ObjectHeader {
-        let kind = if self.kind == ObjectKind::File { Flags::FILE } else { 0 };
-        let info = if self.info.is_empty() { 0 } else { Flags::INFO };
-        ObjectHeader {
-            sender: *sender,
-            flags: Flags(kind | info | more_flags),
-            fec_id: self.fec_id,
-            object: self.id,
+    /// Something that was asked for went out again.
+    pub fn on_repaired(&mut self, step: &Step, now: Time) {
+        if let Step::Segment(segment) = step {
+            self.repairs.repaired(*segment, now);
         }
-    }
-
-    /// Bytes of a full datagram.
-    pub fn datagram_bytes_max(&self) -> usize {
-        self.header_bytes + self.segment_bytes()
-    }
-
-    /// Bytes of the datagram of a segment.
-    pub fn datagram_bytes(&self, step: &Step) -> usize {
-        let header = self.header_bytes;
-        match step {
-            Step::Segment(segment) => {
-                let range = self.layout.segment_bytes(*segment);
-                header + (range.end - range.start) as usize
-            }
-            Step::Parity { .. } => header + self.segment_bytes(),
-        }
-    }
-
-    /// Appends the datagram of a segment, and counts the sequence on. Returns its bytes of data.
-    pub fn write_segment(
-        &self,
-        segment: u64,
-        repair: u8,
-        sender: &mut SenderHeader,
-        out: &mut Vec<u8>,
-        scratch: &mut Vec<u8>,
-    ) -> usize {
-        self.begin(self.layout.place_of(segment), repair, sender, scratch);
-        out.extend_from_slice(scratch);
-        let bytes = self.bytes_of(segment).unwrap_or_default();
-        out.extend_from_slice(bytes);
-        bytes.len()
-    }
-
-    fn begin(
-        &self,
-        place: crate::wire::PayloadId,
-        repair: u8,
-        sender: &mut SenderHeader,
-        scratch: &mut Vec<u8>,
-    ) {
-        self.header(sender, repair).begin(message_type::DATA, scratch);
-        place.write(self.fec_id, scratch);
-        self.fti.write(self.fec_id, scratch);
-        finish_header(scratch);
-        auth::reserve(scratch, self.auth_bytes);
-        sender.sequence = sender.sequence.wrapping_add(1);
-    }
-
-    /// Appends datagrams of parity symbols.
-    #[allow(clippy::too_many_arguments, reason = "where to write, and what to write it from")]
-    pub fn write_parity(
-        &self,
-        code: &ReedSolomon,
-        block: u64,
-        rows: &[usize],
-        repair: u8,
-        sender: &mut SenderHeader,
-        out: &mut Vec<u8>,
-        scratch: &mut Vec<u8>,
-    ) {
-        let start = out.len();
-        let symbols = self.layout.symbols(block);
-        let datagram_bytes = self.header_bytes + self.segment_bytes();
-        for row in rows {
-            let at = out.len();
-            self.begin(self.layout.place(block, symbols + *row as u64), repair, sender, scratch);
-            out.extend_from_slice(scratch);
-            out.resize(at + datagram_bytes, 0);
-        }
-        let header_bytes = datagram_bytes - self.segment_bytes();
-        let mut buffers: Vec<&mut [u8]> = out[start..]
-            .chunks_exact_mut(datagram_bytes)
-            .map(|datagram| &mut datagram[header_bytes..])
-            .collect();
-        let source = self.layout.block_segments(block);
-        let source = source.map(|segment| Symbol::from(self.bytes_of(segment).unwrap_or_default()));
-        let encoded = code.encode_rows(rows, source, &mut buffers);
-        debug_assert!(encoded.is_ok(), "{encoded:?}");
     }
 
     /// Writes its NORM_INFO.
     pub fn write_info(&self, sender: &SenderHeader, out: &mut Vec<u8>) {
-        Info::write(&self.header(sender, 0), Some(self.fti), &self.info, out);
+        let (flags, fec_id, object) = (self.flags, self.fec_id, self.id);
+        let header = ObjectHeader { sender: *sender, flags, fec_id, object };
+        Info::write(&header, Some(self.fti), &self.info, out);
+    }
+}
+
+impl Segmented for TxObject {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn template(&self) -> &Template {
+        &self.template
+    }
+
+    fn symbol(&self, segment: u64) -> &[u8] {
+        self.bytes_of(segment).unwrap_or_default()
+    }
+
+    fn symbol_bytes_max(&self) -> usize {
+        self.segment_bytes()
+    }
+
+    /// Oldest first, whichever it is: a receiver short of memory waits for the oldest.
+    fn repairs_by_parity(&self) -> bool {
+        let named = self.first_named_block();
+        self.parity.first_block().is_some_and(|block| named.is_none_or(|named| block < named))
+    }
+
+    fn next_repair(&mut self, now: Time, parity_max: usize) -> Option<Step> {
+        if !self.repairs_by_parity() {
+            let segment = self.repairs.first()?;
+            return self.has_block(self.layout.block_of(segment)).then_some(Step::Segment(segment));
+        }
+        let block = self.parity.first_block().filter(|block| self.has_block(*block))?;
+        Some(Step::Parity { block, rows: self.parity.take(block, parity_max, now) })
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::acks::AckOutcome;
 use super::objects::{TxObjects, past_gone};
+use super::run::Segmented;
 use crate::config::Watermark;
 use crate::event::Event;
 use crate::time::Time;
@@ -22,12 +23,12 @@ impl TxObjects {
 
     /// Somebody counts, and everybody who does has said that it has everything.
     pub(super) fn is_confirmed(&self) -> bool {
-        self.window.is_confirmed(self.row_end)
+        self.window.acks.is_confirmed(self.row_end)
     }
 
     /// Some acker, though it may be silent, has not everything that was sent; or nobody counts.
     pub(super) fn is_anybody_behind(&self) -> bool {
-        self.window.acked().is_none() || self.window.is_anybody_behind(self.sent_so_far().row)
+        self.window.acks.acked().is_none() || self.window.acks.is_owed(self.sent_so_far().row)
     }
 
     /// Every acker, silent ones too, has acknowledged every object that was not cancelled.
@@ -62,7 +63,7 @@ impl TxObjects {
 
     /// Sets how long the repairs take that were asked for, without which nobody can acknowledge.
     pub fn set_owed(&mut self, owed: Duration) {
-        self.window.set_owed(owed);
+        self.window.acks.set_owed(owed);
         for start in &self.watched {
             if let Ok(index) = self.cache.binary_search_by_key(start, |object| object.start) {
                 self.cache[index].acks.set_owed(owed);
@@ -81,7 +82,7 @@ impl TxObjects {
             return None;
         }
         self.window.ask(now, self.sent_so_far(), self.has_refused() || self.is_held_back());
-        if let Some(row) = self.window.poll(now, interval, nodes) {
+        if let Some(row) = self.window.acks.poll(now, interval, nodes) {
             return self.position_before(row);
         }
         let watched = self.watched.iter().filter_map(|start| self.index_at(*start));
@@ -108,7 +109,7 @@ impl TxObjects {
 
     /// When anybody is to be asked for an acknowledgement.
     pub fn ack_deadline(&self) -> Time {
-        self.window.deadline().min(self.watermark_deadline())
+        self.window.acks.deadline().min(self.watermark_deadline())
     }
 
     /// The last segment before a place in the row.
@@ -130,7 +131,7 @@ impl TxObjects {
         self.announcement = (left > 1 && !self.is_confirmed()).then_some((at.max(now) + interval, left - 1));
         nodes.clear();
         self.window.ask_everybody(now, self.sent_so_far());
-        if let Some(row) = self.window.poll(now, interval, nodes) {
+        if let Some(row) = self.window.acks.poll(now, interval, nodes) {
             return self.position_before(row);
         }
         let last = self.cache.get(self.sent.checked_sub(1)?)?;

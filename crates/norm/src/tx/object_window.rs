@@ -5,9 +5,6 @@
 //! not acknowledged is kept, and no more than the window is sent beyond it. Whoever does not answer for the ackers'
 //! patience no longer holds the window, but is not forgiven what it owes.
 
-use std::ops::Range;
-use std::time::Duration;
-
 use super::acks::{AckOutcome, AckProcess};
 use crate::time::Time;
 use crate::{Config, NodeId};
@@ -31,7 +28,8 @@ pub struct Sent {
 /// The window of all objects of a sender.
 #[derive(Debug)]
 pub struct ObjectWindow {
-    acks: AckProcess,
+    /// Who has everything before which place.
+    pub acks: AckProcess,
     segments_max: u64,
     objects_max: u64,
     asked: Sent,
@@ -63,21 +61,6 @@ impl ObjectWindow {
         self.debts.retain(|(node, _)| nodes.contains(node));
     }
 
-    /// Everybody who counts has everything before this place; `None` if nobody counts.
-    pub fn acked(&self) -> Option<u64> {
-        self.acks.acked()
-    }
-
-    /// Somebody counts, and everybody who does has said that it has everything before this place.
-    pub fn is_confirmed(&self, row: u64) -> bool {
-        self.acks.is_confirmed(row)
-    }
-
-    /// Whether a node stopped answering while others count.
-    pub fn is_left_behind(&self, node: NodeId) -> bool {
-        self.acks.is_left_behind(node)
-    }
-
     /// Places before this one may be sent.
     pub fn end(&self) -> u64 {
         self.acks.acked().map_or(u64::MAX, |acked| acked + self.segments_max)
@@ -86,11 +69,6 @@ impl ObjectWindow {
     /// Whether somebody listed, though he may be silent, has not acknowledged everything before this place.
     pub fn is_owed(&self, row: u64) -> bool {
         self.dropped_unacknowledged || !self.debts.is_empty() || self.acks.is_owed(row)
-    }
-
-    /// Whether somebody listed, though he may be silent, could still get something before this place.
-    pub fn is_anybody_behind(&self, row: u64) -> bool {
-        self.acks.is_owed(row)
     }
 
     /// Asks for acknowledgement of what was sent if that is enough, or if something waits for it.
@@ -112,40 +90,11 @@ impl ObjectWindow {
         }
     }
 
-    /// How long the repairs take that were asked for: so much longer a silence may last.
-    pub fn set_owed(&mut self, owed: Duration) {
-        self.acks.set_owed(owed);
-    }
-
-    pub fn deadline(&self) -> Time {
-        self.acks.deadline()
-    }
-
-    /// If a request is due: the place in the row, and in `nodes` whom to ask.
-    pub fn poll(&mut self, now: Time, interval: Duration, nodes: &mut Vec<NodeId>) -> Option<u64> {
-        self.acks.poll(now, interval, nodes)
-    }
-
     /// `node` acknowledged the place `row`. With objects that are gone, which nobody owes, it has all before `has`. One
     /// that fell silent counts again when it has caught up: earlier, everybody else would wait for it to.
     pub fn on_ack(&mut self, now: Time, node: NodeId, row: u64, has: u64, sent: Sent) {
         self.debts.retain(|debt| *debt != (node, row));
         self.acks.on_ack_of(now, node, has, sent.row.saturating_sub(self.segments_max));
-    }
-
-    /// Anything was heard of `node`.
-    pub fn on_heard(&mut self, node: NodeId) {
-        self.acks.on_heard(node);
-    }
-
-    /// `node` asks for repair of places.
-    pub fn note_request(&mut self, node: NodeId, rows: &Range<u64>) {
-        self.acks.note_request(node, rows);
-    }
-
-    /// All that a message asks for was noted.
-    pub fn settle_requests(&mut self) {
-        self.acks.settle_requests();
     }
 
     /// Somebody did not acknowledge a place though he was asked for long enough.
@@ -161,11 +110,6 @@ impl ObjectWindow {
     /// An object that ends here is dropped to make room.
     pub fn on_drop(&mut self, end: u64) {
         self.dropped_unacknowledged |= self.acks.is_owed(end);
-    }
-
-    /// Objects are gone: nobody owes them, so whoever got up to them gets to `past`.
-    pub fn on_gone(&mut self, past: impl Fn(u64) -> u64) {
-        self.acks.advance(past);
     }
 
     /// Who stopped answering, and where; call until `None`.

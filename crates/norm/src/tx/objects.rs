@@ -8,18 +8,14 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::nack_budget::Budget;
 use super::object::TxObject;
 use super::object_window::{ObjectWindow, Sent};
-use super::sender::ErasureTally;
+use super::run::Run;
 use crate::config::Watermark;
 use crate::effort;
 use crate::event::Event;
-use crate::stats::Stats;
 use crate::time::Time;
-use crate::wire::RepairFlags;
 use crate::wire::command::Position;
-use crate::wire::repair::RepairRange;
 use crate::{Config, NodeId, ObjectId};
 
 /// Numbers wrap, so receivers tell old from new only where they are less than half of all numbers apart.
@@ -48,7 +44,7 @@ pub struct TxObjects {
     /// Where the next object starts in the row of all segments.
     pub(super) row_end: u64,
     pub(super) window: ObjectWindow,
-    stale: u64,
+    pub(super) stale: u64,
     bytes: usize,
     bytes_max: usize,
     objects_max: usize,
@@ -63,12 +59,10 @@ pub struct TxObjects {
     /// Objects that have something to repair, information to send, or an open watermark, by their place in the row:
     /// few do, and the others need not be looked at.
     pub(super) repairing: BTreeSet<u64>,
-    informing: BTreeSet<u64>,
+    pub(super) informing: BTreeSet<u64>,
     pub(super) watched: BTreeSet<u64>,
     /// Objects that were sent completely, until it is told.
     pub(super) finished: Vec<ObjectId>,
-    pub(super) rows: Vec<usize>,
-    pub(super) scratch: Vec<u8>,
 }
 
 impl TxObjects {
@@ -92,8 +86,6 @@ impl TxObjects {
             informing: BTreeSet::new(),
             watched: BTreeSet::new(),
             finished: Vec::new(),
-            rows: Vec::new(),
-            scratch: Vec::new(),
         }
     }
 
@@ -125,7 +117,7 @@ impl TxObjects {
         self.sent > 0
             && self.cache.front().is_some_and(|object| {
                 let busy = object.has_repairs() || object.is_watched() || object.info_pending;
-                let enough = match self.window.acked() {
+                let enough = match self.window.acks.acked() {
                     Some(acked) => acked >= object.end(),
                     None => now.since(object.sent_at) >= hold,
                 };
@@ -160,7 +152,12 @@ impl TxObjects {
         );
         self.settled.push(Event::ObjectReleased { object: id });
         let (cache, row_end) = (&self.cache, self.row_end);
-        self.window.on_gone(|row| past_gone(cache, row, row_end));
+        self.window.acks.advance(|row| past_gone(cache, row, row_end));
+    }
+
+    /// What is sent comes from another node id from now on.
+    pub fn rename(&mut self, node: NodeId) {
+        self.cache.iter_mut().for_each(|object| object.rename(node));
     }
 
     pub fn push(&mut self, mut object: TxObject) {
@@ -182,7 +179,7 @@ impl TxObjects {
         Some(was_begun)
     }
 
-    fn index_of(&self, id: ObjectId) -> Option<usize> {
+    pub(super) fn index_of(&self, id: ObjectId) -> Option<usize> {
         let first = self.cache.front()?.id;
         let place = |id: ObjectId| id.wrapping_sub(first);
         self.cache.binary_search_by_key(&place(id), |object| place(object.id)).ok()
@@ -236,7 +233,7 @@ impl TxObjects {
 
     /// Nothing waits to be sent, repaired, acknowledged or announced.
     pub fn is_quiet(&self) -> bool {
-        let settled = match self.window.acked() {
+        let settled = match self.window.acks.acked() {
             Some(acked) => acked >= self.row_end,
             None => self.announcement.is_none(),
         };
@@ -272,74 +269,6 @@ impl TxObjects {
         self.at(&self.repairing).chain(informing.filter(|object| !object.has_repairs()))
     }
 
-    /// `node` asked for something of an object. False if it is not here.
-    pub fn request(
-        &mut self,
-        node: NodeId,
-        range: &RepairRange,
-        (now, hold_off): (Time, Duration),
-        budget: &mut Budget,
-        tally: &mut ErasureTally,
-        stats: &mut Stats,
-    ) -> bool {
-        let Some(index) = self.index_of(range.first.object) else { return false };
-        let object = &mut self.cache[index];
-        let flags = range.flags;
-        if flags.has(RepairFlags::INFO) || flags.has(RepairFlags::OBJECT) {
-            object.info_pending = !object.info.is_empty();
-            if object.info_pending {
-                self.informing.insert(object.start);
-            }
-        }
-        let layout = *object.layout();
-        let blocks = (layout.block_at(range.first.payload_id), layout.block_at(range.last.payload_id));
-        let segments = if flags.has(RepairFlags::OBJECT) {
-            0..layout.segments()
-        } else if let (true, (Some(first), Some(last))) = (flags.has(RepairFlags::BLOCK), blocks) {
-            layout.block_segments(first).start..layout.block_segments(last).end
-        } else if let (true, (Some(first), Some(last))) = (flags.has(RepairFlags::SEGMENT), blocks) {
-            let symbols = layout.symbols(last);
-            let (from, to) = (range.first.payload_id.symbol, range.last.payload_id.symbol);
-            if u64::from(to) >= symbols && first == last && object.was_block_sent(last) {
-                let row = |symbol: u16| u64::from(symbol).saturating_sub(symbols) as u16;
-                let wanted = row(from)..row(to) + 1;
-                let erasures = tally.add((object.id, first), wanted.len() as u16);
-                let erasures = erasures.min(u16::try_from(budget.repairs).unwrap_or(u16::MAX));
-                let added = u64::from(object.parity.request(first, wanted, erasures, now, hold_off));
-                stats.repairs_requested += added;
-                budget.repairs -= added;
-            }
-            let start = layout.block_segments(first).start + u64::from(from).min(layout.symbols(first));
-            start..layout.block_segments(last).start + (u64::from(to) + 1).min(symbols)
-        } else {
-            return true;
-        };
-        let (prefix, reach) = (object.prefix(), object.reach());
-        let asked = segments.start.min(prefix)..segments.end.min(prefix);
-        self.window.note_request(node, &(object.start + asked.start..object.start + asked.end));
-        let asked = asked.start..asked.end.min(asked.start.saturating_add(budget.repairs));
-        let mut requested = object.repairs.request(asked, now, hold_off);
-        budget.repairs -= requested.segments;
-        // Of what is being sent together some went, in turn.
-        for segment in segments.start.max(prefix)..segments.end.min(reach) {
-            if !budget.work(1) {
-                break;
-            }
-            if object.was_sent(segment) {
-                let more = object.repairs.request(segment..segment + 1, now, hold_off);
-                requested.segments += more.segments;
-                requested.stale += more.stale;
-                budget.repairs -= more.segments;
-            }
-        }
-        if object.has_repairs() {
-            self.repairing.insert(object.start);
-        }
-        stats.repairs_requested += requested.segments;
-        self.stale += requested.stale;
-        true
-    }
-
     /// How many segments were asked for since the last call of which no more is to be concluded: see
     /// [`TxObjects::set_mark`].
     pub fn take_stale(&mut self) -> u64 {
@@ -350,8 +279,7 @@ impl TxObjects {
     pub fn set_mark(&mut self) {
         for object in self.cache.iter_mut().take(self.sent + 1) {
             effort::step();
-            let reach = object.reach();
-            object.repairs.set_mark(reach);
+            object.repairs.set_mark(object.order.reach());
         }
     }
 
@@ -368,6 +296,51 @@ impl TxObjects {
     /// Whether anything can go for the first time.
     pub fn has_output(&self) -> bool {
         !self.is_held_back() && self.cache.get(self.sent).is_some_and(|object| object.next_step(1).is_some())
+    }
+
+    /// Adds new segments to a run.
+    pub fn add_new(&mut self, now: Time, run: &mut Run<'_>) {
+        let window_end = self.window.end();
+        while let Some(object) = self.cache.get_mut(self.sent) {
+            if object.is_sent() {
+                self.sent += 1;
+                continue;
+            }
+            if object.row_used() >= window_end || (object.info_pending && !run.is_empty()) {
+                break;
+            }
+            let Some(step) = object.next_step(run.parity_max(object)) else { break };
+            if !run.add(object, &step, false) {
+                break;
+            }
+            object.stepped(&step, now);
+            if object.is_sent() {
+                self.finished.push(object.id);
+            }
+        }
+        while self.cache.get(self.sent).is_some_and(TxObject::is_sent) {
+            self.sent += 1;
+        }
+    }
+
+    /// Adds repairs to a run.
+    pub fn add_repairs(&mut self, now: Time, run: &mut Run<'_>) {
+        let mut next = 0;
+        while let Some(&start) = self.repairing.range(next..).next() {
+            next = start + 1;
+            let Some(index) = self.index_at(start) else {
+                self.repairing.remove(&start);
+                continue;
+            };
+            let object = &mut self.cache[index];
+            let goes_on = run.add_repairs(object, now, |object, step| object.on_repaired(step, now));
+            if !object.has_repairs() {
+                self.repairing.remove(&start);
+            }
+            if !goes_on {
+                break;
+            }
+        }
     }
 
     /// The first object whose NORM_INFO is to be sent, if it is its turn.
@@ -406,14 +379,14 @@ impl TxObjects {
         let mut next = announcement.map_or(Time::NEVER, |(at, _)| at);
         // Where every object was cancelled there is nothing left to ask for.
         if !self.cache.is_empty() {
-            next = next.min(self.window.deadline());
+            next = next.min(self.window.acks.deadline());
         }
         next = next.min(self.watermark_deadline());
         if self.informing().is_some() || has_output {
             next = next.min(pacer_ready_at);
         }
         if self.refused.is_some()
-            && self.window.acked().is_none()
+            && self.window.acks.acked().is_none()
             && self.sent > 0
             && let Some(oldest) = self.cache.front().filter(|object| !object.has_repairs())
             && !oldest.is_watched()

@@ -16,7 +16,15 @@ const BLOCKS_MAX: usize = 4096;
 
 /// Parity symbols of one block, as a set.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-struct SymbolSet([u64; 4]);
+pub struct SymbolSet([u64; 4]);
+
+impl From<Range<u16>> for SymbolSet {
+    fn from(symbols: Range<u16>) -> SymbolSet {
+        let mut set = SymbolSet::default();
+        symbols.for_each(|symbol| _ = set.insert(symbol));
+        set
+    }
+}
 
 impl SymbolSet {
     fn insert(&mut self, index: u16) -> bool {
@@ -35,11 +43,11 @@ impl SymbolSet {
         Some(word as u16 * 64 + self.0[word].trailing_zeros() as u16)
     }
 
-    fn iter(self) -> impl Iterator<Item = u16> {
+    pub fn iter(self) -> impl Iterator<Item = u16> {
         (0..256).filter(move |index| self.0[usize::from(index / 64)] & 1 << (index % 64) != 0)
     }
 
-    fn len(&self) -> u16 {
+    pub fn len(&self) -> u16 {
         self.0.iter().map(|word| word.count_ones() as u16).sum()
     }
 }
@@ -142,17 +150,19 @@ impl ParityQueue {
     }
 
     /// Takes up to `count` symbols of a block, to be sent now.
-    pub fn take(&mut self, block: u64, count: usize, now: Time, rows: &mut Vec<usize>) {
-        let Some(state) = self.blocks.get_mut(&block) else { return };
-        while rows.len() < count
+    pub fn take(&mut self, block: u64, count: usize, now: Time) -> SymbolSet {
+        let mut taken = SymbolSet::default();
+        let Some(state) = self.blocks.get_mut(&block) else { return taken };
+        while usize::from(taken.len()) < count
             && let Some(index) = state.pending.first()
         {
             state.pending.remove(index);
             state.answered += 1;
             state.answered_at = now;
             self.pending -= 1;
-            rows.push(usize::from(index));
+            taken.insert(index);
         }
+        taken
     }
 
     /// Forgets every block before this one.
@@ -172,12 +182,9 @@ mod tests {
 
     const GRTT: Duration = Duration::from_millis(1);
 
-    fn taken(queue: &mut ParityQueue, now: Time) -> Vec<usize> {
-        let mut rows = Vec::new();
-        if let Some(block) = queue.first_block() {
-            queue.take(block, 100, now, &mut rows);
-        }
-        rows
+    fn taken(queue: &mut ParityQueue, now: Time) -> Vec<u16> {
+        let block = queue.first_block();
+        block.map_or_else(Vec::new, |block| queue.take(block, 100, now).iter().collect())
     }
 
     #[test]

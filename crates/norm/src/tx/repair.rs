@@ -33,7 +33,7 @@ impl RepairGate {
     }
 
     /// Whether repairs may go now.
-    pub fn is_open(&mut self, now: Time) -> bool {
+    pub fn open_if_due(&mut self, now: Time) -> bool {
         if let RepairGate::Collecting { until } = *self
             && until <= now
         {
@@ -133,8 +133,8 @@ impl RepairQueue {
         (from..end).inspect(|_| effort::step()).filter(|segment| self.is_pending(*segment))
     }
 
-    /// The oldest request before `end`.
-    pub fn first(&mut self, end: u64) -> Option<u64> {
+    /// Finds the oldest request before `end`, and looks no more before it from now on.
+    pub fn seek(&mut self, end: u64) -> Option<u64> {
         let found = self.first_from(0, end);
         self.low = found.unwrap_or(self.low);
         found
@@ -194,7 +194,7 @@ mod tests {
             assert!(queue.request(segment, now, GRTT));
         }
         let mut order = Vec::new();
-        while let Some(segment) = queue.first(101) {
+        while let Some(segment) = queue.first_from(0, 101) {
             queue.repaired(segment, now);
             order.push(segment);
         }
@@ -224,7 +224,7 @@ mod tests {
         }
         assert_eq!(queue.first_from(60, 95), Some(70));
         assert_eq!(queue.first_from(71, 90), None);
-        assert_eq!(queue.first(95), Some(40), "the older one is not forgotten");
+        assert_eq!(queue.first_from(0, 95), Some(40), "the older one is not forgotten");
     }
 
     #[test]

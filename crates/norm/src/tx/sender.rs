@@ -1,18 +1,17 @@
 //! The sender: its streams, and what receivers ask of them. What goes out next is `transmission`'s.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
 
 use shoal_fec::ReedSolomon;
 
 use super::cache::SegmentCache;
-use super::nack_budget::{Budget, StrangerBudget};
+use super::nack_budget::StrangerBudget;
 use super::object::TxObject;
 use super::objects::TxObjects;
 use super::questions::Questions;
 use super::repair::RepairGate;
-use super::stream::{SMALL_GROUP_ACKERS_MAX, TxStream};
+use super::stream::TxStream;
 use crate::congestion::control::RateControl;
 use crate::datagram::{Lag, Source};
 use crate::event::Event;
@@ -20,23 +19,19 @@ use crate::grtt::Grtt;
 use crate::pacing::Pacer;
 use crate::quantize;
 use crate::serial;
-use crate::stats::{Reject, Stats};
+use crate::stats::Stats;
 use crate::time::Time;
 use crate::wire::command::CcNode;
 use crate::wire::feedback::FeedbackHeader;
 use crate::wire::object::ObjectHeader;
-use crate::wire::repair::{RepairRange, RepairWriter};
-use crate::wire::{
-    Ack, AckType, Flags, Nack, PayloadId, RepairFlags, RepairItem, RepairRequests, SenderHeader,
-};
+use crate::wire::repair::RepairWriter;
+use crate::wire::{Ack, AckType, Flags, SenderHeader};
 use crate::{Config, NodeId, ObjectId, RepairPolicy, StreamOptions, WriteError};
 
 /// The most objects named in one refusal.
-const INVALID_OBJECTS_MAX: usize = 32;
+pub(super) const INVALID_OBJECTS_MAX: usize = 32;
 /// So often receivers are told of an object that was cancelled; who hears none of it asks sooner or later.
 const CANCELLED_TIMES: u8 = 5;
-/// What one NACK may cost beside one pass over the streams' caches, in objects, or segments that are being sent in turn.
-const OBJECT_WORK_MAX: u64 = 65_536;
 /// So often a repair may be lost before an object makes room for others.
 const REPAIR_CYCLES: u32 = 4;
 
@@ -48,7 +43,6 @@ pub struct Sender {
     pub objects: TxObjects,
     pub(super) objects_had_turn: bool,
     pub(super) next_object: ObjectId,
-    pub(super) streams_max: usize,
     pub grtt: Grtt,
     pub pacer: Pacer,
     pub(super) control: RateControl,
@@ -58,10 +52,7 @@ pub struct Sender {
     pub(super) cc_nodes: Vec<CcNode>,
     pub(super) gate: RepairGate,
     pub(super) collect_factor: u32,
-    pub(super) robust_factor: u32,
     pub(super) repairs_had_turn: bool,
-    pub(super) burst_bytes_max: usize,
-    pub(super) burst_segments_max: usize,
     /// Objects to refuse, and how often still.
     pub(super) invalid_objects: Vec<(ObjectId, u8)>,
     pub(super) squelch_at: Time,
@@ -71,7 +62,7 @@ pub struct Sender {
     pub(super) last_data_at: Time,
     pub(super) ackers: Vec<NodeId>,
     /// How late we hear what receivers say.
-    lag: Lag,
+    pub(super) lag: Lag,
     /// Those of them that are waited for, however slow.
     indispensable: Vec<NodeId>,
     pub(super) asked: Vec<NodeId>,
@@ -94,6 +85,7 @@ impl Sender {
     pub fn rename(&mut self, node: NodeId) {
         (self.header.source, self.config.node) = (node, node);
         self.streams.iter_mut().for_each(|stream| stream.rename(node));
+        self.objects.rename(node);
     }
 
     pub fn new(config: &Config) -> Sender {
@@ -112,7 +104,6 @@ impl Sender {
             objects: TxObjects::new(config),
             objects_had_turn: false,
             next_object: 0,
-            streams_max: config.send_streams_max,
             grtt,
             pacer: Pacer::new(control.rate()),
             control,
@@ -124,10 +115,7 @@ impl Sender {
                 RepairPolicy::AtOnce => 0,
                 RepairPolicy::Aggregated => u32::from(config.backoff_factor) + 1,
             },
-            robust_factor: config.robust_factor,
             repairs_had_turn: false,
-            burst_bytes_max: config.burst_bytes_max,
-            burst_segments_max: config.burst_segments_max,
             invalid_objects: Vec::with_capacity(INVALID_OBJECTS_MAX),
             squelch_at: Time::ZERO,
             advertise: false,
@@ -155,7 +143,7 @@ impl Sender {
 
     /// Opens a stream; `None` if there are too many.
     pub fn open_stream(&mut self, options: &StreamOptions) -> Result<ObjectId, WriteError> {
-        if self.streams.len() >= self.streams_max {
+        if self.streams.len() >= self.config.send_streams_max {
             // One that ended and was announced may go: nobody can be waiting for it without having asked.
             let done = self.streams.iter().position(TxStream::is_finished);
             self.streams.remove(done.ok_or(WriteError::TooManyStreams)?);
@@ -306,7 +294,7 @@ impl Sender {
 
     /// Says goodbye as often as the robust factor asks.
     pub fn leave(&mut self, now: Time) {
-        self.leaving.get_or_insert((now, self.robust_factor));
+        self.leaving.get_or_insert((now, self.config.robust_factor));
     }
 
     /// Whether the goodbye is said.
@@ -316,64 +304,10 @@ impl Sender {
 
     // --- input ---
 
-    pub fn handle_nack(&mut self, now: Time, from: Source, nack: &Nack<'_>, stats: &mut Stats) {
-        stats.nacks_received += 1;
-        self.hear_feedback(now, from, &nack.header);
-        // However much one message asks for, it costs no more than one pass over the cache.
-        let mut budget = Budget {
-            work: self.streams.iter().map(TxStream::repairable).sum::<u64>() + OBJECT_WORK_MAX,
-            repairs: u64::MAX,
-        };
-        let is_stranger = !self.is_known(nack.header.source);
-        if is_stranger {
-            self.strangers.pass_time(now, stats.segments_sent);
-            budget.repairs = self.strangers.left();
-        }
-        let repairs_before = budget.repairs;
-        let mut tally = ErasureTally::default();
-        let mut lost = 0;
-        for request in RepairRequests::new(nack.requests) {
-            match request {
-                Ok(range) => {
-                    let asked = stats.repairs_requested;
-                    let window =
-                        self.request_repair(now, nack.header.source, &range, &mut budget, &mut tally, stats);
-                    lost += if window { 0 } else { stats.repairs_requested - asked };
-                }
-                Err(reason) => stats.reject(reason),
-            }
-        }
-        if is_stranger {
-            self.strangers.spend(repairs_before - budget.repairs);
-        }
-        self.objects.window.settle_requests();
-        let stale = self.objects.take_stale();
-        self.streams.iter_mut().for_each(|stream| stream.on_reached(now));
-        // Also what can no longer be repaired was lost.
-        if !nack.requests.is_empty() {
-            let grtt = self.grtt.advertised();
-            self.control.on_nack(now, grtt);
-            // Where it is known who counts, nobody else brakes the sender.
-            if self.is_known(nack.header.source) && !self.is_left_behind(nack.header.source) {
-                let lost_bytes = (lost - stale) as f64 * f64::from(self.config.segment_bytes);
-                if self.control.on_lost(now, grtt, lost_bytes, stats.bytes_sent) {
-                    self.objects.set_mark();
-                }
-            }
-            self.pacer.set_rate(self.control.rate());
-        }
-        if self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs() {
-            self.gate.on_request(now, self.collect_factor * self.grtt.advertised());
-            // Others cannot overhear a unicast request; only a sender that collects leaves them time to.
-            self.advertise |=
-                from.unicast && self.gate.deadline() > now && self.gate != RepairGate::Repairing;
-        }
-    }
-
     /// Takes note of what all feedback says: the round-trip time, and the rate the receiver can take.
-    fn hear_feedback(&mut self, now: Time, from: Source, header: &FeedbackHeader) {
+    pub(super) fn hear_feedback(&mut self, now: Time, from: Source, header: &FeedbackHeader) {
         self.streams.iter_mut().for_each(|stream| stream.acks.on_heard(header.source));
-        self.objects.window.on_heard(header.source);
+        self.objects.window.acks.on_heard(header.source);
         self.lag.hear(from.waited);
         // Nobody waits for it, so its round trip is nobody's timing.
         let counts = self.is_known(header.source) && !self.is_left_behind(header.source);
@@ -383,111 +317,18 @@ impl Sender {
     }
 
     /// Whether it is one of those who count, as far as it is known who does.
-    fn is_known(&self, node: NodeId) -> bool {
+    pub(super) fn is_known(&self, node: NodeId) -> bool {
         self.ackers.is_empty() || self.ackers.binary_search(&node).is_ok()
     }
 
     /// Whether it is an acker that the others no longer wait for.
-    fn is_left_behind(&self, node: NodeId) -> bool {
+    pub(super) fn is_left_behind(&self, node: NodeId) -> bool {
         self.streams.iter().any(|stream| stream.acks.is_left_behind(node))
-            || self.objects.window.is_left_behind(node)
-    }
-
-    /// Takes note of one request. True if a window answers for what was lost: nothing else has to.
-    fn request_repair(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        range: &RepairRange,
-        budget: &mut Budget,
-        tally: &mut ErasureTally,
-        stats: &mut Stats,
-    ) -> bool {
-        let (first, last) = (range.first, range.last);
-        // Requests that we hear late crossed the repair.
-        let lag = if self.ackers.len() > SMALL_GROUP_ACKERS_MAX { self.lag.get() } else { Duration::ZERO };
-        let hold_off = self.grtt.advertised().max(lag);
-        let count = usize::from(last.object.wrapping_sub(first.object));
-        if count > 0 {
-            // Only whole objects can be asked for in a range of several.
-            if !(range.flags.has(RepairFlags::OBJECT) || range.flags.has(RepairFlags::INFO)) {
-                stats.reject(Reject::RepairRequest);
-                return false;
-            }
-            for step in 0..=count.min(self.config.send_objects_max + INVALID_OBJECTS_MAX) {
-                if !budget.work(1) {
-                    break;
-                }
-                let item = RepairItem { object: first.object.wrapping_add(step as u16), ..first };
-                let one = RepairRange { flags: range.flags, first: item, last: item };
-                self.request_repair(now, node, &one, budget, tally, stats);
-            }
-            return false;
-        }
-        let flags = range.flags;
-        // Whoever asks for all of an object, or its information, may not know our scheme yet.
-        let positioned = flags.has(RepairFlags::BLOCK) || flags.has(RepairFlags::SEGMENT);
-        let readable = !positioned || first.fec_id == self.config.fec_id;
-        if readable && self.objects.request(node, range, (now, hold_off), budget, tally, stats) {
-            return false;
-        }
-        let Some(stream) = self.streams.iter_mut().find(|stream| stream.object == first.object) else {
-            self.refuse(first.object, 1);
-            return false;
-        };
-        if !readable {
-            stats.reject(Reject::RepairRequest);
-            return false;
-        }
-        if flags.has(RepairFlags::INFO) {
-            stream.info_pending = !stream.info.is_empty();
-        }
-        let hold_off = stream.repair_hold_off(hold_off);
-        let asked = stats.repairs_requested;
-        let symbols = stream.symbols();
-        let block_start = |item: RepairItem| {
-            let place = PayloadId { symbol: 0, ..item.payload_id };
-            stream.segment_at(place)
-        };
-        let (from, to) = if flags.has(RepairFlags::OBJECT) {
-            // Of a stream to which nothing was written there is nothing to wait for.
-            if stream.is_unused() && !stream.info_pending {
-                self.refuse(first.object, 1);
-                return false;
-            }
-            (stream.first(), stream.sent())
-        } else if flags.has(RepairFlags::BLOCK) {
-            (block_start(first), block_start(last) + symbols)
-        } else if flags.has(RepairFlags::SEGMENT) {
-            let start = block_start(first);
-            let source_from = start + u64::from(first.payload_id.symbol).min(symbols);
-            let source_to = block_start(last) + (u64::from(last.payload_id.symbol) + 1).min(symbols);
-            if u64::from(last.payload_id.symbol) >= symbols && start == block_start(last) {
-                let wanted = |symbol: u16| u64::from(symbol).saturating_sub(symbols) as u16;
-                let parity = wanted(first.payload_id.symbol)..wanted(last.payload_id.symbol) + 1;
-                request_parity(stream, start / symbols, parity, (now, hold_off), tally, budget, stats);
-            }
-            (source_from, source_to)
-        } else {
-            return false;
-        };
-        stream.squelch |= from < stream.first() && from < to;
-        for segment in from.max(stream.first())..to.min(stream.sent()) {
-            if !budget.work(1) {
-                break;
-            }
-            if stream.repairs.request(segment, now, hold_off) {
-                stats.repairs_requested += 1;
-                budget.repairs -= 1;
-            }
-        }
-        let segments = from.min(stream.sent())..to.min(stream.sent());
-        stream.on_request(now, node, &segments, stats.repairs_requested - asked);
-        stream.has_window()
+            || self.objects.window.acks.is_left_behind(node)
     }
 
     /// An object that is not here will not be repaired.
-    fn refuse(&mut self, object: ObjectId, times: u8) {
+    pub(super) fn refuse(&mut self, object: ObjectId, times: u8) {
         let room = self.invalid_objects.len() < INVALID_OBJECTS_MAX;
         if let Some((_, left)) = self.invalid_objects.iter_mut().find(|(refused, _)| *refused == object) {
             *left = times.max(*left);
@@ -522,53 +363,6 @@ impl Sender {
             && position.fec_id == self.config.fec_id
         {
             self.objects.on_ack(now, ack.header.source, position);
-        }
-    }
-}
-
-/// How many parity symbols of one block one NACK asks for, in however many pieces.
-#[derive(Debug, Default)]
-pub struct ErasureTally {
-    block: Option<(ObjectId, u64)>,
-    erasures: u16,
-}
-
-impl ErasureTally {
-    pub fn add(&mut self, block: (ObjectId, u64), erasures: u16) -> u16 {
-        if self.block.replace(block) != Some(block) {
-            self.erasures = 0;
-        }
-        self.erasures = self.erasures.saturating_add(erasures);
-        self.erasures
-    }
-}
-
-/// Parity of a block was asked for. Of a block that is not complete yet there is none: what was sent of it
-/// goes again.
-fn request_parity(
-    stream: &mut TxStream,
-    block: u64,
-    wanted: Range<u16>,
-    (now, hold_off): (Time, Duration),
-    tally: &mut ErasureTally,
-    budget: &mut Budget,
-    stats: &mut Stats,
-) {
-    let start = block * stream.symbols();
-    if start < stream.first() {
-        stream.squelch = true;
-    } else if stream.has_block(block) && start + stream.symbols() <= stream.sent() {
-        let erasures = tally.add((stream.object, block), wanted.len() as u16);
-        let erasures = erasures.min(u16::try_from(budget.repairs).unwrap_or(u16::MAX));
-        let added = u64::from(stream.parity.request(block, wanted, erasures, now, hold_off));
-        stats.repairs_requested += added;
-        budget.repairs -= added;
-    } else {
-        for segment in start..stream.sent().min(start + stream.symbols()) {
-            if budget.work(1) && stream.repairs.request(segment, now, hold_off) {
-                stats.repairs_requested += 1;
-                budget.repairs -= 1;
-            }
         }
     }
 }

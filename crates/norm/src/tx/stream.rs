@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use super::acks::AckProcess;
 use super::cache::SegmentCache;
-use super::order::SendOrder;
+use super::order::{SendOrder, Step};
 use super::parity::ParityQueue;
 use super::repair::RepairQueue;
+use super::run::Segmented;
+use super::template::Template;
 use super::window::SendWindow;
+use crate::layout::Layout;
 use crate::time::Time;
-use crate::wire::SegmentHeader;
 use crate::wire::command::Position;
+use crate::wire::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::{Config, NodeId, ObjectId, StreamOptions};
 
 /// How often the last segment of a quiet stream is announced to a large group.
@@ -63,6 +66,7 @@ pub struct TxStream {
     /// A write was refused for want of room.
     pub write_refused: bool,
     cache: SegmentCache,
+    layout: Layout,
     first: u64,
     sent: u64,
     head: u64,
@@ -81,7 +85,6 @@ pub struct TxStream {
     /// Little is written to it: see [`StreamOptions::quiet`].
     pub quiet: bool,
     state: StreamState,
-    fec_id: crate::FecId,
 }
 
 impl TxStream {
@@ -92,6 +95,7 @@ impl TxStream {
         options: &StreamOptions,
         cache: SegmentCache,
     ) -> Option<TxStream> {
+        let layout = Layout::endless(config.fec_id, &cache.fti());
         Some(TxStream {
             object,
             precedence: options.precedence,
@@ -99,7 +103,8 @@ impl TxStream {
             info: options.info.clone(),
             repairs: RepairQueue::new(cache.places())?,
             parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
-            order: SendOrder::new(config),
+            order: SendOrder::of_stream(config, layout),
+            layout,
             acks: AckProcess::new(config),
             flush: FlushState::Done,
             again_at: Time::NEVER,
@@ -121,7 +126,6 @@ impl TxStream {
             asked_bytes: 0,
             quiet: options.quiet,
             state: StreamState::Open,
-            fec_id: config.fec_id,
             cache,
         })
     }
@@ -185,14 +189,12 @@ impl TxStream {
 
     /// The segment's place as commands name it.
     pub fn position(&self, segment: u64) -> Position {
-        Position { fec_id: self.fec_id, object: self.object, payload_id: self.cache.payload_id(segment) }
+        self.layout.position(self.object, segment)
     }
 
     /// The segment whose wire form is `payload_id`, as near to what was sent as can be.
     pub fn segment_at(&self, payload_id: crate::wire::PayloadId) -> u64 {
-        let symbols = self.symbols();
-        let block = crate::serial::extend(self.sent / symbols, payload_id.block, self.fec_id.block_bits());
-        block * symbols + u64::from(payload_id.symbol)
+        self.layout.segment_near(self.sent, payload_id)
     }
 
     /// Appends data. Returns how much was taken: less than all of it if there is no room.
@@ -246,7 +248,7 @@ impl TxStream {
             message_start: self.message_start,
             offset: self.offset as u32,
         };
-        self.cache.seal(self.head, header);
+        self.cache.seal(self.head, self.layout.place_of(self.head), header);
         self.offset += self.filled as u64;
         self.head += 1;
         self.filled = 0;
@@ -278,7 +280,7 @@ impl TxStream {
             self.repairs.recycle(self.first);
             self.first += 1;
             if self.parity.is_in_use() {
-                self.parity.forget_before(self.first / self.symbols());
+                self.parity.forget_before(self.layout.block_of(self.first));
             }
         }
     }
@@ -306,8 +308,7 @@ impl TxStream {
     /// Without a window, which keeps what is not acknowledged, what waits to be sent takes half the cache at
     /// most: the other half is for repair.
     fn has_backlog(&self) -> bool {
-        let half =
-            (self.cache.slots() as u64 / 2, self.cache.slots() * self.cache.parity_datagram_bytes() / 2);
+        let half = (self.cache.slots() as u64 / 2, self.cache.slots() * self.cache.datagram_bytes_max() / 2);
         self.window.is_none()
             && self.waiting() >= half.0
             && (self.cache.is_at_most(2 * self.waiting())
@@ -335,34 +336,18 @@ impl TxStream {
             None => sent,
         };
         // Parity is computed from whole blocks, so they are kept whole.
-        if self.cache.fti().parity_symbols > 0 {
-            released / self.symbols() * self.symbols()
-        } else {
-            released
-        }
-    }
-
-    /// Source symbols of a block.
-    pub fn symbols(&self) -> u64 {
-        self.cache.fti().block_symbols.into()
+        if self.cache.fti().parity_symbols > 0 { self.layout.block_around(released).start } else { released }
     }
 
     /// Whether all of a block is here, so that its parity can be computed.
     pub fn has_block(&self, block: u64) -> bool {
-        self.first <= block * self.symbols() && (block + 1) * self.symbols() <= self.head
+        let segments = self.layout.block_segments(block);
+        self.first <= segments.start && segments.end <= self.head
     }
 
     /// Whether anything waits to be sent for the first time.
     pub fn has_output(&self) -> bool {
-        self.sendable() > self.sent || self.order.parity_due(self.sent).is_some()
-    }
-
-    /// Whether the next repair is parity: what is older goes first, of what is needed alike.
-    pub fn repairs_by_parity(&mut self) -> bool {
-        let needed = self.needed() / self.symbols();
-        let rank = |block: u64| (block < needed, block);
-        let named = self.next_repair().map(|segment| rank(segment / self.symbols()));
-        self.next_parity().is_some_and(|block| named.is_none_or(|named| rank(block) < named))
+        self.sendable() > self.sent || self.order.owes_parity()
     }
 
     /// Segments from this one on are needed by those who hold the window; older ones only by those who do not count.
@@ -376,14 +361,29 @@ impl TxStream {
     }
 
     /// The segment to send again next: the oldest that is needed, so that who is far behind holds nobody up.
-    pub fn next_repair(&mut self) -> Option<u64> {
-        self.repairs.first_from(self.needed(), self.sent).or_else(|| self.repairs.first(self.sent))
+    fn next_named(&self) -> Option<u64> {
+        self.repairs.first_from(self.needed(), self.sent).or_else(|| self.repairs.first_from(0, self.sent))
     }
 
     /// The block whose parity to send next, by the same rule.
-    pub fn next_parity(&self) -> Option<u64> {
-        let needed = self.needed() / self.symbols();
+    fn next_parity(&self) -> Option<u64> {
+        let needed = self.layout.block_of(self.needed());
         self.parity.first_block_from(needed).or_else(|| self.parity.first_block())
+    }
+
+    /// Something that was asked for went out again. Whoever asked for the last segment, or for parity, may know of it from
+    /// nobody else, and lose it again: it is announced.
+    pub fn on_repaired(&mut self, step: &Step, now: Time, grtt: Duration, robust_factor: u32) {
+        let is_news = match step {
+            Step::Segment(segment) => {
+                self.repairs.repaired(*segment, now);
+                *segment + 1 == self.sent
+            }
+            Step::Parity { .. } => true,
+        };
+        if is_news {
+            self.announce_again(now, grtt, robust_factor);
+        }
     }
 
     /// Whether anything was asked for again.
@@ -404,7 +404,7 @@ impl TxStream {
         self.window.as_ref().map_or(u64::MAX, SendWindow::run_max)
     }
 
-    /// The next `count` segments were sent. They are announced if nothing follows them soon.
+    /// The next `count` segments were sent.
     pub fn on_sent(&mut self, count: usize, now: Time, grtt: Duration, robust_factor: u32) {
         let end = self.sent + count as u64;
         self.sent_bytes += (self.sent..end).map(|segment| self.cache.data_bytes(segment) as u64).sum::<u64>();
@@ -413,8 +413,8 @@ impl TxStream {
         self.ask(now);
     }
 
-    /// The last segment was repaired. Whoever asked for it may know of it from nobody else, and lose it again.
-    pub fn announce_again(&mut self, now: Time, grtt: Duration, robust_factor: u32) {
+    /// The last segment is announced if nothing follows it soon.
+    fn announce_again(&mut self, now: Time, grtt: Duration, robust_factor: u32) {
         let left = if self.is_hushed() { robust_factor.min(QUIET_ANNOUNCEMENTS) } else { robust_factor };
         self.flush = FlushState::Announcing { at: now + 2 * grtt, left };
         self.sent_at = now;
@@ -579,7 +579,7 @@ impl TxStream {
         self.filled == 0
             && self.waiting() == 0
             && !self.has_repairs()
-            && self.order.parity_due(self.sent).is_none()
+            && !self.order.owes_parity()
             && match self.acks.acked() {
                 _ if self.quiet => true,
                 Some(acked) if acked < self.sent => false,
@@ -615,5 +615,52 @@ impl TxStream {
     pub fn is_forgettable(&self, now: Time, hold: Duration) -> bool {
         let settled = self.all_acked() && !self.is_owed_acks() && !self.has_repairs();
         self.is_finished() && settled && now.since(self.sent_at) >= hold
+    }
+}
+
+impl Segmented for TxStream {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn template(&self) -> &Template {
+        self.cache.template()
+    }
+
+    fn symbol(&self, segment: u64) -> &[u8] {
+        self.cache.symbol(segment)
+    }
+
+    fn symbol_bytes_max(&self) -> usize {
+        SEGMENT_HEADER_BYTES + self.cache.segment_bytes()
+    }
+
+    fn data_bytes(&self, segment: u64) -> usize {
+        self.cache.data_bytes(segment)
+    }
+
+    /// What is older goes first, of what is needed alike.
+    fn repairs_by_parity(&self) -> bool {
+        if self.parity.is_empty() {
+            return false;
+        }
+        let needed = self.layout.block_of(self.needed());
+        let rank = |block: u64| (block < needed, block);
+        let named = self.next_named().map(|segment| rank(self.layout.block_of(segment)));
+        self.next_parity().is_some_and(|block| named.is_none_or(|named| rank(block) < named))
+    }
+
+    fn next_repair(&mut self, now: Time, parity_max: usize) -> Option<Step> {
+        self.repairs.seek(self.sent);
+        while self.repairs_by_parity()
+            && let Some(block) = self.next_parity()
+        {
+            let rows = self.parity.take(block, parity_max, now);
+            // Of a block that is being forgotten there is none any more.
+            if self.has_block(block) {
+                return Some(Step::Parity { block, rows });
+            }
+        }
+        self.next_named().map(Step::Segment)
     }
 }

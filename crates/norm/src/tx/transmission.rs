@@ -8,9 +8,8 @@
 use std::collections::VecDeque;
 
 use super::acks::AckOutcome;
-use super::cache::{stamp, stamp_repair};
-use super::object_runs::RunLimit;
 use super::repair::RepairGate;
+use super::run::{Run, RunLimit};
 use super::sender::Sender;
 use super::stream::TxStream;
 use crate::auth;
@@ -25,6 +24,15 @@ use crate::wire::{Flags, Info};
 enum Plan {
     Scratch { datagram_bytes: usize },
     Run { stream: usize, first: u64, count: usize },
+}
+
+/// An empty run, which borrows no more of a sender than it needs.
+macro_rules! run {
+    ($sender:ident) => {{
+        let limit = $sender.run_limit();
+        let (out, header, rows) = (&mut $sender.scratch, &mut $sender.header, &mut $sender.rows);
+        Run::new(out, header, $sender.code.as_ref(), rows, limit)
+    }};
 }
 
 impl Sender {
@@ -115,213 +123,104 @@ impl Sender {
         true
     }
 
-    /// Bytes that may go in one run.
-    fn run_bytes_max(&self) -> usize {
-        self.burst_bytes_max.min(self.pacer.burst_bytes())
+    fn run_limit(&self) -> RunLimit {
+        RunLimit {
+            bytes_max: self.config.burst_bytes_max.min(self.pacer.burst_bytes()),
+            segments_max: self.config.burst_segments_max,
+        }
     }
 
-    /// Gathers repairs into one run of equal datagrams.
+    /// Gathers repairs: of the first stream that has any, or of objects.
     fn plan_repairs(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
-        if !self.gate.is_open(now) {
+        if !self.gate.open_if_due(now) {
             return None;
         }
-        self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
-        self.pacer.set_rate(self.control.rate());
-        let Some(index) = self.streams.iter().position(TxStream::has_repairs) else {
-            let plan = self.plan_object_repairs(now, stats);
-            if plan.is_none() && !self.objects.has_repairs() {
+        self.follow_control(now, stats);
+        let (grtt, robust_factor) = (self.grtt.advertised(), self.config.robust_factor);
+        let mut run = run!(self);
+        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.has_repairs()) {
+            run.add_repairs(stream, now, |stream, step| stream.on_repaired(step, now, grtt, robust_factor));
+        } else {
+            self.objects.add_repairs(now, &mut run);
+            if !run.is_empty() {
+                // Whoever asked may lose the answer too, and asks again only when it hears of it.
+                self.objects.on_sent(now, grtt);
+            } else if !self.objects.has_repairs() {
                 self.gate.on_all_repaired();
             }
-            return plan;
-        };
-        let datagram_bytes = if self.streams[index].repairs_by_parity() {
-            self.write_parity_repairs(index, now, stats)
-        } else {
-            self.write_repairs(index, now, stats)
-        };
-        self.pacer.sent(now, self.scratch.len());
-        (!self.scratch.is_empty()).then_some(Plan::Scratch { datagram_bytes })
-    }
-
-    fn run_limit(&self) -> RunLimit {
-        RunLimit { bytes_max: self.run_bytes_max(), segments_max: self.burst_segments_max }
-    }
-
-    fn plan_object_repairs(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
-        let limit = self.run_limit();
-        let (code, header) = (self.code.as_ref(), &mut self.header);
-        let datagram_bytes = self.objects.write_repairs(now, limit, code, header, stats, &mut self.scratch);
-        if !self.scratch.is_empty() {
-            // Whoever asked may lose the answer too, and asks again only when it hears of it.
-            self.objects.on_sent(now, self.grtt.advertised());
         }
-        self.pacer.sent(now, self.scratch.len());
-        (!self.scratch.is_empty()).then_some(Plan::Scratch { datagram_bytes })
+        let datagram_bytes = run.finish(true, stats);
+        self.plan_run(now, datagram_bytes)
     }
 
+    /// Gathers new segments of objects.
     fn plan_objects(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
-        let limit = self.run_limit();
-        let (code, header) = (self.code.as_ref(), &mut self.header);
-        let datagram_bytes = self.objects.write_new(now, limit, code, header, stats, &mut self.scratch);
-        if self.scratch.is_empty() {
+        let mut run = run!(self);
+        self.objects.add_new(now, &mut run);
+        if run.is_empty() {
             return None;
         }
+        let datagram_bytes = run.finish(false, stats);
         self.objects.on_sent(now, self.grtt.advertised());
         self.last_data_at = now;
+        self.follow_control(now, stats);
+        self.plan_run(now, datagram_bytes)
+    }
+
+    /// Sends what was gathered, if that is anything.
+    fn plan_run(&mut self, now: Time, datagram_bytes: usize) -> Option<Plan> {
+        self.pacer.sent(now, self.scratch.len());
+        (!self.scratch.is_empty()).then_some(Plan::Scratch { datagram_bytes })
+    }
+
+    /// Something is sent: the rate may change.
+    fn follow_control(&mut self, now: Time, stats: &Stats) {
         self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
         self.pacer.set_rate(self.control.rate());
-        self.pacer.sent(now, self.scratch.len());
-        Some(Plan::Scratch { datagram_bytes })
-    }
-
-    fn write_repairs(&mut self, index: usize, now: Time, stats: &mut Stats) -> usize {
-        let bytes_max = self.run_bytes_max();
-        let stream = &mut self.streams[index];
-        self.scratch.clear();
-        let mut datagram_bytes = 0;
-        let mut count = 0;
-        let sent = stream.sent();
-        while let Some(segment) = stream.next_repair() {
-            let datagram = stream.cache().datagram(segment);
-            let fits = self.scratch.len() + datagram.len() <= bytes_max && count < self.burst_segments_max;
-            if count > 0 && (datagram.len() > datagram_bytes || !fits) {
-                break;
-            }
-            let start = self.scratch.len();
-            self.scratch.extend_from_slice(datagram);
-            stamp_repair(&mut self.scratch[start..], &mut self.header);
-            stream.repairs.repaired(segment, now);
-            if segment + 1 == sent {
-                stream.announce_again(now, self.grtt.advertised(), self.robust_factor);
-            }
-            count += 1;
-            if count == 1 {
-                datagram_bytes = self.scratch.len();
-            } else if self.scratch.len() - start < datagram_bytes {
-                break;
-            }
-        }
-        stats.repairs_sent += count as u64;
-        datagram_bytes
-    }
-
-    fn write_parity_repairs(&mut self, index: usize, now: Time, stats: &mut Stats) -> usize {
-        let bytes_max = self.run_bytes_max();
-        let stream = &mut self.streams[index];
-        let datagram_bytes = stream.cache().parity_datagram_bytes();
-        let count_max = (bytes_max / datagram_bytes).clamp(1, self.burst_segments_max);
-        self.scratch.clear();
-        let mut count = 0;
-        while count < count_max
-            && let Some(block) = stream.next_parity()
-        {
-            self.rows.clear();
-            stream.parity.take(block, count_max - count, now, &mut self.rows);
-            count += self.rows.len();
-            if let Some(code) = self.code.as_ref().filter(|_| stream.has_block(block)) {
-                stream.cache().write_parity(code, block, &self.rows, &mut self.scratch);
-            }
-        }
-        for datagram in self.scratch.chunks_mut(datagram_bytes) {
-            stamp_repair(datagram, &mut self.header);
-        }
-        stream.announce_again(now, self.grtt.advertised(), self.robust_factor);
-        stats.parity_sent += count as u64;
-        stats.repairs_sent += count as u64;
-        datagram_bytes
     }
 
     fn next_data(&self) -> Option<usize> {
         self.streams.iter().position(TxStream::has_output)
     }
 
+    /// Sends new segments of a stream as they lie in its cache, side by side; what goes out in another order, and
+    /// unasked parity, is copied.
     fn plan_data(&mut self, now: Time, stats: &mut Stats) -> Option<Plan> {
         let index = self.next_data()?;
         self.last_data_at = now;
-        self.control.on_sent(now, self.grtt.advertised(), stats.bytes_sent);
-        self.pacer.set_rate(self.control.rate());
+        self.follow_control(now, stats);
+        let (limit, grtt, robust_factor) =
+            (self.run_limit(), self.grtt.advertised(), self.config.robust_factor);
         let stream = &mut self.streams[index];
         let (first, sendable) = (stream.sent(), stream.sendable());
-        if stream.order.parity_due(first).is_some() {
-            return Some(self.plan_unasked_parity(index, now, stats));
+        if let Some(end) = stream.order.run_end(sendable) {
+            let end = end.min(first.saturating_add(stream.run_max()));
+            let count = stream.cache().run_length(first, end, limit.segments_max, limit.bytes_max);
+            let mut bytes = 0;
+            for segment in first..first + count as u64 {
+                bytes += stream.cache().datagram(segment).len();
+                stats.payload_bytes_sent += stream.cache().data_bytes(segment) as u64;
+            }
+            stats.segments_sent += count as u64;
+            stream.order.ran(count as u64);
+            stream.on_sent(count, now, grtt, robust_factor);
+            self.pacer.sent(now, bytes);
+            return Some(Plan::Run { stream: index, first, count });
         }
-        if stream.order.is_mixing(first, sendable) {
-            return Some(self.plan_mixed(index, now, stats));
-        }
-        let bytes_max = self.burst_bytes_max.min(self.pacer.burst_bytes());
-        let end = stream.order.run_end(first, sendable.min(first.saturating_add(stream.run_max())));
-        let count = stream.cache().run_length(first, end, self.burst_segments_max, bytes_max);
-        let mut bytes = 0;
-        for segment in first..first + count as u64 {
-            bytes += stream.cache().datagram(segment).len();
-            stats.payload_bytes_sent += stream.cache().data_bytes(segment) as u64;
-        }
-        stats.segments_sent += count as u64;
-        stream.on_sent(count, now, self.grtt.advertised(), self.robust_factor);
-        self.pacer.sent(now, bytes);
-        Some(Plan::Run { stream: index, first, count })
-    }
-
-    fn plan_unasked_parity(&mut self, index: usize, now: Time, stats: &mut Stats) -> Plan {
-        let bytes_max = self.run_bytes_max();
+        let mut run = run!(self);
         let stream = &mut self.streams[index];
-        let datagram_bytes = stream.cache().parity_datagram_bytes();
-        let count_max = (bytes_max / datagram_bytes).clamp(1, self.burst_segments_max);
-        self.scratch.clear();
-        let mut count = 0;
-        while count < count_max
-            && let Some((block, row)) = stream.order.parity_due(stream.sent())
+        while let Some(step) = stream.order.next(run.parity_max(stream))
+            && run.add(stream, &step, false)
         {
-            let rows = stream.order.parity_left(stream.sent()).min(count_max - count);
-            self.rows.clear();
-            self.rows.extend(row..row + rows);
-            if let Some(code) = &self.code {
-                stream.cache().write_parity(code, block, &self.rows, &mut self.scratch);
-            }
-            let sent = stream.sent();
-            stream.order.parity_sent(rows, sent);
-            count += rows;
-        }
-        for datagram in self.scratch.chunks_mut(datagram_bytes) {
-            stamp(datagram, &mut self.header);
-        }
-        stats.parity_sent += count as u64;
-        self.pacer.sent(now, self.scratch.len());
-        Plan::Scratch { datagram_bytes }
-    }
-
-    /// Segments of several blocks in turn. They do not lie side by side, so they are copied.
-    fn plan_mixed(&mut self, index: usize, now: Time, stats: &mut Stats) -> Plan {
-        let bytes_max = self.run_bytes_max();
-        let stream = &mut self.streams[index];
-        self.scratch.clear();
-        let (mut datagram_bytes, mut count) = (0, 0);
-        while let Some(segment) = stream.order.mixed_segment(stream.sent()) {
-            let datagram = stream.cache().datagram(segment);
-            let fits = self.scratch.len() + datagram.len() <= bytes_max && count < self.burst_segments_max;
-            if count > 0 && (datagram.len() > datagram_bytes || !fits) {
-                break;
-            }
-            let start = self.scratch.len();
-            if count == 0 {
-                datagram_bytes = datagram.len();
-            }
-            self.scratch.extend_from_slice(datagram);
-            stamp(&mut self.scratch[start..], &mut self.header);
-            stats.payload_bytes_sent += stream.cache().data_bytes(segment) as u64;
-            count += 1;
-            let complete = stream.order.mixed_one();
+            stream.order.advance(&step);
+            let complete = stream.order.prefix() - first;
             if complete > 0 {
-                stream.on_sent(complete as usize, now, self.grtt.advertised(), self.robust_factor);
-                break;
-            }
-            if self.scratch.len() - start < datagram_bytes {
+                stream.on_sent(complete as usize, now, grtt, robust_factor);
                 break;
             }
         }
-        stats.segments_sent += count as u64;
-        self.pacer.sent(now, self.scratch.len());
-        Plan::Scratch { datagram_bytes }
+        let datagram_bytes = run.finish(false, stats);
+        self.plan_run(now, datagram_bytes)
     }
 
     /// When to poll again if nothing else happens.
@@ -330,7 +229,6 @@ impl Sender {
             return if left > 0 { at } else { Time::NEVER };
         }
         let mut next = self.grtt.deadline().min(self.questions.deadline());
-        let repairs_wait = self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs();
         next = next.min(self.objects.deadline(self.pacer.ready_at(), self.repair_hold()));
         for stream in &self.streams {
             next = next.min(stream.acks.deadline());
@@ -343,7 +241,7 @@ impl Sender {
                 next = next.min(self.pacer.ready_at());
             }
         }
-        if repairs_wait {
+        if self.has_repairs() {
             let gate = match self.gate {
                 RepairGate::Collecting { until } => until,
                 RepairGate::Repairing | RepairGate::Idle => Time::ZERO,

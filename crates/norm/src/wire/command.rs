@@ -42,8 +42,20 @@ impl Position {
         Ok(Position { fec_id, object: read_u16(bytes, 14), payload_id })
     }
 
-    fn write(self, flavor: u8, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[flavor, self.fec_id.number()]);
+    /// Reads what is written as [`Position::write`] does; how many bytes that took is up to its scheme.
+    pub(super) fn read_item(bytes: &[u8]) -> Result<Position, Reject> {
+        let [number, _, _, _, payload_id @ ..] = bytes else { return Err(Reject::Truncated) };
+        let fec_id = FecId::from_number(*number)?;
+        Ok(Position { fec_id, object: read_u16(bytes, 2), payload_id: PayloadId::read(fec_id, payload_id)? })
+    }
+
+    /// Appends it: its scheme, a byte that nobody uses, the object, the place.
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[self.fec_id.number(), 0]);
+        self.write_place(out);
+    }
+
+    fn write_place(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.object.to_be_bytes());
         self.payload_id.write(self.fec_id, out);
     }
@@ -170,14 +182,30 @@ pub fn find_cc_node(list: &[u8], node: u32) -> Option<CcNode> {
     Some(CcNode { node, flags: entry[4], rtt: entry[5], rate: read_u16(entry, 6) })
 }
 
+/// Writes the header of a command whose fields are these three bytes.
+fn write_command(header: &SenderHeader, flavor: u8, fields: [u8; 3], out: &mut Vec<u8>) {
+    begin_sender(out, message_type::CMD, header);
+    out.push(flavor);
+    out.extend_from_slice(&fields);
+    finish_header(out);
+}
+
+/// Writes the header of a command that names a position.
+fn write_positioned(header: &SenderHeader, flavor: u8, position: Position, out: &mut Vec<u8>) {
+    begin_sender(out, message_type::CMD, header);
+    out.extend_from_slice(&[flavor, position.fec_id.number()]);
+    position.write_place(out);
+    finish_header(out);
+}
+
+fn write_nodes(nodes: &[u32], out: &mut Vec<u8>) {
+    nodes.iter().for_each(|node| out.extend_from_slice(&node.to_be_bytes()));
+}
+
 /// Writes NORM_CMD(FLUSH); `ackers` may be empty.
 pub fn write_flush(header: &SenderHeader, position: Position, ackers: &[u32], out: &mut Vec<u8>) {
-    begin_sender(out, message_type::CMD, header);
-    position.write(flavor::FLUSH, out);
-    finish_header(out);
-    for acker in ackers {
-        out.extend_from_slice(&acker.to_be_bytes());
-    }
+    write_positioned(header, flavor::FLUSH, position, out);
+    write_nodes(ackers, out);
 }
 
 /// Writes NORM_CMD(SQUELCH).
@@ -187,19 +215,13 @@ pub fn write_squelch(
     invalid: impl IntoIterator<Item = u16>,
     out: &mut Vec<u8>,
 ) {
-    begin_sender(out, message_type::CMD, header);
-    position.write(flavor::SQUELCH, out);
-    finish_header(out);
-    for object in invalid {
-        out.extend_from_slice(&object.to_be_bytes());
-    }
+    write_positioned(header, flavor::SQUELCH, position, out);
+    invalid.into_iter().for_each(|object| out.extend_from_slice(&object.to_be_bytes()));
 }
 
 /// Writes NORM_CMD(EOT).
 pub fn write_end_of_transmission(header: &SenderHeader, out: &mut Vec<u8>) {
-    begin_sender(out, message_type::CMD, header);
-    out.extend_from_slice(&[flavor::EOT, 0, 0, 0]);
-    finish_header(out);
+    write_command(header, flavor::EOT, [0; 3], out);
 }
 
 /// Writes NORM_CMD(CC) with EXT_RATE, so that every receiver answers; those in `nodes` at once.
@@ -228,26 +250,18 @@ pub fn write_probe(
 
 /// Writes NORM_CMD(APPLICATION).
 pub fn write_application(header: &SenderHeader, content: &[u8], out: &mut Vec<u8>) {
-    begin_sender(out, message_type::CMD, header);
-    out.extend_from_slice(&[flavor::APPLICATION, 0, 0, 0]);
-    finish_header(out);
+    write_command(header, flavor::APPLICATION, [0; 3], out);
     out.extend_from_slice(content);
 }
 
 /// Writes NORM_CMD(ACK_REQ).
 pub fn write_ack_request(header: &SenderHeader, ack_type: u8, ack_id: u8, nodes: &[u32], out: &mut Vec<u8>) {
-    begin_sender(out, message_type::CMD, header);
-    out.extend_from_slice(&[flavor::ACK_REQ, 0, ack_type, ack_id]);
-    finish_header(out);
-    for node in nodes {
-        out.extend_from_slice(&node.to_be_bytes());
-    }
+    write_command(header, flavor::ACK_REQ, [0, ack_type, ack_id], out);
+    write_nodes(nodes, out);
 }
 
 /// Writes NORM_CMD(REPAIR_ADV) around repair requests.
 pub fn write_repair_advertisement(header: &SenderHeader, requests: &[u8], out: &mut Vec<u8>) {
-    begin_sender(out, message_type::CMD, header);
-    out.extend_from_slice(&[flavor::REPAIR_ADV, 0, 0, 0]);
-    finish_header(out);
+    write_command(header, flavor::REPAIR_ADV, [0; 3], out);
     out.extend_from_slice(requests);
 }

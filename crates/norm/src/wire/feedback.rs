@@ -1,10 +1,7 @@
 //! NORM_NACK and NORM_ACK (RFC 5740 section 4.3).
 
 use super::command::Position;
-use super::{
-    CcFeedback, CommonHeader, Extensions, FecId, PayloadId, begin, finish_header, message_type, read_u16,
-    read_u32,
-};
+use super::{CcFeedback, CommonHeader, Extensions, begin, finish_header, message_type, read_u16, read_u32};
 use crate::stats::Reject;
 use crate::time::Time;
 
@@ -111,19 +108,11 @@ impl<'a> Ack<'a> {
         let content = &bytes[common.header_bytes..];
         let kind = match bytes[14] {
             ACK_CC => AckType::Probe,
-            ACK_FLUSH => AckType::Flush(parse_flush_position(content)?),
+            ACK_FLUSH => AckType::Flush(Position::read_item(content)?),
             other => AckType::Other(other, bytes[15]),
         };
         Ok(Ack { header, kind, content })
     }
-}
-
-fn parse_flush_position(content: &[u8]) -> Result<Position, Reject> {
-    if content.len() < 8 {
-        return Err(Reject::Truncated);
-    }
-    let fec_id = FecId::from_number(content[0])?;
-    Ok(Position { fec_id, object: read_u16(content, 2), payload_id: PayloadId::read(fec_id, &content[4..])? })
 }
 
 /// Writes NORM_ACK(CC).
@@ -139,7 +128,5 @@ pub fn write_other_ack(header: &FeedbackHeader, ack_type: u8, ack_id: u8, out: &
 /// Writes NORM_ACK(FLUSH).
 pub fn write_flush_ack(header: &FeedbackHeader, position: Position, out: &mut Vec<u8>) {
     header.write(message_type::ACK, [ACK_FLUSH, 0], out);
-    out.extend_from_slice(&[position.fec_id.number(), 0]);
-    out.extend_from_slice(&position.object.to_be_bytes());
-    position.payload_id.write(position.fec_id, out);
+    position.write(out);
 }

@@ -16,7 +16,7 @@ pub use extension::{CcFeedback, Delivered, Extensions, Fti};
 pub use feedback::{Ack, AckType, Nack};
 pub use object::{Data, Flags, Info, SEGMENT_HEADER_BYTES, SegmentHeader};
 pub use payload_id::{FecId, PayloadId};
-pub use repair::{RepairFlags, RepairForm, RepairItem, RepairRequests};
+pub use repair::{RepairFlags, RepairForm, RepairRequests};
 
 /// The protocol version of RFC 5740.
 pub const VERSION: u8 = 1;
@@ -48,7 +48,7 @@ pub struct CommonHeader {
 }
 
 /// What every message of a sender says next (section 4.2).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SenderHeader {
     /// Counts the messages of this sender.
     pub sequence: u16,

@@ -98,23 +98,20 @@ impl PayloadId {
         })
     }
 
+    /// Its bytes, of which there are as many as the scheme says.
+    pub fn to_bytes(self, fec_id: FecId) -> [u8; 8] {
+        let PayloadId { block, block_len, symbol } = self;
+        let word = match fec_id {
+            FecId::NoCode => (u64::from(block) & 0xffff) << 48 | u64::from(symbol) << 32,
+            FecId::ReedSolomon8 => u64::from(block << 8 | u32::from(symbol) & 0xff) << 32,
+            FecId::SmallBlock => u64::from(block) << 32 | u64::from(block_len) << 16 | u64::from(symbol),
+        };
+        word.to_be_bytes()
+    }
+
     /// Appends the payload id.
     pub fn write(self, fec_id: FecId, out: &mut Vec<u8>) {
-        match fec_id {
-            FecId::NoCode => {
-                out.extend_from_slice(&(self.block as u16).to_be_bytes());
-                out.extend_from_slice(&self.symbol.to_be_bytes());
-            }
-            FecId::ReedSolomon8 => {
-                let word = self.block << 8 | u32::from(self.symbol) & 0xff;
-                out.extend_from_slice(&word.to_be_bytes());
-            }
-            FecId::SmallBlock => {
-                out.extend_from_slice(&self.block.to_be_bytes());
-                out.extend_from_slice(&self.block_len.to_be_bytes());
-                out.extend_from_slice(&self.symbol.to_be_bytes());
-            }
-        }
+        out.extend_from_slice(&self.to_bytes(fec_id)[..fec_id.payload_id_bytes()]);
     }
 }
 

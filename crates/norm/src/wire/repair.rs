@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use super::{FecId, PayloadId, read_u16};
+use super::command::Position;
+use super::read_u16;
 use crate::stats::Reject;
 
 const REQUEST_HEADER_BYTES: usize = 4;
@@ -43,26 +44,15 @@ impl RepairFlags {
     }
 }
 
-/// What one item names.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct RepairItem {
-    /// The FEC scheme of the payload id.
-    pub fec_id: FecId,
-    /// The object.
-    pub object: u16,
-    /// The place in it, as far as the flags say it matters.
-    pub payload_id: PayloadId,
-}
-
 /// One thing asked for: from `first` to `last`, both included.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RepairRange {
     /// What kind of thing.
     pub flags: RepairFlags,
     /// Where it starts.
-    pub first: RepairItem,
+    pub first: Position,
     /// Where it ends.
-    pub last: RepairItem,
+    pub last: Position,
 }
 
 /// Reads repair requests. What cannot be read ends them with one error.
@@ -100,20 +90,9 @@ impl<'a> RepairRequests<'a> {
         Ok(())
     }
 
-    fn item(&mut self) -> Result<RepairItem, Reject> {
-        if self.left < ITEM_HEADER_BYTES {
-            return Err(Reject::RepairRequest);
-        }
-        let fec_id = FecId::from_number(self.rest[0]).map_err(|_| Reject::RepairRequest)?;
-        let length = ITEM_HEADER_BYTES + fec_id.payload_id_bytes();
-        if self.left < length {
-            return Err(Reject::RepairRequest);
-        }
-        let item = RepairItem {
-            fec_id,
-            object: read_u16(self.rest, 2),
-            payload_id: PayloadId::read(fec_id, &self.rest[ITEM_HEADER_BYTES..])?,
-        };
+    fn item(&mut self) -> Result<Position, Reject> {
+        let item = Position::read_item(&self.rest[..self.left]).map_err(|_| Reject::RepairRequest)?;
+        let length = ITEM_HEADER_BYTES + item.fec_id.payload_id_bytes();
         self.rest = &self.rest[length..];
         self.left -= length;
         Ok(item)
@@ -170,7 +149,7 @@ impl RepairWriter {
     }
 
     /// Asks for one thing or, if the two differ, for all from `first` to `last`. False if there is no room.
-    pub fn push(&mut self, flags: u8, first: RepairItem, last: RepairItem) -> bool {
+    pub fn push(&mut self, flags: u8, first: Position, last: Position) -> bool {
         let form = if first == last { RepairForm::Items } else { RepairForm::Ranges };
         let item_bytes = ITEM_HEADER_BYTES + first.fec_id.payload_id_bytes();
         let mut needed = if form == RepairForm::Items { item_bytes } else { 2 * item_bytes };
@@ -185,9 +164,9 @@ impl RepairWriter {
             self.open = Some((self.out.len(), form, flags));
             self.out.extend_from_slice(&[form as u8, flags, 0, 0]);
         }
-        self.item(first);
+        first.write(&mut self.out);
         if form == RepairForm::Ranges {
-            self.item(last);
+            last.write(&mut self.out);
         }
         if let Some((start, ..)) = self.open {
             let length = (self.out.len() - start - REQUEST_HEADER_BYTES) as u16;
@@ -202,7 +181,7 @@ impl RepairWriter {
         &mut self,
         run: Range<u64>,
         block_of: impl Fn(u64) -> Range<u64>,
-        item: impl Fn(u64) -> RepairItem,
+        item: impl Fn(u64) -> Position,
     ) -> bool {
         let mut at = run.start;
         while at < run.end {
@@ -224,12 +203,6 @@ impl RepairWriter {
             }
         }
         true
-    }
-
-    fn item(&mut self, item: RepairItem) {
-        self.out.extend_from_slice(&[item.fec_id.number(), 0]);
-        self.out.extend_from_slice(&item.object.to_be_bytes());
-        item.payload_id.write(item.fec_id, &mut self.out);
     }
 }
 
@@ -255,10 +228,11 @@ pub fn each_run(numbers: impl Iterator<Item = u64>, mut run: impl FnMut(u64, u64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{FecId, PayloadId};
 
-    fn item(block: u32, symbol: u16) -> RepairItem {
+    fn item(block: u32, symbol: u16) -> Position {
         let payload_id = PayloadId { block, block_len: 0, symbol };
-        RepairItem { fec_id: FecId::ReedSolomon8, object: 3, payload_id }
+        Position { fec_id: FecId::ReedSolomon8, object: 3, payload_id }
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::support::{Loss, START, address, carry, from, read_counting, session};
+use shoal_norm::wire::command::Position;
 use shoal_norm::wire::feedback::{self, FeedbackHeader};
 use shoal_norm::wire::repair::RepairWriter;
-use shoal_norm::wire::{FecId, Nack, PayloadId, RepairFlags, RepairItem, SenderHeader, command};
+use shoal_norm::wire::{FecId, Nack, PayloadId, RepairFlags, SenderHeader, command};
 use shoal_norm::{
     Config, Destination, Event, FeedbackMode, Session, StreamId, StreamOptions, SyncPolicy, Time,
 };
@@ -262,7 +263,7 @@ fn nack_for_everything(node: u32, object: u16) -> Vec<u8> {
     };
     let mut requests = RepairWriter::default();
     requests.reset(1400);
-    let item = RepairItem { fec_id: FecId::ReedSolomon8, object, payload_id: PayloadId::default() };
+    let item = Position { fec_id: FecId::ReedSolomon8, object, payload_id: PayloadId::default() };
     assert!(requests.push(RepairFlags::OBJECT, item, item));
     let mut out = Vec::new();
     Nack::write(&header, requests.content(), &mut out);

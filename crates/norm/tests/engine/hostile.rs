@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::support::{Loss, START, carry, from, read_counting, session};
 use shoal_norm::quantize;
+use shoal_norm::wire::command::Position;
 use shoal_norm::wire::feedback::{self, FeedbackHeader};
 use shoal_norm::wire::object::{Flags, ObjectHeader, SegmentHeader};
 use shoal_norm::wire::repair::RepairWriter;
 use shoal_norm::wire::{
-    CcFeedback, FecId, Fti, Nack, PayloadId, RepairFlags, RepairItem, SenderHeader, command, finish_header,
-    message_type,
+    CcFeedback, FecId, Fti, Nack, PayloadId, RepairFlags, SenderHeader, command, finish_header, message_type,
 };
 use shoal_norm::{
     Config, CongestionControl, Event, FeedbackMode, Join, Reject, Session, StreamId, StreamOptions,
@@ -289,7 +289,7 @@ fn flushes_far_ahead_of_what_was_sent_stay_within_the_bounds() {
 fn nack_for_everything(node: u32, object: u16) -> Vec<u8> {
     let mut requests = RepairWriter::default();
     requests.reset(1400);
-    let item = |block: u32| RepairItem {
+    let item = |block: u32| Position {
         fec_id: FecId::ReedSolomon8,
         object,
         payload_id: PayloadId { block, block_len: 0, symbol: 0 },

@@ -6,7 +6,7 @@ use crate::event_queue::EventQueue;
 use crate::stats::{Reject, Stats};
 
 /// What the whole session shares with each of its remote senders.
-pub struct Shared<'a> {
+pub struct SessionScope<'a> {
     pub config: &'a Config,
     pub random: &'a mut fastrand::Rng,
     pub memory_left: &'a mut usize,
@@ -18,7 +18,7 @@ pub struct Shared<'a> {
     pub events: &'a mut EventQueue,
 }
 
-impl Shared<'_> {
+impl SessionScope<'_> {
     /// Whether objects of known length are taken, and if not, why.
     pub fn check_object(&self) -> Result<(), Reject> {
         match (self.config.receive_objects, self.has_room) {

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use shoal_bench::raw;
 use shoal_io::interfaces::Interface;
-use shoal_io::raw;
 use shoal_io::udp::LinkAddress;
 
 fn main() -> io::Result<()> {

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use shoal_bench::{receive_bulk, send_bulk};
 use shoal_io::interfaces::Interface;
-use shoal_io::norm::{LinkOptions, receive_bulk, send_bulk};
+use shoal_io::norm::LinkOptions;
 use shoal_io::udp::LinkAddress;
 use shoal_norm::{Config, SyncPolicy};
 

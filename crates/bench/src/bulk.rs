@@ -3,9 +3,10 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use shoal_io::norm::{Full, LinkError, LinkOptions, NormLink};
 use shoal_norm::Stats;
 
-use super::{Full, LinkError, LinkOptions, NormLink, VerifyInbox, fill_pattern};
+use crate::verify::{VerifyInbox, fill_pattern};
 
 /// How long a receiver stays for its sender's last questions.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(2);

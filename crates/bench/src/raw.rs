@@ -6,7 +6,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::udp::{
+use shoal_io::udp::{
     LinkAddress, RUN_BYTES_MAX, RUN_DATAGRAMS_MAX, ReceiveBuffers, SocketOptions, Sockets, Which,
 };
 
@@ -104,8 +104,9 @@ mod tests {
     use std::net::UdpSocket;
     use std::thread;
 
+    use shoal_io::interfaces::Interface;
+
     use super::*;
-    use crate::interfaces::Interface;
 
     fn address() -> LinkAddress {
         let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
