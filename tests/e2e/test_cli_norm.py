@@ -201,12 +201,12 @@ def test_an_empty_file_is_refused_before_anything_is_sent(start: Start, tmp_path
 
 
 def test_a_file_that_takes_longer_than_the_timeout_arrives(start: Start, tmp_path: Path) -> None:
-    path = make_file(tmp_path / "file", 1_000_000, seed=6)
-    receiver = start("receive", tmp_path / "inbox", "--count", 1, "--timeout", 3)
-    node = wait_until_it_listens(receiver)
-    # It takes eight seconds.
-    assert finish(start("send", path, "--rate", 1, "--to", node))[0] == 0
+    # It takes six seconds, and has begun before anybody waits for it.
+    path = make_file(tmp_path / "file", 750_000, seed=6)
+    sender = start("send", path, "--rate", 1, "--to", 1001)
+    receiver = start("receive", tmp_path / "inbox", "--node", 1001, "--count", 1, "--timeout", 3)
     assert finish(receiver)[0] == 0
+    assert finish(sender)[0] == 0
     assert digest(tmp_path / "inbox/file") == digest(path)
 
 

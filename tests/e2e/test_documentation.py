@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import loopback_url
+
+import shoal
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = "docs/tutorial/first-messages.md"
@@ -119,6 +122,8 @@ def test_every_page_with_programs_is_run() -> None:
         "docs/tutorial/nothing-lost.md",
         # And test_tcp_links this one.
         "docs/how-to/tcp.md",
+        # And the test after this one.
+        "docs/how-to/join-networks.md",
     }
     # Addresses and daemons that are not here: what these show is Python at least.
     shown = {
@@ -140,6 +145,53 @@ def test_every_page_with_programs_is_run() -> None:
         if FENCE.search(path.read_text())
     }
     assert pages - set(ALONE) - elsewhere - shown == set()
+
+
+def test_networks_are_joined_as_the_page_shows(port: int) -> None:
+    route, read, *links = FENCE.findall((ROOT / "docs/how-to/join-networks.md").read_text())
+
+    def placed(code: str, lans: tuple[str, ...] = ("", ""), port: int = port) -> str:
+        code = re.sub(r"tcp://[\w.]+:7474", f"tcp://127.0.0.1:{port}", code)
+        for interface, lan in zip(("eth0", "eth1"), lans, strict=True):
+            code = code.replace(f"norm://?interface={interface}", lan)
+        return "import shoal\n" + code.replace('"norm://"', repr(lans[0]))
+
+    def crosses(here: str, there: str) -> None:
+        """What is published here is read there."""
+        with shoal.connect(here) as publisher, shoal.connect(there) as reader:
+            messages = reader.subscribe("prices/*", selector="region = 'EU'")
+            assert publisher.wait_for_subscribers("prices/ACME", timeout_s=60)
+            publisher.publish("prices/ACME", 1, properties={"region": "US"})
+            publisher.publish("prices/ACME", 2, properties={"region": "EU"})
+            received = messages.receive(60)
+            assert received is not None
+            assert received.body == 2
+
+    command = [sys.executable, "-u", "-c"]
+    with subprocess.Popen([*command, placed(route)]) as router:
+        try:
+            with subprocess.Popen([*command, placed(read)], stdout=subprocess.PIPE, text=True) as reader:
+                try:
+                    with shoal.connect(f"tcp://127.0.0.1:{port}") as bus:
+                        assert bus.wait_for_subscribers("prices/ACME", timeout_s=60)
+                        bus.publish("prices/ACME", 10.25, properties={"region": "EU"})
+                        assert reader.stdout is not None
+                        assert reader.stdout.readline() == "prices/ACME 10.25\n"
+                finally:
+                    reader.kill()
+        finally:
+            router.kill()
+    north, south, both = links
+    lans = loopback_url(), loopback_url()
+    names: dict[str, shoal.Bus] = {}
+    exec(placed(north, (lans[0], ""), port + 1), names)
+    exec(placed(south, (lans[1], ""), port + 1), names)
+    crosses(*lans)
+    for name in ("north", "south"):
+        names[name].close()
+    exec(placed(both, lans), names)
+    crosses(*lans)
+    names["both"].close()
 
 
 def test_a_file_goes_from_the_sending_program_to_the_receiving_one(tmp_path: Path) -> None:
