@@ -8,6 +8,8 @@ import pytest
 
 from shoal.bench.peers import nats_server
 
+pytestmark = pytest.mark.timeout(300)
+
 PEERS = [
     "zenoh",
     "zmq",
@@ -17,7 +19,7 @@ PEERS = [
 
 def bench(*options: str, rounds: str = "1") -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "shoal.cli", "bench", *options, "--rounds", rounds, "--json", "-"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True, timeout=280)
 
 
 def compare_throughput(peer: str, size: str) -> None:
