@@ -174,6 +174,8 @@ class _Accepted(WebSocket):
         if isinstance(self._socket, SecureSocket):
             try:
                 self._socket.handshake()
+            except ssl.SSLEOFError:
+                raise LinkError("the other end closed the connection") from None
             except ssl.SSLError as error:
                 raise LinkRefusedError(f"no TLS with it: {error.reason or error}") from None
             self.identity = self._socket.identity
@@ -301,6 +303,8 @@ class WebSockets(Transport):
             sock.handshake()
         except ssl.SSLCertVerificationError as error:
             raise LinkRefusedError(f"its certificate cannot be accepted: {error.verify_message}") from None
+        except ssl.SSLEOFError:
+            raise LinkError("the other end closed the connection") from None
         except ssl.SSLError as error:
             raise LinkRefusedError(f"no TLS with it: {error.reason or error}") from None
         return sock

@@ -161,3 +161,21 @@ def test_whatever_else_comes_to_the_port_is_refused_and_disturbs_nobody(hub: sho
         leaf.publish("a", 1)
         assert heard.receive(10).body == 1
         assert len(refusals(hub)) == 1
+
+
+def test_whoever_hangs_up_instead_of_speaking_tls_is_tried_again(certs: Path) -> None:
+    hung_up = threading.Semaphore(0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    near, _ = listener.accept()
+                    with near:
+                        near.recv(1 << 16)
+                    hung_up.release()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        url = f"wss://127.0.0.1:{listener.getsockname()[1]}"
+        with shoal.connect(url, reconnect_max_s=0.05, **trusting(certs)):
+            assert all(hung_up.acquire(timeout=30) for _ in range(3))
