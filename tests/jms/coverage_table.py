@@ -6,11 +6,12 @@ Each class or module of tests says in its docstring which sections it is about; 
 
 import ast
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/reference/jms-coverage.md"
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 _SECTIONS = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -41,8 +42,24 @@ def _row(node: ast.stmt, sections: list[str], file: str) -> list[tuple[str, str,
     return [(", ".join(own) or "beyond it", promise, file)]
 
 
+def asked() -> list[dict[str, Any]]:
+    """What the specification asks: section, whether it must or may be so, what, tests."""
+    rows: list[dict[str, Any]] = tomllib.loads((HERE / "promises.toml").read_text())["promise"]
+    return rows
+
+
+def promise_table() -> str:
+    """What the specification says, and the tests that show it."""
+    files = {promise: file for _, promise, file in promises()}
+    lines = ["| section | | what the specification asks | tests |", "|---|---|---|---|"]
+    for each in asked():
+        shown = "; ".join(f"{test} (`{files[test]}`)" for test in each["tests"])
+        lines.append(f"| {each['section']} | {each['force']} | {each['what']} | {shown} |")
+    return "\n".join(lines)
+
+
 def table() -> str:
-    """The table, as the page has it."""
+    """The table of all tests, as the page has it."""
     lines = ["| section | what holds | tests |", "|---|---|---|"]
     lines += [f"| {section} | {promise} | `{file}` |" for section, promise, file in promises()]
     return "\n".join(lines)
@@ -50,9 +67,12 @@ def table() -> str:
 
 def page_with_table(text: str) -> str:
     """The page with the table as it should be."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+    for name, made in (("promises", promise_table()), ("table", table())):
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n\n{made}\n\n{end}{after}"
+    return text
 
 
 if __name__ == "__main__":
