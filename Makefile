@@ -8,7 +8,7 @@ SEEDS ?= 10000
 CYCLES ?= 200
 LIMIT ?= 3600
 
-.PHONY: help setup build demo test check bench sim soak storm jms-matrix kill-tests spark-tests figures docs fuzz coverage wheel clean
+.PHONY: help setup build demo test check bench sim soak storm jms-matrix jms-oracle kill-tests spark-tests figures docs fuzz coverage wheel clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,8 +49,12 @@ soak: build  ## load while programs freeze and die, overload, cut cables, more p
 	$(PYTEST) -q tests/interop/long_matrix.py --timeout 120
 
 jms-matrix: build  ## the tests of JMS over every kind of link, the store embedded and in its own process
-	for link in inproc norm tcp; do SHOAL_JMS_LINK=$$link $(PYTEST) -q -n 2 tests/jms || exit 1; done
+	for link in inproc norm tcp router; do SHOAL_JMS_LINK=$$link $(PYTEST) -q -n 2 tests/jms || exit 1; done
 	for link in norm tcp; do SHOAL_JMS_LINK=$$link SHOAL_JMS_STORE=process $(PYTEST) -q -n 2 tests/jms || exit 1; done
+
+jms-oracle: build  ## ask Artemis's Java client what Jakarta Messaging leaves open, and write the page with both answers
+	@scripts/peers
+	$(BIN)/python tests/jms/oracle/oracle.py
 
 storm: build  ## two hundred and three hundred nodes that start together, and what they cost when idle
 	STORM_NODES=200 $(PYTEST) -q -s tests/sim/test_storm.py --timeout 900

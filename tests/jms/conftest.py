@@ -1,6 +1,6 @@
 """Two programs of JMS in one process, each on a node of its own, over the link that was asked for.
 
-`SHOAL_JMS_LINK` names it: `inproc` if nothing does, `norm`, `tcp`. `SHOAL_JMS_STORE` says where stores are:
+`SHOAL_JMS_LINK` names it: `inproc` if nothing does, `norm`, `tcp`, `router`. `SHOAL_JMS_STORE` says where stores are:
 `embedded` in a node of the test, or in a `process` of their own. `make jms-matrix` runs all of them; tests
 that are marked `every_link` run over several in any case.
 """
@@ -24,7 +24,13 @@ LINK = os.environ.get("SHOAL_JMS_LINK", "inproc")
 STORE = os.environ.get("SHOAL_JMS_STORE", "embedded")
 HERE = Path(__file__).parent
 #: Where tests that are marked `every_link` run: link and store.
-EVERYWHERE = [("inproc", "embedded"), ("norm", "embedded"), ("tcp", "embedded"), ("norm", "process")]
+EVERYWHERE = [
+    ("inproc", "embedded"),
+    ("norm", "embedded"),
+    ("tcp", "embedded"),
+    ("router", "embedded"),
+    ("norm", "process"),
+]
 #: How long anything may take before a test gives up on it.
 PATIENCE_S = 10.0
 
@@ -86,7 +92,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     is_marked = metafunc.definition.get_closest_marker("every_link") is not None
     if is_marked and "SHOAL_JMS_LINK" not in os.environ:
         uses_store = "bus" in metafunc.fixturenames
-        places = [each for each in EVERYWHERE if (each[0] != "tcp" if uses_store else each[1] == "embedded")]
+        places = [
+            each
+            for each in EVERYWHERE
+            if (each[0] in ("inproc", "norm") if uses_store else each[1] == "embedded")
+        ]
         metafunc.parametrize("place", places, ids=["-".join(each) for each in places])
 
 
@@ -117,8 +127,11 @@ def two_nodes(link: str, open_nodes: contextlib.ExitStack) -> tuple[shoal.Bus, s
     elif link == "tcp":
         one = open_nodes.enter_context(shoal.listen("tcp://127.0.0.1:0"))
         other = open_nodes.enter_context(shoal.connect(one.links[0].url))
+    elif link == "router":
+        router = open_nodes.enter_context(shoal.listen("tcp://127.0.0.1:0", router=True))
+        one, other = (open_nodes.enter_context(shoal.connect(router.links[0].url)) for _ in range(2))
     else:
-        raise pytest.UsageError(f"SHOAL_JMS_LINK is {link!r}, and must be inproc, norm or tcp")
+        raise pytest.UsageError(f"SHOAL_JMS_LINK is {link!r}, and must be inproc, norm, tcp or router")
     return one, other
 
 
