@@ -1,8 +1,8 @@
 """Two programs of JMS in one process, each on a node of its own, over the link that was asked for.
 
-`SHOAL_JMS_LINK` names it: `inproc` if nothing does, `norm`, `tcp`, `router`. `SHOAL_JMS_STORE` says where stores are:
-`embedded` in a node of the test, or in a `process` of their own. `make jms-matrix` runs all of them; tests
-that are marked `every_link` run over several in any case.
+`SHOAL_JMS_LINK` names it: `inproc` if nothing does, `norm`, `tcp`, `router`. `SHOAL_JMS_STORE` says where
+stores are: `embedded` in a node of the test, or in a `process` of their own. `make jms-matrix` runs all of
+them; tests that are marked `every_link` run over several in any case.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """What the specification leaves to the provider, asked of Artemis's Java client and of `shoal.jms`.
 
-`python tests/jms/oracle/oracle.py` writes docs/reference/jms-answers.md; it needs what scripts/peers fetches. With
-`--ours` it asks only Shoal and prints.
+`python tests/jms/oracle/oracle.py` writes docs/reference/jms-answers.md; it needs what scripts/peers fetches.
+With `--ours` it asks only Shoal and prints.
 """
 
 import shutil
@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-
 from pathlib import Path
 
 import shoal
