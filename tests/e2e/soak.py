@@ -13,8 +13,10 @@ from pathlib import Path
 
 from programs import Failure, Peer, loopback_url
 
-#: Bytes a program may grow by once it is warm: the windows of two publishers' lanes may still have been empty
-#: then.
+#: A busy machine fills it late: one for each publisher and class.
+RECEIVE_WINDOW_BYTES = 1 << 20
+#: Bytes a program may grow by once it is warm: receive windows, the queue of its subscription and caches for
+#: repair may still have been empty then.
 GROWTH_BYTES_MAX = 24 << 20
 #: What a visitor that does not read may say when it leaves, beside the names of members that were stopped.
 LOSSES = r"messages of .* lost here for good|\d+ more of (MessagesLost|MemberSlow) were not logged"
@@ -51,7 +53,9 @@ class Soak:
 
     def start(self) -> Peer:
         """One more program."""
-        peer = Peer(self.url, heartbeat_s=0.5, slow_after_s=SLOW_AFTER_S)
+        peer = Peer(
+            self.url, heartbeat_s=0.5, slow_after_s=SLOW_AFTER_S, receive_window_bytes=RECEIVE_WINDOW_BYTES
+        )
         self.all.append(peer)
         return peer.connected()
 
