@@ -221,6 +221,8 @@ class Node:
     def attach_bell(self, bell: Bell) -> None:
         """Ring `bell` as source 0 when something changed."""
     def begin_flush(self) -> int: ...
+    def begin_sync(self) -> int:
+        """Start waiting until every router knows what was subscribed to before."""
     def poll_flush(self, flush: int) -> list[int] | None: ...
     def end_flush(self, flush: int) -> None: ...
     def take_events(self) -> list[tuple[str, int, dict[str, Any]]] | None: ...
@@ -487,6 +489,9 @@ class _DomainNodeState(TypedDict):
     waits_since_s: float | None
     has_left: bool
     unreadable: int
+    #: Messages that a router passed on, counted for each link; links that are not used.
+    passed_messages: int
+    resting_links: int
     receive_bytes_peak: int
     receive_bytes_max: int
     queue_bytes_over_peak: int

@@ -94,3 +94,90 @@ def test_inproc_connections_have_nothing_to_route(open_bus: Callable[..., shoal.
     bus = open_bus(shoal.connect("inproc://here"))
     with pytest.raises(shoal.ConfigError, match="inproc"):
         bus.connect("norm://")
+
+
+def bodies(subscription: shoal.Subscription, count: int) -> list[object]:
+    """The next messages' bodies."""
+    found = [subscription.receive(WITHIN_S) for _ in range(count)]
+    return [message and message.body for message in found]
+
+
+def goes_through(publisher: shoal.Bus, subscription: shoal.Subscription, topic: str) -> bool:
+    """Whether what is published now arrives soon; what was published before it is read, too."""
+    publisher.publish(topic, "probe")
+    return subscription.receive(0.1) is not None
+
+
+def read_rest(subscription: shoal.Subscription) -> None:
+    while subscription.receive(0.5) is not None:
+        pass
+
+
+def test_of_two_routers_between_the_same_groups_one_passes_on_and_the_other_when_that_is_gone(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    here, there = group(), group()
+    routers = [open_bus(shoal.connect(f"norm://{here}", interface="lo", router=True)) for _ in range(2)]
+    for router in routers:
+        router.connect(f"norm://{there}?interface=lo")
+    publisher = open_bus(shoal.connect(f"norm://{here}", interface="lo"))
+    reader = open_bus(shoal.connect(f"norm://{there}", interface="lo"))
+    subscription = reader.subscribe("t", wait=True)
+    wait_until(lambda: goes_through(publisher, subscription, "t"), "there is a way")
+    read_rest(subscription)
+    for number in range(1000):
+        publisher.publish("t", number)
+    publisher.flush(WITHIN_S)
+    assert bodies(subscription, 1000) == list(range(1000))
+    assert subscription.receive(0.2) is None, "nothing comes twice"
+    routers.pop(0).close()
+    wait_until(lambda: goes_through(publisher, subscription, "t"), "there is another way")
+    read_rest(subscription)
+    for number in range(1000):
+        publisher.publish("t", number)
+    assert bodies(subscription, 1000) == list(range(1000))
+    assert subscription.receive(0.2) is None
+
+
+def test_a_program_with_links_to_two_routers_neither_doubles_nor_loses(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    one, two = (open_bus(shoal.listen("tcp://127.0.0.1:0", router=True)) for _ in range(2))
+    two.connect(one.links[0].url)
+    client = open_bus(shoal.connect(one.links[0].url))
+    client.connect(two.links[0].url)
+    others = [open_bus(shoal.connect(router.links[0].url)) for router in (one, two)]
+    mine, *theirs = [bus.subscribe("t", wait=True) for bus in (client, *others)]
+    for subscription in theirs:
+        wait_until(lambda reads=subscription: goes_through(client, reads, "t"), "there is a way to it")
+    for bus in others:
+        wait_until(lambda publishes=bus: goes_through(publishes, mine, "t"), "there is a way from it")
+    for subscription in (mine, *theirs):
+        read_rest(subscription)
+    for number in range(1000):
+        for bus in (client, *others):
+            bus.publish("t", number)
+    for bus in (client, *others):
+        bus.flush(WITHIN_S)
+    for subscription in (mine, *theirs):
+        found = [subscription.receive(WITHIN_S) for _ in range(3000)]
+        for bus in (client, *others):
+            of_bus = [each.body for each in found if each and each.publisher == bus.publisher]
+            assert of_bus == list(range(1000))
+        assert subscription.receive(0.2) is None, "nothing comes twice"
+
+
+def test_no_local_holds_behind_routers(open_bus: Callable[..., shoal.Bus]) -> None:
+    router = open_bus(shoal.listen("tcp://127.0.0.1:0", router=True))
+    url = router.links[0].url
+    here, there = open_bus(shoal.connect(url)), open_bus(shoal.connect(url))
+    own, other = here.subscribe("t", no_local=True, wait=True), there.subscribe("t", no_local=True, wait=True)
+    wait_until(lambda: goes_through(here, other, "t"), "there is a way")
+    wait_until(lambda: goes_through(there, own, "t"), "and one back")
+    read_rest(own)
+    read_rest(other)
+    here.publish("t", "here")
+    there.publish("t", "there")
+    assert (bodies(own, 1), bodies(other, 1)) == (["there"], ["here"])
+    assert own.receive(0.2) is None
+    assert other.receive(0.2) is None

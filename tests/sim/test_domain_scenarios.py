@@ -3,13 +3,18 @@
 import pytest
 
 import shoal.testing.domain_chaos
+import shoal.testing.domain_routers
 import shoal.testing.domain_scenarios  # noqa: F401  they register their scenarios
 from shoal.testing.domain_scenarios import DomainScenario
 from shoal.testing.scenarios import SCENARIOS
 
 #: Beside the first ones, those that failed once: members that returned were not told what they missed (19 to
 #: 117), or had never heard their welcome (1855).
-SEEDS = {"domain_chaos": (*range(20), 65, 109, 117, 1666, 1855, 2357, 2481, 2554, 8331, 8593, 13855, 14288)}
+SEEDS = {
+    "fifty_routers": (0,),
+    "routers_in_any_graph": range(6),
+    "domain_chaos": (*range(20), 65, 109, 117, 1666, 1855, 2357, 2481, 2554, 8331, 8593, 13855, 14288),
+}
 
 CASES = [
     pytest.param(name, seed, id=f"{name}-{seed}")

@@ -16,6 +16,7 @@ pub mod udp;
 mod attributes;
 mod clock_offset;
 mod interest;
+mod map;
 mod match_cache;
 mod membership;
 mod node;

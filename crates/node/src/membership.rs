@@ -217,6 +217,17 @@ impl Membership {
         self.members.keys().copied()
     }
 
+    /// Our domain.
+    pub fn domain(&self) -> u64 {
+        self.config.domain
+    }
+
+    /// Everybody known by its publisher, its node, and whether it is a router.
+    pub fn neighbours(&self) -> impl Iterator<Item = (u64, NodeId, bool)> + '_ {
+        let is_router = |member: &Member| member.roles.contains(Roles::ROUTER);
+        self.members.iter().map(move |(&node, member)| (member.publisher, node, is_router(member)))
+    }
+
     /// Those that do something for others, and are waited for however slow they are.
     pub fn indispensable(&self) -> Vec<NodeId> {
         let is_store = |(_, member): &(&NodeId, &Member)| member.roles.contains(Roles::STORE);

@@ -50,6 +50,9 @@ impl Interest {
 /// turned out to look like. It takes about as long as one of these messages.
 const TUNING_INTERVAL: u32 = 64;
 
+/// From so many subscriptions with selectors on, those that match are looked for among them, if all filters were looked up.
+const MANY: usize = 64;
+
 /// Where a subscription is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
@@ -64,6 +67,8 @@ pub enum Scope {
 pub struct Target {
     /// First, so that those of this process come first.
     scope: Scope,
+    /// Whether it has a selector: those that have none come before.
+    is_selected: bool,
     /// Which subscription.
     pub id: SubscriptionId,
     /// Its selector, by the index's name for it.
@@ -140,6 +145,7 @@ impl Switch {
         let target = Target {
             id,
             scope,
+            is_selected: filter.is_some(),
             filter,
             is_correlated: interest.correlation.is_some(),
             persistent_only: interest.persistent_only,
@@ -200,12 +206,32 @@ impl Switch {
         let correlated = correlation_id.map_or(&[][..], |id| self.correlations.matches(id));
         let mut verdicts = self.selectors.ask(&attributes, subscribed.len());
         self.found.clear();
-        for target in subscribed {
-            if target.filter.is_none_or(|filter| verdicts.accepts(filter))
-                && (!target.is_correlated || correlated.binary_search(&target.id).is_ok())
-                && (!target.persistent_only || view.is_persistent())
-            {
-                self.found.push(*target);
+        let correlates =
+            |target: &Target| !target.is_correlated || correlated.binary_search(&target.id).is_ok();
+        let keeps = |target: &Target| !target.persistent_only || view.is_persistent();
+        for targets in
+            subscribed.chunk_by(|one, two| (one.scope, one.is_selected) == (two.scope, two.is_selected))
+        {
+            let is_selected = targets.first().is_some_and(|target| target.is_selected);
+            if is_selected && targets.len() >= MANY && verdicts.are_looked_up() {
+                // Few of many match: those are looked for, and not all asked.
+                let start = self.found.len();
+                for id in verdicts.accepted().flatten() {
+                    let found = targets.binary_search_by_key(id, |target| target.id);
+                    self.found.extend(
+                        found.ok().map(|at| targets[at]).filter(|target| correlates(target) && keeps(target)),
+                    );
+                }
+                self.found[start..].sort_unstable();
+            } else {
+                for target in targets {
+                    if target.filter.is_none_or(|filter| verdicts.accepts(filter))
+                        && correlates(target)
+                        && keeps(target)
+                    {
+                        self.found.push(*target);
+                    }
+                }
             }
         }
         self.untuned += u32::from(verdicts.are_looked_up());
@@ -249,7 +275,10 @@ mod tests {
 
     fn routed(switch: &mut Switch, record: &[u8]) -> Vec<SubscriptionId> {
         let view = MessageView::parse(record).unwrap();
-        switch.route(&view, &Origin::default(), Scope::Here).unwrap().iter().map(|target| target.id).collect()
+        let found = switch.route(&view, &Origin::default(), Scope::Here).unwrap();
+        let mut ids: Vec<SubscriptionId> = found.iter().map(|target| target.id).collect();
+        ids.sort_unstable();
+        ids
     }
 
     #[test]

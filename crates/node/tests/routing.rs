@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use net::{LANE, Net};
 use shoal_node::Origin;
+use shoal_node::hub::FlushState;
 use support::read;
 
 fn bodies(read: &[(Origin, Vec<u8>)]) -> Vec<String> {
@@ -172,12 +173,19 @@ fn publishers_that_take_turns_are_told_apart() {
     assert_eq!(net.lost(4), []);
 }
 
-#[test]
-fn a_circle_of_routers_neither_doubles_nor_goes_round_for_ever() {
+/// Three routers in a circle, and a program at two of them.
+fn circle() -> Net {
     let mut net = Net::new(5, &[0, 1, 2]);
     for (one, two) in [(0, 1), (1, 2), (2, 0), (0, 3), (2, 4)] {
         net.join(one, two);
     }
+    net.run();
+    net
+}
+
+#[test]
+fn a_circle_of_routers_neither_doubles_nor_goes_round() {
+    let mut net = circle();
     let readers: Vec<_> = (0..5).map(|place| net.subscribe(place, "a", None).1).collect();
     net.run();
     for number in 1..=20 {
@@ -192,6 +200,78 @@ fn a_circle_of_routers_neither_doubles_nor_goes_round_for_ever() {
         assert_eq!(read, wanted, "at {place}");
         assert_eq!(net.lost(place), []);
     }
+    let sent: u64 =
+        [(0, 1), (1, 2), (2, 0), (0, 3), (2, 4)].iter().map(|&(a, b)| net.cable(a, b).messages).sum();
+    assert_eq!(sent, 2 * 20 * 4, "each message crosses each link of the tree once, and no other");
+}
+
+#[test]
+fn unsubscribing_shrinks_what_is_asked_in_a_circle_too() {
+    let mut net = circle();
+    let (id, _) = net.subscribe(4, "a", None);
+    net.run();
+    assert_eq!(net.asked(3, 0).0, ["a"]);
+    net.hubs[4].unsubscribe(id);
+    net.run();
+    for (one, two) in [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2), (3, 0), (4, 2)] {
+        assert_eq!(net.asked(one, two).0, [""; 0], "{one} by {two}");
+    }
+}
+
+#[test]
+fn when_a_link_of_the_tree_goes_another_takes_over_and_what_lies_between_is_read_or_told_once() {
+    let mut net = circle();
+    let (_, reader) = net.subscribe(4, "a", None);
+    net.run();
+    for number in 1..=5 {
+        net.publish(3, "a", format!("{number}").as_bytes());
+    }
+    net.run();
+    net.part(2, 0);
+    net.publish(3, "a", b"6");
+    net.run();
+    net.wait(Duration::from_millis(5));
+    for number in 7..=10 {
+        net.publish(3, "a", format!("{number}").as_bytes());
+    }
+    net.run();
+    let read = read(&reader);
+    let mut seen: Vec<u64> = read.iter().map(|(origin, _)| origin.number).collect();
+    assert!(seen.is_sorted());
+    seen.extend(net.lost(4).iter().flat_map(|&(_, first, last)| first..=last));
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=10).collect::<Vec<_>>());
+    assert!(read.len() >= 9, "{}", read.len());
+}
+
+#[test]
+fn a_program_linked_to_two_routers_gets_everything_once_and_goes_on_with_the_other() {
+    // Routers 0 and 1 are joined; 2 is linked to both, 3 publishes at 0.
+    let mut net = Net::new(4, &[0, 1]);
+    for (one, two) in [(0, 1), (0, 2), (1, 2), (0, 3)] {
+        net.join(one, two);
+    }
+    let (_, reader) = net.subscribe(2, "a", None);
+    let (_, other) = net.subscribe(3, "b", None);
+    net.run();
+    for number in 0..10 {
+        net.publish(3, "a", format!("{number}").as_bytes());
+        net.publish(2, "b", format!("{number}").as_bytes());
+    }
+    net.run();
+    assert_eq!((read(&reader).len(), read(&other).len()), (10, 10));
+    assert_eq!(net.cable(1, 2).messages, 0);
+    net.part(0, 2);
+    net.run();
+    net.wait(Duration::from_millis(5));
+    for number in 10..20 {
+        net.publish(3, "a", format!("{number}").as_bytes());
+        net.publish(2, "b", format!("{number}").as_bytes());
+    }
+    net.run();
+    assert_eq!((read(&reader).len(), read(&other).len()), (10, 10));
+    assert_eq!((net.lost(2), net.lost(3)), (vec![], vec![]));
+    assert_eq!((net.cable(1, 2).messages, net.cable(0, 1).messages), (20, 20));
 }
 
 #[test]
@@ -233,4 +313,54 @@ fn what_outlived_its_time_is_not_passed_on() {
     net.run();
     assert_eq!(bodies(&read(&reader)), ["first", "long", "last"]);
     assert_eq!(net.lost(2), []);
+}
+
+#[test]
+fn a_flush_is_over_when_those_behind_routers_have_it_and_names_those_who_may_not() {
+    let mut net = Net::row(5);
+    let (_, reader) = net.subscribe(4, "a", None);
+    net.run();
+    net.cable(2, 3).cut = true;
+    net.publish(0, "a", b"x");
+    let id = net.hubs[0].begin_flush();
+    net.run();
+    assert_eq!(
+        net.hubs[0].flush_state(id),
+        FlushState::Pending,
+        "the first router has it, and the reader has not"
+    );
+    net.cable(2, 3).cut = false;
+    net.run();
+    assert_eq!(net.hubs[0].flush_state(id), FlushState::Done(vec![]));
+    assert_eq!(bodies(&read(&reader)), ["x"]);
+    net.cable(3, 4).cut = true;
+    net.publish(0, "a", b"y");
+    let id = net.hubs[0].begin_flush();
+    net.run();
+    net.part(2, 3);
+    net.run();
+    assert_eq!(
+        net.hubs[0].flush_state(id),
+        FlushState::Done(vec![4]),
+        "the router behind which it is not known"
+    );
+}
+
+#[test]
+fn a_subscription_is_known_everywhere_once_every_router_said_so() {
+    let mut net = Net::row(5);
+    net.cable(0, 1).cut = true;
+    net.subscribe(4, "a", None);
+    let id = net.hubs[4].begin_sync();
+    net.run();
+    assert_eq!(net.hubs[4].flush_state(id), FlushState::Done(vec![]), "the last one is no router");
+    net.cable(1, 2).cut = true;
+    net.subscribe(4, "b", None);
+    let id = net.hubs[4].begin_sync();
+    net.run();
+    assert_eq!(net.hubs[4].flush_state(id), FlushState::Pending);
+    net.cable(1, 2).cut = false;
+    net.run();
+    assert_eq!(net.hubs[4].flush_state(id), FlushState::Done(vec![]));
+    assert!(net.hubs[1].interested(b"b").contains(&3));
 }

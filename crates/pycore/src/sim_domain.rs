@@ -400,6 +400,8 @@ impl DomainSimulation {
         let lanes = config.hub.lanes * config.links.len();
         state.set_item("lanes", lanes)?;
         state.set_item("message_bytes_max", config.hub.message_bytes_max)?;
+        state.set_item("passed_messages", whole.node().hub().chains().passed())?;
+        state.set_item("resting_links", whole.node().hub().resting().len())?;
         Ok(state)
     }
 

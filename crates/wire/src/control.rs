@@ -193,6 +193,8 @@ pub enum SkipReason {
     Expired,
     /// They were lost to whoever passes the chain on.
     Lost,
+    /// None: nothing more comes this way for now, of any chain, because another one is used.
+    Rests,
     /// A reason that a later version added.
     Other(u64),
 }
@@ -205,6 +207,7 @@ impl SkipReason {
             Self::Dropped => 1,
             Self::Expired => 2,
             Self::Lost => 3,
+            Self::Rests => 4,
             Self::Other(number) => number,
         }
     }
@@ -215,6 +218,7 @@ impl SkipReason {
             1 => Self::Dropped,
             2 => Self::Expired,
             3 => Self::Lost,
+            4 => Self::Rests,
             other => Self::Other(other),
         }
     }
@@ -359,6 +363,7 @@ mod tests {
             SkipReason::Dropped,
             SkipReason::Expired,
             SkipReason::Lost,
+            SkipReason::Rests,
             SkipReason::Other(9),
         ];
         for reason in reasons {

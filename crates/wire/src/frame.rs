@@ -120,6 +120,11 @@ impl FrameReader {
         self.bytes.len() - self.open
     }
 
+    /// Gives away the bytes of a frame whose end has not come yet.
+    pub fn take_carried(&mut self) -> Vec<u8> {
+        self.bytes.split_off(self.open)
+    }
+
     /// Bytes taken by frames that were kept.
     pub fn kept(&self) -> usize {
         self.open

@@ -29,6 +29,12 @@ pub enum RecordKind {
     Skip,
     /// A node leaves; the last number of each of its chains.
     Goodbye,
+    /// Where the links of a node lead.
+    LinkState,
+    /// A node asks routers whether everything behind them was done.
+    Question,
+    /// A router's answer.
+    Answer,
     /// A kind this version does not know; to be skipped.
     Unknown(u8),
 }
@@ -41,6 +47,9 @@ impl RecordKind {
     const MARK: u8 = 5;
     const SKIP: u8 = 6;
     const GOODBYE: u8 = 7;
+    const LINK_STATE: u8 = 8;
+    const QUESTION: u8 = 9;
+    const ANSWER: u8 = 10;
 
     /// The kind of a record, from its bytes.
     #[inline]
@@ -58,6 +67,9 @@ impl RecordKind {
             Self::MARK => Self::Mark,
             Self::SKIP => Self::Skip,
             Self::GOODBYE => Self::Goodbye,
+            Self::LINK_STATE => Self::LinkState,
+            Self::QUESTION => Self::Question,
+            Self::ANSWER => Self::Answer,
             kind => Self::Unknown(kind),
         })
     }
@@ -73,6 +85,9 @@ impl RecordKind {
             Self::Mark => Self::MARK,
             Self::Skip => Self::SKIP,
             Self::Goodbye => Self::GOODBYE,
+            Self::LinkState => Self::LINK_STATE,
+            Self::Question => Self::QUESTION,
+            Self::Answer => Self::ANSWER,
             Self::Unknown(kind) => kind & KIND_MASK,
         }
     }

@@ -27,6 +27,8 @@ class Place:
     number: int = 0
     #: What carries Shoal's messages: `norm`, or `tcp`, which peers use whatever this says.
     link: str = "norm"
+    #: Whether a router listens at the port, which publisher and subscribers connect to.
+    routed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ GROUP = "239.192.74.203"
 def connect(place: Place, *, listens: bool = False) -> shoal.Bus:
     """A connection with the options that a user would get; over TCP, one process listens."""
     if place.link == "tcp":
+        listens = listens and not place.routed
         return (shoal.listen if listens else shoal.connect)(f"tcp://127.0.0.1:{place.port}")
     return shoal.connect(f"norm://{GROUP}:{place.port}", interface=place.interface)
 

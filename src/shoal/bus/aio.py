@@ -384,7 +384,7 @@ class Bus(Handle):
         A plain function does as a callback, too. With `durable` or `shared` a store is asked, so await it:
         `await bus.subscribe("prices/>", durable="desk-7")`.
 
-        The other arguments are those of `shoal.Bus.subscribe`.
+        The other arguments are those of `shoal.Bus.subscribe`; await `sync` to wait for routers.
         """
         check_callback(callback)
         if durable is not None or shared is not None or stored:
@@ -528,6 +528,11 @@ class Bus(Handle):
         return await self._doorbell.run(
             operations.wait_for_subscribers(self._connection, topic, count, timeout_s)
         )
+
+    async def sync(self, timeout_s: float | None = 10.0) -> None:
+        """Return when every router knows what was subscribed to before. As `shoal.Bus.sync`."""
+        check_seconds("timeout_s", timeout_s, none="no end")
+        await self._doorbell.run(operations.sync(self._connection, timeout_s))
 
     async def flush(self, timeout_s: float | None = 10.0) -> None:
         """Return when every member has everything published before; `FlushError` names who has not."""

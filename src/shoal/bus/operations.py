@@ -94,6 +94,24 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
         raise FlushError(f"these members did not acknowledge everything: {names}", tuple(silent))
 
 
+def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
+    """Wait until every router knows what was subscribed to before."""
+    connection.check_open()
+    deadline = _deadline(timeout_s)
+    number = connection.node.begin_sync()
+    try:
+        while (silent := connection.node.poll_flush(number)) is None:
+            connection.check_open()
+            if _is_over(deadline):
+                raise FlushError(f"not every router said within {timeout_s} s that it knows the subscription")
+            yield deadline
+    finally:
+        connection.node.end_flush(number)
+    if silent:
+        names = ", ".join(f"{node}" for node in silent)
+        raise FlushError(f"these routers went before they knew the subscription: {names}", tuple(silent))
+
+
 def next_event(connection: Connection, timeout_s: float | None) -> Operation[events.Event | None]:
     """The next event; `None` once the connection is closed, or after `timeout_s` without one."""
     deadline = _deadline(timeout_s)

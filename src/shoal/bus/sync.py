@@ -268,6 +268,7 @@ class Bus(Handle):
         thread: str | None = None,
         durable: str | bool | None = None,
         shared: str | bool | None = None,
+        wait: bool = False,
         **stored: Any,
     ) -> Subscription | StoredSubscription:
         """Receive what matches a pattern from now on, or, if it is durable, from when it was first asked for.
@@ -288,6 +289,7 @@ class Bus(Handle):
                 them.
             thread: callbacks of this connection that name the same thread share it, and are called one at a
                 time.
+            wait: return when every router that can be reached knows of it, 10 seconds later at the most.
             durable: a name: a store keeps the subscription, and what is published persistently while nobody
             reads
                 it. It belongs to this connection's `client_id`.
@@ -306,17 +308,20 @@ class Bus(Handle):
             InvalidSelectorError: the selector or the correlation filter is none.
             NoStoreError: it is durable, and the domain has no store.
             InUseError: somebody else has this durable subscription, or the client id.
+            FlushError: with `wait`, not every router answered; it is subscribed to all the same until then,
+                and no longer afterwards.
         """
         check_callback(callback)
+        check_flag("wait", wait)
         if inspect.iscoroutinefunction(callback):
             raise refuse("callback", callback, "a plain function: coroutines are for shoal.aio")
         if thread is not None and (not isinstance(thread, str) or callback is None):
             raise refuse("thread", thread, "a name, beside a callback, or None")
         if durable is not None or shared is not None or stored:
-            if correlation is not None or thread is not None:
+            if correlation is not None or thread is not None or wait:
                 raise refuse(
-                    "correlation and thread",
-                    (correlation, thread),
+                    "correlation, thread and wait",
+                    (correlation, thread, wait),
                     "left out where durable or shared is given",
                 )
             return self._subscribe_stored(
@@ -336,6 +341,12 @@ class Bus(Handle):
             queue_bytes_max=queue_bytes_max,
             queue_full=queue_full,
         )
+        if wait:
+            try:
+                self.sync()
+            except BaseException:
+                core.close()
+                raise
         if callback is not None:
             self._call_back(core, callback, thread)
         return Subscription(core)
@@ -599,6 +610,15 @@ class Bus(Handle):
         # First: a member that died does not keep it from being known that the store has everything.
         self._connection.flush_persistent(timeout_s)
         run(self._connection, operations.flush(self._connection, timeout_s, deadline))
+
+    def sync(self, timeout_s: float | None = 10.0) -> None:
+        """Return when every router that can be reached knows what was subscribed to before.
+
+        Raises:
+            FlushError: not every router answered.
+        """
+        check_seconds("timeout_s", timeout_s, none="no end")
+        run(self._connection, operations.sync(self._connection, timeout_s))
 
     def events(self, timeout_s: float | None = None) -> Iterator[Event]:
         """What happens in the domain: see `shoal.Event`.

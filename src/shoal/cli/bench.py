@@ -14,6 +14,7 @@ from shoal.bench import lan as lan_experiment
 from shoal.bench import latency as latency_experiment
 from shoal.bench import norm as norm_experiment
 from shoal.bench import report
+from shoal.bench import route as route_experiment
 from shoal.bench import sharing as sharing_experiment
 from shoal.bench import slow as slow_experiment
 from shoal.bench import throughput as throughput_experiment
@@ -82,6 +83,31 @@ def norm(
 
     coded = f", parity {block} + {parity}" if fec == "rs" else ""
     _show(f"NORM, {segment}-byte segments, {loss:g} % loss{coded}", options, run, json)
+
+
+@app.command("route")
+def route(
+    sizes: Annotated[
+        str, typer.Option(help="Bytes of each message's body, several with commas.")
+    ] = "64,1024",
+    peers: Peers = "zenoh,nats",
+    rounds: Rounds = 5,
+    seconds: Annotated[float, typer.Option(help="About how long each transfer takes.")] = 2.0,
+    count: Annotated[int | None, typer.Option(help="How many messages each transfer moves instead.")] = None,
+    selectors: Annotated[int, typer.Option(help="Different selectors behind the router.")] = 1000,
+    json: Json = None,
+) -> None:
+    """Messages per second through a router, from Python, on loopback."""
+    with _options_checked():
+        options = route_experiment.RouteOptions(
+            sizes=tuple(int(size) for size in _names(sizes)),
+            peers=_names(peers),
+            rounds=rounds,
+            seconds=seconds,
+            count=count,
+            selectors=selectors,
+        )
+    _show(f"{sizes}-byte messages through a router", options, route_experiment.run, json)
 
 
 @app.command("throughput")

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shoal_norm::Time;
@@ -102,6 +103,8 @@ pub struct Chains {
     wake: Arc<dyn Wake>,
     /// How to reach links whose sources wait for room.
     bells: Mutex<BTreeMap<LinkId, Weak<Link>>>,
+    /// Messages passed on, counted for each link.
+    passed: AtomicU64,
     lane_bytes_max: usize,
     message_bytes_max: usize,
 }
@@ -125,6 +128,7 @@ impl Chains {
             chains: (0..count).map(|_| chain()).collect(),
             wake,
             bells: Mutex::default(),
+            passed: AtomicU64::new(0),
             lane_bytes_max,
             message_bytes_max: message_bytes_max.min(frame::FRAME_BYTES_MAX),
         }
@@ -286,7 +290,7 @@ impl Chains {
             return done;
         }
         let (own, bytes_max) = ((lane as u32, state.stamp), self.lane_bytes_max);
-        let mut current = None;
+        let (mut current, mut passed) = (None, 0);
         for item in &outbound.items {
             match (item, &current) {
                 (Item::Chain(chain), _) => current = Some(*chain),
@@ -300,6 +304,7 @@ impl Chains {
                             outlet.drop_passed(chain, number);
                         } else {
                             outlet.pass(now, own, chain, (number, timestamp_us), record);
+                            passed += 1;
                             done.note(link);
                         }
                     }
@@ -316,6 +321,7 @@ impl Chains {
                 (_, None) => {}
             }
         }
+        self.passed.fetch_add(passed, Ordering::Relaxed);
         done.settle(|link| {
             let outlet = state.outlets.get_mut(link)?.as_mut()?;
             let is_full = outlet.bytes.len() >= bytes_max && !outlet.bytes.is_empty();
@@ -325,6 +331,11 @@ impl Chains {
             Some((outlet.bytes.len(), is_full, outlet.blocked))
         });
         done
+    }
+
+    /// Messages passed on so far, counted for each link that they went to.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
     }
 
     /// Whether a lane of a link has no room; then a link is rung when it has.
@@ -376,6 +387,17 @@ impl Chains {
     /// The number given last in a chain.
     pub fn last_number(&self, chain: usize) -> u64 {
         self.lock(chain).last
+    }
+
+    /// Tells those behind a link that nothing more comes this way for now.
+    pub(super) fn rest(&self, link: LinkId) {
+        for chain in 1..self.chains.len() {
+            let mut state = self.lock(chain);
+            let stamp = state.stamp;
+            if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) {
+                outlet.rest(chain as u32, stamp);
+            }
+        }
     }
 
     /// Tells those behind a link how far each chain is, of which anything was published: the numbers that were not sent

@@ -1,11 +1,18 @@
-//! Waiting until every member has what was published.
+//! Waiting until every member has what was published, and until every router behind them knows what we want.
+//!
+//! A neighbour that is a router acknowledged that it has everything; whether those behind it have, it is asked. It begins to wait
+//! in the same way for its other neighbours, and answers when they have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shoal_norm::NodeId;
+use shoal_wire::About;
 
 use super::chain::LinkId;
+
+/// Questions of others that are waited for; of more, the oldest are not answered.
+const ASKED_MAX: usize = 4096;
 
 /// Names a flush.
 pub type FlushId = u64;
@@ -20,11 +27,39 @@ enum Step {
     Done,
 }
 
+/// A router next to us: over which link, and who.
+pub(super) type Router = (LinkId, u64);
+
 #[derive(Debug)]
 struct Flush {
+    about: About,
     lanes: BTreeMap<(LinkId, usize), Step>,
+    /// Routers that have not answered, their node ids, and whether they were asked.
+    routers: BTreeMap<Router, (NodeId, bool)>,
+    /// Who asked us, and with which number of its own.
+    asker: Option<(Router, u64)>,
     silent: BTreeSet<NodeId>,
     failure: Option<Arc<str>>,
+}
+
+impl Flush {
+    fn is_over(&self) -> bool {
+        self.failure.is_some()
+            || self.routers.is_empty() && self.lanes.values().all(|&step| step == Step::Done)
+    }
+
+    fn is_acknowledged(&self, link: LinkId) -> bool {
+        self.lanes.range((link, 0)..=(link, usize::MAX)).all(|(_, &step)| step == Step::Done)
+    }
+}
+
+/// What is to be said to a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Saying {
+    /// A question of ours.
+    Ask(FlushId, About),
+    /// The answer to its question: its number, and who was silent.
+    Answer(u64, Vec<NodeId>),
 }
 
 /// What became of a flush.
@@ -46,14 +81,76 @@ pub(super) struct Flushes {
 }
 
 impl Flushes {
-    /// Starts waiting for so many bytes of each lane of each link.
-    pub fn begin(&mut self, lanes: impl IntoIterator<Item = ((LinkId, usize), u64)>) -> FlushId {
+    /// Starts waiting for so many bytes of each lane of each link, and for the routers behind them. `asker` is who asked for it,
+    /// if not our own program.
+    pub fn begin(
+        &mut self,
+        about: About,
+        lanes: impl IntoIterator<Item = ((LinkId, usize), u64)>,
+        routers: impl IntoIterator<Item = (Router, NodeId)>,
+        asker: Option<(Router, u64)>,
+    ) -> FlushId {
         // Of a lane that nothing was published on, everybody has everything.
         let step = |bytes| if bytes == 0 { Step::Done } else { Step::Send(bytes) };
         let lanes = lanes.into_iter().map(|(lane, bytes)| (lane, step(bytes))).collect();
         self.next += 1;
-        self.flushes.insert(self.next, Flush { lanes, silent: BTreeSet::new(), failure: None });
+        let routers = routers.into_iter().map(|(router, node)| (router, (node, false))).collect();
+        let silent = BTreeSet::new();
+        if self.flushes.len() >= ASKED_MAX && asker.is_some() {
+            // Whoever asks so often does not wait for the first any more.
+            let oldest = self.flushes.iter().find(|(_, flush)| flush.asker.is_some()).map(|(&id, _)| id);
+            oldest.map(|id| self.flushes.remove(&id));
+        }
+        self.flushes.insert(self.next, Flush { about, lanes, routers, asker, silent, failure: None });
         self.next
+    }
+
+    /// What is to be said now, and to whom.
+    pub fn poll(&mut self) -> Vec<(Router, Saying)> {
+        let mut said = Vec::new();
+        for (&id, flush) in &mut self.flushes {
+            let ready: Vec<Router> = flush
+                .routers
+                .iter()
+                .filter(|(router, (_, asked))| !asked && flush.is_acknowledged(router.0))
+                .map(|(&router, _)| router)
+                .collect();
+            for router in ready {
+                if let Some((_, asked)) = flush.routers.get_mut(&router) {
+                    *asked = true;
+                    said.push((router, Saying::Ask(id, flush.about)));
+                }
+            }
+            if let Some((router, number)) = flush.asker.filter(|_| flush.is_over()) {
+                said.push((router, Saying::Answer(number, flush.silent.iter().copied().collect())));
+            }
+        }
+        self.flushes.retain(|_, flush| flush.asker.is_none() || !flush.is_over());
+        said
+    }
+
+    /// A router answered for those behind it.
+    pub fn hear(&mut self, id: FlushId, router: Router, silent: &[NodeId]) {
+        if let Some(flush) = self.flushes.get_mut(&id)
+            && flush.routers.get(&router).is_some_and(|(_, asked)| *asked)
+        {
+            flush.routers.remove(&router);
+            flush.silent.extend(silent);
+        }
+    }
+
+    /// Routers that are on a link no longer answer nothing: nobody knows what those behind them have.
+    pub fn keep_routers(&mut self, link: LinkId, stays: impl Fn(u64) -> bool) {
+        for flush in self.flushes.values_mut() {
+            let Flush { routers, silent, .. } = flush;
+            routers.retain(|router, (node, _)| {
+                let keeps = router.0 != link || stays(router.1);
+                if !keeps {
+                    silent.insert(*node);
+                }
+                keeps
+            });
+        }
     }
 
     /// What became of one. It is forgotten by [`Flushes::end`].
@@ -62,7 +159,7 @@ impl Flushes {
         if let Some(why) = &flush.failure {
             return FlushState::Failed(why.clone());
         }
-        if flush.lanes.values().all(|&step| step == Step::Done) {
+        if flush.is_over() {
             return FlushState::Done(flush.silent.iter().copied().collect());
         }
         FlushState::Pending
@@ -118,6 +215,7 @@ impl Flushes {
                 }
             }
         }
+        self.keep_routers(link, |_| false);
     }
 }
 
@@ -128,7 +226,7 @@ mod tests {
     #[test]
     fn a_flush_is_over_when_every_lane_of_every_link_was_sent_asked_for_and_answered() {
         let mut flushes = Flushes::default();
-        let id = flushes.begin([((0, 1), 100), ((0, 2), 0), ((1, 1), 50)]);
+        let id = flushes.begin(About::Messages, [((0, 1), 100), ((0, 2), 0), ((1, 1), 50)], [], None);
         assert!(flushes.is_waiting(0) && flushes.is_waiting(1));
         flushes.ask(0, |_| 99, |_| true);
         flushes.answered(0, 1, &[]);
@@ -147,10 +245,38 @@ mod tests {
     #[test]
     fn a_link_that_fails_ends_the_flushes_that_wait_for_it_and_one_that_closes_does_not_hold_them() {
         let mut flushes = Flushes::default();
-        let [one, two] = [0, 1].map(|link| flushes.begin([((link, 1), 1)]));
+        let [one, two] = [0, 1].map(|link| flushes.begin(About::Messages, [((link, 1), 1)], [], None));
         flushes.lose(0, Some(&Arc::from("cut")));
         flushes.lose(1, None);
         assert_eq!(flushes.state(one), FlushState::Failed("cut".into()));
         assert_eq!(flushes.state(two), FlushState::Done(vec![]));
+    }
+
+    #[test]
+    fn a_router_is_asked_once_it_has_everything_and_those_behind_it_count() {
+        let mut flushes = Flushes::default();
+        let id = flushes.begin(About::Messages, [((0, 1), 10)], [((0, 77), 7), ((0, 88), 8)], None);
+        assert_eq!(flushes.poll(), []);
+        flushes.ask(0, |_| 10, |_| true);
+        flushes.answered(0, 1, &[]);
+        let asks = |router| ((0, router), Saying::Ask(id, About::Messages));
+        assert_eq!(flushes.poll(), [asks(77), asks(88)]);
+        assert_eq!(flushes.poll(), [], "once");
+        flushes.hear(id, (0, 77), &[70]);
+        assert_eq!(flushes.state(id), FlushState::Pending);
+        flushes.keep_routers(0, |router| router == 77);
+        assert_eq!(flushes.state(id), FlushState::Done(vec![8, 70]), "one that is gone has not answered");
+    }
+
+    #[test]
+    fn a_question_is_answered_when_all_behind_us_have_and_forgotten() {
+        let mut flushes = Flushes::default();
+        let asked = flushes.begin(About::Interest, [], [((1, 99), 9)], Some(((0, 77), 5)));
+        assert_eq!(flushes.poll(), [((1, 99), Saying::Ask(asked, About::Interest))]);
+        flushes.hear(asked, (1, 99), &[]);
+        assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(5, vec![]))]);
+        assert!(flushes.flushes.is_empty());
+        flushes.begin(About::Interest, [], [], Some(((0, 77), 6)));
+        assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(6, vec![]))], "nobody is behind us");
     }
 }

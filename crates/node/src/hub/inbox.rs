@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
 use shoal_norm::{Chunk, NodeId, Time};
-use shoal_wire::frame::FrameReader;
-use shoal_wire::{DecodeError, Mark, MessageView, PassedOn as PassedMark, RecordKind, Skip};
+use shoal_wire::frame::{self, FrameReader};
+use shoal_wire::{DecodeError, Mark, MessageView, PassedOn as PassedMark, RecordKind, Skip, SkipReason};
 
 use super::assembly::Assembly;
 use super::chain::{Chains, LinkId};
 use super::consumer::{Batch, Entry, Source};
-use super::notes::Notes;
-use super::origins::{Claim, Key, Origins};
+use super::notes::{Hold, Notes};
+use super::origins::{Claim, Holder, Key, Origins, SILENCE};
 use super::passing::{Chain, HOPS_UNKNOWN, Outbound, PassedOn};
 use super::routes::Routes;
 use super::unnumbered::Unnumbered;
@@ -79,29 +79,92 @@ const PASSED_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub link: LinkId,
+    /// Since when the link rests: another one brings whatever comes over it.
+    pub rests: Option<Time>,
     pub publisher: u64,
     pub origins: Arc<Mutex<Origins>>,
 }
 
 impl Place {
-    /// Asks for a chain.
-    fn claim(&self, key: Key) -> Claim {
-        match key.0 {
-            // Whose it is is not known yet.
-            0 => Claim::Granted(0),
-            publisher if publisher == self.publisher => Claim::Elsewhere,
-            _ => self.origins().claim(key, self.link),
-        }
-    }
-
-    fn release(&self, notes: &Notes) {
-        if !notes.elsewhere {
-            self.origins().release(notes.key(), self.link, notes.awaited());
-        }
-    }
-
     fn origins(&self) -> MutexGuard<'_, Origins> {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn release(&self, source: SourceId, notes: &mut Notes, rests: bool) {
+        if notes.hold == Hold::Ours {
+            let holder = Holder { link: self.link, source };
+            self.origins().release(notes.key(), holder, notes.awaited(), rests);
+        }
+        (notes.hold, notes.busy, notes.rests) = (Hold::Free, false, false);
+    }
+}
+
+/// What is to be done with a message.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Take,
+    Leave,
+    /// Another source may bring what comes before it.
+    Wait(Time),
+}
+
+/// What is being fed, and to whom its chains belong.
+struct Taking<'a> {
+    now: Time,
+    place: &'a Place,
+    source: SourceId,
+    own: Key,
+    /// Chains of which something was taken and is not delivered yet.
+    touched: &'a mut Vec<Key>,
+}
+
+impl Taking<'_> {
+    /// Whether the next message of a chain, which has this number, is taken.
+    #[inline]
+    fn judge(&mut self, notes: &mut Notes, number: u64, told: &mut impl FnMut(Told)) -> Verdict {
+        match notes.hold {
+            Hold::Ours if notes.busy => Verdict::Take,
+            Hold::Elsewhere(next) if number < next => Verdict::Leave,
+            _ => self.ask(notes, number, told),
+        }
+    }
+
+    fn ask(&mut self, notes: &mut Notes, number: u64, told: &mut impl FnMut(Told)) -> Verdict {
+        let key = notes.key();
+        // What was on its way when the link began to rest is still taken.
+        let rests = |since: Time| notes.hold != Hold::Ours || self.now >= since + SILENCE;
+        if key.0 == self.place.publisher || self.place.rests.is_some_and(rests) {
+            self.place.release(self.source, notes, true);
+            notes.hold = Hold::Elsewhere(u64::MAX);
+            return Verdict::Leave;
+        }
+        if key.0 == 0 {
+            // Whose it is is not known yet.
+            (notes.hold, notes.busy) = (Hold::Ours, true);
+            return Verdict::Take;
+        }
+        let holder = Holder { link: self.place.link, source: self.source };
+        let claim = self.place.origins().claim(self.now, key, holder, number, key == self.own);
+        match claim {
+            Claim::Held => {}
+            Claim::Granted { next, doubted } => {
+                if doubted {
+                    notes.doubt(self.now);
+                }
+                notes.take_over(next, told);
+            }
+            Claim::Elsewhere(next) => {
+                notes.hold = Hold::Elsewhere(next);
+                return Verdict::Leave;
+            }
+            Claim::Wait(until) => {
+                notes.hold = Hold::Elsewhere(number);
+                return Verdict::Wait(until);
+            }
+        }
+        (notes.hold, notes.busy) = (Hold::Ours, true);
+        self.touched.push(key);
+        Verdict::Take
     }
 }
 
@@ -125,6 +188,9 @@ struct Stream {
     /// Queues it filled, and links.
     filled: Vec<SubscriptionId>,
     full_links: Vec<LinkId>,
+    /// What is not read yet, because another source may bring what comes before it; and until when.
+    aside: Vec<u8>,
+    aside_until: Time,
 }
 
 impl Stream {
@@ -140,18 +206,21 @@ impl Stream {
             unnumbered: Unnumbered::default(),
             filled: Vec::new(),
             full_links: Vec::new(),
+            aside: Vec::new(),
+            aside_until: Time::ZERO,
         }
     }
 
     /// Bytes of messages that cannot be handed over yet.
     fn carried(&self) -> usize {
-        self.reader.carried() + self.unnumbered.len()
+        self.reader.carried() + self.unnumbered.len() + self.aside.len()
     }
 
     /// What comes next starts with a new message, of which nothing is known.
     fn lose_place(&mut self) {
         self.reader.reset();
         self.unnumbered.clear();
+        self.aside.clear();
         self.notes.expected = self.notes.awaited();
         (self.notes.timestamp_us, self.notes.number) = (0, 0);
     }
@@ -171,39 +240,46 @@ impl Stream {
 #[inline]
 fn turn_to(
     (notes, others, turns): (&mut Notes, &mut HashMap<Key, Notes>, &mut u64),
-    own: Key,
-    place: &Place,
-    (passed, chain): (Option<PassedMark>, u32),
+    taking: &mut Taking<'_>,
+    (passed, chain, number): (Option<PassedMark>, u32, u64),
     told: &mut impl FnMut(Told),
 ) {
-    let key = passed.map_or(own, |passed| (passed.publisher, chain));
+    let key = passed.map_or(taking.own, |passed| (passed.publisher, chain));
     if notes.key() != key {
         *turns += 1;
         let source = Source { publisher: key.0, chain: key.1, node: notes.source.node };
-        let next = others.remove(&key).unwrap_or_else(|| {
-            let mut fresh = Notes::new(source);
-            fresh.settle(place.claim(key), told);
-            fresh
-        });
+        let next = others.remove(&key).unwrap_or_else(|| Notes::new(source));
         let before = std::mem::replace(notes, next);
         notes.used = *turns;
         if others.len() >= PASSED_MAX {
-            forget_oldest(others, own, place);
+            forget_oldest(others, taking);
         }
         others.insert(before.key(), before);
     }
     notes.hops = passed.map_or(0, |passed| passed.hops);
-    if notes.elsewhere {
-        // Whoever brought it may be gone.
-        notes.settle(place.claim(key), told);
+    if notes.hold == Hold::Free {
+        // Nobody may have it; if somebody has, the first message decides.
+        let _ = taking.judge(notes, number, told);
+    }
+}
+
+/// Nothing more is expected of a source for now: another one may bring its chains, once what came is delivered.
+#[cold]
+fn vacate(notes: &mut Notes, others: &mut HashMap<Key, Notes>, taking: &Taking<'_>) {
+    for notes in others.values_mut().chain([notes]) {
+        if notes.busy {
+            notes.rests = true;
+        } else {
+            taking.place.release(taking.source, notes, true);
+        }
     }
 }
 
 #[cold]
-fn forget_oldest(others: &mut HashMap<Key, Notes>, own: Key, place: &Place) {
-    let oldest = others.iter().filter(|(key, _)| **key != own).min_by_key(|(_, notes)| notes.used);
-    if let Some(notes) = oldest.map(|(&key, _)| key).and_then(|key| others.remove(&key)) {
-        place.release(&notes);
+fn forget_oldest(others: &mut HashMap<Key, Notes>, taking: &Taking<'_>) {
+    let oldest = others.iter().filter(|(key, _)| **key != taking.own).min_by_key(|(_, notes)| notes.used);
+    if let Some(mut notes) = oldest.map(|(&key, _)| key).and_then(|key| others.remove(&key)) {
+        taking.place.release(taking.source, &mut notes, false);
     }
 }
 
@@ -235,8 +311,7 @@ impl Staged {
         passes: Option<LinkId>,
     ) -> Result<bool, DecodeError> {
         let origin = notes.next_origin();
-        notes.suspect = false;
-        if origin.number < notes.floor || notes.elsewhere {
+        if origin.number < notes.floor || notes.hold != Hold::Ours {
             return Ok(false);
         }
         let view = MessageView::parse(record)?;
@@ -277,8 +352,11 @@ impl Staged {
 pub(super) struct Inbox {
     streams: Vec<Option<Stream>>,
     staged: Staged,
-    /// The source whose messages are staged.
+    /// The source whose messages are staged, and its chains of which something is not delivered yet.
     current: Option<SourceId>,
+    touched: Vec<Key>,
+    /// Some source may have something put aside.
+    has_aside: bool,
     lent: Vec<Arc<Vec<u8>>>,
     assembly: Assembly,
     message_bytes_max: usize,
@@ -293,6 +371,8 @@ impl Inbox {
             streams: Vec::new(),
             staged: Staged::default(),
             current: None,
+            touched: Vec::new(),
+            has_aside: false,
             lent: Vec::new(),
             assembly,
             message_bytes_max,
@@ -303,8 +383,8 @@ impl Inbox {
 
     /// A source begins.
     pub fn open(&mut self, source: Source) -> SourceId {
-        let mut stream = Stream::new(source, self.message_bytes_max);
-        stream.notes.settle(self.place.claim(stream.own), &mut |_| ());
+        // Whether it may bring its chain is asked when something comes.
+        let stream = Stream::new(source, self.message_bytes_max);
         match self.streams.iter().position(Option::is_none) {
             Some(free) => {
                 self.streams[free] = Some(stream);
@@ -330,6 +410,57 @@ impl Inbox {
     /// Whether something waits for [`Inbox::pass_on`].
     pub fn has_outbound(&self) -> bool {
         !self.staged.outbound.is_empty()
+    }
+
+    /// When what a source brought and another one may bring first is to be looked at again, and of which source; never if
+    /// there is no such.
+    pub fn aside(&mut self) -> (Time, SourceId) {
+        if !self.has_aside {
+            return (Time::NEVER, 0);
+        }
+        let waits = |(id, stream): (usize, &Option<Stream>)| {
+            let stream = stream.as_ref().filter(|stream| !stream.aside.is_empty())?;
+            Some((stream.aside_until, id))
+        };
+        let first = self.streams.iter().enumerate().filter_map(waits).min();
+        self.has_aside = first.is_some();
+        first.unwrap_or((Time::NEVER, 0))
+    }
+
+    /// The link rests from now on, or is used again. While it rests we ask for nothing there, so what is skipped may be for us.
+    pub fn set_resting(&mut self, now: Time, rests: bool) {
+        self.place.rests = rests.then_some(now);
+        for stream in self.streams.iter_mut().flatten() {
+            for notes in stream.others.values_mut().chain([&mut stream.notes]) {
+                notes.doubt(now);
+                if notes.hold != Hold::Ours {
+                    notes.hold = Hold::Free;
+                }
+            }
+        }
+    }
+
+    /// Everything that came was delivered.
+    pub fn finish(&mut self, now: Time) {
+        if self.touched.is_empty() {
+            return;
+        }
+        let stream = self.current.and_then(|id| Some((id, self.streams.get_mut(id)?.as_mut()?)));
+        let Some((source, stream)) = stream else { return self.touched.clear() };
+        for key in self.touched.drain(..) {
+            let notes = match stream.notes.key() == key {
+                true => Some(&mut stream.notes),
+                false => stream.others.get_mut(&key),
+            };
+            let Some(notes) = notes.filter(|notes| notes.busy) else { continue };
+            if notes.rests {
+                self.place.release(source, notes, true);
+                continue;
+            }
+            notes.busy = false;
+            let holder = Holder { link: self.place.link, source };
+            self.place.origins().progress(now, key, holder, notes.awaited());
+        }
     }
 
     /// The lane of the source whose messages wait to be handed over.
@@ -406,14 +537,52 @@ impl Inbox {
         }
         if self.current != Some(id) {
             self.hand_over(now, routes);
+            self.finish(now);
             self.current = Some(id);
         }
-        let Inbox { staged, streams, assembly, message_bytes_max, place, .. } = self;
+        let aside = match self.streams.get_mut(id) {
+            Some(Some(stream)) if !stream.aside.is_empty() => {
+                if now < stream.aside_until {
+                    return Fed::Held;
+                }
+                std::mem::take(&mut stream.aside)
+            }
+            _ => Vec::new(),
+        };
+        if !aside.is_empty() {
+            // What was put aside comes first.
+            let first = Chunk { bytes: &aside, fresh: false };
+            let fed = self.read(now, routes, id, first, &mut unreadable, &mut told);
+            if fed != Fed::All {
+                return fed;
+            }
+            if self.is_aside(id) {
+                return Fed::Held;
+            }
+        }
+        self.read(now, routes, id, chunk, &mut unreadable, &mut told)
+    }
+
+    fn is_aside(&self, id: SourceId) -> bool {
+        self.streams.get(id).and_then(Option::as_ref).is_some_and(|stream| !stream.aside.is_empty())
+    }
+
+    fn read(
+        &mut self,
+        now: Time,
+        routes: &mut Routes,
+        id: SourceId,
+        chunk: Chunk<'_>,
+        unreadable: &mut impl FnMut(String),
+        told: &mut impl FnMut(Told),
+    ) -> Fed {
+        let Inbox { staged, streams, assembly, message_bytes_max, place, touched, .. } = self;
         let Some(Some(stream)) = streams.get_mut(id) else { return Fed::Broken };
         let carried = stream.carried();
         if chunk.fresh {
             stream.lose_place();
         }
+        let mut taking = Taking { now, place, source: id, own: stream.own, touched };
         let mut numbered = None;
         let passes = self.passes.then_some(place.link);
         if stream.notes.number == 0 {
@@ -422,9 +591,9 @@ impl Inbox {
                 Ok(Some(found)) => {
                     let bytes = stream.unnumbered.take();
                     let Stream { notes, others, turns, .. } = stream;
-                    let mut hear = hearing(&mut staged.outbound, routes, passes, &mut told);
-                    let named = (found.source, found.chain);
-                    turn_to((notes, others, turns), stream.own, place, named, &mut hear);
+                    let mut hear = hearing(&mut staged.outbound, routes, passes, told);
+                    let named = (found.source, found.chain, found.number);
+                    turn_to((notes, others, turns), &mut taking, named, &mut hear);
                     notes.timestamp_us = found.timestamp_us;
                     if found.number > 0 {
                         notes.reach(found.number, &mut hear);
@@ -441,14 +610,29 @@ impl Inbox {
             }
         }
         let bytes = numbered.as_deref().unwrap_or(chunk.bytes);
-        let Stream { reader, own, notes, others, turns, version, .. } = stream;
+        let Stream { reader, notes, others, turns, version, aside, .. } = stream;
+        let mut waits = None;
         let mut each = |record: &[u8], at: usize| {
+            if waits.is_some() {
+                frame::write(record, aside);
+                return false;
+            }
             let kept = match RecordKind::of(record) {
-                Ok(RecordKind::Message) => staged.on_message(now, routes, notes, record, at, passes),
+                Ok(RecordKind::Message) => {
+                    let mut hear = hearing(&mut staged.outbound, routes, passes, told);
+                    if let Verdict::Wait(until) = taking.judge(notes, notes.number, &mut hear) {
+                        waits = Some(until);
+                        frame::write(record, aside);
+                        return false;
+                    }
+                    drop(hear);
+                    staged.on_message(now, routes, notes, record, at, passes)
+                }
                 Ok(RecordKind::Mark) => Mark::read(record).map(|mark| {
                     {
-                        let mut hear = hearing(&mut staged.outbound, routes, passes, &mut told);
-                        turn_to((notes, others, turns), *own, place, (mark.source, mark.chain), &mut hear);
+                        let mut hear = hearing(&mut staged.outbound, routes, passes, told);
+                        let named = (mark.source, mark.chain, mark.number);
+                        turn_to((notes, others, turns), &mut taking, named, &mut hear);
                         notes.on_mark(now, &mark, &mut hear);
                     }
                     if mark.version != std::mem::replace(version, mark.version) {
@@ -457,8 +641,12 @@ impl Inbox {
                     false
                 }),
                 Ok(RecordKind::Skip) => Skip::read(record).map(|skip| {
-                    let mut hear = hearing(&mut staged.outbound, routes, passes, &mut told);
-                    notes.on_skip(skip, &mut hear);
+                    if skip.reason == SkipReason::Rests {
+                        vacate(notes, others, &taking);
+                        return false;
+                    }
+                    let mut hear = hearing(&mut staged.outbound, routes, passes, told);
+                    notes.on_skip(now, skip, &mut hear);
                     false
                 }),
                 Ok(_) => Ok(false),
@@ -470,7 +658,12 @@ impl Inbox {
             })
         };
         let read = reader.read(bytes, &mut each).map_err(|error| error.to_string());
-        let part = if read.is_ok() { reader.carried() } else { 0 };
+        if let Some(until) = waits {
+            aside.extend_from_slice(&reader.take_carried());
+            stream.aside_until = until;
+            self.has_aside = true;
+        }
+        let part = if read.is_ok() { stream.carried() } else { 0 };
         let fits = assembly.change(carried, part);
         if let Err(why) = read.and_then(|()| fits.then_some(()).ok_or_else(|| assembly.refusal())) {
             stream.lose_place();
@@ -542,24 +735,44 @@ impl Inbox {
 
     /// What becomes known of a source beside its bytes. What is lost thereby is passed on to the links that ask for
     /// something.
-    pub fn note(&mut self, id: SourceId, news: SourceNews, asking: &[LinkId], mut told: impl FnMut(Told)) {
+    pub fn note(
+        &mut self,
+        now: Time,
+        id: SourceId,
+        news: SourceNews,
+        asking: &[LinkId],
+        mut told: impl FnMut(Told),
+    ) {
         let passes = self.passes;
         let Some(Some(stream)) = self.streams.get_mut(id) else { return };
         if let SourceNews::NotCounted(..) = news {
             // Of what it passes on it does not say for which numbers that was.
             let own = stream.own;
             let passed = stream.others.iter_mut().map(|(_, notes)| notes).chain([&mut stream.notes]);
-            passed.filter(|notes| notes.key() != own).for_each(|notes| notes.suspect = true);
+            passed.filter(|notes| notes.key() != own).for_each(|notes| notes.doubt(now));
         }
+        let own = stream.own;
         let notes = stream.own_notes();
-        let (chain, may_pass, source) = (notes.chain(), notes.may_pass(), notes.source);
+        let (source, passed) = (notes.source, Chain { hops: HOPS_UNKNOWN, ..notes.chain() });
         let outbound = &mut self.staged.outbound;
         let mut hear = |news: Told| {
-            if let (Told::Lost(_, first, last), true) = (news, passes && may_pass) {
-                outbound.add_lost(&chain, (first, last), asking);
+            if let (Told::Lost(_, first, last), true) = (news, passes && source.publisher > 0) {
+                outbound.add_lost(&passed, (first, last), asking);
             }
             told(news);
         };
+        if notes.hold == Hold::Free && !matches!(news, SourceNews::Begins(_)) {
+            let mut touched = Vec::new();
+            let mut taking = Taking { now, place: &self.place, source: id, own, touched: &mut touched };
+            let _ = taking.judge(notes, notes.awaited(), &mut hear);
+            if !touched.is_empty() {
+                // Nothing of it waits to be delivered.
+                notes.busy = false;
+                let holder = Holder { link: self.place.link, source: id };
+                self.place.origins().progress(now, own, holder, notes.awaited());
+            }
+        }
+        let is_ours = notes.hold == Hold::Ours;
         match news {
             SourceNews::Begins(number) if notes.awaited() == 0 => notes.expected = number,
             SourceNews::Begins(_) => {}
@@ -567,7 +780,11 @@ impl Inbox {
                 if notes.awaited() == 0 {
                     notes.expected = first;
                 }
-                notes.skips.not_counted(first, end, |(first, last)| hear(Told::Lost(source, first, last)));
+                notes.skips.not_counted(first, end, |(first, last)| {
+                    if is_ours {
+                        hear(Told::Lost(source, first, last));
+                    }
+                });
             }
             SourceNews::Ends(last) => notes.reach(last.saturating_add(1), &mut hear),
         }
@@ -585,7 +802,10 @@ impl Inbox {
         self.hand_over(now, routes);
         if let Some(stream) = self.streams.get_mut(id).and_then(Option::take) {
             self.assembly.change(stream.carried(), 0);
-            stream.others.values().chain([&stream.notes]).for_each(|notes| self.place.release(notes));
+            let mut stream = stream;
+            for notes in stream.others.values_mut().chain([&mut stream.notes]) {
+                self.place.release(id, notes, false);
+            }
         }
         self.current = self.current.filter(|&current| current != id);
     }
@@ -595,6 +815,12 @@ impl Inbox {
     pub fn rest(&mut self, now: Time, id: SourceId, routes: &Routes) -> bool {
         self.hand_over(now, routes);
         let Some(Some(stream)) = self.streams.get_mut(id) else { return false };
+        // What it passed on, another source may bring.
+        let own = stream.own;
+        for notes in stream.others.values_mut().chain([&mut stream.notes]).filter(|notes| notes.key() != own)
+        {
+            self.place.release(id, notes, true);
+        }
         let carried = stream.carried();
         let cut = Assembly::cost(carried) > 0;
         if cut {

@@ -47,9 +47,18 @@ pub struct Link {
     pub(super) wanted: AtomicU64,
     /// Whoever is behind it takes nothing, and publishers do not wait for it.
     pub(super) lagging: AtomicBool,
+    /// It is not used, because another one leads to the same nodes.
+    pub(super) rests: AtomicBool,
+    /// Something is to be said over it of where links lead.
+    pub(super) has_news: AtomicBool,
 }
 
 impl Link {
+    #[inline]
+    pub(super) fn is_resting(&self) -> bool {
+        self.rests.load(Ordering::SeqCst)
+    }
+
     #[cold]
     pub(super) fn is_lagging(&self) -> bool {
         self.lagging.load(Ordering::Relaxed)

@@ -23,6 +23,7 @@ mod passing;
 mod port;
 mod publish;
 mod routes;
+mod shape;
 mod skips;
 mod unnumbered;
 mod wake;
@@ -32,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use shoal_norm::NodeId;
-use shoal_wire::{MessageView, Roles};
+use shoal_wire::{About, MessageView, Roles};
 
 pub use self::chain::{Chains, Clock, LinkId, SendError, Stamp};
 pub use self::consumer::{Batch, Consumer, Entry, Overflow, Source, Taken};
@@ -51,6 +52,7 @@ use self::flush::Flushes;
 use self::link::Link;
 use self::origins::Origins;
 use self::routes::Routes;
+use self::shape::Shape;
 use crate::attributes::Origin;
 use crate::interest::{AskedInterest, Asker, Entry as AnnouncedEntry};
 use crate::switch::{Interest, SubscriptionId};
@@ -99,6 +101,8 @@ pub struct Hub {
     origins: Arc<Mutex<Origins>>,
     /// What comes over one link is passed on to others.
     router: AtomicBool,
+    /// Which links are used.
+    shape: Mutex<Shape>,
     /// Counts changes of who wants what.
     interest_version: AtomicU64,
     flushes: Mutex<Flushes>,
@@ -131,6 +135,7 @@ impl Hub {
             wanted: Mutex::default(),
             origins: Arc::default(),
             router: AtomicBool::new(false),
+            shape: Mutex::new(Shape::new(config.publisher)),
             interest_version: AtomicU64::new(1),
             flushes: Mutex::default(),
             events: Mutex::default(),
@@ -304,6 +309,7 @@ impl Hub {
         wanted.asked.set_covering();
         self.announce_roles(&mut wanted);
         self.want(wanted, Ring::Interest);
+        self.map_routes();
     }
 
     /// Has links announce what we want, where that changed.
@@ -386,11 +392,28 @@ impl Hub {
         self.ring_all(Ring::Turn);
     }
 
-    /// Starts waiting until every member has everything published so far.
+    /// Starts waiting until every member has everything published so far, those behind routers, too.
     pub fn begin_flush(&self) -> FlushId {
+        self.begin_wait(About::Messages, None, None)
+    }
+
+    /// Starts waiting until every router knows what we want by now, those behind routers, too.
+    pub fn begin_sync(&self) -> FlushId {
+        self.begin_wait(About::Interest, None, None)
+    }
+
+    /// Waits over all links but one; for somebody else, if there is an asker.
+    fn begin_wait(
+        &self,
+        about: About,
+        except: Option<LinkId>,
+        asker: Option<(flush::Router, u64)>,
+    ) -> FlushId {
+        let routers = self.routers(except);
         let links: Vec<LinkId> = self.routes().links().map(|link| link.id).collect();
+        let links = links.into_iter().filter(|&link| Some(link) != except && about == About::Messages);
         // The first lane is the links' own.
-        let lanes = links.into_iter().flat_map(|link| {
+        let lanes = links.flat_map(|link| {
             self.chains
                 .appended(link)
                 .into_iter()
@@ -398,8 +421,11 @@ impl Hub {
                 .skip(1)
                 .map(move |(lane, bytes)| ((link, lane), bytes))
         });
-        let id = lock(&self.flushes).begin(lanes);
-        self.ring_all(Ring::Turn);
+        let id = lock(&self.flushes).begin(about, lanes, routers, asker);
+        self.say();
+        if about == About::Messages {
+            self.ring_all(Ring::Turn);
+        }
         id
     }
 
@@ -450,11 +476,16 @@ impl Hub {
         let version = AtomicU64::new(wanted.asked.version(id));
         drop(wanted);
         let lagging = AtomicBool::new(false);
-        let link = Arc::new(Link { id, name: name.to_owned(), remote, bell, wanted: version, lagging });
+        let rests = AtomicBool::new(false);
+        let name = name.to_owned();
+        let has_news = AtomicBool::new(false);
+        let link = Arc::new(Link { id, name, remote, bell, wanted: version, lagging, rests, has_news });
         self.chains.set_bell(&link);
         self.routes().add_link(link.clone());
         self.remote_links.fetch_add(usize::from(remote), Ordering::Relaxed);
         self.change_interest();
+        // Whoever is on multicast hears all others there.
+        self.map_opens(id, link.name == "norm");
         Port::new(self.clone(), link)
     }
 
@@ -473,8 +504,10 @@ impl Hub {
         self.want(wanted, Ring::Turn);
         lock(&self.link_ids).remove(&link);
         self.remote_links.fetch_sub(usize::from(gone.remote), Ordering::Relaxed);
+        self.map_shuts(link);
         let why: Option<Arc<str>> = why.map(|why| format!("{}: {why}", gone.name).into());
         lock(&self.flushes).lose(link, why.as_ref());
+        self.say();
         if let Some(why) = &why {
             if last {
                 *lock(&self.failure) = Some(why.clone());

@@ -7,11 +7,26 @@ use shoal_wire::{Mark, MessageView, Skip, SkipReason};
 
 use super::consumer::Source;
 use super::inbox::Told;
-use super::origins::{Claim, Key};
+use super::origins::Key;
 use super::passing::{Chain, HOPS_MAX};
 use super::skips::Skips;
 use crate::attributes::Origin;
 use crate::clock_offset::ClockOffset;
+
+/// For so long whoever takes over a chain is not believed that nobody wanted what it skips: by then everybody on the way
+/// knows of us.
+const DOUBT: Duration = Duration::from_secs(5);
+
+/// Whether a chain is taken from a source.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// Nobody asked yet.
+    Free,
+    /// It is.
+    Ours,
+    /// Another one brings it, and brought everything below this number.
+    Elsewhere(u64),
+}
 
 /// What is known of a source beside its messages.
 #[derive(Debug)]
@@ -19,8 +34,12 @@ pub(super) struct Notes {
     pub source: Source,
     /// How many nodes passed it on.
     pub hops: u8,
-    /// Another link brings it: what comes here is left aside.
-    pub elsewhere: bool,
+    /// Whether it is taken from here.
+    pub hold: Hold,
+    /// What came of it is not delivered yet, and nobody else gets it before.
+    pub busy: bool,
+    /// Its source said that nothing more comes this way for now.
+    pub rests: bool,
     pub timestamp_us: u64,
     /// The next message's number; 0 if not known.
     pub number: u64,
@@ -28,8 +47,10 @@ pub(super) struct Notes {
     pub expected: u64,
     /// Messages below this number were here already.
     pub floor: u64,
-    /// Whoever passes it on did not count on us for a while: what it skips next may have been for us.
-    pub suspect: bool,
+    /// Until then its source may not have counted on us: what it skips may have been for us.
+    pub doubted: Time,
+    /// When its source skipped something last.
+    pub skipped: Time,
     /// Its publisher's clock, once a mark showed it.
     pub clock: Option<ClockOffset>,
     pub skips: Skips,
@@ -42,12 +63,15 @@ impl Notes {
         Notes {
             source,
             hops: 0,
-            elsewhere: false,
+            hold: Hold::Free,
+            busy: false,
+            rests: false,
             timestamp_us: 0,
             number: 0,
             expected: 0,
             floor: 0,
-            suspect: false,
+            doubted: Time::ZERO,
+            skipped: Time::ZERO,
             clock: None,
             skips: Skips::default(),
             used: 0,
@@ -66,24 +90,27 @@ impl Notes {
 
     /// Whether it may be passed on.
     pub fn may_pass(&self) -> bool {
-        self.source.publisher > 0 && self.hops < HOPS_MAX && !self.elsewhere
+        self.source.publisher > 0 && self.hops < HOPS_MAX && self.hold == Hold::Ours
     }
 
-    /// The link may bring the chain, or may not.
-    pub fn settle(&mut self, claim: Claim, told: &mut impl FnMut(Told)) {
-        self.elsewhere = claim == Claim::Elsewhere;
-        if let Claim::Granted(next) = claim
-            && next > 0
-        {
-            let awaited = self.awaited();
-            if awaited == 0 {
-                self.expected = next;
-            } else if awaited > next {
-                // What came here while another link brought it was left aside.
-                told(Told::Lost(self.source, next, awaited - 1));
-            }
-            self.floor = next;
+    /// What it skips for a while may have been for us.
+    pub fn doubt(&mut self, now: Time) {
+        self.doubted = now + DOUBT;
+    }
+
+    /// The chain is taken from here from now on, beginning with this number; 0 if nothing came before.
+    pub fn take_over(&mut self, next: u64, told: &mut impl FnMut(Told)) {
+        self.hold = Hold::Ours;
+        if next == 0 {
+            return;
         }
+        let awaited = self.awaited();
+        if awaited == 0 {
+            self.expected = next;
+        } else if awaited > next {
+            told(Told::Lost(self.source, next, awaited - 1));
+        }
+        self.floor = next;
     }
 
     /// Where the next message comes from.
@@ -110,7 +137,7 @@ impl Notes {
     /// What comes next has this number. What was expected before it is lost.
     pub fn reach(&mut self, number: u64, told: &mut impl FnMut(Told)) {
         let awaited = self.awaited();
-        if !self.elsewhere {
+        if self.hold == Hold::Ours {
             let missing = awaited.max(self.floor);
             if awaited > 0 && number > missing {
                 told(Told::Lost(self.source, missing, number - 1));
@@ -133,28 +160,37 @@ impl Notes {
     }
 
     /// Takes a skip in.
-    pub fn on_skip(&mut self, skip: Skip, told: &mut impl FnMut(Told)) {
+    pub fn on_skip(&mut self, now: Time, skip: Skip, told: &mut impl FnMut(Told)) {
         if skip.count == 0 {
             return;
         }
-        let (source, last) = (self.source, skip.next() - 1);
-        let lost = |first, last, told: &mut dyn FnMut(Told)| told(Told::Lost(source, first, last));
+        let (source, last, is_ours) = (self.source, skip.next() - 1, self.hold == Hold::Ours);
+        let floor = self.floor;
+        let lost = |first: u64, last: u64, told: &mut dyn FnMut(Told)| {
+            if is_ours && last >= floor {
+                told(Told::Lost(source, first.max(floor), last));
+            }
+        };
         let is_late = self.awaited() > 0 && last < self.awaited();
         if is_late && skip.reason == SkipReason::Lost {
-            // What was skipped before as nobody's turned out to be lost to whoever passes it on.
-            if !self.elsewhere {
-                lost(skip.number, last, told);
+            // What was skipped before as nobody's turned out to be lost to whoever passes it on. It is told once: in a circle
+            // it would go round for ever.
+            let each = |(first, last)| told(Told::Lost(source, first, last));
+            if is_ours {
+                self.skips.lose(skip.number, last, each);
             }
             return;
         }
         self.reach(skip.number, told);
+        // The first one after that time may have been late.
+        let is_doubted = self.skipped <= self.doubted && self.doubted > Time::ZERO;
+        self.skipped = now;
         match skip.reason {
-            SkipReason::Unwanted if std::mem::take(&mut self.suspect) => lost(skip.number, last, told),
+            SkipReason::Unwanted if is_doubted => lost(skip.number, last, told),
             SkipReason::Unwanted => {
                 self.skips.add(skip.number, last, |(first, last)| lost(first, last, told));
             }
-            SkipReason::Expired => {}
-            _ if self.elsewhere => {}
+            SkipReason::Expired | SkipReason::Rests => {}
             SkipReason::Dropped | SkipReason::Lost | SkipReason::Other(_) => lost(skip.number, last, told),
         }
         self.number = skip.next();

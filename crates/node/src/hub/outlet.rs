@@ -198,6 +198,15 @@ impl Outlet {
         }
     }
 
+    /// Nothing more comes this way for now, if anything did.
+    pub fn rest(&mut self, chain: u32, stamp: Stamp) {
+        if self.appended > 0 {
+            self.close_run(chain, stamp);
+            self.append_skip(SkipReason::Rests, 0, 0);
+            (self.current, self.marked) = (None, None);
+        }
+    }
+
     // --- what is passed on ---
 
     /// What follows is our own again, and has this number.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shoal_norm::{Chunk, NodeId, Time};
+use shoal_wire::{Answer, DecodeError, LinkState, Question, RecordKind};
 
 use super::asking::interest_of;
 use super::assembly::Assembly;
@@ -36,16 +37,18 @@ pub struct Port {
     inbox: Inbox,
     /// The version of what we want that marks name.
     announced: AtomicU64,
-    /// When it was fed last.
-    fed_at: Time,
+
+    /// What was last acted on of whether the link rests.
+    rests: bool,
 }
 
 impl Port {
     pub(super) fn new(hub: Arc<Hub>, link: Arc<Link>) -> Port {
-        let place = Place { link: link.id, publisher: hub.publisher, origins: hub.origins.clone() };
+        let place =
+            Place { link: link.id, rests: None, publisher: hub.publisher, origins: hub.origins.clone() };
         let assembly = Assembly::new(hub.assembly.clone());
         let inbox = Inbox::new(hub.chains.message_bytes_max(), assembly, place, hub.is_router());
-        Port { hub, link, inbox, announced: AtomicU64::new(0), fed_at: Time::ZERO }
+        Port { hub, link, inbox, announced: AtomicU64::new(0), rests: false }
     }
 
     // --- getters ---
@@ -76,7 +79,6 @@ impl Port {
     /// before them is lost. Calls `told` with what the source says between its messages: act on it before
     /// [`Port::hand_over`], or [`Port::hand_over_if_full`], lets anybody read them.
     pub fn feed(&mut self, now: Time, id: SourceId, chunk: Chunk<'_>, told: impl FnMut(Told)) -> Fed {
-        self.fed_at = now;
         if self.inbox.waits_for_links(id, &self.hub.chains) {
             return Fed::Held;
         }
@@ -110,6 +112,25 @@ impl Port {
         if self.inbox.has_staged() {
             self.inbox.hand_over(now, &self.hub.routes());
         }
+        self.inbox.finish(now);
+    }
+
+    /// Looks again at what waits for another source, which may bring what comes before it. Returns when to do so next, and
+    /// whether some of it cannot be read. To be called in every turn of the link.
+    pub fn read_aside(&mut self, now: Time, mut told: impl FnMut(SourceId, Told)) -> (Time, bool) {
+        loop {
+            let (at, source) = self.inbox.aside();
+            if at > now {
+                return (at, false);
+            }
+            match self.feed(now, source, Chunk { bytes: &[], fresh: false }, |news| told(source, news)) {
+                Fed::All => self.hand_over_if_full(now),
+                Fed::Broken => return (Time::NEVER, true),
+                // It waits for a reader, too; there will be a turn when that has room.
+                Fed::Held if self.inbox.aside().0 <= now => return (Time::NEVER, false),
+                Fed::Held => {}
+            }
+        }
     }
 
     /// The same if much came, so that it is read while it is in the processor's cache.
@@ -127,16 +148,16 @@ impl Port {
     }
 
     /// Something became known of a source beside its bytes. Calls `told` with what follows from it.
-    pub fn note_source(&mut self, id: SourceId, news: SourceNews, told: impl FnMut(Told)) {
+    pub fn note_source(&mut self, now: Time, id: SourceId, news: SourceNews, told: impl FnMut(Told)) {
         if !self.hub.is_router() {
-            return self.inbox.note(id, news, &[], told);
+            return self.inbox.note(now, id, news, &[], told);
         }
         // What came before it goes on before it.
-        self.hand_over(self.fed_at);
+        self.hand_over(now);
         let asking = self.hub.routes().asking(self.link.id);
         self.inbox.turn_to(id);
-        self.inbox.note(id, news, &asking, told);
-        self.pass_on(self.fed_at);
+        self.inbox.note(now, id, news, &asking, told);
+        self.hand_over(now);
     }
 
     /// Whose messages a source carries, and the number that should come next; 0 if not known.
@@ -183,7 +204,9 @@ impl Port {
 
     /// Has those behind the link told how far each chain is.
     pub fn tell_position(&self) {
-        self.hub.chains.tell_position(self.link.id);
+        if !self.link.is_resting() {
+            self.hub.chains.tell_position(self.link.id);
+        }
     }
 
     // --- what we want ---
@@ -255,6 +278,62 @@ impl Port {
         }
     }
 
+    // --- which links are used ---
+
+    /// Acts on whether the link rests. To be called in every turn of the link.
+    #[inline]
+    pub fn settle(&mut self, now: Time) {
+        let rests = self.link.is_resting();
+        if rests != self.rests {
+            self.rests = rests;
+            self.hand_over(now);
+            self.inbox.set_resting(now, rests);
+            if rests {
+                self.hub.chains.rest(self.link.id);
+            } else {
+                self.tell_position();
+            }
+        }
+    }
+
+    /// Whether another link leads to whoever is behind this one, and this one is not used.
+    pub fn is_resting(&self) -> bool {
+        self.link.is_resting()
+    }
+
+    /// Who is on the link: publisher, node, and whether it is a router.
+    pub fn set_neighbours(&self, domain: u64, neighbours: impl IntoIterator<Item = (u64, NodeId, bool)>) {
+        let neighbours = neighbours.into_iter().map(|(publisher, node, router)| (publisher, (node, router)));
+        self.hub.map_neighbours(self.link.id, domain, neighbours.collect());
+    }
+
+    /// Takes a record by which routers know the network's shape, or ask each other. False if it is something else.
+    pub fn handle_routing(&self, record: &[u8]) -> Result<bool, DecodeError> {
+        let link = self.link.id;
+        match RecordKind::of(record)? {
+            RecordKind::LinkState => self.hub.map_hears(link, LinkState::read(record)?),
+            RecordKind::Question => self.hub.hear_question(link, &Question::read(record)?),
+            RecordKind::Answer => self.hub.hear_answer(link, &Answer::read(record)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whoever is on the link may have missed what was said of where links lead: it is said again.
+    pub fn tell_link_states(&self) {
+        self.hub.map_tells(&self.link);
+    }
+
+    /// Whether something is to be said to whoever is on the link.
+    pub fn has_routing(&self) -> bool {
+        self.link.has_news.load(Ordering::SeqCst)
+    }
+
+    /// The next record to be said to whoever is on the link.
+    pub fn poll_routing(&self) -> Option<Vec<u8>> {
+        self.hub.map_record(&self.link)
+    }
+
     // --- flushes ---
 
     /// Asks about the lanes of which enough was sent for a flush; `ask` says whether it did.
@@ -268,6 +347,7 @@ impl Port {
     /// Everybody answered for a lane, except the silent ones.
     pub fn answer_flush(&self, lane: usize, silent: &[NodeId]) {
         lock(&self.hub.flushes).answered(self.link.id, lane, silent);
+        self.hub.say();
         self.hub.wake.wake();
     }
 

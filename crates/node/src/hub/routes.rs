@@ -36,6 +36,13 @@ struct Joined {
     members: BTreeMap<NodeId, Member>,
 }
 
+impl Joined {
+    /// Whether everything goes there.
+    fn is_open(&self) -> bool {
+        self.open && !self.link.is_resting()
+    }
+}
+
 /// Who gets the messages of a topic, as long as nobody's interest changes.
 #[derive(Clone, Default)]
 pub struct Plan {
@@ -243,7 +250,9 @@ impl Routes {
         let mut plan = Plan { version, ..Plan::default() };
         // An answer, whose asker may have subscribed a moment ago, goes wherever he may be.
         let everywhere = is_reserved(topic);
-        for joined in links.values().filter(|joined| joined.open || everywhere) {
+        for joined in
+            links.values().filter(|joined| joined.is_open() || everywhere && !joined.link.is_resting())
+        {
             plan.add_link(&joined.link);
         }
         for target in switch.subscribed(topic) {
@@ -258,7 +267,9 @@ impl Routes {
         let Routes { switch, targets, links, .. } = self;
         plan.clear();
         let everywhere = is_reserved(view.name_bytes());
-        for joined in links.values().filter(|joined| joined.open || everywhere) {
+        for joined in
+            links.values().filter(|joined| joined.is_open() || everywhere && !joined.link.is_resting())
+        {
             plan.add_link(&joined.link);
         }
         for target in switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]) {
@@ -276,13 +287,14 @@ impl Routes {
         on: &mut Vec<LinkId>,
     ) -> bool {
         let Routes { switch, targets, links, .. } = self;
-        on.extend(links.values().filter(|joined| joined.open).map(|joined| joined.link.id));
+        on.extend(links.values().filter(|joined| joined.is_open()).map(|joined| joined.link.id));
         let wanted = switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]);
         let here = wanted.partition_point(switch::Target::is_here);
         wanted[..here].iter().for_each(|target| each(target.id));
         for target in &wanted[here..] {
             if let Some(Target::Member { link, .. }) = targets.get(&target.id)
                 && !on.contains(link)
+                && links.get(link).is_some_and(|joined| !joined.link.is_resting())
             {
                 on.push(*link);
             }
@@ -293,7 +305,9 @@ impl Routes {
 
     /// The links, but one, behind which somebody wants something.
     pub fn asking(&self, from: LinkId) -> Vec<LinkId> {
-        let wants = |joined: &Joined| joined.members.values().any(|member| !member.interests.is_empty());
+        let wants = |joined: &Joined| {
+            !joined.link.is_resting() && joined.members.values().any(|member| !member.interests.is_empty())
+        };
         let asking = self.links.values().filter(|joined| joined.link.id != from && wants(joined));
         asking.map(|joined| joined.link.id).collect()
     }
@@ -327,7 +341,7 @@ fn add(
     match targets.get(&id) {
         Some(Target::Consumer { consumer, no_local: false }) => plan.consumers.push(consumer.clone()),
         Some(Target::Member { link, .. }) => {
-            if let Some(joined) = links.get(link) {
+            if let Some(joined) = links.get(link).filter(|joined| !joined.link.is_resting()) {
                 plan.add_link(&joined.link);
             }
         }

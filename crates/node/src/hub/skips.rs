@@ -38,6 +38,25 @@ impl Skips {
             self.runs.iter().filter_map(|&run| common(run, absence)).for_each(lost);
         }
     }
+
+    /// Of these numbers some were skipped as nobody's, and turn out to be lost. Calls `lost` with those, once.
+    pub fn lose(&mut self, first: u64, last: u64, mut lost: impl FnMut((u64, u64))) {
+        let mut runs = VecDeque::new();
+        for run in std::mem::take(&mut self.runs) {
+            let Some(of_run) = common(run, (first, last)) else {
+                push(&mut runs, run, RUNS_MAX);
+                continue;
+            };
+            lost(of_run);
+            if run.0 < of_run.0 {
+                push(&mut runs, (run.0, of_run.0 - 1), RUNS_MAX);
+            }
+            if of_run.1 < run.1 {
+                push(&mut runs, (of_run.1 + 1, run.1), RUNS_MAX);
+            }
+        }
+        self.runs = runs;
+    }
 }
 
 /// Remembers a range.
@@ -89,6 +108,18 @@ mod tests {
         told(&mut skips, 5, 10);
         told(&mut skips, 20, 30);
         assert_eq!(add(&mut skips, 1, 24), [(5, 9), (20, 24)]);
+    }
+
+    #[test]
+    fn what_turns_out_to_be_lost_later_is_told_once() {
+        let mut skips = Skips::default();
+        add(&mut skips, 5, 9);
+        add(&mut skips, 20, 29);
+        let mut told = Vec::new();
+        skips.lose(8, 22, |range| told.push(range));
+        skips.lose(8, 22, |range| told.push(range));
+        skips.lose(1, 40, |range| told.push(range));
+        assert_eq!(told, [(8, 9), (20, 22), (5, 7), (23, 29)]);
     }
 
     #[test]

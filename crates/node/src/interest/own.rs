@@ -84,6 +84,8 @@ struct Shown {
     version: u64,
     digest: u64,
     total: u64,
+    /// It is shown nothing, because it is not used.
+    rests: bool,
     /// What appeared and disappeared, by number, the last of them with the present version.
     changes: VecDeque<u64>,
 }
@@ -159,7 +161,11 @@ impl AskedInterest {
     }
 
     fn is_shown(&self, id: u64, view: View) -> bool {
-        self.held.get(&id).is_some_and(|held| held.is_asked_beside(view) && !self.is_covered(id, held, view))
+        !self.views.get(&view).is_some_and(|shown| shown.rests)
+            && self
+                .held
+                .get(&id)
+                .is_some_and(|held| held.is_asked_beside(view) && !self.is_covered(id, held, view))
     }
 
     fn is_covered(&self, own: u64, held: &Held, view: View) -> bool {
@@ -201,7 +207,7 @@ impl AskedInterest {
 
     /// A link is told what others want from now on, from version 1 on.
     pub fn open(&mut self, view: View) {
-        let mut shown = Shown { version: 1, digest: 0, total: 0, changes: VecDeque::new() };
+        let mut shown = Shown { version: 1, digest: 0, total: 0, rests: false, changes: VecDeque::new() };
         for (_, held) in self.held.iter().filter(|(id, _)| self.is_shown(**id, view)) {
             shown.digest = shown.digest.wrapping_add(held.numbered.digest());
             shown.total += 1;
@@ -220,6 +226,22 @@ impl AskedInterest {
             .collect();
         for id in asked {
             self.change_askers(id, |askers| askers.retain(|(asker, _)| *asker != Asker::Behind(view)));
+        }
+    }
+
+    /// A link is not used, and nothing is asked for over it; or it is used again.
+    pub fn set_resting(&mut self, view: View, rests: bool) {
+        let ids: Vec<u64> = self.held.keys().copied().collect();
+        let before: Vec<bool> = ids.iter().map(|&id| self.is_shown(id, view)).collect();
+        let Some(shown) = self.views.get_mut(&view) else { return };
+        shown.rests = rests;
+        let after: Vec<bool> = ids.iter().map(|&id| self.is_shown(id, view)).collect();
+        for ((id, before), after) in ids.into_iter().zip(before).zip(after) {
+            if before != after
+                && let (Some(held), Some(shown)) = (self.held.get(&id), self.views.get_mut(&view))
+            {
+                shown.flip(id, held.numbered.digest(), after);
+            }
         }
     }
 

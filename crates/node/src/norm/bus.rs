@@ -33,6 +33,9 @@ const LEFT_OFF_MAX: usize = 4096;
 /// Parts of control records whose end has not come yet, of all senders together, beside short ones.
 const CONTROL_PARTS_BYTES_MAX: usize = 16 << 20;
 
+/// Routers say again so often where links lead.
+const TELL_AGAIN: Duration = Duration::from_secs(5);
+
 /// How new we are.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Age {
@@ -79,6 +82,10 @@ pub struct NormBus {
     began: Option<Time>,
     age: Age,
     told: Vec<Told>,
+    /// When a router says again where links lead.
+    tell_at: Time,
+    /// When what was put aside is looked at again.
+    aside_at: Time,
 }
 
 impl NormBus {
@@ -108,6 +115,8 @@ impl NormBus {
             began: None,
             age: Age::Greeting,
             told: Vec::new(),
+            tell_at: Time::ZERO,
+            aside_at: Time::NEVER,
         }
     }
 
@@ -179,6 +188,14 @@ impl NormBus {
                 };
                 lanes.iter().map(position).collect()
             };
+            match self.port.handle_routing(&record) {
+                Ok(false) => {}
+                Ok(true) => continue,
+                Err(error) => {
+                    self.port.tell(HubEvent::Unreadable(stream.node, error.to_string()));
+                    continue;
+                }
+            }
             let run = (stream.node, stream.instance);
             let succeeds = |node, instance| session.has_succeeded(run, (node, instance));
             let read = self.membership.handle_record(now, run, &record, succeeds, positions);
@@ -236,7 +253,7 @@ impl NormBus {
 
     fn note(&mut self, now: Time, stream: StreamId, source: SourceId, news: SourceNews) {
         let told = &mut self.told;
-        self.port.note_source(source, news, |told_of| told.push(told_of));
+        self.port.note_source(now, source, news, |told_of| told.push(told_of));
         self.hear_told(now, stream);
     }
 
@@ -275,6 +292,7 @@ impl NormBus {
             self.port.tell_position();
         }
         if let Some(ackers) = self.membership.poll_ackers() {
+            self.port.set_neighbours(self.membership.domain(), self.membership.neighbours());
             session.set_indispensable(&self.membership.indispensable());
             if self.age < Age::Settled {
                 session.set_ackers_from_oldest(&ackers);
@@ -303,6 +321,20 @@ impl NormBus {
                 }
             }
         }
+    }
+
+    /// Looks again at what waits for another source.
+    fn read_aside(&mut self, now: Time) {
+        let mut told = Vec::new();
+        (self.aside_at, _) = self.port.read_aside(now, |source, news| told.push((source, news)));
+        for (source, news) in told {
+            let stream = self.sources.iter().find(|(_, known)| **known == source).map(|(stream, _)| *stream);
+            if let Some(stream) = stream {
+                self.told.push(news);
+                self.hear_told(now, stream);
+            }
+        }
+        self.port.hand_over(now);
     }
 
     /// Acts on what stood between messages, before anybody reads those that follow.
@@ -450,6 +482,8 @@ impl Application for NormBus {
     }
 
     fn serve(&mut self, now: Time, session: &mut Session, lanes: &[Lane], control: &mut Vec<u8>) {
+        self.port.settle(now);
+        self.read_aside(now);
         let began = *self.began.get_or_insert(now);
         // Who answers our greeting counts, though somebody else may have answered and acknowledged already.
         if now >= began + GREETING {
@@ -463,7 +497,11 @@ impl Application for NormBus {
             self.rename(now, session);
         }
         let version = self.port.wanted_version();
-        let busy = self.heard || !self.records.is_empty() || version != self.wanted;
+        let busy = self.heard
+            || !self.records.is_empty()
+            || version != self.wanted
+            || self.port.has_routing()
+            || now >= self.tell_at && self.port.hub().is_router();
         if !busy && now < self.deadline {
             return;
         }
@@ -480,6 +518,14 @@ impl Application for NormBus {
         let port = &self.port;
         let announcement = |announcer, since, missing: &[u64]| port.announcement(announcer, since, missing);
         while let Some(record) = self.membership.poll_record(announcement) {
+            frame::write(&record, control);
+        }
+        if now >= self.tell_at && self.port.hub().is_router() {
+            // Whoever missed a part of it hears it then.
+            self.tell_at = now + TELL_AGAIN;
+            self.port.tell_link_states();
+        }
+        while let Some(record) = self.port.poll_routing() {
             frame::write(&record, control);
         }
         if let Some(heartbeat) = self.membership.poll_heartbeat() {
@@ -523,6 +569,7 @@ impl Application for NormBus {
     }
 
     fn deadline(&self) -> Time {
-        self.deadline.min(self.losses.deadline()).min(self.rename_at())
+        let tells = if self.port.hub().is_router() { self.tell_at } else { Time::NEVER };
+        self.deadline.min(self.losses.deadline()).min(self.rename_at()).min(tells).min(self.aside_at)
     }
 }

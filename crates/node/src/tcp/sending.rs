@@ -74,7 +74,18 @@ impl TcpLinks {
             for part in frames.chunks(BLOCK_BYTES_MAX) {
                 block::write(kind::CONTROL, part, connection.out());
             }
+            if connection.announced == 0 {
+                // What was said on another connection may not have arrived.
+                session.port.tell_link_states();
+            }
             connection.announced = version;
+        }
+        let mut frames = Vec::new();
+        while let Some(record) = session.port.poll_routing() {
+            frame::write(&record, &mut frames);
+        }
+        for part in frames.chunks(BLOCK_BYTES_MAX) {
+            block::write(kind::CONTROL, part, connection.out());
         }
         for (at, inflow) in session.into.iter_mut().enumerate() {
             if inflow.tell_at <= now {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shoal_norm::{Chunk, NodeId, Time};
-use shoal_wire::{Announce, Goodbye, RecordKind};
+use shoal_wire::{Announce, Goodbye, RecordKind, Roles};
 
 use super::flow::{Inflow, Outflow};
 use super::greeting::Position;
@@ -43,6 +43,8 @@ pub(super) struct Session {
     /// What the other side said when it left.
     pub goodbye: Option<Goodbye>,
     told: Vec<Told>,
+    /// When what was put aside is looked at again.
+    aside_at: Time,
 }
 
 impl Session {
@@ -61,7 +63,7 @@ impl Session {
         let into = (1..lanes as u32).map(|chain| {
             let source = port.open_source(Source { publisher, chain, node });
             if let Some(next) = left_off(chain) {
-                port.note_source(source, SourceNews::Begins(next), |_| ());
+                port.note_source(Time::ZERO, source, SourceNews::Begins(next), |_| ());
             }
             Inflow::new(source, window)
         });
@@ -79,6 +81,7 @@ impl Session {
             lagging: false,
             goodbye: None,
             told: Vec::new(),
+            aside_at: Time::NEVER,
         }
     }
 
@@ -86,7 +89,7 @@ impl Session {
 
     /// Whether the hub has everything that came.
     pub fn is_drained(&self) -> bool {
-        self.into.iter().all(Inflow::is_drained)
+        self.into.iter().all(Inflow::is_drained) && self.aside_at == Time::NEVER
     }
 
     /// Whether everything published was sent.
@@ -106,9 +109,9 @@ impl Session {
         self.out.iter().map(Outflow::lacking).sum()
     }
 
-    /// When to say how far we are.
+    /// When to say how far we are, or to look again at what waits for another link.
     pub fn tell_at(&self) -> Time {
-        self.into.iter().map(|inflow| inflow.tell_at).fold(Time::NEVER, Time::min)
+        self.into.iter().map(|inflow| inflow.tell_at).fold(self.aside_at, Time::min)
     }
 
     /// The number that should come next in each chain, as far as known.
@@ -159,6 +162,14 @@ impl Session {
 
     /// Gives the hub what it had no room for.
     pub fn move_held(&mut self, now: Time) -> Result<(), String> {
+        self.port.settle(now);
+        let Session { told, port, .. } = self;
+        let (aside_at, is_broken) = port.read_aside(now, |_, news| told.push(news));
+        self.aside_at = aside_at;
+        if is_broken {
+            return Err("what it sent cannot be read".to_owned());
+        }
+        self.after_feeding(now);
         for at in 0..self.into.len() {
             loop {
                 let Session { into, told, port, .. } = self;
@@ -183,12 +194,16 @@ impl Session {
 
     /// A record that the other side says of itself; of what it wants, so many bytes may be kept.
     pub fn handle_record(&mut self, record: &[u8], room: usize) -> Result<(), String> {
-        match RecordKind::of(record) {
-            Ok(RecordKind::Announce) => {}
-            Ok(_) => return Ok(()),
-            Err(error) => return Err(error.to_string()),
+        if self.port.handle_routing(record).map_err(|error| error.to_string())?
+            || RecordKind::of(record) != Ok(RecordKind::Announce)
+        {
+            return Ok(());
         }
         let announce = Announce::read(record).map_err(|error| error.to_string())?;
+        if announce.part == 0 && announce.header.version > self.announced.version() {
+            let is_router = Roles::of(&announce.facts).contains(Roles::ROUTER);
+            self.port.set_neighbours(announce.header.domain, [(self.publisher, self.node, is_router)]);
+        }
         self.announced.set_bytes_max(room.min(INTEREST_BYTES_MAX));
         match self.announced.apply(&announce) {
             Applied::Changed { added, removed } => {
@@ -212,7 +227,7 @@ impl Session {
         for &(chain, last) in &goodbye.last {
             if let Some(inflow) = (chain as usize).checked_sub(1).and_then(|at| self.into.get(at)) {
                 let told = &mut self.told;
-                self.port.note_source(inflow.source, SourceNews::Ends(last), |news| told.push(news));
+                self.port.note_source(now, inflow.source, SourceNews::Ends(last), |news| told.push(news));
                 self.after_feeding(now);
             }
         }

@@ -137,6 +137,8 @@ pub struct UdpLink {
     addresses: BTreeMap<SocketAddr, Time>,
     announce_at: Time,
     announced_at: Time,
+    /// When what was put aside is looked at again.
+    aside_at: Time,
     /// Announcements, questions and answers that wait.
     words: VecDeque<(To, Vec<u8>)>,
     run: Vec<u8>,
@@ -160,6 +162,7 @@ impl UdpLink {
             addresses: BTreeMap::new(),
             announce_at: Time::ZERO,
             announced_at: Time::ZERO,
+            aside_at: Time::NEVER,
             words: VecDeque::new(),
             run: Vec::new(),
             send_at: Time::ZERO,
@@ -358,6 +361,8 @@ impl UdpLink {
             self.announce(now);
         }
         self.answer_flushes();
+        (self.aside_at, _) = self.port.read_aside(now, |_, _| ());
+        self.port.hand_over(now);
     }
 
     fn part(&mut self, now: Time, publisher: u64, departure: Departure) {
@@ -484,7 +489,7 @@ impl UdpLink {
     pub fn poll_timeout(&self, clogged: bool) -> Time {
         let peers = self.peers.values().map(|peer| peer.heard_at + peer.silence);
         let paced = if !clogged && self.waiting() > 0 { self.send_at } else { Time::NEVER };
-        peers.fold(self.announce_at.min(paced), Time::min)
+        peers.fold(self.announce_at.min(paced).min(self.aside_at), Time::min)
     }
 }
 

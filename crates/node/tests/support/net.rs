@@ -29,6 +29,8 @@ struct End {
     told: u64,
     /// What was taken for the other end, lane by lane, and has not been fed there.
     on_its_way: Vec<Vec<u8>>,
+    /// Bytes ever taken, lane by lane.
+    taken: Vec<u64>,
 }
 
 pub struct Cable {
@@ -96,6 +98,7 @@ impl Net {
             let mut port = self.hubs[hub].attach("cable", true, Box::new(Silent));
             let node = other as u32 + 1;
             port.join(node);
+            port.set_neighbours(1, [(publisher(other), node, self.hubs[other].is_router())]);
             port.tell_position();
             let source = |chain: usize| Source {
                 publisher: publisher(other),
@@ -104,7 +107,15 @@ impl Net {
             };
             let sources = (1..LANES).map(|lane| port.open_source(source(lane))).collect();
             let known = AnnouncedInterest::new(InterestBounds { bytes_max: 16 << 20 });
-            End { hub, port, sources, known, told: 0, on_its_way: vec![Vec::new(); LANES] }
+            End {
+                hub,
+                port,
+                sources,
+                known,
+                told: 0,
+                on_its_way: vec![Vec::new(); LANES],
+                taken: vec![0; LANES],
+            }
         };
         let ends = [end(one, two), end(two, one)];
         self.cables.push(Some(Cable {
@@ -131,6 +142,7 @@ impl Net {
         let mut cable = self.cables[number].take().unwrap();
         let nodes = [cable.ends[1].hub as u32 + 1, cable.ends[0].hub as u32 + 1];
         for (end, node) in cable.ends.iter_mut().zip(nodes) {
+            end.port.set_neighbours(1, []);
             end.port.part(node, Departure::Failed);
             for source in std::mem::take(&mut end.sources) {
                 end.port.close_source(self.now, source);
@@ -272,10 +284,18 @@ impl Cable {
             from.told = version;
             moved = true;
         }
+        from.port.settle(now);
+        while let Some(record) = from.port.poll_routing() {
+            assert!(to.port.handle_routing(&record).unwrap());
+            moved = true;
+        }
         for lane in 1..LANES {
             let bytes = &mut from.on_its_way[lane];
-            if bytes.is_empty() && !from.port.take(lane, bytes) {
-                continue;
+            if bytes.is_empty() {
+                if !from.port.take(lane, bytes) {
+                    continue;
+                }
+                from.taken[lane] += bytes.len() as u64;
             }
             let source = to.sources[lane - 1];
             if self.loses {
@@ -303,6 +323,18 @@ impl Cable {
             }
             to.port.hand_over(now);
         }
+        // What was taken and not held is with the other hub.
+        let waits: Vec<bool> = from.on_its_way.iter().map(|bytes| !bytes.is_empty()).collect();
+        let (mut asked, taken) = (Vec::new(), &from.taken);
+        from.port.ask_flushes(
+            |lane| if waits[lane] { 0 } else { taken[lane] },
+            |lane| {
+                asked.push(lane);
+                true
+            },
+        );
+        moved |= !asked.is_empty();
+        asked.into_iter().for_each(|lane| from.port.answer_flush(lane, &[]));
         moved
     }
 }

@@ -489,6 +489,13 @@ impl Node {
         Ok(detached(py, || inner.bus.hub().begin_flush()))
     }
 
+    /// Starts waiting until every router knows what was subscribed to before; `poll_flush` tells the outcome.
+    fn begin_sync(&self, py: Python<'_>) -> PyResult<u64> {
+        let inner = self.inner()?;
+        inner.check_link()?;
+        Ok(detached(py, || inner.bus.hub().begin_sync()))
+    }
+
     /// The members that did not acknowledge everything, or `None` if it is not over.
     fn poll_flush(&self, py: Python<'_>, flush: u64) -> PyResult<Option<Vec<NodeId>>> {
         let inner = self.inner()?;

@@ -1,6 +1,6 @@
 //! Asking about single filters: for a caller that knows which few of them could matter to a message.
 
-use crate::index::{FilterId, SelectorIndex};
+use crate::index::{FilterId, SelectorIndex, SubscriberId};
 use crate::value::Attributes;
 
 /// What filters say of one message; each is evaluated once, when it is asked for.
@@ -38,6 +38,14 @@ impl<A: Attributes + ?Sized> Verdicts<'_, A> {
     #[inline]
     pub fn are_looked_up(&self) -> bool {
         self.looked_up
+    }
+
+    /// If all filters were looked up together: who asked for those that match, filter by filter.
+    #[inline]
+    pub fn accepted(&self) -> impl Iterator<Item = &[SubscriberId]> {
+        let index = &*self.index;
+        let matched = if self.looked_up { index.matched.as_slice() } else { &[] };
+        matched.iter().map(|filter| index.subscribers(*filter))
     }
 
     /// Whether a filter, which must be in the index, matches the message.

@@ -1,12 +1,12 @@
 """The program nats-server, on loopback; its processor time counts as its clients'."""
 
 import contextlib
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from shoal.bench.cpu import process_cpu_s
 from shoal.bench.peers import servers
 from shoal.errors import ExperimentError
 
@@ -37,12 +37,7 @@ def server(port: int) -> Iterator[Callable[[], float]]:
             [program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            yield lambda: _cpu_s(process.pid)
+            yield lambda: process_cpu_s(process.pid)
         finally:
             process.kill()
             process.wait()
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -21,8 +21,22 @@ HERE = "bench/here"
 BLOCK, BLOCKED_US_MAX = "transport/link/tx/queue/congestion_control/block", 60_000_000
 
 
+def router(place: Place) -> zenoh.Session:
+    """A session that routes for those that connect to it."""
+    config = zenoh.Config()
+    config.insert_json5("mode", '"router"')
+    config.insert_json5("scouting/multicast/enabled", "false")
+    config.insert_json5("listen/endpoints", json.dumps([f"tcp/127.0.0.1:{place.port}"]))
+    config.insert_json5(f"{BLOCK}/wait_before_close", str(BLOCKED_US_MAX))
+    return zenoh.open(config)
+
+
 def _session(place: Place, listens: bool) -> zenoh.Session:
     config = zenoh.Config()
+    if place.routed:
+        # Clients hear each other through the router alone.
+        listens = False
+        config.insert_json5("mode", '"client"')
     endpoints = json.dumps([f"tcp/127.0.0.1:{place.port}"])
     config.insert_json5("scouting/multicast/enabled", "false")
     config.insert_json5("listen/endpoints", endpoints if listens else "[]")

@@ -20,7 +20,7 @@ impl Bench {
             inbox: Inbox::new(
                 1 << 20,
                 Assembly::new(Arc::new(Budget::new(1 << 20))),
-                Place { link: 0, publisher: 99, origins: Arc::default() },
+                Place { link: 0, rests: None, publisher: 99, origins: Arc::default() },
                 false,
             ),
             routes: Routes::new(1),

@@ -1,0 +1,256 @@
+//! Which links are used: the hub's end of the [`Map`](crate::map).
+//!
+//! Links say who their neighbours are and carry what everybody says of its links. A link that rests is asked for nothing and is
+//! given nothing, and what still comes over it is left aside: whoever drives it has the hub do so in its next turn
+//! ([`super::Port::settle`]).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shoal_norm::NodeId;
+use shoal_wire::{Answer, LinkState, Question};
+
+use super::chain::LinkId;
+use super::flush::{Router, Saying};
+use super::link::{Link, Ring};
+use super::{Hub, lock};
+use crate::map::Map;
+
+/// The map, and what is to be said of it.
+#[derive(Debug)]
+pub(super) struct Shape {
+    map: Map,
+    /// Of whom each link is to be told.
+    due: BTreeMap<LinkId, BTreeSet<u64>>,
+    /// Routers on links, with their node ids.
+    routers: BTreeMap<(LinkId, u64), NodeId>,
+    /// Questions and answers that a link is to carry.
+    sayings: BTreeMap<LinkId, VecDeque<Vec<u8>>>,
+}
+
+impl Shape {
+    pub fn new(publisher: u64) -> Shape {
+        Shape {
+            map: Map::new(0, publisher),
+            due: BTreeMap::new(),
+            routers: BTreeMap::new(),
+            sayings: BTreeMap::new(),
+        }
+    }
+
+    /// A link is to be told of everybody.
+    fn tell_all(&mut self, link: LinkId) {
+        let known: Vec<u64> = self.map.known().collect();
+        if self.map.takes_part()
+            && let Some(due) = self.due.get_mut(&link)
+        {
+            due.extend(known);
+        }
+    }
+
+    /// All links but one are to be told of somebody.
+    fn tell_of(&mut self, publisher: u64, except: Option<LinkId>) {
+        if self.map.takes_part() {
+            for (_, due) in self.due.iter_mut().filter(|(link, _)| Some(**link) != except) {
+                due.insert(publisher);
+            }
+        }
+    }
+}
+
+impl Hub {
+    /// Changes the map, and has everybody act on it whom that concerns.
+    pub(super) fn change_shape(&self, change: impl FnOnce(&mut Shape) -> bool) {
+        let mut shape = lock(&self.shape);
+        let took_part = shape.map.takes_part();
+        if change(&mut shape) {
+            shape.tell_of(self.publisher, None);
+        }
+        if shape.map.takes_part() && !took_part {
+            let links: Vec<LinkId> = shape.due.keys().copied().collect();
+            links.into_iter().for_each(|link| shape.tell_all(link));
+        }
+        let resting = shape.map.resting();
+        let due: Vec<LinkId> =
+            shape.due.iter().filter(|(_, due)| !due.is_empty()).map(|(&link, _)| link).collect();
+        drop(shape);
+        let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
+        let turned: Vec<&Arc<Link>> = links
+            .iter()
+            .filter(|link| {
+                let rests = resting.contains(&link.id);
+                link.rests.swap(rests, Ordering::SeqCst) != rests
+            })
+            .collect();
+        if !turned.is_empty() {
+            let mut wanted = lock(&self.wanted);
+            turned.iter().for_each(|link| wanted.asked.set_resting(link.id, link.is_resting()));
+            self.want(wanted, Ring::Turn);
+        }
+        for link in links.iter().filter(|link| due.contains(&link.id)) {
+            link.has_news.store(true, Ordering::SeqCst);
+        }
+        for link in
+            links.iter().filter(|link| due.contains(&link.id) || turned.iter().any(|one| one.id == link.id))
+        {
+            link.bell.ring(Ring::Turn);
+        }
+    }
+
+    /// Links that rest, because others lead to the same nodes.
+    pub fn resting(&self) -> Vec<LinkId> {
+        self.routes().links().filter(|link| link.is_resting()).map(|link| link.id).collect()
+    }
+
+    pub(super) fn map_routes(&self) {
+        self.change_shape(|shape| shape.map.set_router());
+    }
+
+    pub(super) fn map_opens(&self, link: LinkId, is_shared: bool) {
+        self.change_shape(|shape| {
+            shape.due.insert(link, BTreeSet::new());
+            shape.tell_all(link);
+            shape.map.open(link, is_shared)
+        });
+    }
+
+    pub(super) fn map_shuts(&self, link: LinkId) {
+        self.change_shape(|shape| {
+            shape.due.remove(&link);
+            shape.sayings.remove(&link);
+            shape.routers.retain(|(known, _), _| *known != link);
+            shape.map.shut(link)
+        });
+    }
+
+    pub(super) fn map_neighbours(
+        &self,
+        link: LinkId,
+        domain: u64,
+        neighbours: BTreeMap<u64, (NodeId, bool)>,
+    ) {
+        lock(&self.flushes)
+            .keep_routers(link, |router| neighbours.get(&router).is_some_and(|(_, router)| *router));
+        self.change_shape(|shape| {
+            shape.map.set_domain(domain);
+            shape.routers.retain(|(known, _), _| *known != link);
+            let routers = neighbours.iter().filter(|(_, (_, is_router))| *is_router);
+            shape.routers.extend(routers.map(|(&publisher, &(node, _))| ((link, publisher), node)));
+            let neighbours =
+                neighbours.into_iter().map(|(publisher, (_, router))| (publisher, router)).collect();
+            let met = shape.map.meets_router(link, &neighbours);
+            let changed = shape.map.set_neighbours(link, neighbours);
+            if met {
+                shape.tell_all(link);
+            }
+            changed
+        });
+        self.say();
+        self.wake.wake();
+    }
+
+    /// Routers next to us over links that are used, but one, and their node ids.
+    pub(super) fn routers(&self, except: Option<LinkId>) -> Vec<(Router, NodeId)> {
+        let resting = self.resting();
+        let is_used = |link: LinkId| Some(link) != except && !resting.contains(&link);
+        let shape = lock(&self.shape);
+        shape
+            .routers
+            .iter()
+            .filter(|((link, _), _)| is_used(*link))
+            .map(|(&router, &node)| (router, node))
+            .collect()
+    }
+
+    /// Has links carry the questions and answers that are due.
+    pub(super) fn say(&self) {
+        let said = lock(&self.flushes).poll();
+        if said.is_empty() {
+            return;
+        }
+        let mut links = BTreeSet::new();
+        let mut shape = lock(&self.shape);
+        for ((link, publisher), saying) in said {
+            let mut record = Vec::new();
+            match saying {
+                Saying::Ask(number, about) => {
+                    Question { from: self.publisher, number, about, to: vec![publisher] }.write(&mut record);
+                }
+                Saying::Answer(number, silent) => {
+                    Answer { from: self.publisher, to: publisher, number, silent }.write(&mut record);
+                }
+            }
+            shape.sayings.entry(link).or_default().push_back(record);
+            links.insert(link);
+        }
+        drop(shape);
+        let links: Vec<Arc<Link>> =
+            self.routes().links().filter(|link| links.contains(&link.id)).cloned().collect();
+        for link in links {
+            link.has_news.store(true, Ordering::SeqCst);
+            link.bell.ring(Ring::Turn);
+        }
+    }
+
+    /// Somebody next to us asks, or answers.
+    pub(super) fn hear_question(&self, link: LinkId, question: &Question) {
+        if question.to.contains(&self.publisher) {
+            let asker = Some(((link, question.from), question.number));
+            if self.resting().contains(&link) {
+                // Nothing that comes this way goes on: without that, two routers between the same networks would ask each
+                // other for ever.
+                lock(&self.flushes).begin(question.about, [], [], asker);
+                return self.say();
+            }
+            self.begin_wait(question.about, Some(link), asker);
+        }
+    }
+
+    pub(super) fn hear_answer(&self, link: LinkId, answer: &Answer) {
+        if answer.to == self.publisher {
+            lock(&self.flushes).hear(answer.number, (link, answer.from), &answer.silent);
+            self.say();
+            self.wake.wake();
+        }
+    }
+
+    /// Somebody next to us says where links lead, its own or others'.
+    pub(super) fn map_hears(&self, link: LinkId, state: LinkState) {
+        let publisher = state.publisher;
+        self.change_shape(|shape| {
+            let is_met = !shape.map.knows(publisher) && shape.map.is_next_to(link, publisher);
+            let Some(changed) = shape.map.handle(state) else { return false };
+            if shape.map.is_router() {
+                shape.tell_of(publisher, Some(link));
+            }
+            if is_met {
+                shape.tell_all(link);
+            }
+            changed
+        });
+    }
+
+    pub(super) fn map_tells(&self, link: &Link) {
+        lock(&self.shape).tell_all(link.id);
+        link.has_news.store(true, Ordering::SeqCst);
+    }
+
+    /// The next record that a link is to carry.
+    pub(super) fn map_record(&self, link: &Link) -> Option<Vec<u8>> {
+        if !link.has_news.load(Ordering::SeqCst) {
+            return None;
+        }
+        let mut shape = lock(&self.shape);
+        if let Some(record) = shape.sayings.get_mut(&link.id).and_then(VecDeque::pop_front) {
+            return Some(record);
+        }
+        while let Some(publisher) = shape.due.get_mut(&link.id).and_then(BTreeSet::pop_first) {
+            if let Some(record) = shape.map.record(publisher) {
+                return Some(record);
+            }
+        }
+        link.has_news.store(false, Ordering::SeqCst);
+        None
+    }
+}

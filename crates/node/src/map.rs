@@ -1,0 +1,409 @@
+//! The network's shape: who is joined to whom, and which links are used.
+//!
+//! Everybody who has several links says where they lead ([`LinkState`]); routers pass that on. All of them make the same tree
+//! of it. Only links of the tree are used: there is one way between any two nodes, nothing comes twice, and nothing goes round.
+//! A link that is not used *rests*, until the tree changes.
+//!
+//! | rule                                                                                                 |
+//! |------------------------------------------------------------------------------------------------------|
+//! | two nodes are joined if each says that it hears the other                                            |
+//! | the root is the router with the smallest id; every router has the shortest way to it                 |
+//! | of equally short ways the one over a shared link counts, and then the one to the smaller id          |
+//! | of the routers on a shared link, as multicast is, the one next to the root serves it; of those equally far, the smaller |
+//! | a node that is no router uses one of its links that lead to the same routers: a shared one, or the one next to the root |
+//! | a link behind which no router is, is used, unless its neighbour is heard on a shared link, too       |
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use shoal_wire::{LinkState, Reach};
+
+use crate::hub::LinkId;
+
+/// Nodes that are remembered; of others nothing is known, and links to them are used.
+const NODES_MAX: usize = 4096;
+/// What a step over a shared link costs, and over one that has a single neighbour.
+const SHARED_COST: u64 = 1;
+const SINGLE_COST: u64 = 2;
+
+/// One of our own links.
+#[derive(Debug, Default)]
+struct Own {
+    is_shared: bool,
+    /// Who is there, and whether it is a router.
+    neighbours: BTreeMap<u64, bool>,
+}
+
+/// What a node said last of itself.
+#[derive(Debug, PartialEq, Eq)]
+struct Known {
+    version: u64,
+    is_router: bool,
+    links: Vec<Reach>,
+}
+
+/// A way to the root.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Way {
+    root: u64,
+    cost: u64,
+    /// The next node, and whether over a shared link; none at the root.
+    parent: Option<(bool, u64)>,
+}
+
+/// The map.
+#[derive(Debug)]
+pub struct Map {
+    domain: u64,
+    own: u64,
+    is_router: bool,
+    links: BTreeMap<LinkId, Own>,
+    /// Others.
+    nodes: BTreeMap<u64, Known>,
+    version: u64,
+    /// We have several links, or had: others know of them, and have to hear that they are gone.
+    had_several: bool,
+}
+
+impl Map {
+    /// One of a node that knows nobody.
+    pub fn new(domain: u64, own: u64) -> Map {
+        Map {
+            domain,
+            own,
+            is_router: false,
+            links: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            version: 0,
+            had_several: false,
+        }
+    }
+
+    // --- getters ---
+
+    /// Whether we have a say in which links are used.
+    pub fn takes_part(&self) -> bool {
+        self.is_router || self.had_several
+    }
+
+    /// Whether we pass on what comes over one link to others.
+    pub fn is_router(&self) -> bool {
+        self.is_router
+    }
+
+    /// Whether somebody said where its links lead.
+    pub fn knows(&self, publisher: u64) -> bool {
+        self.nodes.contains_key(&publisher)
+    }
+
+    /// Whether somebody is on a link of ours.
+    pub fn is_next_to(&self, link: LinkId, publisher: u64) -> bool {
+        self.links.get(&link).is_some_and(|link| link.neighbours.contains_key(&publisher))
+    }
+
+    /// Whether there is a router among these that was not on a link before.
+    pub fn meets_router(&self, link: LinkId, neighbours: &BTreeMap<u64, bool>) -> bool {
+        let was_there =
+            |node: &u64| self.links.get(&link).is_some_and(|link| link.neighbours.get(node) == Some(&true));
+        neighbours.iter().any(|(node, is_router)| *is_router && !was_there(node))
+    }
+
+    /// Everybody of whom something is known.
+    pub fn known(&self) -> impl Iterator<Item = u64> + '_ {
+        self.nodes.keys().copied().chain(self.takes_part().then_some(self.own))
+    }
+
+    /// What is to be said of a node, ourselves included.
+    pub fn record(&self, publisher: u64) -> Option<Vec<u8>> {
+        let state = if publisher == self.own {
+            self.own_state()
+        } else {
+            let known = self.nodes.get(&publisher)?;
+            let Known { version, is_router, links } = known;
+            LinkState {
+                domain: self.domain,
+                publisher,
+                version: *version,
+                is_router: *is_router,
+                links: links.clone(),
+            }
+        };
+        let mut record = Vec::new();
+        state.write(&mut record);
+        Some(record)
+    }
+
+    fn own_state(&self) -> LinkState {
+        let has_say = |(publisher, is_router): (&u64, &bool)| {
+            (*is_router || self.nodes.contains_key(publisher)).then_some(*publisher)
+        };
+        let reach = |link: &Own| Reach {
+            is_shared: link.is_shared,
+            neighbours: link.neighbours.iter().filter_map(has_say).collect(),
+        };
+        let links = self.links.values().map(reach).collect();
+        LinkState {
+            domain: self.domain,
+            publisher: self.own,
+            version: self.version,
+            is_router: self.is_router,
+            links,
+        }
+    }
+
+    // --- commands: each is true if what we say of ourselves changed ---
+
+    /// We pass on what comes over one link to others.
+    pub fn set_router(&mut self) -> bool {
+        self.change(|map| map.is_router = true)
+    }
+
+    /// The domain's number.
+    pub fn set_domain(&mut self, domain: u64) {
+        self.domain = domain;
+    }
+
+    /// A link begins.
+    pub fn open(&mut self, link: LinkId, is_shared: bool) -> bool {
+        self.change(|map| {
+            map.links.insert(link, Own { is_shared, neighbours: BTreeMap::new() });
+            map.had_several |= map.links.len() > 1;
+        })
+    }
+
+    /// A link is gone.
+    pub fn shut(&mut self, link: LinkId) -> bool {
+        self.change(|map| {
+            map.links.remove(&link);
+        })
+    }
+
+    /// Who is on a link now, and whether each is a router.
+    pub fn set_neighbours(&mut self, link: LinkId, neighbours: BTreeMap<u64, bool>) -> bool {
+        self.change(|map| {
+            if let Some(own) = map.links.get_mut(&link) {
+                own.neighbours = neighbours;
+            }
+        })
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Map)) -> bool {
+        let before = self.own_state();
+        change(self);
+        let changed = self.own_state() != before;
+        self.version += u64::from(changed);
+        changed
+    }
+
+    /// What somebody says of itself, or of another one. `Some` if it is new: whether what we say of ourselves changed, too.
+    pub fn handle(&mut self, state: LinkState) -> Option<bool> {
+        let LinkState { domain, publisher, version, is_router, links } = state;
+        let is_old = self.nodes.get(&publisher).is_some_and(|known| known.version >= version);
+        let is_strange = !self.nodes.contains_key(&publisher) && self.nodes.len() >= NODES_MAX;
+        if domain != self.domain || publisher == self.own || is_old || is_strange {
+            return None;
+        }
+        let known = Known { version, is_router, links };
+        let changed = self.change(|map| {
+            map.nodes.insert(publisher, known);
+            map.forget_unreachable();
+        });
+        Some(changed)
+    }
+
+    /// Nodes that nobody says to hear any more are forgotten: they have gone, and come back under another id.
+    fn forget_unreachable(&mut self) {
+        let mut reached: BTreeSet<u64> = BTreeSet::new();
+        let mut open: Vec<u64> =
+            self.links.values().flat_map(|link| link.neighbours.keys().copied()).collect();
+        while let Some(node) = open.pop() {
+            if let Some(known) = self.nodes.get(&node)
+                && reached.insert(node)
+            {
+                open.extend(known.links.iter().flat_map(|link| link.neighbours.iter().copied()));
+            }
+        }
+        // What was heard before whoever joins it to us is not forgotten as long as there is room.
+        if self.nodes.len() > NODES_MAX / 2 {
+            self.nodes.retain(|node, _| reached.contains(node));
+        }
+    }
+
+    // --- the tree ---
+
+    /// The links of everybody, by publisher.
+    fn everybody(&self) -> BTreeMap<u64, (bool, Vec<Reach>)> {
+        let mut all: BTreeMap<u64, (bool, Vec<Reach>)> = self
+            .nodes
+            .iter()
+            .map(|(&publisher, known)| (publisher, (known.is_router, known.links.clone())))
+            .collect();
+        let own = self.own_state();
+        all.insert(self.own, (own.is_router, own.links));
+        all
+    }
+
+    /// Who is next to whom among routers, over which kind of link.
+    fn steps(all: &BTreeMap<u64, (bool, Vec<Reach>)>) -> BTreeMap<u64, BTreeSet<(bool, u64)>> {
+        let hears = |from: u64, is_shared: bool, to: u64| {
+            all.get(&from).is_some_and(|(_, links)| {
+                links.iter().any(|link| link.is_shared == is_shared && link.neighbours.contains(&to))
+            })
+        };
+        let mut steps: BTreeMap<u64, BTreeSet<(bool, u64)>> = BTreeMap::new();
+        for (&node, (_, links)) in all.iter().filter(|(_, (is_router, _))| *is_router) {
+            let next = steps.entry(node).or_default();
+            for link in links {
+                for &other in &link.neighbours {
+                    let is_router = all.get(&other).is_some_and(|(is_router, _)| *is_router);
+                    if is_router && hears(other, link.is_shared, node) {
+                        next.insert((link.is_shared, other));
+                    }
+                }
+            }
+        }
+        steps
+    }
+
+    /// Every router's way to its root.
+    fn ways(steps: &BTreeMap<u64, BTreeSet<(bool, u64)>>) -> BTreeMap<u64, Way> {
+        let cost = |is_shared: bool| if is_shared { SHARED_COST } else { SINGLE_COST };
+        let mut ways: BTreeMap<u64, Way> = BTreeMap::new();
+        for &root in steps.keys() {
+            if ways.contains_key(&root) {
+                continue;
+            }
+            ways.insert(root, Way { root, cost: 0, parent: None });
+            let mut open = BinaryHeap::from([Reverse((0, root))]);
+            while let Some(Reverse((so_far, node))) = open.pop() {
+                if ways.get(&node).is_some_and(|way| way.cost < so_far) {
+                    continue;
+                }
+                for &(is_shared, next) in steps.get(&node).into_iter().flatten() {
+                    let way = Way { root, cost: so_far + cost(is_shared), parent: Some((is_shared, node)) };
+                    let order =
+                        |way: &Way| (way.cost, way.parent.map(|(is_shared, node)| (!is_shared, node)));
+                    match ways.get(&next) {
+                        Some(known) if known.parent.is_none() || order(known) <= order(&way) => {}
+                        known => {
+                            let is_shorter = known.is_none_or(|known| way.cost < known.cost);
+                            ways.insert(next, way);
+                            if is_shorter {
+                                open.push(Reverse((way.cost, next)));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        ways
+    }
+
+    /// Which links of a node that is no router are used, by their places.
+    fn used_by_leaf(links: &[Reach], ways: &BTreeMap<u64, Way>) -> BTreeSet<usize> {
+        let mut used = BTreeSet::new();
+        // By root: the best link, and what makes it so.
+        let mut best: BTreeMap<u64, ((bool, u64, u64), usize)> = BTreeMap::new();
+        for (place, link) in links.iter().enumerate() {
+            let near = link.neighbours.iter().filter_map(|node| Some((ways.get(node)?, *node)));
+            let near = near
+                .map(|(way, node)| (way.root, (!link.is_shared, way.cost, node)))
+                .min_by_key(|near| near.1);
+            match near {
+                None => {
+                    used.insert(place);
+                }
+                Some((root, order)) => {
+                    let known = best.entry(root).or_insert((order, place));
+                    if order < known.0 {
+                        *known = (order, place);
+                    }
+                }
+            }
+        }
+        used.extend(best.into_values().map(|(_, place)| place));
+        used
+    }
+
+    /// Which of our links rest.
+    pub fn resting(&self) -> BTreeSet<LinkId> {
+        if !self.takes_part() {
+            return BTreeSet::new();
+        }
+        let all = self.everybody();
+        let ways = Map::ways(&Map::steps(&all));
+        let links = &all[&self.own].1;
+        let used = |place: usize, link: &Own| match ways.get(&self.own) {
+            Some(way) if link.is_shared => self.serves(way, (place, links), &all, &ways),
+            Some(way) => self.uses(way, link, &all, &ways),
+            None => Map::used_by_leaf(links, &ways).contains(&place),
+        };
+        let doubled = |link: &Own| {
+            let elsewhere = |node: &u64| {
+                self.links.values().any(|other| other.is_shared && other.neighbours.contains_key(node))
+            };
+            !link.is_shared && link.neighbours.iter().any(|(node, is_router)| !is_router && elsewhere(node))
+        };
+        let rests = |(place, (id, link)): (usize, (&LinkId, &Own))| {
+            (!used(place, link) || doubled(link)).then_some(*id)
+        };
+        self.links.iter().enumerate().filter_map(rests).collect()
+    }
+
+    /// Whether we, a router, use a shared link: we serve it, or it leads to the root.
+    fn serves(
+        &self,
+        way: &Way,
+        (place, links): (usize, &[Reach]),
+        all: &BTreeMap<u64, (bool, Vec<Reach>)>,
+        ways: &BTreeMap<u64, Way>,
+    ) -> bool {
+        let link = &links[place];
+        let hears_us = |node: &u64| {
+            all.get(node).is_some_and(|(_, links)| {
+                links.iter().any(|link| link.is_shared && link.neighbours.contains(&self.own))
+            })
+        };
+        if let Some((true, parent)) = way.parent {
+            // The next node may be on several of them; one is enough.
+            let leads = |link: &Reach| link.is_shared && link.neighbours.contains(&parent);
+            if links.iter().position(leads) == Some(place) {
+                return true;
+            }
+        }
+        let others = link.neighbours.iter().filter(|node| hears_us(node));
+        others
+            .filter_map(|node| Some((ways.get(node)?.cost, *node)))
+            .all(|other| (way.cost, self.own) < other)
+    }
+
+    /// Whether we, a router, use a link to one neighbour.
+    fn uses(
+        &self,
+        way: &Way,
+        link: &Own,
+        all: &BTreeMap<u64, (bool, Vec<Reach>)>,
+        ways: &BTreeMap<u64, Way>,
+    ) -> bool {
+        let Some((neighbour, _)) = link.neighbours.first_key_value() else { return true };
+        match (all.get(neighbour), ways.get(neighbour)) {
+            // One that has no other link, or has not said so yet.
+            (None, _) => true,
+            (Some(_), Some(other)) => {
+                let joined = all[neighbour]
+                    .1
+                    .iter()
+                    .any(|link| !link.is_shared && link.neighbours.contains(&self.own));
+                !joined || way.parent == Some((false, *neighbour)) || other.parent == Some((false, self.own))
+            }
+            (Some((_, links)), None) => {
+                let to_us = |link: &Reach| !link.is_shared && link.neighbours.contains(&self.own);
+                let Some(place) = links.iter().position(to_us) else { return true };
+                Map::used_by_leaf(links, ways).contains(&place)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! Records by which routers know the network's shape, and by which a node learns that everything behind its neighbours was
+//! done.
+//!
+//! All numbers are varints unless their width is given. A record may grow at its end.
+
+use crate::control::after_kind;
+use crate::error::DecodeError;
+use crate::record::RecordKind;
+use crate::varint::write_varint;
+
+/// Where one link of a node leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach {
+    /// Whether whoever is on it hears all others, as on multicast; otherwise there is one neighbour.
+    pub is_shared: bool,
+    /// Neighbours on it that have several links, too, eight bytes each.
+    pub neighbours: Vec<u64>,
+}
+
+/// Where the links of a node lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkState {
+    /// Its domain, eight bytes.
+    pub domain: u64,
+    /// Who it is, eight bytes.
+    pub publisher: u64,
+    /// Counts what it says of itself.
+    pub version: u64,
+    /// Whether it passes on what comes over one link to others.
+    pub is_router: bool,
+    /// Its links.
+    pub links: Vec<Reach>,
+}
+
+impl LinkState {
+    /// Appends the record.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(RecordKind::LinkState.first_byte());
+        out.extend_from_slice(&self.domain.to_be_bytes());
+        out.extend_from_slice(&self.publisher.to_be_bytes());
+        write_varint(out, self.version);
+        out.push(self.is_router.into());
+        write_varint(out, self.links.len() as u64);
+        for link in &self.links {
+            out.push(link.is_shared.into());
+            write_varint(out, link.neighbours.len() as u64);
+            link.neighbours.iter().for_each(|neighbour| out.extend_from_slice(&neighbour.to_be_bytes()));
+        }
+    }
+
+    /// Reads the record.
+    pub fn read(record: &[u8]) -> Result<LinkState, DecodeError> {
+        let mut cursor = after_kind(record);
+        let domain = u64::from_be_bytes(cursor.array("domain")?);
+        let publisher = u64::from_be_bytes(cursor.array("publisher")?);
+        let version = cursor.varint("version")?;
+        let is_router = cursor.byte("role")? & 1 != 0;
+        let count = cursor.count("number of links", 2)?;
+        let mut links = Vec::with_capacity(count);
+        for _ in 0..count {
+            let is_shared = cursor.byte("kind of link")? & 1 != 0;
+            let count = cursor.count("number of neighbours", 8)?;
+            let mut neighbours = Vec::with_capacity(count);
+            for _ in 0..count {
+                neighbours.push(u64::from_be_bytes(cursor.array("neighbour")?));
+            }
+            links.push(Reach { is_shared, neighbours });
+        }
+        Ok(LinkState { domain, publisher, version, is_router, links })
+    }
+}
+
+/// What a node asks routers next to it to be told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// That everybody behind them has what they passed on by then.
+    Messages,
+    /// That every router behind them knows what they asked for by then.
+    Interest,
+}
+
+/// A node asks routers next to it; each answers once, when everybody behind it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// Who asks, eight bytes.
+    pub from: u64,
+    /// Which question of its.
+    pub number: u64,
+    /// What it asks about.
+    pub about: About,
+    /// Who is asked, eight bytes each.
+    pub to: Vec<u64>,
+}
+
+impl Question {
+    /// Appends the record.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(RecordKind::Question.first_byte());
+        out.extend_from_slice(&self.from.to_be_bytes());
+        write_varint(out, self.number);
+        out.push(match self.about {
+            About::Messages => 0,
+            About::Interest => 1,
+        });
+        write_varint(out, self.to.len() as u64);
+        self.to.iter().for_each(|publisher| out.extend_from_slice(&publisher.to_be_bytes()));
+    }
+
+    /// Reads the record.
+    pub fn read(record: &[u8]) -> Result<Question, DecodeError> {
+        let mut cursor = after_kind(record);
+        let from = u64::from_be_bytes(cursor.array("asking publisher")?);
+        let number = cursor.varint("question")?;
+        let about = if cursor.byte("what is asked about")? == 0 { About::Messages } else { About::Interest };
+        let count = cursor.count("number of those asked", 8)?;
+        let mut to = Vec::with_capacity(count);
+        for _ in 0..count {
+            to.push(u64::from_be_bytes(cursor.array("asked publisher")?));
+        }
+        Ok(Question { from, number, about, to })
+    }
+}
+
+/// A router answers a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Who answers, eight bytes.
+    pub from: u64,
+    /// Who asked, eight bytes.
+    pub to: u64,
+    /// Which question.
+    pub number: u64,
+    /// Node ids of those behind it that did not answer, four bytes each.
+    pub silent: Vec<u32>,
+}
+
+impl Answer {
+    /// Appends the record.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(RecordKind::Answer.first_byte());
+        out.extend_from_slice(&self.from.to_be_bytes());
+        out.extend_from_slice(&self.to.to_be_bytes());
+        write_varint(out, self.number);
+        write_varint(out, self.silent.len() as u64);
+        self.silent.iter().for_each(|node| out.extend_from_slice(&node.to_be_bytes()));
+    }
+
+    /// Reads the record.
+    pub fn read(record: &[u8]) -> Result<Answer, DecodeError> {
+        let mut cursor = after_kind(record);
+        let from = u64::from_be_bytes(cursor.array("answering publisher")?);
+        let to = u64::from_be_bytes(cursor.array("asking publisher")?);
+        let number = cursor.varint("question")?;
+        let count = cursor.count("number of silent nodes", 4)?;
+        let mut silent = Vec::with_capacity(count);
+        for _ in 0..count {
+            silent.push(u32::from_be_bytes(cursor.array("silent node")?));
+        }
+        Ok(Answer { from, to, number, silent })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_record_comes_back_cut_ones_are_refused_and_longer_ones_are_read() {
+        let state = LinkState {
+            domain: 7,
+            publisher: 1 << 63,
+            version: 300,
+            is_router: true,
+            links: vec![
+                Reach { is_shared: true, neighbours: vec![1, 2, u64::MAX] },
+                Reach { is_shared: false, neighbours: vec![] },
+            ],
+        };
+        let question = Question { from: 5, number: 1 << 40, about: About::Interest, to: vec![9, 10] };
+        let answer = Answer { from: 9, to: 5, number: 1 << 40, silent: vec![1, u32::MAX] };
+        let mut records = vec![Vec::new(); 3];
+        state.write(&mut records[0]);
+        question.write(&mut records[1]);
+        answer.write(&mut records[2]);
+        assert_eq!(LinkState::read(&records[0]), Ok(state));
+        assert_eq!(Question::read(&records[1]), Ok(question));
+        assert_eq!(Answer::read(&records[2]), Ok(answer));
+        for record in &records {
+            for length in 0..record.len() {
+                let cut = &record[..length];
+                let all =
+                    [LinkState::read(cut).is_err(), Question::read(cut).is_err(), Answer::read(cut).is_err()];
+                assert!(all.contains(&true));
+            }
+        }
+        let mut longer = records[0].clone();
+        longer.extend([1, 2, 3]);
+        assert!(LinkState::read(&longer).is_ok());
+    }
+
+    #[test]
+    fn counts_beyond_the_bytes_that_are_left_are_refused() {
+        let mut record = vec![RecordKind::LinkState.first_byte()];
+        record.extend([0; 18]);
+        write_varint(&mut record, 1 << 40);
+        assert!(matches!(LinkState::read(&record), Err(DecodeError::CountClaim { .. })));
+    }
+}
