@@ -239,7 +239,9 @@ class Cutter(threading.Thread):
                 near, _ = self._listener.accept()
             except OSError:
                 return
-            with near, socket.create_connection(("127.0.0.1", self._target)) as far:
+            # An end that closes may reset the connection.
+            far = socket.create_connection(("127.0.0.1", self._target))
+            with near, far, contextlib.suppress(ConnectionError):
                 self._pass_on(near, far, self._chance.randrange(20, 3_000_000))
 
     def _pass_on(self, near: socket.socket, far: socket.socket, left: int) -> None:
