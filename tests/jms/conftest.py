@@ -159,8 +159,12 @@ def open_stored(link: str, store: str, directory: Path) -> Iterator[shoal.Bus]:
             url = enter(store_process(link, directory, domain))
             yield enter(shoal.connect(url, **(options if link == "norm" else {})))
         elif link == "tcp":
-            keeper = enter(shoal.listen("tcp://127.0.0.1:0", store=directory))
+            keeper = enter(shoal.listen("tcp://127.0.0.1:0", store=directory, router=True))
             yield enter(shoal.connect(keeper.links[0].url))
+        elif link == "router":
+            router = enter(shoal.listen("tcp://127.0.0.1:0", router=True))
+            enter(shoal.connect(router.links[0].url, store=directory))
+            yield enter(shoal.connect(router.links[0].url))
         elif link == "norm":
             yield enter(shoal.connect("norm://", store=directory, **options))
         else:

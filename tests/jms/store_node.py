@@ -11,7 +11,7 @@ import shoal
 def main(link: str, directory: str, domain: str) -> None:
     """Keep a store, and print the URL by which others reach it."""
     if link == "tcp":
-        node = shoal.listen("tcp://127.0.0.1:0", store=directory)
+        node = shoal.listen("tcp://127.0.0.1:0", store=directory, router=True)
     else:
         node = shoal.connect("norm://", domain=domain, interface="lo", store=directory)
     with node:

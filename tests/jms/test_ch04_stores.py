@@ -1,7 +1,10 @@
 """Sections 4.1 and 8.3: queues, durable and shared subscriptions and transactions, which a store serves."""
 
+from itertools import chain
+
 import pytest
 from conftest import PATIENCE_S
+from waiting import gathered, until
 
 import shoal
 from shoal import jms
@@ -24,8 +27,7 @@ class TestQueues:
             sent = context.create_text_message("order")
             context.create_producer().send(ORDERS, sent)
             consumers = [context.create_consumer(ORDERS), other.create_consumer(ORDERS)]
-            found = [consumer.receive(1.0) for consumer in consumers]
-            (message,) = [each for each in found if each is not None]
+            (message,) = chain(*gathered(consumers, 1))
             assert message.body == "order"
             assert message.jms_destination == ORDERS
             assert message.jms_delivery_mode is jms.DeliveryMode.PERSISTENT
@@ -78,8 +80,6 @@ class TestQueues:
             assert bodies(context.create_consumer(ORDERS), 3) == ["0", "1", "2"]
 
     def test_a_listener_is_given_a_queues_messages(self, factory: jms.ConnectionFactory) -> None:
-        from waiting import until
-
         heard: list[object] = []
         with factory.create_context() as context, factory.create_context() as sender:
             context.create_consumer(ORDERS).message_listener = lambda message: heard.append(message.body)
@@ -137,11 +137,7 @@ class TestDurable:
             consumers = [getattr(context, name)(X, "work") for _ in range(2)]
             for number in range(10):
                 context.create_producer().send(X, number)
-            found = [
-                body
-                for consumer in consumers
-                for body in iter(lambda c=consumer: c.receive_body(int, 0.5), None)
-            ]  # type: ignore[misc]
+            found = [message.body for message in chain(*gathered(consumers, 10))]
             assert sorted(found) == list(range(10))
 
 
@@ -184,8 +180,6 @@ class TestTransactions:
 
 def test_a_persistent_send_is_completed_when_the_store_has_it(factory: jms.ConnectionFactory) -> None:
     """Section 7.3."""
-    from waiting import until
-
     completed: list[str | None] = []
 
     class Listener:

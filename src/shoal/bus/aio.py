@@ -104,7 +104,7 @@ def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
     bus._connection.take_client(client)
     with closing_on_error(bus._connection):
         if bus.config.has_links:
-            bus._connection.keeper().listen(bus.config.target())
+            bus._connection.join_store(bus._connection.keeper().listen(bus.config.target()))
     return bus
 
 
@@ -631,6 +631,9 @@ class Bus(Handle):
         if self._connects:
             with closing_on_error(self._connection):
                 await doorbell.run(operations.begin(self._connection))
+                if self._connection.store is not None:
+                    url = self.config.target().url
+                    await in_own_thread(lambda: self._connection.join_store(url))
         return self
 
     async def __aexit__(

@@ -222,6 +222,11 @@ class Connection:
             self.shut_down()
             raise
 
+    def join_store(self, url: str) -> None:
+        """Have the store of this program, if it has one, connect to where the program itself is."""
+        if self.store is not None:
+            self.store.join(url)
+
     def take_client(self, client: ClientConfig) -> None:
         """Use a store as `connect` was asked to."""
         self.client = client

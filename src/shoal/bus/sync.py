@@ -93,6 +93,7 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     if bus.config.has_links:
         with closing_on_error(bus._connection):
             run(bus._connection, operations.begin(bus._connection))
+            bus._connection.join_store(bus.config.target().url)
     return bus
 
 
@@ -117,7 +118,7 @@ def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
     bus._connection.take_client(client)
     with closing_on_error(bus._connection):
         if bus.config.has_links:
-            bus._connection.keeper().listen(bus.config.target())
+            bus._connection.join_store(bus._connection.keeper().listen(bus.config.target()))
     return bus
 
 

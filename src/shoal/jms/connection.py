@@ -15,7 +15,6 @@ from shoal.errors import (
     IllegalStateError,
     InvalidDestinationError,
     JMSError,
-    ResourceAllocationError,
     ShoalError,
 )
 from shoal.jms.delivering import AcknowledgeMode
@@ -301,11 +300,7 @@ class Connection:
 
     def _check_reliable(self, what: str) -> None:
         """Refuse what best effort cannot promise."""
-        if self._node.bus.config.scheme == "udp":
-            raise ResourceAllocationError(
-                f"{what} cannot be had over udp://, which may lose, repeat and reorder messages: use norm:// "
-                "or tcp://"
-            )
+        self._node.check_reliable(what)
 
     def close(self) -> None:
         """End the connection, its sessions and all that they made.

@@ -77,6 +77,8 @@ class Sender:
                 message, destination, delivery_mode, priority, ttl_s, delay_s, now, self._connection
             )
             needs_store = is_queue or outgoing.persistent
+            if needs_store or self.is_transacted:
+                self._node.check_reliable("queues" if is_queue else "persistent and transacted messages")
             if listener is not None and needs_store and not self.is_transacted:
                 _set_headers(message, destination, delivery_mode, priority, now, ttl_s, delay_s)
                 completions.add(message, functools.partial(self._send_stored, message, outgoing), listener)

@@ -13,7 +13,7 @@ from shoal.bus.events import Event, LinkDown, LinkFailed, LinkRefused, MessagesL
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus, connect
 from shoal.config import resolve, split_client, split_roles
-from shoal.errors import InvalidClientIDError, JMSError
+from shoal.errors import InvalidClientIDError, JMSError, ResourceAllocationError
 from shoal.jms.delays import DelayLine
 from shoal.jms.failures import translating
 
@@ -49,6 +49,18 @@ class SharedNode:
     def fails_when_full(self) -> bool:
         """Whether a publisher is refused, and does not wait, while members take nothing more."""
         return self.bus.config.when_full == "error"
+
+    def check_reliable(self, what: str) -> None:
+        """Refuse what best effort cannot promise.
+
+        Raises:
+            ResourceAllocationError: this is a node of `udp://`.
+        """
+        if self.bus.config.scheme == "udp":
+            raise ResourceAllocationError(
+                f"{what} cannot be had over udp://, which may lose, repeat and reorder messages: use norm:// "
+                "or tcp://"
+            )
 
     def join(self) -> int:
         """One more connection uses it: the connection's number, from 1. The bus itself publishes as 0."""

@@ -160,6 +160,10 @@ class Store:
             url = Target("tcp", own, int(url.rpartition(":")[2])).url
         return bus, [url]
 
+    def join(self, url: str) -> None:
+        """Connect to where the program that has it is connected, or listens: a link is nobody else's."""
+        self._bus.connect(url)
+
     def _stop_recording(self) -> None:
         self._recording.stop()
         self._publishing.stop()
