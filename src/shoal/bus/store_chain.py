@@ -68,6 +68,8 @@ class Chain:
         self._after = stored
         self._flying: deque[Batch] = deque()
         self._unsent: deque[Batch] = deque()
+        #: Bytes that were taken, and are not stored. Others may read it at any time.
+        self.unstored_bytes = 0
         #: Answers still to come for requests that are to be sent again.
         self._holes_due = 0
         self._retry_at: float | None = None
@@ -77,11 +79,6 @@ class Chain:
         self._failure: StoreError | None = None
 
     # --- getters ---
-
-    @property
-    def unstored_bytes(self) -> int:
-        """Bytes that were taken, and are not stored."""
-        return sum(len(batch.rows) for batch in itertools.chain(self._flying, self._unsent))
 
     @property
     def is_idle(self) -> bool:
@@ -116,6 +113,7 @@ class Chain:
         """Nothing more will be stored: tell whoever waits."""
         self._flying.clear()
         self._unsent.clear()
+        self.unstored_bytes = 0
         for _, _, done in self._waiting:
             done(error)
         self._waiting.clear()
@@ -127,11 +125,10 @@ class Chain:
         if through <= self.stored:
             return
         self.stored = through
-        while self._flying and self._flying[0].last <= through:
-            self._flying.popleft()
         # What is to be sent again may have got there the first time.
-        while self._unsent and self._unsent[0].last <= through:
-            self._unsent.popleft()
+        for batches in (self._flying, self._unsent):
+            while batches and batches[0].last <= through:
+                self._drop(batches)
         self._after = max(self._after, through)
         self._tell(through)
         self._on_stored(through)
@@ -144,23 +141,22 @@ class Chain:
             return
         while self._flying and self._flying[0].first != body["first"]:
             # What went before is stored: requests are answered in order.
-            self._flying.popleft()
+            self._drop(self._flying)
         if not self._flying:
             return
-        refused = self._flying.popleft()
+        refused = self._drop(self._flying)
         self._holes_due = len(self._flying)
         self._unsent.extendleft(reversed(self._flying))
         self._flying.clear()
         self._after = body["mark"]
         error = body["error"]
         if error == "HOLE" or (self._patient and error not in _FINAL):
-            self._unsent.appendleft(refused)
+            self._put_first([refused])
             if error != "HOLE":
                 self._retry_at = now + RETRY_S
         elif refused.first < refused.last:
             # Only some of them may be at fault.
-            alone = [Batch(rows, number, number) for number, rows in split_rows(refused.rows)]
-            self._unsent.extendleft(reversed(alone))
+            self._put_first([Batch(rows, number, number) for number, rows in split_rows(refused.rows)])
         else:
             self._fail(refused.first, error_of(body))
 
@@ -184,6 +180,7 @@ class Chain:
             if taken is None:
                 return None
             batch = Batch(*taken)
+            self.unstored_bytes += len(batch.rows)
         after, self._after = self._after, batch.last
         self._flying.append(batch)
         return {
@@ -202,6 +199,17 @@ class Chain:
     def in_flight(self) -> int:
         """Requests that the store has not answered."""
         return len(self._flying) + self._holes_due
+
+    def _drop(self, batches: deque[Batch]) -> Batch:
+        """Keep the first batch no longer."""
+        batch = batches.popleft()
+        self.unstored_bytes -= len(batch.rows)
+        return batch
+
+    def _put_first(self, batches: list[Batch]) -> None:
+        """Send these next."""
+        self._unsent.extendleft(reversed(batches))
+        self.unstored_bytes += sum(len(batch.rows) for batch in batches)
 
     def _fail(self, number: int, error: StoreError) -> None:
         """Give one row up."""

@@ -278,6 +278,7 @@ def test_whatever_a_store_refuses_and_however_often_it_starts_again_rows_arrive_
     assert set(store.taken) | store.refused == set(range(1, added + 1)), f"seed {seed}"
     assert {number for number, error in outcomes.items() if error is not None} <= store.refused
     assert outcomes.keys() == set(range(1, added + 1))
+    assert chain.unstored_bytes == 0
 
 
 # --- deliveries ---
