@@ -944,8 +944,12 @@ class Backlog:
         """
     def take_these(self, consumer: int, runs: Sequence[tuple[int, int]], now_us: int) -> int:
         """Give a consumer these runs of offsets, as far as it may have them; how many."""
-    def look(self, consumer: int, start: int, bytes_max: int) -> tuple[int, bytes, int | None]:
-        """What a consumer has, from an offset on: first offset, rows, where to go on."""
+    def set_aside(self, consumer: int, now_us: int, messages_max: int, bytes_max: int) -> tuple[int, bool]:
+        """Set messages aside for a consumer, unread: how many, and whether there is more to look at."""
+    def shown(
+        self, start: int, now_us: int, selector: Selector | None, messages_max: int, runs_max: int
+    ) -> tuple[list[tuple[int, int]], int | None]:
+        """Which messages are there, from an offset on: runs of offsets, where to go on."""
     def browse(
         self, start: int, now_us: int, selector: Selector | None, messages_max: int, bytes_max: int
     ) -> tuple[int, bytes, int | None]:

@@ -102,7 +102,7 @@ class History:
                 column of its own: string, text, int64, float64, bool); `start` (an offset, "earliest" or
                 "latest"); `end` (the offset after the last); `from_time` and `to_time` (when stored:
                 microseconds since 1970, or datetimes); `limit` (rows); `incarnation` (of the store that the
-                offsets are from).
+                offsets are from); `only` (runs of offsets, (first, last), beside which nothing is meant).
         """
         reader = self._reader(_query(topics, **query))
         with self._understood():
@@ -191,6 +191,41 @@ class History:
     def status(self) -> dict[str, Any]:
         """What the store says of itself."""
         return self._act("status")
+
+    # Queues
+
+    def shown(
+        self, queue: str, *, start: int = 0, selector: str | None = None
+    ) -> tuple[list[tuple[int, int]], int | None]:
+        """Which messages a queue has, as runs of offsets with both ends included; and where to go on.
+
+        `batches` reads them with `only`, from the topic `_queue/NAME`.
+        """
+        answer = self._act("shown", queue=queue, start=start, selector=selector)
+        return _pairs(answer["runs"]), answer["next"]
+
+    def reserve(
+        self,
+        subscription: str,
+        queue: str,
+        *,
+        start: int | None = None,
+        messages: int | None = None,
+        bytes: int | None = None,
+        selector: str | None = None,
+    ) -> dict[str, Any]:
+        """Set messages of a queue aside under a name: `start`, `end`, `messages`, and how many are `behind`.
+
+        The same start gives the same messages. The end of a reservation as the start acknowledges it and
+        reserves the next ones; without a start it goes on where it is.
+        """
+        order = {"subscription": subscription, "queue": queue, "start": start, "selector": selector}
+        return self._act("reserve", **order, messages=messages, bytes=bytes)
+
+    def reserved(self, subscription: str, start: int) -> tuple[list[tuple[int, int]], int]:
+        """Which messages a reservation has, as runs of offsets with both ends included; and its end."""
+        answer = self._act("reserved", subscription=subscription, start=start)
+        return _pairs(answer["runs"]), int(answer["end"])
 
     # Retention
 
@@ -318,6 +353,7 @@ def _query(
     to_time: Time | None = None,
     limit: int | None = None,
     incarnation: str | None = None,
+    only: Sequence[tuple[int, int]] | None = None,
 ) -> Query:
     return Query(
         topics=(topics,) if isinstance(topics, str) else tuple(topics),
@@ -330,7 +366,12 @@ def _query(
         to_time_us=None if to_time is None else _time_us("to_time", to_time),
         limit=limit,
         incarnation=incarnation,
+        only=None if only is None else tuple((first, last) for first, last in only),
     )
+
+
+def _pairs(runs: list[int]) -> list[tuple[int, int]]:
+    return list(zip(runs[::2], runs[1::2], strict=True))
 
 
 def _changed(query: Query, **changes: Any) -> Query:

@@ -22,6 +22,8 @@ DENIED = "DENIED"
 FULL = "FULL"
 #: A commit or discard names a staging that does not exist.
 NO_STAGING = "NO-STAGING"
+#: There is no such queue, or no such reservation.
+NO_QUEUE = "NO-QUEUE"
 #: A stored message cannot be read, or the store refuses to go on.
 BROKEN = "BROKEN"
 #: The server is being closed.

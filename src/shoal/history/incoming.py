@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from shoal.bus.store_protocol import queue_name
 from shoal.errors import HistoryError
 from shoal.history.faults import bad_query
 from shoal.history.schema import PROPERTY_TYPES, PUT_COLUMNS
@@ -35,6 +37,15 @@ def slices(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = max(1, batch.num_rows * SLICE_BYTES // max(1, batch.nbytes))
         for first in range(0, batch.num_rows, rows):
             yield batch.slice(first, rows)
+
+
+def queues(batch: pa.RecordBatch, default_topic: str | None) -> set[str]:
+    """The queues to which rows go."""
+    topics = {default_topic}
+    if "topic" in batch.schema.names:
+        topics |= set(pc.unique(batch.column("topic")).to_pylist())
+    named = (queue_name(topic) for topic in topics if isinstance(topic, str))
+    return {queue for queue in named if queue}
 
 
 def columns_of(batch: pa.RecordBatch) -> dict[str, Any]:

@@ -15,6 +15,9 @@ QUERY_BYTES_MAX = 1 << 20
 PATTERNS_MAX = 1024
 PROPERTIES_MAX = 256
 OFFSET_MAX = 2**63 - 1
+#: Runs of offsets that a query may ask for alone, and how many offsets they may be together.
+RUNS_MAX = 16_384
+ONLY_MAX = 1_000_000
 
 Start = int | Literal["earliest", "latest"]
 
@@ -30,12 +33,16 @@ _FIELDS = {
     "to_time_us",
     "limit",
     "incarnation",
+    "only",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """One question. `start` is the first offset, `end` the one after the last; no topics means every one."""
+    """One question. `start` is the first offset, `end` the one after the last; no topics means every one.
+
+    With `only`, runs of offsets with both ends included, nothing else is meant.
+    """
 
     topics: tuple[str, ...] = ()
     selector: str | None = None
@@ -47,6 +54,7 @@ class Query:
     to_time_us: int | None = None
     limit: int | None = None
     incarnation: str | None = None
+    only: tuple[tuple[int, int], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The question as it travels."""
@@ -62,12 +70,17 @@ class Query:
             "to_time_us": self.to_time_us,
             "limit": self.limit,
             "incarnation": self.incarnation,
+            "only": None if self.only is None else [at for run in self.only for at in run],
         }
 
     @classmethod
     def from_json(cls, given: object) -> "Query":
         """The question that a client asked; `HistoryError` if there is a mistake in it."""
         asked = versioned(given, "the query")
+        if asked.get("only") is not None and (
+            asked.get("limit") is not None or "offset" not in _columns(asked.get("columns"))
+        ):
+            raise bad_query("a query with only has the column offset, and no limit", field="only")
         unknown = sorted(set(asked) - _FIELDS)
         if unknown:
             known = ", ".join(sorted(_FIELDS))
@@ -83,6 +96,7 @@ class Query:
             to_time_us=whole(asked, "to_time_us", most=OFFSET_MAX),
             limit=whole(asked, "limit", most=OFFSET_MAX),
             incarnation=text(asked, "incarnation"),
+            only=_only(asked.get("only")),
         )
 
 
@@ -198,6 +212,26 @@ def _properties(value: object, columns: object) -> dict[str, str]:
                 f"the property {name!r} would be a second column of that name", field="properties"
             )
     return value
+
+
+def _only(value: object) -> tuple[tuple[int, int], ...] | None:
+    if value is None:
+        return None
+    wanted = f"first, last, first, last, …, ascending, at most {RUNS_MAX} runs of {ONLY_MAX} offsets together"
+    wrong = bad_query(f"only is {_shown(value)}, and must be a list: {wanted}", field="only")
+    if not isinstance(value, list) or len(value) % 2 or len(value) > 2 * RUNS_MAX:
+        raise wrong
+    before, count = -1, 0
+    for place, at in enumerate(value):
+        if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= OFFSET_MAX:
+            raise wrong
+        if at <= before - place % 2:
+            raise wrong
+        count += at - before + 1 if place % 2 else 0
+        before = at
+    if count > ONLY_MAX:
+        raise wrong
+    return tuple(zip(value[::2], value[1::2], strict=True))
 
 
 def _start(value: object) -> Start:

@@ -7,6 +7,7 @@ from time import monotonic, time
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from shoal.errors import HistoryError
 from shoal.history import faults
@@ -120,14 +121,20 @@ class Reader:
             list(query.columns),
             list(query.properties.items()),
         )
+        only = None if query.only is None else _offsets(query.only)
         give_back = self._streams.take()
-        batches = self._batches(scan, self.schema(query), query.limit, give_back)
+        batches = self._batches(scan, self.schema(query), query.limit, only, give_back)
         # A client may go before its first batch, and a generator that never ran does not clean up.
         weakref.finalize(batches, give_back)
         return batches
 
     def _batches(
-        self, scan: Scan, schema: pa.Schema, limit: int | None, give_back: Callable[[], None]
+        self,
+        scan: Scan,
+        schema: pa.Schema,
+        limit: int | None,
+        only: pa.Array | None,
+        give_back: Callable[[], None],
     ) -> Generator[pa.RecordBatch]:
         try:
             options, left = self._options, limit
@@ -141,11 +148,11 @@ class Reader:
                 rows, columns = found
                 if rows:
                     left = None if left is None else left - rows
-                    yield record_batch(schema, columns)
+                    yield _chosen(record_batch(schema, columns), only)
                 else:
                     left = None if left is None else left - 1
                     with self._large.turn(self._check_open):
-                        yield self._large_batch(scan, schema)
+                        yield _chosen(self._large_batch(scan, schema), only)
         finally:
             give_back()
 
@@ -234,6 +241,15 @@ class Reader:
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise HistoryError(faults.CLOSED, "the store is closing; ask again later", {})
+
+
+def _offsets(runs: Sequence[tuple[int, int]]) -> pa.Array:
+    return pa.array([at for first, last in runs for at in range(first, last + 1)], pa.int64())
+
+
+def _chosen(batch: pa.RecordBatch, only: pa.Array | None) -> pa.RecordBatch:
+    """Of a batch the rows that alone are meant."""
+    return batch if only is None else batch.filter(pc.is_in(batch.column("offset"), value_set=only))
 
 
 def _gap_cells(gap: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -18,13 +18,16 @@ from pyarrow import flight
 from shoal._core import HistoryScan, StagedRows
 from shoal.errors import (
     ClosedError,
+    DiffersError,
     HistoryError,
+    InvalidDestinationError,
     InvalidTopicError,
     LinkError,
     MessageFormatError,
     StoreError,
     StoreFullError,
     StoreRefusedError,
+    StoreUnavailableError,
     TrimmedError,
 )
 from shoal.history import faults, query
@@ -39,6 +42,8 @@ from shoal.history.store import Store
 CLOSE_LINGER_S = 2.0
 #: Names in one commit or discard.
 STAGINGS_PER_CALL_MAX = 100_000
+#: Messages of a reservation.
+RESERVED_MAX = 100_000
 
 
 def start(
@@ -115,6 +120,9 @@ class _Actions:
             "hold": (self._hold, "keep what a subscription has not read yet"),
             "release": (self._release, "keep it no longer"),
             "holds": (self._holds, "what is held, and from which offset"),
+            "shown": (self._shown, "which messages a queue has, by their offsets"),
+            "reserve": (self._reserve, "set messages of a queue aside under a name"),
+            "reserved": (self._reserved, "which messages those are, by their offsets"),
             "commit": (self._commit, "make stagings visible, at once and only once"),
             "forget": (self._forget, "remember nothing of a scope any more"),
             "discard": (self._discard, "forget stagings"),
@@ -179,6 +187,39 @@ class _Actions:
 
     def _holds(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
         return {"holds": dict(self._store.holds())}
+
+    def _shown(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        start = query.whole(order, "start", most=OFFSET_MAX, default=0)
+        selector = query.text(order, "selector")
+        return self._asked(
+            ("runs", "next"), "shown", queue=_named(order, "queue"), start=start, selector=selector
+        )
+
+    def _reserve(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        start = query.whole(order, "start", most=OFFSET_MAX)
+        limits = {name: query.whole(order, name, most=OFFSET_MAX) for name in ("messages", "bytes")}
+        limits["messages"] = None if limits["messages"] is None else min(limits["messages"], RESERVED_MAX)
+        return self._asked(
+            ("start", "end", "messages", "behind"),
+            "reserve",
+            name=_named(order, "subscription"),
+            queue=_named(order, "queue"),
+            start=-1 if start is None else start,
+            selector=query.text(order, "selector"),
+            **{name: limit for name, limit in limits.items() if limit is not None},
+        )
+
+    def _reserved(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
+        start = query.whole(order, "start", most=OFFSET_MAX, default=0)
+        name = _named(order, "subscription")
+        return self._asked(("runs", "end", "messages"), "reserved", name=name, start=start)
+
+    def _asked(self, wanted: tuple[str, ...], op: str, **fields: Any) -> dict[str, Any]:
+        try:
+            answer = self._store.ask(op, **fields)
+        except InvalidDestinationError as error:
+            raise HistoryError(faults.NO_QUEUE, str(error), {}) from None
+        return {name: answer[name] for name in wanted}
 
     def _commit(self, order: dict[str, Any], gone: object) -> dict[str, Any]:
         scope = query.text(order, "scope")
@@ -288,11 +329,11 @@ def _translated() -> Iterator[None]:
         raise _flight_error(HistoryError(faults.TRIMMED, str(error), detail)) from None
     except InvalidTopicError as error:
         raise _flight_error(faults.bad_query(f"topics: {error}", field="topics")) from None
-    except StoreRefusedError as error:
+    except (StoreRefusedError, DiffersError) as error:
         raise _flight_error(faults.bad_query(str(error))) from None
     except StoreFullError as error:
         raise _flight_error(HistoryError(faults.FULL, str(error), {})) from None
-    except ClosedError as error:
+    except (ClosedError, StoreUnavailableError) as error:
         raise _flight_error(HistoryError(faults.CLOSED, str(error), {})) from None
     except (StoreError, MessageFormatError) as error:
         raise _flight_error(HistoryError(faults.BROKEN, str(error), {})) from None

@@ -49,6 +49,7 @@ class Stagings:
             rows_all = bytes_all = 0
             try:
                 for batch in incoming.slices(batches):
+                    self._declare(incoming.queues(batch, topic))
                     rows = self._rows(batch, topic)
                     if not rows.count:
                         continue
@@ -66,6 +67,11 @@ class Stagings:
                 log.discard([staging])
                 raise
         return {"rows": rows_all, "bytes": bytes_all}
+
+    def _declare(self, queues: set[str]) -> None:
+        """A queue must be there before messages for it are: it has only those that came since."""
+        for queue in queues:
+            self._store.ask("declare", queue=queue)
 
     def _rows(self, batch: pa.RecordBatch, topic: str | None) -> Any:
         try:

@@ -97,6 +97,9 @@ class Store(Protocol):
     def holds(self) -> dict[str, int]:
         """Return holds with their offsets."""
 
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Ask what clients of its queues ask; returns the answer."""
+
     def status(self) -> dict[str, Any]:
         """Return what the store says of itself, as JSON can hold it."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from shoal.bus.store_protocol import queue_topic
 from shoal.errors import ConfigError, ShoalError
 from shoal.selector import Selector
 from shoal.spark.offsets import Boundary, parse_boundary
@@ -52,6 +53,7 @@ class ReadOptions:
     Attributes:
         at: the store.
         topics: patterns of topics; empty if `topic_regex` is given.
+        queue: a queue instead of topics; `topics` then has its destination.
         topic_regex: a regular expression that whole topics must match.
         selector: a condition on headers and properties.
         columns: the columns to read, in this order; none for all.
@@ -76,6 +78,7 @@ class ReadOptions:
 
     at: StoreOptions
     topics: tuple[str, ...]
+    queue: str | None
     topic_regex: str | None
     selector: str | None
     columns: tuple[str, ...] | None
@@ -105,6 +108,7 @@ class WriteOptions:
     Attributes:
         at: the store.
         topic: where rows go that have no topic of their own.
+        queue: the queue to which all rows go; `topic` then is its destination.
         exactly_once: whether the rows of a micro-batch become visible together and once.
         write_id: names a series of batch writes, so that doing one again changes nothing.
         write_number: the place of this write in its series; one below the highest written is taken as done.
@@ -112,6 +116,7 @@ class WriteOptions:
 
     at: StoreOptions
     topic: str | None
+    queue: str | None
     exactly_once: bool
     write_id: str | None
     write_number: int
@@ -122,6 +127,7 @@ READ_NAMES = (
     *_STORE_NAMES,
     "subscribe",
     "subscribePattern",
+    "queue",
     "selector",
     "columns",
     "includeHeaders",
@@ -144,7 +150,7 @@ READ_NAMES = (
     "pushFilters",
     "gaps",
 )
-WRITE_NAMES = (*_STORE_NAMES, "topic", "deliveryGuarantee", "writeId", "writeNumber")
+WRITE_NAMES = (*_STORE_NAMES, "topic", "queue", "deliveryGuarantee", "writeId", "writeNumber")
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -154,21 +160,29 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if gaps:
         options.refuse(
             "with gaps=true",
-            "subscribe subscribePattern selector columns includeHeaders propertySchema bodySchema "
+            "subscribe subscribePattern queue selector columns includeHeaders propertySchema bodySchema "
             "pushFilters maxOffsetsPerTrigger maxBytesPerTrigger minOffsetsPerTrigger maxTriggerDelay "
             "minPartitions maxRecordsPerPartition subscription",
         )
     topics = options.get("subscribe", _topics)
     regex = options.get("subscribePattern", _regex)
-    if not gaps and (topics is None) == (regex is None):
+    queue = options.get("queue", _queue)
+    if not gaps and sum(each is not None for each in (topics, regex, queue)) != 1:
         raise ConfigError(
             "give exactly one of the options subscribe (topics such as prices/ACME, prices/*, prices/>, with "
-            "commas between them) and subscribePattern (a regular expression)"
+            "commas between them), subscribePattern (a regular expression) and queue (the name of one)"
+        )
+    if queue is not None:
+        options.refuse(
+            "with queue",
+            "startingOffsets endingOffsets startingTimestamp endingTimestamp minOffsetsPerTrigger "
+            "maxTriggerDelay pushFilters mode bus",
         )
     live = options.choice("mode", {"history": False, "live": True}, "history")
     made = ReadOptions(
         at=_store_options(options),
-        topics=topics or (),
+        topics=topics or (() if queue is None else (queue_topic(queue),)),
+        queue=queue,
         topic_regex=regex,
         selector=options.get("selector", _selector),
         columns=options.get("columns", _names),
@@ -215,6 +229,11 @@ def for_stream(options: ReadOptions) -> ReadOptions:
             "when all "
             "that is there was read, use trigger(availableNow=True)"
         )
+    if options.queue is not None and options.subscription is None:
+        raise ConfigError(
+            f"option queue ({options.queue}) needs option subscription: the name under which the store keeps "
+            "for this query what it has taken from the queue and not done yet"
+        )
     if options.push_filters:
         raise ConfigError(
             "option pushFilters is for spark.read: Spark offers no filters of streams; give option selector"
@@ -241,9 +260,13 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check what was given to `write` or `writeStream`."""
     options = _Options(given, WRITE_NAMES, "writes")
     guarantees = {"exactly-once": True, "at-least-once": False}
+    queue = options.get("queue", _queue)
+    if queue is not None:
+        options.refuse("with queue", "topic")
     made = WriteOptions(
         at=_store_options(options),
-        topic=options.get("topic", _text),
+        topic=options.get("topic", _text) if queue is None else queue_topic(queue),
+        queue=queue,
         exactly_once=options.choice("deliveryGuarantee", guarantees, "exactly-once"),
         write_id=options.get("writeId", _text),
         write_number=options.get("writeNumber", _number) or 0,
@@ -252,7 +275,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         options.refuse("without writeId", "writeNumber")
     if not made.exactly_once:
         options.refuse("with deliveryGuarantee=at-least-once", "writeId writeNumber")
-    if made.topic is not None and ("*" in made.topic or ">" in made.topic):
+    if queue is None and made.topic is not None and ("*" in made.topic or ">" in made.topic):
         raise ConfigError(f"option topic must be one topic, without wildcards, not {made.topic!r}")
     return made
 
@@ -341,6 +364,13 @@ def _text(option: str, text: str) -> str:
     if not text.strip():
         raise ConfigError(f"option {option} must not be empty")
     return text.strip()
+
+
+def _queue(option: str, text: str) -> str:
+    name = _text(option, text)
+    if "*" in name or ">" in name:
+        raise ConfigError(f"option {option} must be the name of one queue, without wildcards, not {name!r}")
+    return name
 
 
 def _names(option: str, text: str) -> tuple[str, ...]:

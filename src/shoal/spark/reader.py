@@ -12,6 +12,7 @@ from shoal.spark.filters import Pushed, push
 from shoal.spark.gaps import GapReader
 from shoal.spark.offsets import Boundary, Position
 from shoal.spark.options import ReadOptions
+from shoal.spark.queues import QueueReader
 from shoal.spark.reading import Range, Reading, first_offset, offset_of
 from shoal.spark.rows import property_types
 from shoal.spark.store import Store
@@ -70,4 +71,6 @@ def batch_reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
     """The reader for what the options ask."""
     if options.gaps:
         return GapReader(options, schema)
+    if options.queue is not None:
+        return QueueReader(options, schema)
     return (ShoalPushingReader if options.push_filters else ShoalReader)(options, schema)

@@ -71,7 +71,12 @@ def plan_messages(options: WriteOptions, schema: StructType) -> SinkPlan:
     by_name = {f.name: f.dataType for f in schema}
     if "topic" not in by_name and options.topic is None:
         raise ConfigError(
-            "rows have no column topic: give one, or say with option topic where all of them go"
+            "rows have no column topic: give one, or say with option topic or queue where all of them go"
+        )
+    if "topic" in by_name and options.queue is not None:
+        raise ConfigError(
+            f"rows have a column topic, and option queue sends all of them to {options.queue!r}: drop the "
+            "column, or leave the option out"
         )
     for name, (kinds, _) in COLUMNS.items():
         if name in by_name and not isinstance(by_name[name], kinds):

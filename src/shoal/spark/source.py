@@ -15,6 +15,7 @@ from shoal.spark import options
 from shoal.spark.explain import speaks_plainly
 from shoal.spark.gaps import GapStreamReader
 from shoal.spark.live import LiveReader
+from shoal.spark.queues import QueueStreamReader
 from shoal.spark.reader import batch_reader
 from shoal.spark.rows import full_schema
 from shoal.spark.stream_reader import ShoalStreamReader
@@ -23,7 +24,7 @@ from shoal.spark.writer import ShoalStreamWriter, ShoalWriter
 
 @speaks_plainly
 class ShoalSource(DataSource):
-    """Topics as tables: history read in batches or followed, rows published as messages."""
+    """Topics and queues as tables: read in batches or followed, rows published as messages."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,6 +46,8 @@ class ShoalSource(DataSource):
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader with mode=live"}
             )
+        if chosen.queue is not None:
+            return QueueStreamReader(chosen, schema)
         return GapStreamReader(chosen, schema) if chosen.gaps else ShoalStreamReader(chosen, schema)
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802

@@ -35,12 +35,14 @@ class Query:
         selector: a condition, or none.
         columns: columns of the row schema.
         properties: properties that become columns, with their types.
+        only: runs of offsets, both ends included, beside which nothing is meant; none for all.
     """
 
     topics: tuple[str, ...]
     selector: str | None
     columns: tuple[str, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
+    only: tuple[tuple[int, int], ...] | None = None
 
 
 def endpoint(options: StoreOptions) -> str:
@@ -129,6 +131,7 @@ class Store:
                     start=next_offset,
                     end=end,
                     incarnation=incarnation,
+                    only=query.only,
                 ):
                     if batch.num_rows:
                         next_offset = batch.column("offset")[-1].as_py() + 1

@@ -1,9 +1,10 @@
-"""Asks a store that runs something, as a client of its own: for commands."""
+"""Asks a store that runs something, as a client of its own: for commands, and for the server of history."""
 
 import secrets
 import time
 from typing import Any
 
+from shoal.bus.store_errors import error_of
 from shoal.bus.store_protocol import VERSION, requests_topic, session_topic
 from shoal.bus.sync import Bus, connect
 from shoal.errors import StoreError, StoreUnavailableError
@@ -44,7 +45,7 @@ class Asker:
                 continue
             body: dict[str, Any] = message.body
             if body["op"] == "failed":
-                raise StoreError(str(body["text"]))
+                raise error_of(body)
             return body
         raise StoreUnavailableError(f"the store did not answer {op!r} within {ANSWER_S:g} s")
 

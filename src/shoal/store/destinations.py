@@ -1,50 +1,26 @@
-"""Queues and subscriptions as things: made, emptied, moved, removed; and messages that are reserved."""
+"""Queues and subscriptions as things: made, emptied, moved, removed."""
 
-import json
-from typing import Any
-
-from shoal.bus.store_protocol import BATCH_BYTES_MAX, QUEUES, TEMPORARY
+from shoal.bus.store_protocol import QUEUES, TEMPORARY
 from shoal.store.core import Core
 from shoal.store.reader import SCAN_ROWS, Options, Reader, Session, Shape
 from shoal.store.readers import TEMPORARY_QUEUES, Readers, queue_key, subscription_key
 from shoal.store.receiving import options_of
 from shoal.store.requests import Request, RequestError
+from shoal.store.reservations import Reservations
 from shoal.store.sending import Sending
 
 #: Messages that one purge or move deals with in a frame.
 MOVE_MAX = 1000
-#: Messages of a reservation.
-RESERVED_MAX = 100_000
-#: Who holds a reservation, for the backlog. Consumers have positive numbers.
-_RESERVED_FROM = 1 << 62
-
-_RESERVATIONS = "reserve/"
 
 
 class Destinations:
     """What is done to queues and subscriptions as a whole. For one thread at a time."""
 
-    def __init__(self, core: Core, readers: Readers, sending: Sending) -> None:
+    def __init__(self, core: Core, readers: Readers, sending: Sending, reservations: Reservations) -> None:
         self._core = core
+        self._reservations = reservations
         self._readers = readers
         self._sending = sending
-        #: Reservations by name: the queue, first and last offset, runs, and who holds them.
-        self._reserved: dict[str, dict[str, Any]] = {}
-        self._holder = _RESERVED_FROM
-        self._recover()
-
-    def _recover(self) -> None:
-        """What was reserved stays reserved."""
-        for key, value in self._core.log.items(_RESERVATIONS):
-            found = json.loads(value)
-            self._holder += 1
-            found["holder"] = self._holder
-            self._reserved[key.removeprefix(_RESERVATIONS)] = found
-            reader = self._readers.get(queue_key(found["queue"]))
-            if reader is not None and found["open"]:
-                reader.backlog.attach(self._holder)
-                runs = [(first, last) for first, last in found["runs"]]
-                reader.backlog.take_these(self._holder, runs, self._core.now.wall_us)
 
     # Queues.
 
@@ -85,6 +61,11 @@ class Destinations:
         reader = self._queue(request)
         if reader.consumers:
             raise RequestError("IN_USE", f"{reader.name} has {len(reader.consumers)} consumers")
+        held = self._reservations.of(reader)
+        if held is not None:
+            text = f"{reader.name} has messages reserved as {held!r}: give them back first, with "
+            text += f"'shoal queue release {held}'"
+            raise RequestError("IN_USE", text)
         messages = reader.totals.messages
         if messages and request.flag("if_empty"):
             raise RequestError("IN_USE", f"{reader.name} has {messages} messages")
@@ -153,86 +134,3 @@ class Destinations:
             raise RequestError("IN_USE", f"{reader.name} is in use: close it first")
         self._readers.remove(reader)
         self._core.answer(session.id, n)
-
-    # Reservations.
-
-    def reserve(self, session: Session, request: Request, n: int) -> None:
-        """Set messages aside under a name, the same ones however often it is asked."""
-        name, queue = request.text("name"), request.text("queue")
-        start = request.number("start", -1)
-        reader = self._readers.queue(queue)
-        found = self._reserved.get(name)
-        if found is not None and found["queue"] != queue:
-            raise RequestError("DIFFERS", f"{name!r} is a reservation of the queue {found['queue']!r}")
-        if found is not None and found["open"] and start in (-1, found["start"]):
-            self._tell(session, n, found)
-            return
-        if found is not None and start not in (-1, found["end"]):
-            text = f"{name!r} begins at {found['start']} and ends at {found['end']}, and not at {start}"
-            raise RequestError("BAD_REQUEST", text)
-        if found is not None and found["open"]:
-            reader.acknowledge(self._core, found["holder"], [tuple(run) for run in found["runs"]])
-        self._reserve(session, request, n, reader, name, found["end"] if found else max(start, 0))
-
-    def _reserve(
-        self, session: Session, request: Request, n: int, reader: Reader, name: str, start: int
-    ) -> None:
-        core = self._core
-        self._holder += 1
-        reader.backlog.attach(self._holder)
-        reader.backlog.scan(core.now.wall_us, SCAN_ROWS, keep=False)
-        most = request.number("messages", 1, RESERVED_MAX, default=RESERVED_MAX)
-        size = request.number("bytes", 1, default=1 << 40)
-        batches, _ = reader.backlog.take(self._holder, core.now.wall_us, most, size)
-        runs = _runs_of(reader, self._holder)
-        count = sum(batch[3] for batch in batches)
-        end = max((run[1] + 1 for run in runs), default=start)
-        kept = {"queue": reader.shape.queue, "start": start, "end": max(end, start), "runs": runs}
-        found = {**kept, "messages": count, "open": count > 0}
-        core.turn.put(_RESERVATIONS + name, json.dumps(found).encode())
-        self._reserved[name] = {**found, "holder": self._holder}
-        self._tell(session, n, self._reserved[name])
-
-    def _tell(self, session: Session, n: int, found: dict[str, Any]) -> None:
-        self._core.answer(session.id, n, start=found["start"], end=found["end"], messages=found["messages"])
-
-    def reserved(self, session: Session, request: Request, n: int) -> None:
-        """The rows of a reservation."""
-        name = request.text("name")
-        found = self._reserved.get(name)
-        if found is None or not found["open"] or request.number("start", -1) not in (-1, found["start"]):
-            raise RequestError("EXISTS_NOT", f"there is no reservation {name!r} that begins there")
-        reader = self._readers.find(queue_key(found["queue"]), f"queue {found['queue']!r}")
-        first, rows, following = reader.backlog.look(
-            found["holder"], request.number("from", default=0), BATCH_BYTES_MAX
-        )
-        self._core.answer(session.id, n, first=first, rows=rows, next=following)
-
-    def unreserve(self, session: Session, request: Request, n: int) -> None:
-        """Give a reservation back."""
-        name = request.text("name")
-        found = self._reserved.pop(name, None)
-        if found is None:
-            raise RequestError("EXISTS_NOT", f"there is no reservation {name!r}")
-        reader = self._readers.get(queue_key(found["queue"]))
-        messages = 0
-        if reader is not None and found["open"]:
-            runs = [(first, last) for first, last in found["runs"]]
-            messages = reader.backlog.has(found["holder"], runs)
-            reader.backlog.detach(found["holder"], runs, self._core.now.wall_us)
-            self._readers.touch(reader)
-        self._core.turn.put(_RESERVATIONS + name, None)
-        self._core.answer(session.id, n, messages=messages)
-
-    def reservations(self) -> list[dict[str, Any]]:
-        """What is reserved, for people."""
-        return [
-            {"name": name} | {key: value for key, value in found.items() if key not in ("runs", "holder")}
-            for name, found in self._reserved.items()
-        ]
-
-
-def _runs_of(reader: Reader, holder: int) -> list[tuple[int, int]]:
-    """What a holder has, as runs, both ends included."""
-    runs, _, _ = reader.backlog.weigh(holder, [(0, (1 << 62))])
-    return [(first, end - 1) for first, end in runs]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal._core import Log
-from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, VERSION
+from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, VERSION, queue_name
 from shoal.errors import (
     InvalidTopicError,
     StoreCorruptError,
@@ -27,9 +27,10 @@ from shoal.errors import (
 from shoal.store.core import Core, Now
 from shoal.store.destinations import Destinations
 from shoal.store.reader import QUEUE_WINDOW, Session
-from shoal.store.readers import Readers
+from shoal.store.readers import Readers, queue_key
 from shoal.store.receiving import Receiving
 from shoal.store.requests import Request, RequestError, runs_of
+from shoal.store.reservations import Reservations
 from shoal.store.sending import Sending
 
 log = logging.getLogger("shoal.store")
@@ -66,7 +67,8 @@ class Machine:
         self._readers = Readers(self._core)
         self._sending = Sending(self._core, self._readers, identity.patterns)
         self._receiving = Receiving(self._core, self._readers, now.wall_us << 8)
-        self._destinations = Destinations(self._core, self._readers, self._sending)
+        self._reservations = Reservations(self._core, self._readers)
+        self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)
         self._sessions: dict[str, Session] = {}
         self._clients: dict[str, str] = {}
         self._ends: list[dict[str, Any]] = []
@@ -85,15 +87,16 @@ class Machine:
             "release": self._receiving.release,
             "cancel": self._receiving.cancel,
             "browse": self._receiving.browse,
+            "shown": self._receiving.shown,
             "declare": self._destinations.declare,
             "temporary": self._destinations.temporary,
             "delete": self._destinations.delete,
             "purge": self._destinations.purge,
             "move": self._destinations.move,
             "unsubscribe": self._destinations.unsubscribe,
-            "reserve": self._destinations.reserve,
-            "reserved": self._destinations.reserved,
-            "unreserve": self._destinations.unreserve,
+            "reserve": self._reservations.reserve,
+            "reserved": self._reservations.reserved,
+            "unreserve": self._reservations.unreserve,
             "status": self._status,
         }
 
@@ -176,6 +179,20 @@ class Machine:
         if pinning is not None and pinning.backlog.pin < self.log.durable_end:
             text = f"{low}: {pinning.name} needs messages from offset {pinning.backlog.pin} on"
             self._sending.pinned = (pinning.key, text)
+
+    def took(self, now: Now, first: int, end: int) -> None:
+        """Rows came into the log past the machine, durable: those of queues are counted, readers are due."""
+        core = self._core
+        core.now = now
+        for destination, messages, *_ in self.log.topics(first, end, []):
+            core.touched.add(destination)
+            name = queue_name(destination)
+            reader = self._readers.get(queue_key(name)) if name is not None else None
+            if reader is not None:
+                _, _, size = self.log.extent(first, end, [destination])
+                core.turn.came(reader.key, messages, size)
+                reader.totals.messages += messages
+                reader.totals.bytes += size
 
     def close(self, now: Now) -> None:
         """Take nothing more, and note how far readers are; `append`, sync and `settle` follow."""
@@ -274,7 +291,7 @@ class Machine:
                 }
                 for session in self._sessions.values()
             ],
-            "reservations": self._destinations.reservations(),
+            "reservations": self._reservations.status(),
             "pinned_by": None if pinning is None else pinning.name,
         }
 

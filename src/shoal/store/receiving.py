@@ -1,6 +1,6 @@
 """Consumers: who reads what, under which lease, with how much credit."""
 
-from shoal.bus.store_protocol import BATCH_BYTES_MAX
+from shoal.bus.store_protocol import BATCH_BYTES_MAX, RUNS_MAX
 from shoal.store.core import Core
 from shoal.store.reader import Consumer, Options, Reader, Session, Shape
 from shoal.store.readers import Readers, queue_key, subscription_key
@@ -222,6 +222,19 @@ class Receiving:
             request.number("bytes", 1, BATCH_BYTES_MAX, default=BATCH_BYTES_MAX),
         )
         self._core.answer(session.id, n, first=first, rows=rows, next=following)
+
+    def shown(self, session: Session, request: Request, n: int) -> None:
+        """Which messages a queue has, by their offsets: for readers of history, who read them there."""
+        name = request.text("queue")
+        reader = self._readers.find(queue_key(name), f"queue {name!r}")
+        runs, following = reader.backlog.shown(
+            request.number("start", default=0),
+            self._core.now.wall_us,
+            request.selector(),
+            request.number("messages", 1, 1 << 31, default=1 << 31),
+            RUNS_MAX // 2,
+        )
+        self._core.answer(session.id, n, runs=[at for run in runs for at in run], next=following)
 
 
 def _same(one: Shape, other: Shape) -> bool:

@@ -26,6 +26,7 @@ from shoal.config import ConnectionConfig
 from shoal.errors import ConfigError, StoreError, StoreFailedError
 from shoal.link.address import LOOPBACK, Target
 from shoal.store import holds
+from shoal.store.asking import Asker
 from shoal.store.config import StoreConfig
 from shoal.store.keeping import Keeper
 from shoal.store.losses import Losses, loss_of
@@ -210,9 +211,19 @@ class Store:
 
     def commit(self, scope: str | None, number: int, stagings: list[str]) -> tuple[int, int, bool]:
         """Make stagings visible and durable, and have them published: first offset, end, repeated."""
-        outcome = self.log.commit(scope, number, stagings)
+        first, end, repeated = self.log.commit(scope, number, stagings)
+        if not repeated:
+            self._serving.took(first, end)
         self._publishing.wake()
-        return outcome
+        return first, end, repeated
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Ask what clients ask, from any thread of this process."""
+        asker = Asker(f"inproc://{self.channel}", f"{self.log.store_id:016x}", self.channel)
+        try:
+            return asker.ask(op, **fields)
+        finally:
+            asker.close()
 
     def hold(self, name: str, offset: int) -> None:
         """Keep everything from an offset on until the hold is moved or released."""

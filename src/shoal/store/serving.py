@@ -156,6 +156,12 @@ class Serving:
         with self._lock:
             return self.machine.status()
 
+    def took(self, first: int, end: int) -> None:
+        """Rows came into the log, durable, that no request brought."""
+        with self._lock:
+            self.machine.took(now(), first, end)
+        self._bell.ring(0)
+
     def set_space(self, full: str | None, low: str | None) -> None:
         """How the disk is."""
         with self._lock:

@@ -123,6 +123,9 @@ class MemoryStore:
         self.committed = self.log.committed
         self.kept: dict[str, int] = {}
 
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        raise StoreRefusedError(f"there are no queues here to {op}")
+
     def commit(self, scope: str | None, number: int, stagings: Sequence[str]) -> tuple[int, int, bool]:
         last = self.committed.get(scope or "")
         if scope is not None and last is not None and number <= last[0]:

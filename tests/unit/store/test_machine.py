@@ -439,14 +439,13 @@ def test_a_reservation_is_the_same_set_until_it_is_acknowledged(desk: Desk) -> N
         key: first[key] for key in ("start", "end", "messages")
     }
     found = client.ask("reserved", name="spark", start=0)
-    assert [rows.body_of(row.record) for row in rows.decode(found["rows"], found["first"])] == [
-        b"0",
-        b"1",
-        b"2",
-    ]
+    assert (found["runs"], found["end"]) == ([0, 2], first["end"])
+    assert client.ask("shown", queue="q")["runs"] == [5, 6], "what somebody has is not shown"
     following = client.ask("reserve", name="spark", queue="q", start=first["end"], messages=3)
     assert (following["start"], following["messages"]) == (3, 2)
     assert client.ask("reserve", name="spark", queue="q", start=99)["error"] == "BAD_REQUEST"
+    assert client.ask("reserve", name="spark", queue="q", start=0)["error"] == "BAD_REQUEST", "it is done"
+    assert client.ask("delete", queue="q")["error"] == "IN_USE"
     assert client.ask("unreserve", name="spark")["messages"] == 2
     desk.crash()
     assert desk.client("a").consume("q").bodies() == [b"3", b"4", b"5", b"6"]

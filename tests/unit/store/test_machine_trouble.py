@@ -11,7 +11,7 @@ from shoal.errors import StoreCorruptError, StoreError
 OPS = (
     "hello", "ping", "bye", "send", "commit", "fetch", "subscribe", "consume", "credit", "ack", "release",
     "cancel", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
-    "reserved", "unreserve", "status",
+    "reserved", "unreserve", "shown", "status",
 )  # fmt: skip
 FIELDS = (
     "version", "publisher", "client_id", "lease_s", "chain", "after", "rows", "id", "acks", "consumer",

@@ -179,11 +179,6 @@ impl Backlog {
         }
     }
 
-    /// What a consumer was given and has not acknowledged.
-    pub fn taken_by(&self, consumer: u64) -> impl Iterator<Item = u64> {
-        self.consumers.get(&consumer).into_iter().flat_map(|consumer| consumer.taken.iter().copied())
-    }
-
     /// Messages that are neither done nor given to anybody, as far as they were read.
     pub fn untaken(&self) -> impl Iterator<Item = u64> {
         let is_free = |entry: &Entry| matches!(entry.stage, Stage::Ready | Stage::Waiting(_));

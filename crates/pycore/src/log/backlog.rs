@@ -19,6 +19,8 @@ use crate::selector::Selector;
 const CACHE_BYTES_MAX: usize = 1 << 20;
 /// Offsets that a consumer with a selector looks at in one go.
 const SELECT_OFFSETS_MAX: u64 = 5000;
+/// Offsets among which is looked for messages that are there, in one call.
+const SHOWN_OFFSETS_MAX: u64 = 50_000;
 /// Messages that lie closer together are read in one pass.
 const PASS_OFFSETS_MAX: u64 = 2000;
 /// Rows that are read in one go while messages are counted.
@@ -383,40 +385,65 @@ impl Backlog {
         taken.map_err(errors::store)
     }
 
-    /// What a consumer has, from an offset on, to look at once more: the first offset, rows, and the offset after the
-    /// last if there is more.
-    fn look<'py>(
+    /// Sets messages aside for a consumer, and reads none of them: how many, and whether there is more to look at.
+    fn set_aside(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         consumer: u64,
-        from: u64,
-        bytes_max: usize,
-    ) -> PyResult<(u64, Bound<'py, PyBytes>, Option<u64>)> {
-        let looked = detached(py, || {
+        now_us: u64,
+        messages_max: usize,
+        bytes_max: u64,
+    ) -> PyResult<(usize, bool)> {
+        let aside = detached(py, || {
             let reading = &mut *self.lock();
-            let offsets: Vec<u64> =
-                reading.backlog.taken_by(consumer).filter(|&offset| offset >= from).take(10_000).collect();
-            reading.read(&self.shared, &offsets)?;
-            let mut rows = RowsWriter::default();
-            let first = offsets.first().copied().unwrap_or(from);
-            let mut next = first;
-            let mut rest = None;
-            for offset in offsets {
-                let Some((meta, record)) = reading.cache.take(offset) else { continue };
-                if rest.is_none() && (rows.is_empty() || rows.bytes().len() + record.len() <= bytes_max) {
-                    rows.push_after(offset - next, &meta, &record);
-                    next = offset + 1;
-                } else {
-                    rest = rest.or(Some(offset));
-                }
+            if !reading.selectors.contains_key(&consumer) {
+                return Ok((reading.backlog.take(consumer, now_us, messages_max, bytes_max).len(), false));
             }
-            if rest.is_none() {
-                rest = reading.backlog.taken_by(consumer).find(|&offset| offset >= next.max(from));
+            let (offsets, more) = reading.select(&self.shared, consumer, now_us, messages_max, bytes_max)?;
+            for &offset in &offsets {
+                reading.cache.take(offset);
             }
-            Ok::<_, LogError>((first, rows, rest))
+            Ok::<_, LogError>((offsets.len(), more))
         });
-        let (first, rows, next) = looked.map_err(errors::store)?;
-        Ok((first, PyBytes::new(py, rows.bytes()), next))
+        aside.map_err(errors::store)
+    }
+
+    /// Which messages are there, from an offset on, as runs with both ends included, and where to go on if there is more.
+    #[pyo3(signature = (from, now_us, selector, messages_max, runs_max))]
+    fn shown(
+        &self,
+        py: Python<'_>,
+        from: u64,
+        now_us: u64,
+        selector: Option<&Bound<'_, Selector>>,
+        messages_max: usize,
+        runs_max: usize,
+    ) -> PyResult<(Vec<(u64, u64)>, Option<u64>)> {
+        let selector = selector.map(|selector| selector.get().inner().clone());
+        let shown = detached(py, || {
+            let reading = &*self.lock();
+            let mut filter = Filter::new(reading.patterns.clone(), selector);
+            let from = from.max(reading.backlog.pin());
+            let source = self.shared.source(from);
+            let mut runs: Vec<(u64, u64)> = Vec::new();
+            let mut messages = 0;
+            let to = from.saturating_add(SHOWN_OFFSETS_MAX);
+            let reached = source.each(from, to, &mut filter, |row| {
+                let facts = Facts::of(row);
+                let is_there = facts.due_us <= now_us && facts.expires_us > now_us;
+                if is_there && reading.backlog.shows(row.offset, now_us) {
+                    messages += 1;
+                    match runs.last_mut() {
+                        Some((_, last)) if *last + 1 == row.offset => *last = row.offset,
+                        _ => runs.push((row.offset, row.offset)),
+                    }
+                }
+                let is_enough = messages >= messages_max || runs.len() >= runs_max;
+                if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            Ok::<_, LogError>((runs, (reached < source.end()).then_some(reached)))
+        });
+        shown.map_err(errors::store)
     }
 
     /// Messages that are there, from an offset on: the first offset, rows, and where to go on if there is more.
