@@ -97,13 +97,16 @@ class Persistence:
         self.raise_failure()
         before = self.room(window)
         if before > self.chain.stored:
-            ask(lambda done: self.channel.wait_stored(self.chain, before, done), left(deadline), what)
+            self._wait_here(before, left(deadline), what)
         number = self.add(topic, body, headers, left(deadline))
         if window is None:
-            ask(lambda done: self.wait(number, done), left(deadline), what)
+            self._wait_here(number, left(deadline), what)
         elif self.is_worth_a_word:
             self.channel.pump()
         return number
+
+    def _wait_here(self, number: int, timeout_s: float | None, what: str) -> None:
+        ask(lambda done: self.wait(number, done), timeout_s, what, hear=self.channel.hear)
 
     def flush(self, timeout_s: float | None) -> None:
         """Wait until everything published before is stored."""

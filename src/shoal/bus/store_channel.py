@@ -10,11 +10,10 @@ import importlib
 import logging
 import os
 import secrets
-import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal import _core
@@ -23,6 +22,7 @@ from shoal.bus.events import BacklogDropped, LinkUp, StoreDown, StoreUp
 from shoal.bus.memory_owner import OWNER, Election
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox
+from shoal.bus.store_ear import HERES, REPLIES, Ear
 from shoal.bus.store_errors import no_store
 from shoal.bus.store_finder import Finder, Here
 from shoal.bus.store_protocol import HERE, WHO, requests_topic, session_topic
@@ -54,8 +54,6 @@ TURN_MAX = 200
 SLEEP_MAX_S = 5.0
 #: What was held back because the link is full is tried again at the latest after this.
 FULL_CHECK_S = 0.01
-
-WAKE, REPLIES, HERES = 0, 1, 2
 
 
 class Waiting(NamedTuple):
@@ -110,13 +108,13 @@ class StoreChannel:
         self._only_kept = kept
         self._stopped = False
         self._consumers = 0
-        self._bell = _core.Bell()
+        self._ear = Ear(self._hear_replies, self._expects)
         self._heres: _core.Subscription | None = None
         if url is None:
             self._heres = connection.node.open_subscription(
                 HERE, queue_bytes_max=1 << 20, when_full="drop_old"
             )
-            self._heres.attach_bell(self._bell, HERES)
+            self._heres.attach_bell(self._ear.bell, HERES)
         self._finder.look(time.monotonic())
         self._thread = threading.Thread(target=self._run, name="shoal-store", daemon=True)
         self._thread.start()
@@ -150,7 +148,7 @@ class StoreChannel:
                 until = now + (LOOK_AGAIN_S if self._said_none else LOOK_S)
                 self._finder.look(now)
                 self._waiting.append(Waiting(until, what, done, memory and self._can_own))
-                self._bell.ring(WAKE)
+                self._ear.ring()
 
     def is_ready(self, memory: bool) -> bool:
         """Whether there was a store: one that keeps, or else any."""
@@ -194,7 +192,7 @@ class StoreChannel:
 
     def wake(self) -> None:
         """Let the thread send what is to be sent."""
-        self._bell.ring(WAKE)
+        self._ear.ring()
 
     def open_inbox(self, begin: Body, done: Done, *, prefetch: int, prefetch_bytes: int, auto: bool) -> Inbox:
         """Begin to consume."""
@@ -264,21 +262,17 @@ class StoreChannel:
             for waiting in self._waiting:
                 waiting.done(None, error)
             self._waiting.clear()
-        self._bell.ring(WAKE)
+        self._ear.ring()
         if self._thread is not threading.current_thread():
             self._thread.join(CONNECT_S)
 
     # --- the thread ---
 
     def _run(self) -> None:
-        poll = select.poll()
-        poll.register(self._bell.fileno(), select.POLLIN)
         try:
             while not self._stopped and not _core.is_abandoned():
-                poll.poll(self._sleep_ms())
-                rang = self._bell.take()
                 try:
-                    self._turn(rang)
+                    self._ear.run_once(self._sleep_ms, self._turn)
                 except ClosedError:
                     if self._connection.closed or self._bus is None:
                         return
@@ -292,6 +286,16 @@ class StoreChannel:
             for subscription in (self._heres, self._standing):
                 if subscription is not None:
                     subscription.close()
+
+    def hear(self, is_over: Callable[[], bool], limit_s: float | None) -> None:
+        """Hear the store on this thread, if no other does, until something is over; for a while."""
+        self._ear.hear(is_over, limit_s)
+
+    def _expects(self) -> bool:
+        """Whether the store may say something that no thread waits for."""
+        session = self._session
+        is_busy = session.inboxes or session.has_requests or any(chain.in_flight for chain in session.chains)
+        return bool(is_busy) or session.state != "open" or self._unsaid is not None or self._stopped
 
     def _sleep_ms(self) -> int:
         with self._lock:
@@ -420,7 +424,7 @@ class StoreChannel:
         node = self._connection.node
         if self._standing is None:
             self._standing = node.open_subscription(OWNER, queue_bytes_max=1 << 20, when_full="drop_old")
-            self._standing.attach_bell(self._bell, HERES)
+            self._standing.attach_bell(self._ear.bell, HERES)
         for message in self._standing.receive_nowait(100) or ():
             with contextlib.suppress(ShoalError):
                 election.on_stand(now, message.body)
@@ -451,10 +455,10 @@ class StoreChannel:
         target = target_of(url, self._connection.config.port)
         bus = self._tcp(target.host, target.port, self._connection.config.domain)
         heres = bus._connection.node.open_subscription(HERE, queue_bytes_max=1 << 20, when_full="drop_old")
-        heres.attach_bell(self._bell, HERES)
+        heres.attach_bell(self._ear.bell, HERES)
         with self._lock:
             self._bus, self._node, self._heres = bus, bus._connection.node, heres
-            self._bus._connection.node.attach_bell(self._bell)
+            self._bus._connection.node.attach_bell(self._ear.bell)
             self._finder.look(time.monotonic())
 
     def _open(self, here: Here) -> None:
@@ -463,7 +467,7 @@ class StoreChannel:
         bus = self._link_to(here)
         node = self._connection.node if bus is None else bus._connection.node
         if bus is not None:
-            node.attach_bell(self._bell)
+            node.attach_bell(self._ear.bell)
         with self._lock:
             self._here, self._bus, self._node = here, bus, node
         self._begin()
@@ -478,7 +482,7 @@ class StoreChannel:
             self._session.begin(time.monotonic())
             session = self._session.id
         replies = node.open_subscription(session_topic(here.store, session), queue_bytes_max=REPLIES_BYTES)
-        replies.attach_bell(self._bell, REPLIES)
+        replies.attach_bell(self._ear.bell, REPLIES)
         with self._lock:
             old, self._replies = self._replies, replies
             self._topic = requests_topic(here.store)
@@ -559,7 +563,7 @@ class StoreChannel:
             try:
                 node.publish(self._topic, body, timeout_s=0.0)
             except FullError:
-                self._bell.ring(WAKE)
+                self._ear.ring()
                 return
             except ClosedError:
                 return
@@ -574,7 +578,7 @@ class StoreChannel:
             self._connection.tell(StoreUp(str(self._session.greeting.get("name", "")), self._session.run))
         elif state == "idle" and self._session.greeting and not self._stopped:
             self._connection.tell(StoreDown(str(self._session.greeting.get("name", "")), self._is_memory))
-        self._bell.ring(WAKE)
+        self._ear.ring()
 
 
 def closed() -> ClosedError:

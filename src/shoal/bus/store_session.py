@@ -74,6 +74,11 @@ class Session:
         #: Greetings that were not answered.
         self.unanswered = 0
 
+    @property
+    def has_requests(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._requests)
+
     # --- commands ---
 
     def begin(self, now: float) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 
 from shoal.bus.arguments import check_seconds
@@ -28,22 +29,42 @@ class Pause:
         with contextlib.suppress(RuntimeError):
             self._lock.release()
 
-    def wait(self, timeout_s: float | None, what: str) -> Body:
-        """The outcome."""
-        limit = -1.0 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)
-        if not self._lock.acquire(timeout=limit):
-            raise away(what, timeout_s)
+    def is_over(self) -> bool:
+        """Whether the outcome is known."""
+        return not self._lock.locked()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Whether the outcome is known in time."""
+        return self._lock.acquire(
+            timeout=-1.0 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)
+        )
+
+    def outcome(self) -> Body:
+        """The answer, or an exception."""
         if self._error is not None:
             raise self._error
         return self._value or {}
 
 
-def ask(begin: Callable[[Done], None], timeout_s: float | None, what: str) -> Body:
+#: Hears what a store says on the thread that waits, until something is over or for so many seconds.
+Hear = Callable[[Callable[[], bool], float | None], None]
+
+
+def ask(
+    begin: Callable[[Done], None], timeout_s: float | None, what: str, *, hear: Hear | None = None
+) -> Body:
     """Begin something, and wait for its outcome on this thread."""
     check_seconds("timeout_s", timeout_s, none="no end")
     pause = Pause()
     begin(pause)
-    return pause.wait(timeout_s, what)
+    left_s = timeout_s
+    if hear is not None and not pause.is_over():
+        began = time.monotonic()
+        hear(pause.is_over, timeout_s)
+        left_s = None if timeout_s is None else max(timeout_s - (time.monotonic() - began), 0.0)
+    if not pause.wait(left_s):
+        raise away(what, timeout_s)
+    return pause.outcome()
 
 
 async def ask_in_loop(begin: Callable[[Done], None], timeout_s: float | None, what: str) -> Body:

@@ -37,7 +37,7 @@ struct Inner<D: Disk> {
     log: Log<D>,
     stats: SyncStats,
     is_closed: bool,
-    /// Threads that wait for something to become durable, or to be appended.
+    /// Threads that wait for something to become durable.
     waiting: usize,
     /// Segments below this have their index.
     indexed_below: u32,
@@ -56,7 +56,10 @@ impl<D: Disk> Inner<D> {
 pub struct Shared<D: Disk> {
     disk: Arc<D>,
     inner: Mutex<Inner<D>>,
-    changed: Condvar,
+    /// Something is durable, or the log was closed.
+    settled: Condvar,
+    /// Something was appended that whoever appended it may not sync, or the log was closed.
+    appended: Condvar,
     buffer_bytes_max: usize,
     frame_bytes: usize,
 }
@@ -86,8 +89,8 @@ impl<D: Disk> Shared<D> {
             clock_us,
         };
         let frame_bytes = (options.segment_bytes / 8).min(FRAME_BYTES) as usize;
-        let (inner, changed) = (Mutex::new(inner), Condvar::new());
-        Ok((Shared { disk, inner, changed, buffer_bytes_max, frame_bytes }, recovery))
+        let (inner, settled, appended) = (Mutex::new(inner), Condvar::new(), Condvar::new());
+        Ok((Shared { disk, inner, settled, appended, buffer_bytes_max, frame_bytes }, recovery))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<D>> {
@@ -96,7 +99,7 @@ impl<D: Disk> Shared<D> {
 
     fn wait<'a>(&self, mut inner: MutexGuard<'a, Inner<D>>, limit: Duration) -> MutexGuard<'a, Inner<D>> {
         inner.waiting += 1;
-        let waited = self.changed.wait_timeout(inner, limit);
+        let waited = self.settled.wait_timeout(inner, limit);
         let mut inner = waited.unwrap_or_else(PoisonError::into_inner).0;
         inner.waiting -= 1;
         inner
@@ -132,6 +135,16 @@ impl<D: Disk> Shared<D> {
         &self,
         append: impl FnOnce(&mut Log<D>, u64) -> Result<R, LogError>,
     ) -> Result<R, LogError> {
+        let result = self.with_own_sync(append);
+        self.appended.notify_all();
+        result
+    }
+
+    /// Appends something, and syncs next: nobody else is woken to do it.
+    fn with_own_sync<R>(
+        &self,
+        append: impl FnOnce(&mut Log<D>, u64) -> Result<R, LogError>,
+    ) -> Result<R, LogError> {
         let mut inner = self.open_log()?;
         while inner.log.pending_bytes() >= self.buffer_bytes_max {
             drop(inner);
@@ -139,11 +152,7 @@ impl<D: Disk> Shared<D> {
             inner = self.open_log()?;
         }
         let now_us = inner.now_us();
-        let result = append(&mut inner.log, now_us);
-        if inner.waiting > 0 {
-            self.changed.notify_all();
-        }
-        result
+        append(&mut inner.log, now_us)
     }
 
     /// Appends messages.
@@ -151,11 +160,11 @@ impl<D: Disk> Shared<D> {
         self.with(|log, now| log.append(now, rows))
     }
 
-    /// Appends all of a turn, in one frame.
+    /// Appends all of a turn, in one frame, and syncs next.
     pub fn append_turn(&self, turn: &Turn) -> Result<Appended, LogError> {
         // Copied while nobody waits for it.
         let rows = (!turn.rows().is_empty()).then(|| Arc::new(turn.rows().bytes().to_vec()));
-        let appended = self.with(|log, now| log.append_turn(now, turn))?;
+        let appended = self.with_own_sync(|log, now| log.append_turn(now, turn))?;
         if let Some(rows) = rows {
             let Appended { first, end, stored_us } = appended;
             self.lock().recent.push(RecentFrame { first, end, stored_us, rows });
@@ -240,7 +249,9 @@ impl<D: Disk> Shared<D> {
                     stats.longest = stats.longest.max(took);
                     stats.last = took;
                     let finished = inner.log.finish_flush(flush, result);
-                    self.changed.notify_all();
+                    if inner.waiting > 0 {
+                        self.settled.notify_all();
+                    }
                     finished?;
                     inner
                 }
@@ -258,7 +269,8 @@ impl<D: Disk> Shared<D> {
             if left.is_zero() {
                 return Ok(false);
             }
-            inner = self.wait(inner, left);
+            let waited = self.appended.wait_timeout(inner, left);
+            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let is_settled = inner.log.is_settled();
         drop(inner);
@@ -405,7 +417,8 @@ impl<D: Disk> Shared<D> {
         if std::mem::replace(&mut self.lock().is_closed, true) {
             return Ok(false);
         }
-        self.changed.notify_all();
+        self.settled.notify_all();
+        self.appended.notify_all();
         self.sync()?;
         let mut inner = self.lock();
         let now_us = inner.now_us();
