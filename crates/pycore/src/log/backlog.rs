@@ -31,6 +31,9 @@ const WAITING_MAX: usize = 1_000_000;
 /// Messages given out: the offset of the first, rows, how often each was given out where that is not once, messages, bytes.
 type Batch<'py> = (u64, Bound<'py, PyBytes>, Vec<(u64, u32)>, usize, usize);
 
+/// Runs of offsets, both ends included, and where to go on.
+type ShownTuple = (Vec<(u64, u64)>, Option<u64>);
+
 /// (runs, messages, bytes).
 type FinishedTuple = (Vec<(u64, u64)>, u64, u64);
 
@@ -418,7 +421,7 @@ impl Backlog {
         selector: Option<&Bound<'_, Selector>>,
         messages_max: usize,
         runs_max: usize,
-    ) -> PyResult<(Vec<(u64, u64)>, Option<u64>)> {
+    ) -> PyResult<ShownTuple> {
         let selector = selector.map(|selector| selector.get().inner().clone());
         let shown = detached(py, || {
             let reading = &*self.lock();
