@@ -20,8 +20,8 @@ from shoal.errors import ClosedError, ShoalError, StoreError
 
 #: Who acknowledges: `auto`, when the next message is taken or the callback returned, or the program.
 Ack = Literal["auto", "manual"]
-#: Messages ahead of a reader, and about how many bytes.
-PREFETCH, PREFETCH_BYTES = 100, 1 << 20
+#: Messages ahead of a reader, and about how many bytes: so many, or so many for each message it asks for.
+PREFETCH, PREFETCH_BYTES, PREFETCH_BYTES_EACH = 100, 1 << 20, 2048
 #: How long closing waits for the store.
 CLOSE_S = 2.0
 #: A message whose callback failed comes again after this.
@@ -75,17 +75,30 @@ class ConsumerBase:
 
     def _begin(self, body: Body, done: Done) -> None:
         self._inbox = self._channel.open_inbox(
-            body, done, prefetch=self._prefetch, prefetch_bytes=PREFETCH_BYTES, auto=self._ack == "auto"
+            body,
+            done,
+            prefetch=self._prefetch,
+            prefetch_bytes=max(PREFETCH_BYTES, self._prefetch * PREFETCH_BYTES_EACH),
+            auto=self._ack == "auto",
         )
 
     def _take(self, reader: object, count_max: int) -> list[Message]:
         """Messages that are here; under the channel's lock."""
         messages = self._inbox.take(reader, count_max)
+        self._took(bool(messages))
+        return messages
+
+    def _take_one(self, reader: object) -> Message | None:
+        """The next message, if it is here; under the channel's lock."""
+        message = self._inbox.take_one(reader, time.monotonic())
+        self._took(message is not None)
+        return message
+
+    def _took(self, something: bool) -> None:
         if self._inbox.has_word:
             self._channel.pump()
-        if not messages and self._inbox.is_over:
+        if not something and self._inbox.is_over:
             raise self._inbox.error or closed_error(f"{self._what} is closed, and everything was received")
-        return messages
 
     def _acknowledge(self, message: Message, through: bool, done: Done) -> None:
         with self._channel.locked():
@@ -158,14 +171,18 @@ class Consumer(ConsumerBase):
             ClosedError: the consumer is closed.
             StoreError: the queue or subscription is gone.
         """
+        reader = threading.get_ident()
+        lot = self._inbox.lots.get(reader)
+        if lot:
+            with contextlib.suppress(IndexError):
+                return lot.popleft()
         check_seconds("timeout_s", timeout_s, none="no end")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        reader = threading.get_ident()
         with self._changed:
             while True:
-                messages = self._take(reader, 1)
-                if messages:
-                    return messages[0]
+                message = self._take_one(reader)
+                if message is not None:
+                    return message
                 left_s = None if deadline is None else deadline - time.monotonic()
                 if left_s is not None and left_s <= 0:
                     return None

@@ -1,12 +1,15 @@
 """What a store delivers to one consumer: what is ready, what is held, what may come. Waits for nothing.
 
 A message is *ready* when it is here, *held* when the program has it and did not acknowledge it. Credit is
-given for what
-was taken out of the ready ones, so that at most `prefetch` messages are ready. Everything belongs to a lease;
-a new session
-brings a new one, and what was ready or held under the old one comes again, marked as redelivered.
+given for what was taken out of the ready ones, so that at most `prefetch` messages are ready. Everything
+belongs to a lease; a new session brings a new one, and what was ready or held under the old one comes again,
+marked as redelivered.
+
+A reader that is fast takes a *lot*: some messages at once, which it then gets one by one without the lock. It
+has them when it gets them; what it did not get is ready again if the consumer ends.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
@@ -14,8 +17,13 @@ from typing import Any
 from shoal._core import Message, read_rows
 from shoal.errors import LeaseError, StoreError
 
-#: Acknowledgements that wait to be sent together, at the most; fewer if nothing else is ready.
-ACKS_TOGETHER = 64
+#: Acknowledgements that wait to be sent together, or a quarter of the prefetch up to so many; fewer if
+#: nothing else is ready.
+ACKS_TOGETHER, ACKS_TOGETHER_MAX = 64, 1000
+#: Messages of a lot, at the most.
+LOT_MAX = 64
+#: A reader that is done with its lot so soon takes a larger one.
+LOT_S = 0.001
 
 Request = dict[str, Any]
 
@@ -53,12 +61,21 @@ class Inbox:
         #: The last message of each reader, which is acknowledged with the next one it takes.
         self._last: dict[Hashable, list[int]] = {}
         self._acks: list[int] = []
+        self._acks_together = max(ACKS_TOGETHER, min(prefetch // 4, ACKS_TOGETHER_MAX))
+        #: What fast readers took and were not given yet. Each takes out of its own without the lock.
+        self.lots: dict[Hashable, deque[Message]] = {}
+        #: How many each reader took last, and when.
+        self._paces: dict[Hashable, tuple[int, float]] = {}
         #: Nothing is handed out while deliveries are put back.
         self._paused = False
         self._sizes: deque[tuple[int, int]] = deque()
         self._reset()
 
     def _reset(self) -> None:
+        for lot in self.lots.values():
+            lot.clear()
+        self.lots.clear()
+        self._paces.clear()
         self._ready.clear()
         self._held.clear()
         self._last.clear()
@@ -78,7 +95,7 @@ class Inbox:
     @property
     def pending(self) -> int:
         """Messages that are ready."""
-        return len(self._ready)
+        return len(self._ready) + sum(len(lot) for lot in list(self.lots.values()))
 
     @property
     def is_over(self) -> bool:
@@ -108,6 +125,10 @@ class Inbox:
         """The next messages that are ready. What this reader took before is acknowledged, if automatic."""
         if self._paused:
             return []
+        lot = self.lots.get(reader)
+        if lot:
+            return list(_taken_from(lot, count_max))
+        self.lots.pop(reader, None)
         self.settle(reader)
         count = min(count_max, len(self._ready))
         messages = [self._ready.popleft() for _ in range(count)]
@@ -118,6 +139,31 @@ class Inbox:
             if self._auto:
                 self._last[reader] = offsets
         return messages
+
+    def take_one(self, reader: Hashable, now: float) -> Message | None:
+        """The next message that is ready; a fast reader takes a lot with it, and finds the rest there."""
+        size, at = self._paces.get(reader, (1, 0.0))
+        is_fast = self._auto and now - at < LOT_S
+        messages = self.take(reader, min(2 * size, LOT_MAX, max(1, self._prefetch // 4)) if is_fast else 1)
+        if not messages:
+            return None
+        self._paces[reader] = (len(messages), now)
+        if self._auto:
+            self.lots[reader] = deque(messages[1:])
+        return messages[0]
+
+    def _take_back(self) -> None:
+        """What readers took and were not given is ready again; all but the last that they got is done."""
+        for reader, lot in self.lots.items():
+            back = list(_taken_from(lot, len(lot)))
+            offsets = {offset_of(message) for message in back}
+            got = [offset for offset in self._last.get(reader, ()) if offset not in offsets]
+            self._acknowledge(got[:-1])
+            self._last[reader] = got[-1:]
+            self._ready.extendleft(reversed(back))
+            self._taken -= len(back)
+            self.give_up(offsets)
+        self.lots.clear()
 
     def settle(self, reader: Hashable) -> None:
         """A reader is done with what it took last."""
@@ -133,6 +179,7 @@ class Inbox:
 
     def settle_all(self) -> None:
         """Every reader is done with what it took last."""
+        self._take_back()
         for reader in list(self._last):
             self.settle(reader)
 
@@ -182,6 +229,7 @@ class Inbox:
     def pause(self) -> Request:
         """Let nothing more come; the answer to this says that nothing does."""
         self._paused = True
+        self._take_back()
         return {"op": "credit", "consumer": self.number, "messages": 0, "bytes": 0}
 
     def recover(self) -> list[Request]:
@@ -202,6 +250,7 @@ class Inbox:
     def cancel(self) -> Request:
         """End; what is not acknowledged goes back."""
         self.closed = True
+        self._take_back()
         unseen = runs_of(offset_of(message) for message in self._ready)
         self._ready.clear()
         self._changed()
@@ -209,6 +258,7 @@ class Inbox:
 
     def unseen(self) -> list[int]:
         """What is ready, as runs."""
+        self._take_back()
         return runs_of(offset_of(message) for message in self._ready)
 
     def fail(self, error: StoreError) -> None:
@@ -258,7 +308,7 @@ class Inbox:
         return (bool(self._acks) and self._is_worth_it()) or self._is_credit_due()
 
     def _is_worth_it(self) -> bool:
-        return len(self._acks) >= ACKS_TOGETHER or not self._ready
+        return len(self._acks) >= self._acks_together or not self._ready
 
     def _is_credit_due(self) -> bool:
         if self.lease is None or self._paused or self.closed:
@@ -291,6 +341,13 @@ class Inbox:
     def _changed(self) -> None:
         for change in self.on_change:
             change()
+
+
+def _taken_from(lot: deque[Message], count_max: int) -> Iterator[Message]:
+    """Messages out of a lot, from which another thread may take at the same time."""
+    with contextlib.suppress(IndexError):
+        for _ in range(count_max):
+            yield lot.popleft()
 
 
 def offset_of(message: Message) -> int:

@@ -153,10 +153,10 @@ class Session:
         """Consume no more; what is not acknowledged goes back."""
         self.inboxes.pop(inbox.number, None)
         self._began.pop(inbox.number, None)
+        cancel = inbox.cancel()
         acks = inbox.poll_acks(now=True)
         if acks is not None:
             self.say(acks)
-        cancel = inbox.cancel()
         if self.state == "open" and inbox.error is None:
             self.request(cancel, done, lasting=False)
         else:

@@ -23,6 +23,13 @@ Selecting = Annotated[str | None, typer.Option(help="Only messages that match, a
 Timeout = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for the store.")]
 
 
+#: What `list` prints of a queue; `--json` prints all.
+COLUMNS = ("name", "messages", "bytes", "ready", "waiting", "in_flight", "consumers", "dead_letter")
+
+#: A store moves so many messages at once, at the most.
+MOVE_MAX = 1000
+
+
 def ask(bus: shoal.Bus, timeout_s: float, op: str, **fields: Any) -> dict[str, Any]:
     """Ask the store something that has no call of its own."""
     body = {"op": op, **{name: value for name, value in fields.items() if value is not None}}
@@ -39,7 +46,7 @@ def list_queues(
 ) -> None:
     """List the queues: how many messages wait, how many are being worked on."""
     with plain_endings("queue list"), connect(url, domain, interface) as bus:
-        queues = ask(bus, timeout, "status").get("queues", [])
+        queues = ask(bus, timeout, "status")["status"]["queues"]
         if json:
             for queue in queues:
                 typer.echo(json_module.dumps(queue, default=str))
@@ -47,12 +54,10 @@ def list_queues(
         if not queues:
             typer.echo("there are no queues")
             return
-        columns = [
-            name for name, value in queues[0].items() if isinstance(value, str | int | float | bool | None)
-        ]
-        rows = [[str(queue.get(name, "")) for name in columns] for queue in queues]
-        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-        for row in [columns, *rows]:
+        rows = [[str(queue[name]) for name in COLUMNS] for queue in queues]
+        titles = [name.replace("_", " ") for name in COLUMNS]
+        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+        for row in [titles, *rows]:
             typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
@@ -102,8 +107,14 @@ def move(
     """Move messages into another queue, as they are: out of a dead-letter queue, for instance."""
     with plain_endings("queue move"), connect(url, domain, interface) as bus:
         wanted = None if selector is None else str(shoal.Selector(selector))
-        moved = ask(bus, timeout, "move", queue=queue, to=to, selector=wanted, messages=count)
-        typer.echo(f"{moved['messages']} messages moved from {queue} to {to}")
+        moved, left = 0, sys.maxsize if count is None else count
+        while left > 0:
+            fields = {"queue": queue, "to": to, "selector": wanted, "messages": min(left, MOVE_MAX)}
+            some = int(ask(bus, timeout, "move", **fields)["messages"])
+            if not some:
+                break
+            moved, left = moved + some, left - some
+        typer.echo(f"{moved} messages moved from {queue} to {to}")
 
 
 @app.command("release")

@@ -8,7 +8,7 @@ import pytest
 
 from shoal._core import RowsBuilder, read_rows, split_rows
 from shoal.bus.store_chain import RETRY_S, Chain
-from shoal.bus.store_consumer import Inbox, runs_of
+from shoal.bus.store_consumer import Inbox, offset_of, runs_of
 from shoal.bus.store_finder import SILENT_S, Finder
 from shoal.bus.store_session import HELLO_S, IN_USE_RETRY_S, Session
 from shoal.errors import BacklogError, InUseError, LeaseError, StoreFullError
@@ -315,6 +315,68 @@ def test_a_reader_acknowledges_what_it_took_with_the_next_it_takes() -> None:
     assert inbox.poll_acks(now=True) == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [10, 10]}
     assert inbox.take("me") == []
     assert inbox.poll_acks() == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [11, 11]}
+
+
+def read(inbox: Inbox, count: int, pause_s: float, start: int = 0) -> list[int]:
+    """What a reader gets that takes as long between messages, as a thread would get it."""
+    got = []
+    for n in range(start, start + count):
+        lot = inbox.lots.get("a")
+        message = lot.popleft() if lot else inbox.take_one("a", n * pause_s)
+        assert message is not None
+        got.append(offset_of(message))
+    return got
+
+
+def test_a_fast_reader_takes_lots_and_what_it_did_not_get_goes_back_unseen() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(100))
+    assert read(inbox, 20, 1e-6) == list(range(20))
+    assert len(inbox.lots["a"]) > 0
+    assert inbox.pending == 80
+    assert inbox.cancel()["unseen"] == [20, 99]
+    acks = inbox.poll_acks(now=True)
+    assert acks is not None
+    assert acks["offsets"] == [0, 18], "the last one may not be done"
+
+
+def test_all_that_a_fast_reader_got_is_done_when_it_says_so() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(100))
+    read(inbox, 20, 1e-6)
+    inbox.settle_all()
+    acks = inbox.poll_acks(now=True)
+    assert acks is not None
+    assert acks["offsets"] == [0, 19]
+    assert read(inbox, 10, 1e-6, start=20) == list(range(20, 30))
+
+
+def test_a_slow_reader_takes_one_by_one_and_leaves_others_the_rest() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(10))
+    assert read(inbox, 5, 1.0) == list(range(5))
+    other = inbox.take_one("b", 5.0)
+    assert other is not None
+    assert offset_of(other) == 5
+
+
+def test_what_is_in_a_lot_is_not_given_out_under_another_lease() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(100))
+    read(inbox, 20, 1e-6)
+    lot = inbox.lots["a"]
+    inbox.begin()
+    assert not lot
+    assert inbox.pending == 0
+
+
+def test_many_at_once_begin_with_what_is_in_the_lot() -> None:
+    inbox = inbox_of(prefetch=1000)
+    deliver(inbox, *range(100))
+    read(inbox, 20, 1e-6)
+    left = len(inbox.lots["a"])
+    assert [offset_of(each) for each in inbox.take("a", 1000)] == list(range(20, 20 + left))
+    assert offset_of(inbox.take("a", 1)[0]) == 20 + left
 
 
 def test_readers_do_not_acknowledge_for_each_other() -> None:

@@ -1,0 +1,76 @@
+"""`shoal queue`, and what workers share, with a store in a process of its own."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from programs import PATIENCE_S
+from typer.testing import CliRunner
+
+import shoal
+from shoal import history
+from shoal.bench.store_process import StoreProcess
+from shoal.cli.app import app
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreProcess]:
+    directory: Path = tmp_path_factory.mktemp("queues") / "data"
+    with StoreProcess(directory, record="recorded/>") as running:
+        yield running
+
+
+def run(store: StoreProcess, *arguments: str) -> str:
+    where = ("--domain", store.domain, "--interface", "lo", "--timeout", str(PATIENCE_S))
+    result = CliRunner().invoke(app, ["queue", *arguments, *where])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_queues_are_listed_looked_into_moved_and_emptied(store: StoreProcess) -> None:
+    run(store, "send", "orders", "wrong", "--count", "1200", "--property", "region=EU")
+    run(store, "send", "orders", "right", "--property", "region=US")
+    (listed,) = [json.loads(line) for line in run(store, "list", "--json").splitlines()]
+    assert (listed["name"], listed["messages"]) == ("orders", 1201)
+    titles, row = run(store, "list").splitlines()
+    assert titles.split()[:2] == ["name", "messages"]
+    assert row.split()[:2] == ["orders", "1201"]
+    (seen,) = run(store, "peek", "orders", "--selector", "region = 'US'", "--json").splitlines()
+    assert json.loads(seen)["body"] == "right"
+    moved = run(store, "move", "orders", "failed", "--selector", "region = 'EU'", "--count", "1150")
+    assert moved.startswith("1150 messages moved"), "also more than a store moves at once"
+    assert run(store, "purge", "failed").startswith("1150 messages dropped")
+    assert run(store, "move", "orders", "again").startswith("51 messages moved")
+    assert run(store, "peek", "orders") == ""
+
+
+def test_what_a_job_reserved_is_given_back(store: StoreProcess) -> None:
+    run(store, "send", "jobs", "work")
+    with history.connect(store.address) as client:
+        assert client.reserve("billing", "jobs")["messages"] == 1
+        store.kill()
+        store.start()
+    assert run(store, "peek", "jobs") == "", "it stays reserved, whatever happens"
+    assert run(store, "release", "billing") == "1 messages given back\n"
+    assert "work" in run(store, "receive", "jobs", "--count", "1")
+
+
+def test_workers_of_a_shared_durable_subscription_share_what_came_while_they_were_away(
+    store: StoreProcess,
+) -> None:
+    options = {"shared": "workers", "durable": True, "prefetch": 1}
+    with (
+        shoal.connect(domain=store.domain, interface="lo") as one,
+        shoal.connect(domain=store.domain, interface="lo") as two,
+    ):
+        with one.subscribe("tasks", **options) as mine, two.subscribe("tasks", **options) as yours:
+            for number in range(4):
+                one.publish("tasks", number, persistent=True, timeout_s=PATIENCE_S)
+            got = [each.receive(PATIENCE_S) for each in (mine, yours, mine, yours)]
+            assert sorted(message.body for message in got if message is not None) == [0, 1, 2, 3]
+        one.publish("tasks", 4, persistent=True, timeout_s=PATIENCE_S)
+        with two.subscribe("tasks", **options) as yours:
+            last = yours.receive(PATIENCE_S)
+            assert last is not None
+            assert last.body == 4, "it is kept while nobody reads, and what was done does not come again"
