@@ -37,12 +37,14 @@ class PersistentOptions:
     size: int = 1024
     #: Publishers, a process each.
     publishers: int = 8
-    #: Messages of each publisher that waits for each.
-    waiting: int = 2000
-    #: Messages of each publisher that does not, and how many it has on their way.
+    #: No publisher sends for longer.
+    seconds: float = 5.0
+    #: Messages of each publisher that waits for each, at the most.
+    waiting: int = 20_000
+    #: Messages of each publisher that does not, at the most, and how many it has on their way.
     windowed: int = 20_000
     window: int = 1000
-    #: Messages through the queue, into the outbox, and for a durable subscriber to catch up with.
+    #: Messages through the queue, at the most, into the outbox, and for a durable subscriber to read later.
     queued: int = 50_000
     boxed: int = 5000
     behind: int = 200_000
@@ -55,6 +57,8 @@ class PersistentOptions:
         for name in ("rounds", "publishers", "waiting", "windowed", "window", "queued", "boxed", "behind"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.seconds > 0:
+            raise ValueError(f"seconds must be more than 0, not {self.seconds}")
         if self.size < 8:
             raise ValueError(f"size must be at least 8, not {self.size}")
         for peer in self.peers:
@@ -82,6 +86,9 @@ def run(options: PersistentOptions, follow: Follow = lambda *_: None) -> dict[st
             outbox = _outbox(options, path, follow)
             sync_s = 1 / outbox["fdatasync_s"]
 
+            #: How fast each was with a window, last time: so many messages a queue is to carry.
+            paces: dict[str, float] = {}
+
             def measured(what: str, measure: Callable[[str], dict[str, float]]) -> dict[str, Any]:
                 def told(reached: dict[str, float]) -> str:
                     return f"{what} {reached['msg_s']:,.0f} messages/s"
@@ -92,8 +99,18 @@ def run(options: PersistentOptions, follow: Follow = lambda *_: None) -> dict[st
                 return lambda name: _sending(options, name, path, sync_s, count, window, "queue")
 
             result: dict[str, Any] = measured("waiting for each:", sending(options.waiting, 0))
-            result["windowed"] = measured("windowed:", sending(options.windowed, options.window))
-            result["queue"] = measured("queue:", lambda name: _through(options, name, path, sync_s))
+
+            def windowed(name: str) -> dict[str, float]:
+                reached = sending(options.windowed, options.window)(name)
+                paces[name] = reached["msg_s"]
+                return reached
+
+            def through(name: str) -> dict[str, float]:
+                count = max(100, min(options.queued, int(paces[name] * options.seconds / 2)))
+                return _through(options, name, path, sync_s, count)
+
+            result["windowed"] = measured("windowed:", windowed)
+            result["queue"] = measured("queue:", through)
             result["topic"] = _topics(options, path, sync_s, follow)
             result["outbox"] = outbox
             result |= _store(options, path, follow)
@@ -131,15 +148,15 @@ def _contestant(name: str, path: Path, sync_s: float) -> Iterator[tuple[dict[str
             yield {"contestant": name, "port": port}, cpu_s
 
 
-def _together(workers: list[Worker]) -> tuple[float, float]:
-    """Let processes go at once: how long all took together, and their processor time."""
+def _together(workers: list[Worker]) -> tuple[float, float, int]:
+    """Let processes go at once: how long all took together, their processor time, and what they sent."""
     for worker in workers:
         worker.wait_progress(PATIENCE_S)
     for worker in workers:
         worker.tell()
     spans = [worker.result(PATIENCE_S) for worker in workers]
     seconds = max(span["ended"] for span in spans) - min(span["began"] for span in spans)
-    return seconds, sum(span["cpu_s"] for span in spans)
+    return seconds, sum(span["cpu_s"] for span in spans), sum(span.get("sent", 0) for span in spans)
 
 
 def _sending(
@@ -147,11 +164,11 @@ def _sending(
 ) -> dict[str, float]:
     with _contestant(name, path, sync_s) as (where, cpu_s), contextlib.ExitStack() as stack:
         order = {**where, "count": count, "window": window, "size": options.size, "kind": kind}
+        order["seconds"] = options.seconds
         workers = [stack.enter_context(Worker(SIDES, "publish", **order)) for _ in range(options.publishers)]
         before_s = cpu_s()
-        seconds, clients_s = _together(workers)
+        seconds, clients_s, sent = _together(workers)
         server_s = cpu_s() - before_s
-        sent = count * options.publishers
         if name == "shoal" and kind == "queue":
             _check_queue(where["domain"], sent)
     return {"msg_s": sent / seconds, "cpu_s_per_million": (clients_s + server_s) / sent * 1e6}
@@ -164,24 +181,23 @@ def _check_queue(domain: str, count: int) -> None:
         raise ExperimentError(f"{found} of {count} messages are in the queue")
 
 
-def _through(options: PersistentOptions, name: str, path: Path, sync_s: float) -> dict[str, float]:
+def _through(
+    options: PersistentOptions, name: str, path: Path, sync_s: float, count: int
+) -> dict[str, float]:
     """Send, receive and acknowledge, at the same time."""
     with _contestant(name, path, sync_s) as (where, cpu_s), contextlib.ExitStack() as stack:
         order = {
             **where,
-            "count": options.queued,
+            "count": count,
             "window": options.window,
             "size": options.size,
             "kind": "queue",
         }
         workers = [stack.enter_context(Worker(SIDES, role, **order)) for role in ("consume", "publish")]
         before_s = cpu_s()
-        seconds, clients_s = _together(workers)
+        seconds, clients_s, _ = _together(workers)
         server_s = cpu_s() - before_s
-    return {
-        "msg_s": options.queued / seconds,
-        "cpu_s_per_million": (clients_s + server_s) / options.queued * 1e6,
-    }
+    return {"msg_s": count / seconds, "cpu_s_per_million": (clients_s + server_s) / count * 1e6}
 
 
 def _topics(options: PersistentOptions, path: Path, sync_s: float, follow: Follow) -> dict[str, Any]:
@@ -195,16 +211,18 @@ def _topics(options: PersistentOptions, path: Path, sync_s: float, follow: Follo
         figures[what] = _sending(options, "shoal", path, sync_s, count, window, "topic")
         with _contestant("shoal", path, sync_s) as (where, _), contextlib.ExitStack() as stack:
             order = {**where, "count": count, "window": window, "size": options.size, "kind": "topic"}
-            watcher = stack.enter_context(
-                Worker(SIDES, "watch", **{**order, "count": count * options.publishers})
-            )
+            order["seconds"] = options.seconds
+            watcher = stack.enter_context(Worker(SIDES, "watch", **order))
             watcher.wait_progress(PATIENCE_S)
             workers = [
                 stack.enter_context(Worker(SIDES, "publish", **order)) for _ in range(options.publishers)
             ]
-            seconds, _ = _together(workers)
-            watcher.result(PATIENCE_S)
-        figures[f"{what}_watched"] = {"msg_s": count * options.publishers / seconds}
+            seconds, _, sent = _together(workers)
+            watcher.tell()
+            received = watcher.result(PATIENCE_S)["received"]
+            if received != sent:
+                raise ExperimentError(f"a live subscriber got {received} of {sent} messages")
+        figures[f"{what}_watched"] = {"msg_s": sent / seconds}
     return figures
 
 
@@ -234,7 +252,7 @@ def _store(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, 
         with Worker(SIDES, "publish", **sending) as publisher:
             _together([publisher])
         with Worker(SIDES, "catch_up", **order, count=options.behind) as reader:
-            seconds, _ = _together([reader])
+            seconds, _, _ = _together([reader])
         store.kill()
         began = time.perf_counter()
         store.start()

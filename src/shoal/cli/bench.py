@@ -329,8 +329,13 @@ def persistent(
         ),
     ] = "artemis,nats",
     publishers: Annotated[int, typer.Option(help="Publishers, a process each.")] = 8,
-    waiting: Annotated[int, typer.Option(help="Messages of each publisher that waits for each.")] = 2000,
-    windowed: Annotated[int, typer.Option(help="Messages of each publisher that does not.")] = 20_000,
+    seconds: Annotated[float, typer.Option(help="No publisher sends for longer.")] = 5.0,
+    waiting: Annotated[
+        int, typer.Option(help="Messages of each publisher that waits for each, at the most.")
+    ] = 20_000,
+    windowed: Annotated[
+        int, typer.Option(help="Messages of each publisher that does not, at the most.")
+    ] = 20_000,
     window: Annotated[int, typer.Option(help="How many those have on their way.")] = 1000,
     queued: Annotated[int, typer.Option(help="Messages that are sent, received and acknowledged.")] = 50_000,
     behind: Annotated[
@@ -354,6 +359,7 @@ def persistent(
         options = persistent_experiment.PersistentOptions(
             peers=_names(peers),
             publishers=publishers,
+            seconds=seconds,
             waiting=waiting,
             windowed=windowed,
             window=window,

@@ -5,7 +5,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,9 @@ async def _make_stream(port: int) -> None:
     await client.close()
 
 
-async def publish(port: int, bodies: list[bytes], window: int, go: Callable[[], None]) -> tuple[float, float]:
+async def publish(
+    port: int, bodies: Iterable[bytes], window: int, go: Callable[[], None]
+) -> tuple[float, float]:
     """Publish bodies, waiting for each, or for all but a window: when it began and ended."""
     client = await connect(port)
     stream = client.jetstream()
