@@ -240,6 +240,7 @@ class Bus(Handle):
             return number
         memory = not headers.get("persistent", True)
         if not channel.is_ready(memory):
+            channel.want(topic)
             await ask_in_loop(
                 lambda done: channel.when_ready(what, done, memory=memory), left(deadline), what
             )
@@ -262,17 +263,25 @@ class Bus(Handle):
         return number
 
     async def _ready_channel(
-        self, what: str, timeout_s: float | None, *, memory: bool = False
+        self, what: str, timeout_s: float | None, *, memory: bool = False, destination: str | None = None
     ) -> "StoreChannel":
         channel = self._connection.channel()
+        if destination is not None:
+            channel.want(destination)
         await ask_in_loop(lambda done: channel.when_ready(what, done, memory=memory), timeout_s, what)
         return channel
 
     async def _ask_store(
-        self, body: dict[str, Any], what: str, timeout_s: float | None, *, memory: bool = False
+        self,
+        body: dict[str, Any],
+        what: str,
+        timeout_s: float | None,
+        *,
+        memory: bool = False,
+        destination: str | None = None,
     ) -> dict[str, Any]:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        channel = await self._ready_channel(what, timeout_s, memory=memory)
+        channel = await self._ready_channel(what, timeout_s, memory=memory, destination=destination)
         return await ask_in_loop(lambda done: channel.request(body, done), left(deadline), what)
 
     async def _subscribe_stored(
@@ -284,7 +293,9 @@ class Bus(Handle):
         **options: Any,
     ) -> StoredSubscription:
         asked = stored_of(pattern, client_id=self._connection.client.client_id, **options)
-        channel = await self._ready_channel(asked.what, timeout_s, memory=not asked.durable)
+        channel = await self._ready_channel(
+            asked.what, timeout_s, memory=not asked.durable, destination=pattern
+        )
         subscription = StoredSubscription(
             self,
             channel,

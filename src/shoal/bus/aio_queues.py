@@ -83,7 +83,9 @@ class Queue(QueueBase):
         """Begin to receive, beside others. As `shoal.Queue.consume`."""
         begin = self._consuming(selector)
         await self._tell()
-        channel = await self._bus._ready_channel(f"the queue {str(self._name)!r}", timeout_s, memory=True)
+        channel = await self._bus._ready_channel(
+            f"the queue {str(self._name)!r}", timeout_s, memory=True, destination=self._topic
+        )
         what = f"queue {str(self._name)!r}"
         return await Consumer(self._bus, channel, what, ack=ack, prefetch=prefetch)._open(begin, timeout_s)
 
@@ -144,7 +146,9 @@ class Queue(QueueBase):
             self._untold = {}
 
     async def _ask(self, body: Body, timeout_s: float | None) -> Body:
-        return await self._bus._ask_store(body, f"the queue {str(self._name)!r}", timeout_s, memory=True)
+        return await self._bus._ask_store(
+            body, f"the queue {str(self._name)!r}", timeout_s, memory=True, destination=self._topic
+        )
 
     async def close(self) -> None:
         """End its own consumer, if it has one; the last message it gave is acknowledged."""

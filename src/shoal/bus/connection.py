@@ -281,18 +281,31 @@ class Connection:
                 self._transaction_chains = module.Chains(self.node.publisher)
             return self._transaction_chains
 
-    def ready_channel(self, what: str, timeout_s: float | None, *, memory: bool = False) -> "StoreChannel":
-        """The way to a store that was found, or to one in memory where that does; waits for it."""
+    def ready_channel(
+        self, what: str, timeout_s: float | None, *, memory: bool = False, destination: str | None = None
+    ) -> "StoreChannel":
+        """The way to a store that was found, or to one in memory where that does; waits for it.
+
+        The first `destination` that is asked for says which store it is, where there are several.
+        """
         channel = self.channel()
+        if destination is not None:
+            channel.want(destination)
         ask(lambda done: channel.when_ready(what, done, memory=memory), timeout_s, what)
         return channel
 
     def ask_store(
-        self, body: dict[str, Any], what: str, timeout_s: float | None, *, memory: bool = False
+        self,
+        body: dict[str, Any],
+        what: str,
+        timeout_s: float | None,
+        *,
+        memory: bool = False,
+        destination: str | None = None,
     ) -> dict[str, Any]:
         """Ask a store, and wait for its answer."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        channel = self.ready_channel(what, timeout_s, memory=memory)
+        channel = self.ready_channel(what, timeout_s, memory=memory, destination=destination)
         left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         return ask(lambda done: channel.request(body, done), left_s, what)
 

@@ -93,6 +93,7 @@ class Persistence:
             return self._put_out(topic, body, deadline, headers)
         memory = not headers.get("persistent", True)
         if not self.channel.is_ready(memory):
+            self.channel.want(topic)
             ask(lambda done: self.channel.when_ready(what, done, memory=memory), left(deadline), what)
         self.raise_failure()
         before = self.room(window)
@@ -161,6 +162,7 @@ class Persistence:
     def put_in_outbox(self, topic: str, body: Any, headers: dict[str, Any]) -> int:
         """Append a message to the outbox; it is durable after `outbox.sync`."""
         assert self.outbox is not None
+        self.channel.want(topic)
         return self.outbox.add(topic, body, bytes_max=self._bytes_max, **headers)
 
     def send_from_outbox(self, topic: str, number: int, timeout_s: float | None) -> None:

@@ -198,7 +198,7 @@ class Queue(QueueBase):
         """
         begin = self._consuming(selector)
         channel = self._bus._connection.ready_channel(
-            f"the queue {str(self._name)!r}", timeout_s, memory=True
+            f"the queue {str(self._name)!r}", timeout_s, memory=True, destination=self._topic
         )
         return Consumer(
             self._bus,
@@ -232,7 +232,7 @@ class Queue(QueueBase):
     ) -> Iterator[Message]:
         """The messages that wait in the queue, in order, without taking them."""
         channel = self._bus._connection.ready_channel(
-            f"the queue {str(self._name)!r}", timeout_s, memory=True
+            f"the queue {str(self._name)!r}", timeout_s, memory=True, destination=self._topic
         )
         return self._browse(channel, self._browsing(selector, None), timeout_s)
 
@@ -249,7 +249,9 @@ class Queue(QueueBase):
     def declare(self, *, timeout_s: float | None = None, **options: Any) -> None:
         """Change what the queue was told: see `Bus.queue`."""
         body = self._say("declare", **declaration(**options))
-        self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s, memory=True)
+        self._bus._connection.ask_store(
+            body, f"the queue {str(self._name)!r}", timeout_s, memory=True, destination=self._topic
+        )
 
     def purge(self, *, selector: str | Selector | None = None, timeout_s: float | None = None) -> int:
         """Drop what waits in the queue: how many messages that were."""
@@ -257,7 +259,11 @@ class Queue(QueueBase):
         body = self._say("purge", selector=None if wanted is None else str(wanted))
         what, total = f"the queue {str(self._name)!r}", 0
         # A store drops some at a time.
-        while count := int(self._bus._connection.ask_store(body, what, timeout_s, memory=True)["messages"]):
+        while count := int(
+            self._bus._connection.ask_store(body, what, timeout_s, memory=True, destination=self._topic)[
+                "messages"
+            ]
+        ):
             total += count
         return total
 
@@ -270,9 +276,9 @@ class Queue(QueueBase):
         check_flag("if_empty", if_empty)
         body = self._say("delete", if_empty=if_empty)
         return int(
-            self._bus._connection.ask_store(body, f"the queue {str(self._name)!r}", timeout_s, memory=True)[
-                "messages"
-            ]
+            self._bus._connection.ask_store(
+                body, f"the queue {str(self._name)!r}", timeout_s, memory=True, destination=self._topic
+            )["messages"]
         )
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ class Chain:
         on_stored: Callable[[int], None] = lambda through: None,
     ) -> None:
         self.publisher, self.chain = publisher, chain
-        self._take, self._size, self._patient, self._on_stored = take, size, patient, on_stored
+        self._take, self._size, self.patient, self._on_stored = take, size, patient, on_stored
         #: Every row up to this number is stored, or was given up.
         self.stored = stored
         #: The last row that was sent, and not given up.
@@ -88,6 +88,10 @@ class Chain:
     def poll_timeout(self) -> float | None:
         """When to look again, if not before."""
         return self._retry_at
+
+    def is_next(self, number: int) -> bool:
+        """Whether nothing before a row waits to be stored."""
+        return number == self.stored + 1
 
     # --- commands ---
 
@@ -150,11 +154,13 @@ class Chain:
         self._flying.clear()
         self._after = body["mark"]
         error = body["error"]
-        if error == "HOLE" or (self._patient and error not in _FINAL):
+        is_several = refused.first < refused.last
+        is_in_part = error == "NOT_OWNED" and is_several
+        if error == "HOLE" or (self.patient and error not in _FINAL and not is_in_part):
             self._put_first([refused])
             if error != "HOLE":
                 self._retry_at = now + RETRY_S
-        elif refused.first < refused.last:
+        elif is_several:
             # Only some of them may be at fault.
             self._put_first([Batch(rows, number, number) for number, rows in split_rows(refused.rows)])
         else:

@@ -25,7 +25,7 @@ from shoal.bus.store_consumer import Inbox
 from shoal.bus.store_ear import HERES, REPLIES, Ear
 from shoal.bus.store_errors import no_store
 from shoal.bus.store_finder import Finder, Here
-from shoal.bus.store_protocol import HERE, WHO, requests_topic, session_topic
+from shoal.bus.store_protocol import HERE, WHO, keeps, requests_topic, session_topic
 from shoal.bus.store_session import Body, Done, Session
 from shoal.bus.waiting import run
 from shoal.config import ConnectionConfig
@@ -82,6 +82,7 @@ class StoreChannel:
         )
         self._session.kept = kept
         self._session.on_state = self._on_state
+        self._session.on_not_kept = lambda destination: self.want(destination, instead=True)
         self._session.on_dropped = lambda name, messages: connection.tell(BacklogDropped(name, messages))
         self._finder = Finder()
         self._here: Here | None = None
@@ -106,6 +107,10 @@ class StoreChannel:
         #: Only a store that keeps will do, from now on: one was there, or messages wait in an outbox. Then a
         #: store that is away is waited for, and nobody's memory takes what it was promised for.
         self._only_kept = kept
+        #: What was asked for first: the store is the one that keeps it.
+        self._destination: str | None = None
+        #: The store that answered last does.
+        self._keeps_it = True
         self._stopped = False
         self._consumers = 0
         self._ear = Ear(self._hear_replies, self._expects)
@@ -152,7 +157,23 @@ class StoreChannel:
 
     def is_ready(self, memory: bool) -> bool:
         """Whether there was a store: one that keeps, or else any."""
-        return self._was_open and (memory or not self._is_memory)
+        return self._was_open and self._keeps_it and (memory or not self._is_memory)
+
+    def want(self, destination: str, *, instead: bool = False) -> None:
+        """Speak with the store that keeps a destination, unless another one was asked for before.
+
+        With `instead` another store is looked for: the one in use does not keep it.
+        """
+        if self._url is not None or (self._destination is not None and not instead):
+            return
+        with self._lock:
+            self._destination = destination
+            self._compare()
+            self._ear.ring()
+
+    def _compare(self) -> None:
+        patterns = self._session.greeting.get("patterns") or (">",)
+        self._keeps_it = self._destination is None or keeps(patterns, self._destination)
 
     def request(self, body: Body, done: Done, *, lasting: bool = True) -> None:
         """Ask the store something."""
@@ -318,7 +339,8 @@ class StoreChannel:
         with self._lock:
             self._session.handle_timeout(now)
             current = self._here.store if self._here is not None else None
-            wanted = self._finder.choose(now, current, memory=not self._only_kept)
+            memory, destination = not self._only_kept, self._destination
+            wanted = self._finder.choose(now, current, memory=memory, destination=destination)
             idle = self._session.state == "idle"
         if self._url is not None and self._node is None:
             self._open_url(self._url)
@@ -575,6 +597,7 @@ class StoreChannel:
             self._was_open, self._said_none = True, False
             self._is_memory = self._here is not None and self._here.memory
             self._only_kept = self._only_kept or not self._is_memory
+            self._compare()
             self._connection.tell(StoreUp(str(self._session.greeting.get("name", "")), self._session.run))
         elif state == "idle" and self._session.greeting and not self._stopped:
             self._connection.tell(StoreDown(str(self._session.greeting.get("name", "")), self._is_memory))

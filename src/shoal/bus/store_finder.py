@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.bus.store_protocol import keeps
+
 #: A store that said nothing for so long is no candidate.
 SILENT_S = 5.0
 #: When to ask for stores again, after the first time; then every so often.
@@ -22,6 +24,8 @@ class Here:
     urls: tuple[str, ...]
     term: int
     state: str
+    #: Destinations it keeps.
+    patterns: tuple[str, ...]
     #: It keeps nothing: the one among the members that has queues where the domain has no store.
     memory: bool
 
@@ -37,6 +41,7 @@ class Here:
                 urls=tuple(str(url) for url in body["urls"]),
                 term=int(body["term"]),
                 state=str(body["state"]),
+                patterns=tuple(str(pattern) for pattern in body["patterns"]),
                 memory=bool(body.get("memory", False)),
             )
         except (KeyError, TypeError, ValueError):
@@ -70,13 +75,19 @@ class Finder:
         """A store could not be reached: wait until it is heard of again."""
         self._heard.pop(store, None)
 
-    def choose(self, now: float, current: str | None, *, memory: bool = True) -> Here | None:
+    def choose(
+        self, now: float, current: str | None, *, memory: bool = True, destination: str | None = None
+    ) -> Here | None:
         """The store to talk to: the one in use, if it is there, and one that keeps before others.
 
-        Without `memory` only one that keeps will do.
+        Without `memory` only one that keeps will do; with a `destination` only one to which that belongs.
         """
         self._heard = {key: heard for key, heard in self._heard.items() if now - heard[0] < SILENT_S}
-        candidates = [here for _, here in self._heard.values() if memory or not here.memory]
+        candidates = [
+            here
+            for _, here in self._heard.values()
+            if (memory or not here.memory) and (destination is None or keeps(here.patterns, destination))
+        ]
         if not candidates:
             return None
         best = min(candidates, key=lambda here: (here.memory, here.store != current, -here.term, here.store))

@@ -5,6 +5,7 @@ every request. There is no codec: a body is a mapping in Shoal's own value encod
 *rows*, bytes that only the extension makes and reads, exactly as a frame of the log has them.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 #: A store and a client of different versions refuse each other.
@@ -20,6 +21,8 @@ ENDS: Final = "_store/ends"
 QUEUES: Final = "_queue/"
 #: What the names of temporary topics begin with.
 TEMPORARY: Final = "_temporary/"
+#: What the names of temporary queues begin with.
+TEMPORARY_QUEUES: Final = "temporary/"
 
 #: A session of which nothing was heard for so long is over, unless it asked for another time.
 LEASE_S: Final = 15.0
@@ -57,6 +60,27 @@ ERRORS: Final = {
     "LEASE": "the lease is over: what was delivered under it was given back",
     "FAILED": "the store failed, and takes nothing more",
 }
+
+
+def keeps(patterns: Sequence[str], destination: str) -> bool:
+    """Whether a store that keeps these keeps all of a destination: a topic, a pattern, or that of a queue.
+
+    What is temporary belongs to a connection, and so to the store that it speaks with.
+    """
+    name = queue_name(destination)
+    if destination.startswith(TEMPORARY) or (name or "").startswith(TEMPORARY_QUEUES):
+        return True
+    return any(_covers(pattern.split("/"), (name or destination).split("/")) for pattern in patterns)
+
+
+def _covers(wide: list[str], narrow: list[str]) -> bool:
+    """Whether a pattern matches all that another one, or a topic, does."""
+    for level, (mine, theirs) in enumerate(zip(wide, narrow, strict=False), 1):
+        if mine == ">" and level == len(wide):
+            return True
+        if theirs == ">" or mine not in ("*", theirs):
+            return False
+    return len(wide) == len(narrow)
 
 
 def requests_topic(store: str) -> str:

@@ -60,6 +60,8 @@ class Session:
         self.inboxes: dict[int, Inbox] = {}
         #: Called when the state changed.
         self.on_state: Callable[[], None] = lambda: None
+        #: Called when a patient chain has messages for a destination that the store does not keep.
+        self.on_not_kept: Callable[[str], None] = lambda destination: None
         #: Called when the store dropped messages of a consumer: its queue or subscription, and how many.
         self.on_dropped: Callable[[str, int], None] = lambda name, messages: None
         self._began: dict[int, Done] = {}
@@ -192,6 +194,8 @@ class Session:
             case "refused":
                 for chain in self._chains_of(body):
                     chain.on_refused(now, body)
+                    if body["error"] == "NOT_OWNED" and chain.patient and chain.is_next(body["first"]):
+                        self.on_not_kept(str(body["destination"]))
             case "deliver":
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None:

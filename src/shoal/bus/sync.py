@@ -356,7 +356,9 @@ class Bus(Handle):
         self, pattern: str, callback: Callback | None, *, timeout_s: float | None = None, **options: Any
     ) -> StoredSubscription:
         asked = stored_of(pattern, client_id=self._connection.client.client_id, **options)
-        channel = self._connection.ready_channel(asked.what, timeout_s, memory=not asked.durable)
+        channel = self._connection.ready_channel(
+            asked.what, timeout_s, memory=not asked.durable, destination=pattern
+        )
         subscription = StoredSubscription(
             self,
             channel,

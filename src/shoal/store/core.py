@@ -4,6 +4,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shoal._core import Log, Turn
+from shoal.bus.store_protocol import keeps, queue_name
+from shoal.store.requests import RequestError
+
+#: Destinations of which it is remembered whether they are kept.
+OWNED_MAX = 100_000
 
 #: What is done once it is known whether the rows of a turn were taken: the reason if they were not.
 After = Callable[[str | None], None]
@@ -19,8 +24,11 @@ class Now(NamedTuple):
 class Core:
     """The turn under way. For one thread at a time."""
 
-    def __init__(self, log: Log, queue_window: int) -> None:
+    def __init__(self, log: Log, patterns: tuple[str, ...], queue_window: int) -> None:
         self.log = log
+        #: Destinations that the store keeps.
+        self.patterns = patterns
+        self._owned: dict[str, bool] = {}
         #: Messages of a queue that are ready in memory, at the most.
         self.queue_window = queue_window
         self.turn = Turn()
@@ -35,6 +43,22 @@ class Core:
         self.adding: dict[str, tuple[int, int]] = {}
         #: Why the store takes no messages now, if it does not.
         self.full: str | None = None
+
+    def check_owned(self, destination: str) -> None:
+        """Refuse what another store keeps."""
+        found = self._owned.get(destination)
+        if found is None:
+            if len(self._owned) >= OWNED_MAX:
+                self._owned.clear()
+            found = self._owned[destination] = keeps(self.patterns, destination)
+        if not found:
+            raise RequestError(
+                "NOT_OWNED",
+                f"this store does not keep {queue_name(destination) or destination}, only "
+                f"{', '.join(self.patterns)}: a connection speaks with the store that keeps what it asks for "
+                "first; make another connection for what another one keeps",
+                destination=destination,
+            )
 
     def say(self, session: str, body: dict[str, Any]) -> None:
         """Tell a session something, once this turn is durable."""

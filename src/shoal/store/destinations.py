@@ -1,9 +1,9 @@
 """Queues and subscriptions as things: made, emptied, moved, removed."""
 
-from shoal.bus.store_protocol import QUEUES, TEMPORARY
+from shoal.bus.store_protocol import QUEUES, TEMPORARY, TEMPORARY_QUEUES
 from shoal.store.core import Core
 from shoal.store.reader import SCAN_ROWS, Options, Reader, Session, Shape
-from shoal.store.readers import TEMPORARY_QUEUES, Readers, queue_key, subscription_key
+from shoal.store.readers import Readers, queue_key, subscription_key
 from shoal.store.receiving import options_of
 from shoal.store.requests import Request, RequestError
 from shoal.store.reservations import Reservations
@@ -39,6 +39,7 @@ class Destinations:
                 reader = self._readers.add(key, shape, Options(), start=self._core.log.end)
                 session.temporary.add(key)
         if reader is None:
+            self._core.check_owned(QUEUES + name)
             reader = self._readers.queue(name)
         self._readers.change(reader, options_of(request, reader.options))
         self._core.answer(session.id, n, created=is_new)

@@ -62,10 +62,10 @@ class Machine:
     def __init__(self, log_: Log, identity: Identity, now: Now, *, queue_window: int = QUEUE_WINDOW) -> None:
         self.log = log_
         self.identity = identity
-        self._core = Core(log_, queue_window)
+        self._core = Core(log_, identity.patterns, queue_window)
         self._core.now = now
         self._readers = Readers(self._core)
-        self._sending = Sending(self._core, self._readers, identity.patterns)
+        self._sending = Sending(self._core, self._readers)
         self._receiving = Receiving(self._core, self._readers, now.wall_us << 8)
         self._reservations = Reservations(self._core, self._readers)
         self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shoal._core import match_topics
-from shoal.bus.store_protocol import QUEUES, queue_name
+from shoal.bus.store_protocol import QUEUES, TEMPORARY_QUEUES, queue_name
 from shoal.selector import Selector
 from shoal.store.core import Core
 from shoal.store.reader import SCAN_ROWS, Options, Reader, Session, Shape, recall
@@ -25,8 +25,6 @@ READERS_MAX = 100_000
 NOTE_EVERY_OFFSETS = 100_000
 #: Readers that look on in one go without a consumer.
 LOOK_ON_MAX = 100
-#: Names of temporary queues begin so.
-TEMPORARY_QUEUES = "temporary/"
 
 
 def queue_key(name: str) -> str:

@@ -1,6 +1,6 @@
 """Consumers: who reads what, under which lease, with how much credit."""
 
-from shoal.bus.store_protocol import BATCH_BYTES_MAX, RUNS_MAX
+from shoal.bus.store_protocol import BATCH_BYTES_MAX, QUEUES, RUNS_MAX
 from shoal.store.core import Core
 from shoal.store.reader import Consumer, Options, Reader, Session, Shape
 from shoal.store.readers import Readers, queue_key, subscription_key
@@ -52,6 +52,8 @@ class Receiving:
     def consume(self, session: Session, request: Request, n: int) -> None:
         """Read a queue."""
         name = request.text("queue")
+        if self._readers.get(queue_key(name)) is None:
+            self._core.check_owned(QUEUES + name)
         reader = self._readers.queue(name)
         self._readers.change(reader, options_of(request, reader.options))
         self._attach(session, request, n, reader, created=False)
@@ -59,6 +61,8 @@ class Receiving:
     def subscribe(self, session: Session, request: Request, n: int) -> None:
         """Read a subscription, which is made if it is not there."""
         shape = self._shape(session, request)
+        for pattern in shape.patterns:
+            self._core.check_owned(pattern)
         key = subscription_key(shape.name, shape.client_id, shared=shape.shared, durable=shape.durable)
         reader = self._readers.get(key)
         created = False

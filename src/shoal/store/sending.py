@@ -4,7 +4,7 @@ import json
 import logging
 from typing import Any
 
-from shoal._core import check_rows, match_topics
+from shoal._core import check_rows
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, COMMIT_BYTES_MAX, QUEUES, TEMPORARY, queue_name
 from shoal.errors import StoreRefusedError
 from shoal.store.core import Core
@@ -27,17 +27,15 @@ _COMMITS = "commit/"
 class Sending:
     """What comes in. For one thread at a time."""
 
-    def __init__(self, core: Core, readers: Readers, patterns: tuple[str, ...]) -> None:
+    def __init__(self, core: Core, readers: Readers) -> None:
         self._core = core
         self._readers = readers
-        self._patterns = patterns
         #: Of chains in this turn: how far they will be stored.
         self._marks: dict[tuple[int, int], int] = {}
         #: Commits of this turn, and those before, oldest first.
         self._commits: dict[str, tuple[int, int, int]] = {}
         for key, value in sorted(core.log.items(_COMMITS), key=lambda item: _when(item[1])):
             self._commits[key.removeprefix(_COMMITS)] = tuple(json.loads(value))
-        self._owned: dict[str, bool] = {}
         #: Whose destinations are refused because they pin space, and why.
         self.pinned: tuple[str, str] | None = None
         #: Temporary topics that live.
@@ -112,13 +110,12 @@ class Sending:
                 self._admit(session, destination, size)
             except RequestError as error:
                 raise RequestError(
-                    error.code, error.text, **more, destination=destination, **error.more
+                    error.code, error.text, **{**more, "destination": destination, **error.more}
                 ) from None
         return first, last, new, destinations
 
     def _admit(self, session: Session, destination: str, size: int) -> None:
-        if not self._owns(destination):
-            raise RequestError("NOT_OWNED", f"this store does not keep {destination}: {self._patterns}")
+        self._core.check_owned(destination)
         name = queue_name(destination)
         if name is not None:
             self._readers.queue(name)
@@ -145,18 +142,6 @@ class Sending:
         if dropped:
             log.warning("%s is full: %d of its oldest messages are dropped", reader.name, dropped)
             reader.tell_dropped(self._core)
-
-    def _owns(self, destination: str) -> bool:
-        if self._patterns == (">",):
-            return True
-        found = self._owned.get(destination)
-        if found is None:
-            if len(self._owned) >= 100_000:
-                self._owned.clear()
-            name = queue_name(destination) or destination
-            found = bool(match_topics(list(self._patterns), [name]))
-            self._owned[destination] = found
-        return found
 
     def _take(
         self,

@@ -461,7 +461,7 @@ def test_offsets_become_runs(offsets: list[int], runs: list[int]) -> None:
 
 def here(store: str = "aa", **changes: Any) -> Body:
     body = {"store": store, "run": "r", "name": "n", "domain": "d", "urls": [], "term": 1, "state": "open"}
-    return body | changes
+    return body | {"patterns": [">"]} | changes
 
 
 def test_the_store_in_use_is_kept_and_one_that_keeps_comes_before_one_that_does_not() -> None:
@@ -476,6 +476,15 @@ def test_the_store_in_use_is_kept_and_one_that_keeps_comes_before_one_that_does_
     finder.on_here(0.1, here("bb", state="failed"))
     assert finder.choose(0.1, "bb").store == "aa"  # type: ignore[union-attr]
     assert finder.choose(SILENT_S + 1, "bb") is None
+
+
+def test_of_several_stores_it_is_the_one_that_keeps_what_is_asked_for() -> None:
+    finder = Finder()
+    finder.on_here(0.0, here("aa", patterns=["orders/>", "orders"]))
+    finder.on_here(0.0, here("bb", patterns=["news/>"]))
+    wanted = ("orders/1", "_queue/orders", "news/eu/>", "_queue/temporary/7", "other")
+    found = [finder.choose(0.0, None, destination=each) for each in wanted]
+    assert [each and each.store for each in found] == ["aa", "aa", "bb", "aa", None]
 
 
 @pytest.mark.parametrize("body", [None, 3, "x", {}, here() | {"term": "x"}, here() | {"urls": 3}])

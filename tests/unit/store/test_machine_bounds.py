@@ -139,3 +139,26 @@ def test_a_subscription_that_nobody_consumes_keeps_only_what_is_its_own(desk: De
     desk.machine.set_space(None, None)
     client.send("rare", b"y")
     assert len(client.refused()) == 1
+
+
+def test_what_another_store_keeps_is_refused_whoever_asks() -> None:
+    desk = Desk(patterns=("orders/>", "orders"))
+    client = desk.client("a", client_id="me")
+    more = {"messages": 9, "bytes": 999}
+    consumed = client.ask("consume", consumer=1, queue="news", **more)
+    assert (consumed["error"], "only orders/>, orders" in consumed["text"]) == ("NOT_OWNED", True)
+    assert client.ask("declare", queue="news")["error"] == "NOT_OWNED"
+    for pattern in (">", "news", "*/1"):
+        asked = client.ask("subscribe", consumer=1, patterns=[pattern], name="s", durable=True, **more)
+        assert asked["error"] == "NOT_OWNED"
+    client.send("news", b"x")
+    assert client.refused()[0]["error"] == "NOT_OWNED"
+    client.number = 0
+    tap = client.subscribe("orders/*", name="s", durable=True)
+    client.send("orders/1", b"x")
+    assert tap.bodies() == [b"x"]
+    client.ask("declare", queue="orders", deliveries_max=1)
+    client.put("orders", b"dead")
+    client.consume("orders").release(b"dead")
+    assert client.consume("dead-letters").bodies() == [b"dead"], "a store has dead letters of its own"
+    assert client.ask("declare", queue="temporary/7", temporary=True)["created"]
