@@ -84,12 +84,18 @@ def joined(publisher: Peer, *subscribers: Peer, topic: str, within_s: float = 60
 
 
 @pytest.mark.parametrize("name", ["join-two-lans", "lossy-path"])
-def test_two_lans_are_joined_and_what_nobody_wants_never_crosses(
+def test_two_lans_are_joined_and_what_nobody_wants_never_crosses_and_the_gap_of_a_dead_path_is_told(
     lab: TunnelLab, on: OnHost, name: str
 ) -> None:
+    # Links give up sooner than they usually do.
+    quick = "\n[connection]\nresume_s = 1\nheartbeat_s = 0.5\nreconnect_max_s = 0.5\n"
+    far_file, near_file = [
+        example(f"{name}.{end}").replace("backoff_factor", "heartbeat_s = 0.5\nbackoff_factor") + quick
+        for end in ("far", "near")
+    ]
     with (
-        DaemonProcess(example(f"{name}.far"), within=lab.within(FAR)),
-        DaemonProcess(example(f"{name}.near"), within=lab.within(NEAR)) as near,
+        DaemonProcess(far_file, within=lab.within(FAR)),
+        DaemonProcess(near_file, within=lab.within(NEAR)) as near,
     ):
         one, other = on(NEAR_PROGRAM), on(FAR_PROGRAM)
         other.ask("subscribe", pattern="t/>")
@@ -103,7 +109,22 @@ def test_two_lans_are_joined_and_what_nobody_wants_never_crosses(
         one.ask("flush", timeout_s=60)
         crosses(one, other, topic="t/x", count=10, source=2)
         assert lab.path_counts(NEAR) - before < 1_000_000, "three megabytes were not wanted there"
+        dies_and_comes_back(lab, near, one, other)
         assert near.end() == 0, near.said
+
+
+def dies_and_comes_back(lab: TunnelLab, near: DaemonProcess, one: Peer, other: Peer) -> None:
+    """The path is away for longer than links wait: memory is bounded, it goes on, and the gap is told."""
+    before_mb = near.resident_mb()
+    lab.cut(NEAR)
+    # Forty megabytes: publishing waits until the link is given up, and then for nobody.
+    one.ask("publish", topic="t/x", count=4000, sizes=[10_000], source=3)
+    assert near.resident_mb() < before_mb + 64
+    lab.mend(NEAR)
+    joined(one, other, topic="t/x")
+    crosses(one, other, topic="t/x", source=4)
+    lost = [event for event in other.ask("told")["events"] if event["event"] == "MessagesLost"]
+    assert lost, "what was published meanwhile is told as lost"
 
 
 def test_clients_without_multicast_meet_at_a_broker_and_hear_the_lan(lab: TunnelLab, on: OnHost) -> None:

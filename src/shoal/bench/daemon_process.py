@@ -16,7 +16,7 @@ from typing import Self
 
 from shoal.errors import ExperimentError
 
-READY_S, END_S = 20.0, 20.0
+READY_S, END_S = 90.0, 60.0
 
 
 class DaemonProcess:

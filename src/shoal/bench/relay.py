@@ -73,7 +73,7 @@ class Relay:
             try:
                 self.sockets[target].send(frame)
                 self.counts["relayed"] += 1
-            except (BlockingIOError, OSError):
+            except OSError:
                 self.counts["dropped"] += 1
 
     def take(self, side: int) -> None:
@@ -81,7 +81,8 @@ class Relay:
         for _ in range(64):
             try:
                 frame, address = self.sockets[side].recvfrom(70_000)
-            except BlockingIOError:
+            except OSError:
+                # Nothing waits, or the cable was pulled.
                 return
             if address[2] == PACKET_OUTGOING:
                 continue

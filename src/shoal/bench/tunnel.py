@@ -141,7 +141,7 @@ def contest(options: TunnelOptions, name: str) -> dict[str, float]:
                 "share_of_link": _share(options, flow),
                 "rss_mb": resident_mb,
                 "cpu_per_mbit": cpu_s / max(mbit, 1e-9),
-                "losses_told": received["losses_told"],
+                "messages_lost": received["messages_lost"],
             }
         if beside:
             receiver, sender = beside
