@@ -226,3 +226,24 @@ def test_one_connection_may_have_links_of_several_kinds(certs: Path) -> None:
         wait_until(lambda: len(hub.members) == 3)
         for leaf in leaves:
             leaf.close()
+
+
+def test_a_message_longer_than_the_other_end_takes_is_told_and_the_link_comes_back(
+    scheme: str, ends: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    place = "here" if scheme == "wires" else "127.0.0.1:0"
+    with (
+        shoal.listen(f"{scheme}://{place}", message_bytes_max=100_000, **ends[0]) as hub,
+        hub.subscribe("a") as heard,
+        shoal.connect(hub.links[-1].url, reconnect_max_s=0.1, **ends[1]) as leaf,
+    ):
+        assert leaf.wait_for_subscribers("a", timeout_s=30)
+        leaf.publish("a", bytes(1_000_000))
+        told = next(event for event in hub.events(timeout_s=30) if isinstance(event, shoal.Unreadable))
+        assert "longer than the bound of 100000" in told.why
+        happens = leaf.events(timeout_s=30)
+        assert next(event for event in happens if isinstance(event, shoal.LinkDown))
+        assert next(event for event in happens if isinstance(event, shoal.LinkUp))
+        assert leaf.wait_for_subscribers("a", timeout_s=30)
+        leaf.publish("a", 1)
+        assert heard.receive(30).body == 1
