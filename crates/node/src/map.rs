@@ -12,6 +12,7 @@
 //! | of the routers on a shared link, as multicast is, the one next to the root serves it; of those equally far, the smaller |
 //! | a node that is no router uses one of its links that lead to the same routers: a shared one, or the one next to the root |
 //! | a link behind which no router is, is used, unless its neighbour is heard on a shared link, too       |
+//! | a link that is broken, and may be mended, is used only if there is no other way                      |
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -32,6 +33,8 @@ struct Own {
     is_shared: bool,
     /// Who is there, and whether it is a router.
     neighbours: BTreeMap<u64, bool>,
+    /// It is broken, and may be mended.
+    is_suspected: bool,
 }
 
 /// What a node said last of itself.
@@ -139,7 +142,7 @@ impl Map {
         };
         let reach = |link: &Own| Reach {
             is_shared: link.is_shared,
-            neighbours: link.neighbours.iter().filter_map(has_say).collect(),
+            neighbours: link.neighbours.iter().filter(|_| !link.is_suspected).filter_map(has_say).collect(),
         };
         let links = self.links.values().map(reach).collect();
         LinkState {
@@ -166,7 +169,7 @@ impl Map {
     /// A link begins.
     pub fn open(&mut self, link: LinkId, is_shared: bool) -> bool {
         self.change(|map| {
-            map.links.insert(link, Own { is_shared, neighbours: BTreeMap::new() });
+            map.links.insert(link, Own { is_shared, ..Own::default() });
             map.had_several |= map.links.len() > 1;
         })
     }
@@ -183,6 +186,15 @@ impl Map {
         self.change(|map| {
             if let Some(own) = map.links.get_mut(&link) {
                 own.neighbours = neighbours;
+            }
+        })
+    }
+
+    /// A link is broken and may be mended; or it is mended.
+    pub fn set_suspected(&mut self, link: LinkId, is_suspected: bool) -> bool {
+        self.change(|map| {
+            if let Some(own) = map.links.get_mut(&link) {
+                own.is_suspected = is_suspected;
             }
         })
     }
@@ -344,8 +356,22 @@ impl Map {
             };
             !link.is_shared && link.neighbours.iter().any(|(node, is_router)| !is_router && elsewhere(node))
         };
+        let roots: BTreeSet<u64> = match ways.get(&self.own) {
+            Some(way) => BTreeSet::from([way.root]),
+            None => {
+                let near = links.iter().flat_map(|link| &link.neighbours);
+                near.filter_map(|node| Some(ways.get(node)?.root)).collect()
+            }
+        };
+        let has_other_way = |link: &Own| {
+            link.neighbours.keys().any(|node| ways.get(node).is_some_and(|way| roots.contains(&way.root)))
+        };
         let rests = |(place, (id, link)): (usize, (&LinkId, &Own))| {
-            (!used(place, link) || doubled(link)).then_some(*id)
+            let rests = match link.is_suspected {
+                true => has_other_way(link),
+                false => !used(place, link) || doubled(link),
+            };
+            rests.then_some(*id)
         };
         self.links.iter().enumerate().filter_map(rests).collect()
     }

@@ -307,6 +307,11 @@ impl Port {
         self.hub.map_neighbours(self.link.id, domain, neighbours.collect());
     }
 
+    /// The link is broken and may be mended: another way is used, if there is one. Or it is mended.
+    pub fn set_suspected(&self, is_suspected: bool) {
+        self.hub.map_suspects(self.link.id, is_suspected);
+    }
+
     /// Takes a record by which routers know the network's shape, or ask each other. False if it is something else.
     pub fn handle_routing(&self, record: &[u8]) -> Result<bool, DecodeError> {
         let link = self.link.id;

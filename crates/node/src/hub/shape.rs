@@ -150,6 +150,10 @@ impl Hub {
         self.wake.wake();
     }
 
+    pub(super) fn map_suspects(&self, link: LinkId, is_suspected: bool) {
+        self.change_shape(|shape| shape.map.set_suspected(link, is_suspected));
+    }
+
     /// Routers next to us over links that are used, but one, and their node ids.
     pub(super) fn routers(&self, except: Option<LinkId>) -> Vec<(Router, NodeId)> {
         let resting = self.resting();

@@ -224,3 +224,29 @@ fn in_any_network_all_routers_and_networks_are_joined_and_in_one_way() {
         }
     }
 }
+
+#[test]
+fn a_broken_link_is_used_only_if_there_is_no_other_way() {
+    let mut circle = World::new(3, |_| true);
+    circle.wire(&[0, 1], false);
+    circle.wire(&[1, 2], false);
+    circle.wire(&[2, 0], false);
+    circle.settle();
+    assert_eq!(circle.maps.iter().map(|map| map.resting().len()).sum::<usize>(), 2, "one link, at both ends");
+    circle.maps[0].set_suspected(0, true);
+    circle.maps[1].set_suspected(0, true);
+    circle.settle();
+    assert_eq!(circle.maps[0].resting(), BTreeSet::from([0]));
+    assert_eq!(circle.maps[1].resting(), BTreeSet::from([0]));
+    assert_eq!(circle.maps[2].resting(), BTreeSet::new());
+    circle.maps[0].set_suspected(0, false);
+    circle.maps[1].set_suspected(0, false);
+    circle.settle();
+    assert_eq!(circle.maps[0].resting(), BTreeSet::new());
+
+    let mut pair = World::new(2, |_| true);
+    pair.wire(&[0, 1], false);
+    pair.settle();
+    pair.maps[0].set_suspected(0, true);
+    assert_eq!(pair.maps[0].resting(), BTreeSet::new(), "what is for the other side waits there");
+}

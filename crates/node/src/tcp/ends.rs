@@ -15,6 +15,11 @@ impl TcpLinks {
     /// Gives up sessions that waited long enough.
     pub(super) fn expire(&mut self, now: Time) {
         let resume = self.config.resume;
+        for peer in self.peers.values_mut() {
+            if let (Line::Down(since), Some(session)) = (peer.line, &mut peer.session) {
+                session.suspect(now, since);
+            }
+        }
         let late = |(&publisher, peer): (&u64, &Peer)| {
             matches!(peer.line, Line::Down(since) if now >= since + resume).then_some(publisher)
         };

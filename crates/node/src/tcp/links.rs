@@ -511,7 +511,7 @@ impl TcpLinks {
         let sessions = self.peers.values().filter_map(|peer| {
             let session = peer.session.as_ref()?;
             let down = match peer.line {
-                Line::Down(since) => since + self.config.resume,
+                Line::Down(since) => session.suspect_at(since).min(since + self.config.resume),
                 Line::Up(_) => session.tell_at(),
                 Line::Pending(_) => Time::NEVER,
             };

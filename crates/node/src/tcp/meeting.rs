@@ -220,6 +220,7 @@ impl TcpLinks {
         }
         // What was acknowledged last may not have arrived.
         session.tell_soon(now);
+        session.trust();
         peer.line = Line::Up(id);
         connection.stage = Stage::Open;
         connection.ping_at = now;

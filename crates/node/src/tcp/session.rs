@@ -15,6 +15,8 @@ use crate::interest::{AnnouncedInterest, Applied, InterestBounds};
 const ACK_DELAY: Duration = Duration::from_millis(20);
 /// What is kept of what the other side wants; beyond it everything is sent to it.
 const INTEREST_BYTES_MAX: usize = 16 << 20;
+/// A connection that is gone for so long may not come back: another way is used, if there is one.
+const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 
 /// Why what came is not taken.
 pub(super) enum Untaken {
@@ -45,6 +47,8 @@ pub(super) struct Session {
     told: Vec<Told>,
     /// When what was put aside is looked at again.
     aside_at: Time,
+    /// Its connection is gone for so long that another way is used, if there is one.
+    is_suspected: bool,
 }
 
 impl Session {
@@ -82,6 +86,7 @@ impl Session {
             goodbye: None,
             told: Vec::new(),
             aside_at: Time::NEVER,
+            is_suspected: false,
         }
     }
 
@@ -185,6 +190,26 @@ impl Session {
         }
         self.port.hand_over(now);
         Ok(())
+    }
+
+    /// Its connection is gone since then. Has another way used, if there is one, once it is gone for long.
+    pub fn suspect(&mut self, now: Time, since: Time) {
+        if now >= self.suspect_at(since) {
+            self.is_suspected = true;
+            self.port.set_suspected(true);
+        }
+    }
+
+    /// When that is due.
+    pub fn suspect_at(&self, since: Time) -> Time {
+        if self.is_suspected { Time::NEVER } else { since + SUSPECT_AFTER }
+    }
+
+    /// It has a connection again.
+    pub fn trust(&mut self) {
+        if std::mem::take(&mut self.is_suspected) {
+            self.port.set_suspected(false);
+        }
     }
 
     /// Bytes kept of what the other side wants.
