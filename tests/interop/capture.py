@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 TYPES = {1: "INFO", 2: "DATA", 3: "CMD", 4: "NACK", 5: "ACK", 6: "REPORT"}
 FLAVORS = {1: "FLUSH", 2: "EOT", 3: "SQUELCH", 4: "CC", 5: "REPAIR_ADV", 6: "ACK_REQ", 7: "APPLICATION"}
 FIELDS = (

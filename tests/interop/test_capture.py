@@ -27,14 +27,14 @@ def transfer_with_libnorm(port: int, *, fec_id: int) -> None:
         stream.flush(FlushMode.ACTIVE)
         left = 200_000
         while left:
-            event = instance.next_event(timeout_s=10.0)
+            event = instance.next_event(timeout_s=60.0)
             assert event is not None
             if event.type == EventType.RX_OBJECT_UPDATED and isinstance(event.object, Stream):
                 while piece := event.object.read():
                     left -= len(piece)
         sender.set_tx_loss(0.0)
         sender.set_watermark(stream)
-        sender.wait_acknowledged(timeout_s=10.0)
+        sender.wait_acknowledged(timeout_s=60.0)
 
 
 def test_libnorm_traffic_dissects_without_a_malformed_packet(free_udp_port: int) -> None:

@@ -53,7 +53,7 @@ def read_until(instance: Instance, receiver: Session, wanted_bytes: int) -> tupl
     received = bytearray()
     stream: Stream | None = None
     while len(received) < wanted_bytes:
-        event = instance.next_event(timeout_s=10.0)
+        event = instance.next_event(timeout_s=60.0)
         assert event is not None, f"nothing more after {len(received)} of {wanted_bytes} bytes"
         if event.session is not receiver or not isinstance(event.object, Stream):
             continue
@@ -80,7 +80,7 @@ def test_a_framed_stream_arrives_whole(free_udp_port: int, loss_percent: float) 
         assert split_frames(received) == bodies
         assert received_stream.info == b"prices"
         sender.set_watermark(stream)
-        sender.wait_acknowledged(timeout_s=10.0)
+        sender.wait_acknowledged(timeout_s=60.0)
 
 
 def test_a_reader_in_the_middle_of_a_stream_finds_the_next_message_start(free_udp_port: int) -> None:
@@ -90,7 +90,7 @@ def test_a_reader_in_the_middle_of_a_stream_finds_the_next_message_start(free_ud
         for body in (b"a" * 3000, b"b" * 3000):
             stream.write(body)
             stream.flush(eom=True)
-        event = instance.wait_for(EventType.RX_OBJECT_NEW, timeout_s=5.0)
+        event = instance.wait_for(EventType.RX_OBJECT_NEW, timeout_s=60.0)
         assert event is not None
         assert isinstance(event.object, Stream)
         arriving = event.object
@@ -100,8 +100,8 @@ def test_a_reader_in_the_middle_of_a_stream_finds_the_next_message_start(free_ud
             begun.extend(arriving.read(2000 - len(begun)) or b"")
             return len(begun) == 2000
 
-        instance.wait_until(second_segment_is_begun, timeout_s=5.0)
-        instance.wait_until(arriving.seek_message_start, timeout_s=5.0)
+        instance.wait_until(second_segment_is_begun, timeout_s=60.0)
+        instance.wait_until(arriving.seek_message_start, timeout_s=60.0)
         assert arriving.read(1) == b"b"
 
 
@@ -114,12 +114,12 @@ def test_data_objects_and_files_arrive_with_their_info(free_udp_port: int, tmp_p
         sender, receiver = start_pair(instance, free_udp_port)
         receiver.set_sync_policy(SyncPolicy.ALL)
         sender.enqueue_data(content, info=b"memory")
-        arrived = instance.wait_for(EventType.RX_OBJECT_COMPLETED, timeout_s=10.0)
+        arrived = instance.wait_for(EventType.RX_OBJECT_COMPLETED, timeout_s=60.0)
         assert arrived is not None
         assert isinstance(arrived.object, libnorm.Data)
         assert (arrived.object.info, arrived.object.content) == (b"memory", content)
         sender.enqueue_file(original, info=b"file")
-        arrived = instance.wait_for(EventType.RX_OBJECT_COMPLETED, timeout_s=10.0)
+        arrived = instance.wait_for(EventType.RX_OBJECT_COMPLETED, timeout_s=60.0)
         assert arrived is not None
         assert isinstance(arrived.object, libnorm.File)
         assert arrived.object.path.parent == inbox

@@ -11,7 +11,7 @@ from shoal.bench.peers.libnorm import EventType, File, Instance, SyncPolicy
 SHOAL = [sys.executable, "-m", "shoal.cli", "norm"]
 GROUP = "239.192.74.213"
 LIBNORM, SHOAL_NODE = 21, 22
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def shoal(command: str, port: int, *arguments: object) -> "subprocess.Popen[str]":

@@ -32,7 +32,7 @@ from shoal.bench.peers.libnorm import (
 
 GROUP = "239.192.74.206"
 SHOAL, OTHER_SHOAL, LIBNORM, OTHER_LIBNORM = 11, 12, 21, 22
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 FEC_NAMES = {5: "reed_solomon_8", 129: "small_block"}
 SEGMENT_BYTES, BLOCK_SYMBOLS = 512, 16
 RATE_BYTES_PER_S = 5e6

@@ -12,7 +12,7 @@ from shoal.bench.peers.libnorm import EventType, FlushMode, Instance, Session, S
 GROUP = "239.192.74.202"
 SHOAL, LIBNORM, OTHER_SHOAL, OTHER_LIBNORM = 11, 21, 12, 22
 COUNT = 400
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def shoal_link(node: int, port: int, **options: object) -> NormLink:

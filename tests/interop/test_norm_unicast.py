@@ -14,7 +14,7 @@ from shoal.bench.peers.libnorm import FlushMode, Instance, Session, Stream, Sync
 HERE, THERE = "127.0.0.1", "127.0.0.2"
 SHOAL, OTHER = 11, 21
 COUNT = 400
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @contextmanager
