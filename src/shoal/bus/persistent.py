@@ -15,7 +15,7 @@ from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.outbox import Outbox
 from shoal.bus.store_chain import UNSTORED_BYTES_MAX, WORTHWHILE_BYTES, Chain
 from shoal.bus.store_channel import StoreChannel
-from shoal.bus.store_protocol import queue_topic
+from shoal.bus.store_protocol import is_queue_name, queue_topic
 from shoal.bus.store_session import Done
 from shoal.bus.store_waits import ask
 from shoal.errors import FlushError, InvalidDestinationError, StoreError
@@ -30,9 +30,12 @@ REQUEST_BYTES = 1024
 
 
 def check_queue_name(name: object) -> str:
-    """The topic of a queue, of which the name is checked when it is used."""
-    if not isinstance(name, str) or not name:
-        raise InvalidDestinationError(f"{name!r} is no name of a queue: it must be a text such as 'orders'")
+    """The topic of a queue."""
+    if not isinstance(name, str) or not is_queue_name(name):
+        raise InvalidDestinationError(
+            f"{name!r:.100} is no name of a queue: it must be a text such as 'orders' or 'orders/tea',"
+            " without '*', '>' and empty levels"
+        )
     return queue_topic(name)
 
 

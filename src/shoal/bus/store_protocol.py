@@ -8,6 +8,9 @@ every request. There is no codec: a body is a mapping in Shoal's own value encod
 from collections.abc import Sequence
 from typing import Final
 
+from shoal._core import match_topics
+from shoal.errors import InvalidTopicError
+
 #: A store and a client of different versions refuse each other.
 VERSION: Final = 1
 
@@ -96,6 +99,15 @@ def session_topic(store: str, session: str) -> str:
 def queue_topic(name: str) -> str:
     """The destination of a queue's messages."""
     return QUEUES + name
+
+
+def is_queue_name(name: str) -> bool:
+    """Whether a queue may be called so: what stands for it is a topic, and no pattern."""
+    topic = queue_topic(name)
+    try:
+        return match_topics([topic], [topic]) == [topic]
+    except InvalidTopicError:
+        return False
 
 
 def queue_name(topic: str) -> str | None:

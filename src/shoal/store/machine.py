@@ -12,6 +12,7 @@ machine is made anew from the log alone. `shoal.testing` runs it on a simulated 
 """
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,8 @@ log = logging.getLogger("shoal.store")
 
 #: How often the machine looks after itself.
 HOUSEKEEPING_S = 1.0
+#: What a session may be called: it is part of the topic that answers go to.
+SESSION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 #: Sessions at once.
 SESSIONS_MAX = 10_000
 
@@ -109,7 +112,7 @@ class Machine:
             return
         request = Request(body)
         session_id, op = body.get("session"), body.get("op")
-        if not isinstance(session_id, str) or not 0 < len(session_id) <= 64 or "/" in session_id:
+        if not isinstance(session_id, str) or SESSION.fullmatch(session_id) is None:
             return
         n = body.get("n", 0)
         n = n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 62 else 0

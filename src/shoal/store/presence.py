@@ -9,7 +9,7 @@ from typing import Any
 from shoal._core import Log, match_topics
 from shoal.bus.store_protocol import HERE, VERSION, WHO
 from shoal.bus.sync import Bus
-from shoal.errors import ClosedError, FullError, ShoalError, StoreError
+from shoal.errors import ClosedError, FullError, InvalidTopicError, ShoalError, StoreError
 from shoal.store.machine import Identity
 
 log = logging.getLogger("shoal.store")
@@ -28,6 +28,16 @@ def overlap(one: list[str], other: list[str]) -> bool:
     if any(match_topics(one, [topic]) and match_topics(other, [topic]) for topic in plain):
         return True
     return any(_meet(left.split("/"), right.split("/")) for left in one for right in other)
+
+
+def _overlaps(mine: list[str], theirs: list[Any]) -> bool:
+    """The same for what another says its patterns are; what are none match nothing."""
+    try:
+        patterns = [str(each) for each in theirs]
+        match_topics(patterns, [])
+        return overlap(mine, patterns)
+    except InvalidTopicError:
+        return False
 
 
 def _meet(left: list[str], right: list[str]) -> bool:
@@ -115,10 +125,18 @@ class Presence:
         except ShoalError as error:
             if not self._stopping.is_set():
                 self._failed(error)
+        except Exception as error:
+            # A mistake of ours. A store that nobody finds any more is none.
+            log.exception("the store can no longer say that it is here")
+            self._failed(StoreError(f"the store can no longer say that it is here: {error!r}"))
 
     def _look(self) -> None:
         for message in self._others.receive_nowait():
-            body = message.body
+            try:
+                body = message.body
+            except ShoalError as error:
+                log.warning("what says that it is a store cannot be read: %s", error)
+                continue
             if isinstance(body, dict):
                 self._meet(body)
 
@@ -127,13 +145,13 @@ class Presence:
         mine = self._describe()
         if other.get("memory") or mine["memory"] or other.get("run") == mine["run"]:
             return
-        patterns = other.get("patterns")
-        if not isinstance(patterns, list) or not overlap(mine["patterns"], [str(each) for each in patterns]):
+        patterns, since, run = other.get("patterns"), other.get("since"), other.get("run")
+        if not isinstance(patterns, list) or not isinstance(since, int | float) or not isinstance(run, str):
+            log.warning("what says that it is a store is none, and is ignored: %.200r", other)
             return
-        if self.open.is_set() and (mine["since"], mine["run"]) < (
-            other.get("since", 0),
-            other.get("run", ""),
-        ):
+        if not _overlaps(mine["patterns"], patterns):
+            return
+        if self.open.is_set() and (mine["since"], mine["run"]) < (since, run):
             return
         raise StoreError(
             f"the store {other.get('name')!r} (id {other.get('store')}, at {other.get('urls')}) keeps"

@@ -24,6 +24,8 @@ SCAN_ROWS = 10_000
 GIVEN_AHEAD = 10_000
 #: Whoever looks after messages that are on their way to another queue.
 LIMBO = 0
+#: A delay is doubled no more often: it is longer than any bound by then.
+DOUBLED_MAX = 60
 #: How long a message stays that could not be moved to the dead-letter queue for want of room.
 LIMBO_RETRY_S = 5.0
 #: Publishers that a subscription leaves out.
@@ -257,7 +259,9 @@ class Reader:
             return
         # Each waits as long as it has been given out.
         for offset, count in self.backlog.give_back(number, runs, True, now_us, now_us):
-            wait_s = min(self.options.backoff_s * 2 ** (count - 1), self.options.backoff_max_s)
+            wait_s = min(
+                self.options.backoff_s * 2 ** min(count - 1, DOUBLED_MAX), self.options.backoff_max_s
+            )
             due_us = now_us + int(wait_s * 1e6)
             self.backlog.seize(LIMBO, [offset])
             self.backlog.give_back(LIMBO, [(offset, offset)], False, due_us, now_us)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shoal._core import match_topics
-from shoal.bus.store_protocol import QUEUES, TEMPORARY_QUEUES, queue_name
+from shoal.bus.store_protocol import QUEUES, TEMPORARY_QUEUES, is_queue_name, queue_name
 from shoal.selector import Selector
 from shoal.store.core import Core
 from shoal.store.reader import SCAN_ROWS, Options, Reader, Session, Shape, recall
@@ -143,6 +143,8 @@ class Readers:
             return reader
         if name.startswith(TEMPORARY_QUEUES):
             raise RequestError("EXISTS_NOT", f"the temporary queue {name!r} is gone with its connection")
+        if not is_queue_name(name):
+            raise RequestError("BAD_REQUEST", f"{name!r} is no name of a queue")
         # Messages of one that had this name and was deleted are not its own.
         shape = Shape(patterns=(QUEUES + name,), name=name)
         return self.add(key, shape, Options(), start=self._core.log.end)

@@ -1,6 +1,6 @@
 """Consumers: who reads what, under which lease, with how much credit."""
 
-from shoal.bus.store_protocol import BATCH_BYTES_MAX, QUEUES, RUNS_MAX
+from shoal.bus.store_protocol import BATCH_BYTES_MAX, QUEUES, RUNS_MAX, TEMPORARY_QUEUES, is_queue_name
 from shoal.store.core import Core
 from shoal.store.reader import Consumer, Options, Reader, Session, Shape
 from shoal.store.readers import Readers, queue_key, subscription_key
@@ -21,6 +21,9 @@ def options_of(request: Request, former: Options) -> Options:
     def seconds(name: str, now: float | None) -> float | None:
         return request.seconds(name) if request.has(name) else now
 
+    dead_letter = request.text("dead_letter", former.dead_letter)
+    if not is_queue_name(dead_letter) or dead_letter.startswith(TEMPORARY_QUEUES):
+        raise RequestError("BAD_REQUEST", f"dead_letter is {dead_letter!r}, and must be a queue that stays")
     deliveries_max = number("deliveries_max", 0, former.deliveries_max)
     backoff_s, backoff_max_s = seconds("backoff_s", former.backoff_s), seconds("backoff_max_s", None)
     return Options(
@@ -30,7 +33,7 @@ def options_of(request: Request, former: Options) -> Options:
         deliveries_max=former.deliveries_max if deliveries_max is None else deliveries_max,
         backoff_s=former.backoff_s if backoff_s is None else backoff_s,
         backoff_max_s=former.backoff_max_s if backoff_max_s is None else backoff_max_s,
-        dead_letter=request.text("dead_letter", former.dead_letter),
+        dead_letter=dead_letter,
         dead_letter_expired=request.flag("dead_letter_expired")
         if request.has("dead_letter_expired")
         else former.dead_letter_expired,

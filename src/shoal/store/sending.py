@@ -161,8 +161,11 @@ class Sending:
             core.touched.add(destination)
             name = queue_name(destination)
             for reader in self._readers.wanting(destination):
-                if name is not None and reader.shape.durable:
-                    core.turn.came(queue_key(name), messages, size)
+                if name is not None:
+                    # Whoever sends uses it.
+                    reader.idle_since_s = core.now.mono_s
+                    if reader.shape.durable:
+                        core.turn.came(queue_key(name), messages, size)
                 # Before it is appended, so that the next one in this turn finds it counted.
                 reader.totals.messages += messages
                 reader.totals.bytes += size
@@ -222,6 +225,8 @@ class Sending:
         if not isinstance(each, list) or len(each) != 3:
             raise RequestError("BAD_REQUEST", "acks has entries that are not [consumer, lease, offsets]")
         own, lease, offsets = each
+        if not isinstance(own, int):
+            raise RequestError("BAD_REQUEST", f"acks names the consumer {own!r:.100}, and must name a number")
         key, consumer = session.consumers.get(own, ("", None))
         reader = self._readers.get(key)
         if consumer is None or reader is None or consumer.lease != lease:

@@ -23,7 +23,7 @@ from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.errors import ClosedError, FullError, ShoalError, StoreError
 from shoal.store.core import Now
-from shoal.store.machine import Identity, Machine
+from shoal.store.machine import SESSION, Identity, Machine
 
 log = logging.getLogger("shoal.store")
 
@@ -89,6 +89,10 @@ class Door:
             self.bus.publish(session_topic(self._store, session), body, timeout_s=0.0)
         except FullError:
             return False
+        except ClosedError:
+            raise
+        except ShoalError as error:
+            log.error("an answer cannot be sent to the session %s: %s", session, error)
         return True
 
     def retry(self) -> None:
@@ -185,6 +189,10 @@ class Serving:
         except ShoalError as error:
             if not self._stopping.is_set():
                 self._failed(StoreError(f"the store cannot serve any more: {error}"))
+        except Exception as error:
+            # A mistake of ours. Nobody is to wait for a store that lives and answers nothing.
+            log.exception("the store cannot serve any more")
+            self._failed(StoreError(f"the store cannot serve any more: {error!r}"))
 
     def _turn(self) -> bool:
         """Take what came, make it durable, answer; whether there is more to give out at once."""
@@ -222,7 +230,11 @@ class Serving:
                 continue
             if isinstance(body, dict):
                 session = body.get("session")
-                if isinstance(session, str) and (body.get("op") == "hello" or session not in self._used):
+                if (
+                    isinstance(session, str)
+                    and SESSION.fullmatch(session)
+                    and (body.get("op") == "hello" or session not in self._used)
+                ):
                     self._used[session] = door
                 has_committed |= body.get("op") == "commit"
                 rows = body.get("rows")

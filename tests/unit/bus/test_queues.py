@@ -404,7 +404,7 @@ def test_a_bell_rings_for_what_arrives(bus: shoal.Bus, store: PlainStore) -> Non
     assert [message.body for message in consumer.receive_nowait()] == ["x"]
 
 
-@pytest.mark.parametrize("name", ["", None, 3])
+@pytest.mark.parametrize("name", ["", None, 3, "q/*", ">", "a//b"])
 def test_a_name_that_is_none_is_refused(bus: shoal.Bus, name: object) -> None:
     with pytest.raises(InvalidDestinationError, match="is no name of a queue"):
         bus.queue(name)  # type: ignore[arg-type]

@@ -152,6 +152,27 @@ def test_back_off_keeps_a_message_back_for_longer_each_time(desk: Desk) -> None:
     assert at == pytest.approx([1, 2, 3, 3], abs=0.3)
 
 
+def test_a_message_may_be_given_back_however_often(desk: Desk) -> None:
+    client = desk.client("a", lease_s=1e6)
+    client.ask("declare", queue="q", backoff_s=0.01, backoff_max_s=0.02, deliveries_max=0)
+    client.put("q", b"x")
+    tap = client.consume("q", messages=5000)
+    for _ in range(1100):
+        seen = len(tap.deliveries())
+        tap.release(b"x")
+        desk.wait(0.05)
+        assert len(tap.deliveries()) == seen + 1
+
+
+def test_a_queue_into_which_somebody_sends_is_not_forgotten(desk: Desk) -> None:
+    client = desk.client("a", lease_s=1000)
+    client.ask("declare", queue="q", expires_after_s=3.0)
+    for n in range(6):
+        client.put("q", b"%d" % n)
+        desk.wait(1)
+    assert client.consume("q").bodies() == [b"%d" % n for n in range(6)]
+
+
 def test_delay_and_expiry(desk: Desk) -> None:
     client = desk.client("a", lease_s=1000)
     client.put("q", b"late", delay_us=5_000_000)

@@ -20,7 +20,7 @@ FIELDS = (
 )  # fmt: skip
 VALUES = (
     None, True, 0, 1, 5, -1, 1 << 70, 1.5, float("nan"), "", "q", "x" * 500, "new", b"", b"\1\0\0\0",
-    [], [1], [1, 2], [2, 1], ["t/>"], [[1, 2, [0, 0]]], {}, {"a": 1},
+    [], [1], [1, 2], [2, 1], ["t/>"], [[1, 2, [0, 0]]], [[[], 1, []]], [[{}, 1, [0, 0]]], {}, {"a": 1},
 )  # fmt: skip
 
 
@@ -39,6 +39,36 @@ def test_no_request_harms_the_store(seed: int) -> None:
     sender.put("fresh", b"x")
     assert sender.consume("fresh").bodies() == [b"x"]
     assert client.heard
+
+
+def test_an_acknowledgement_names_its_consumer_by_a_number() -> None:
+    client = Desk().client("a")
+    answer = client.ask("commit", id="c", acks=[[[], 1, []]])
+    assert answer["error"] == "BAD_REQUEST"
+    assert "[]" in answer["text"]
+
+
+@pytest.mark.parametrize("session", ["*", ">", "a/b", "", "x" * 65, "\U0001f600", "a b", "\0"])
+def test_a_session_whose_name_is_no_part_of_a_topic_gets_no_answer(session: str) -> None:
+    desk = Desk()
+    desk.machine.handle(desk.now, {"op": "hello", "session": session, "n": 1, "version": 1, "publisher": 5})
+    desk.machine.append(desk.now)
+    desk.machine.settle(desk.now)
+    assert desk.machine.poll_transmit() == []
+
+
+@pytest.mark.parametrize("name", ["q/*", ">", "a//b", "/q", "q/>"])
+def test_a_queue_is_not_called_as_a_pattern_is(name: str) -> None:
+    client = Desk().client("a")
+    assert client.ask("declare", queue=name)["error"] == "BAD_REQUEST"
+    assert client.ask("declare", queue="q", dead_letter=name)["error"] == "BAD_REQUEST"
+    answer = client.ask("consume", queue=name, consumer=1, messages=1, bytes=1000)
+    assert answer["error"] == "BAD_REQUEST"
+
+
+def test_dead_letters_do_not_go_to_a_queue_that_goes_with_a_connection() -> None:
+    answer = Desk().client("a").ask("declare", queue="q", dead_letter="temporary/x")
+    assert "must be a queue that stays" in answer["text"]
 
 
 def filled(disk: SimulatedDisk) -> Desk:

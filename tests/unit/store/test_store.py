@@ -449,3 +449,31 @@ def test_history_that_everybody_can_reach_is_warned_of(
 ) -> None:
     open_store("t", flight=flight, token=token)
     assert ("give a token" in caplog.text) == warns
+
+
+NONSENSE: list[tuple[str, Any]] = [
+    ("_store/here", {"patterns": [">"], "since": None, "run": None}),
+    ("_store/here", {"patterns": ["a//b", ""], "since": 1, "run": "x"}),
+    ("_store/here", {"patterns": [[], {}], "since": [], "run": []}),
+    ("_store/here", 7),
+    ("in", {"op": "hello", "session": "*", "n": 1, "version": 1, "publisher": 5}),
+    ("in", {"op": "ping", "session": "\U0001f600" * 64, "n": 1}),
+    ("in", {"op": ["ping"], "session": ["a"], "n": []}),
+    ("in", "hello"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(NONSENSE)))
+def test_nobody_stops_a_store_by_talking_nonsense(
+    open_store: Callable[..., Store], domain: str, number: int
+) -> None:
+    store = open_store()
+    store.wait_open(10)
+    topic, body = NONSENSE[number]
+    with shoal.connect(f"inproc://{domain}") as bus:
+        bus.publish(f"_store/{store.log.store_id:016x}/in" if topic == "in" else topic, body)
+        bus.queue("orders").send("tea", timeout_s=30)
+        found = bus.subscribe("_store/here")
+        bus.publish("_store/who", {})
+        assert found.receive(30) is not None
+    assert store.failure is None
