@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
-from shoal.bus.aio_consumer import StoredSubscription
+from shoal.bus.aio_consumer import Consumer, StoredSubscription
 from shoal.bus.aio_queues import Queue, Transaction
 from shoal.bus.aio_subscription import Subscription
 from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of, refuse
@@ -126,6 +126,8 @@ class Bus(Handle):
         self._listeners: dict[asyncio.Task[None], Subscription] = {}
         self._stored_listeners: set[asyncio.Task[None]] = set()
         self._answers: Subscription | None = None
+        #: Consumers of `Queue.receive`, by the queue's name.
+        self._receivers: dict[str, Consumer] = {}
         #: It is to connect when the loop is there.
         self._connects = False
         channels = self._connection.channels
@@ -241,8 +243,9 @@ class Bus(Handle):
         memory = not headers.get("persistent", True)
         if not channel.is_ready(memory):
             channel.want(topic)
+            left_s = left(deadline)
             await ask_in_loop(
-                lambda done: channel.when_ready(what, done, memory=memory), left(deadline), what
+                lambda done: channel.when_ready(what, done, memory=memory, patience_s=left_s), left_s, what
             )
         persistence.raise_failure()
         await self._doorbell.take_turn()
@@ -268,7 +271,9 @@ class Bus(Handle):
         channel = self._connection.channel()
         if destination is not None:
             channel.want(destination)
-        await ask_in_loop(lambda done: channel.when_ready(what, done, memory=memory), timeout_s, what)
+        await ask_in_loop(
+            lambda done: channel.when_ready(what, done, memory=memory, patience_s=timeout_s), timeout_s, what
+        )
         return channel
 
     async def _ask_store(

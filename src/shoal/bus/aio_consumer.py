@@ -99,14 +99,15 @@ class Consumer(ConsumerBase):
         return self
 
     async def __anext__(self) -> Message:
+        # A loop over messages that are all here leaves other tasks their turn. Whoever is cancelled there has
+        # taken nothing.
+        await asyncio.sleep(0)
         while True:
             try:
                 message = await self.receive()
             except ClosedError:
                 raise StopAsyncIteration from None
             if message is not None:
-                # A loop over messages that are all here leaves other tasks their turn.
-                await asyncio.sleep(0)
                 return message
 
     async def __aenter__(self) -> Self:

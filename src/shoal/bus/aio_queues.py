@@ -22,11 +22,10 @@ class Queue(QueueBase):
     """A queue: send into it, receive from it. For the tasks of one event loop. As `shoal.Queue`."""
 
     def __init__(self, bus: "Bus", name: str, options: Body) -> None:
-        super().__init__(name)
+        super().__init__(name, options)
         self._bus = bus
         #: What the store was not told yet.
         self._untold = options
-        self._own: Consumer | None = None
 
     async def send(
         self,
@@ -90,14 +89,16 @@ class Queue(QueueBase):
         return await Consumer(self._bus, channel, what, ack=ack, prefetch=prefetch)._open(begin, timeout_s)
 
     async def _consumer(self) -> Consumer:
-        if self._own is None or self._own.closed:
-            own = await self.consume()
-            if self._own is None or self._own.closed:
-                self._own = own
+        own = self._bus._receivers.get(self._name)
+        if own is None or own.closed:
+            opened = await self.consume()
+            own = self._bus._receivers.get(self._name)
+            if own is None or own.closed:
+                own = self._bus._receivers[self._name] = opened
             else:
                 # Another task was faster.
-                await own.close()
-        return self._own
+                await opened.close()
+        return own
 
     async def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, or `None` if none came in time."""
@@ -151,9 +152,8 @@ class Queue(QueueBase):
         )
 
     async def close(self) -> None:
-        """End its own consumer, if it has one; the last message it gave is acknowledged."""
-        if self._own is not None:
-            await self._own.close()
+        """End the bus's consumer, if it has one; the last message it gave is acknowledged."""
+        await self._end(True)
 
     async def __aenter__(self) -> Self:
         return self
@@ -161,8 +161,12 @@ class Queue(QueueBase):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._own is not None:
-            await self._own._end(kind is None)
+        await self._end(kind is None)
+
+    async def _end(self, settle: bool) -> None:
+        own = self._bus._receivers.pop(self._name, None)
+        if own is not None:
+            await own._end(settle)
 
     def __repr__(self) -> str:
         return f"<shoal.aio.Queue {str(self._name)!r}>"

@@ -291,7 +291,7 @@ class Connection:
         channel = self.channel()
         if destination is not None:
             channel.want(destination)
-        ask(lambda done: channel.when_ready(what, done, memory=memory), timeout_s, what)
+        ask(lambda done: channel.when_ready(what, done, memory=memory, patience_s=timeout_s), timeout_s, what)
         return channel
 
     def ask_store(

@@ -15,7 +15,7 @@ from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.outbox import Outbox
 from shoal.bus.store_chain import UNSTORED_BYTES_MAX, WORTHWHILE_BYTES, Chain
 from shoal.bus.store_channel import StoreChannel
-from shoal.bus.store_protocol import is_queue_name, queue_topic
+from shoal.bus.store_protocol import NAME_BYTES_MAX, is_queue_name, queue_topic
 from shoal.bus.store_session import Done
 from shoal.bus.store_waits import ask
 from shoal.errors import FlushError, InvalidDestinationError, StoreError
@@ -34,7 +34,7 @@ def check_queue_name(name: object) -> str:
     if not isinstance(name, str) or not is_queue_name(name):
         raise InvalidDestinationError(
             f"{name!r:.100} is no name of a queue: it must be a text such as 'orders' or 'orders/tea',"
-            " without '*', '>' and empty levels"
+            f" without '*', '>' and empty levels, of at most {NAME_BYTES_MAX} bytes"
         )
     return queue_topic(name)
 
@@ -97,7 +97,12 @@ class Persistence:
         memory = not headers.get("persistent", True)
         if not self.channel.is_ready(memory):
             self.channel.want(topic)
-            ask(lambda done: self.channel.when_ready(what, done, memory=memory), left(deadline), what)
+            left_s = left(deadline)
+            ask(
+                lambda done: self.channel.when_ready(what, done, memory=memory, patience_s=left_s),
+                left_s,
+                what,
+            )
         self.raise_failure()
         before = self.room(window)
         if before > self.chain.stored:

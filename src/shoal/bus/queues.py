@@ -67,9 +67,11 @@ def declaration(
 class QueueBase:
     """What queues of threads and of asyncio have in common. Waits for nothing."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, options: Body | None = None) -> None:
         self._topic = check_queue_name(name)
         self._name = QueueName(name)
+        #: What it is told, as a store takes it. Whoever consumes says it again to each store that it finds.
+        self._options = options or {}
 
     @property
     def name(self) -> QueueName:
@@ -78,7 +80,7 @@ class QueueBase:
 
     def _consuming(self, selector: str | Selector | None) -> Body:
         wanted = selector_of(selector)
-        begin: Body = {"op": "consume", "queue": str(self._name)}
+        begin: Body = {"op": "consume", "queue": str(self._name), **self._options}
         return begin if wanted is None else begin | {"selector": str(wanted)}
 
     def _browsing(self, selector: str | Selector | None, start: int | None) -> Body:
@@ -108,14 +110,14 @@ def browsed(answer: Body) -> tuple[list[Message], int | None]:
 class Queue(QueueBase):
     """A queue: send into it, receive from it. May be shared between threads.
 
-    Made by `Bus.queue`. Receiving here uses one consumer of its own, which is opened by the first `receive`
-    and acknowledges by itself; `consume` opens more, with options of their own.
+    Made by `Bus.queue`. Receiving here uses one consumer, the same however often the bus is asked for the
+    queue. The first `receive` opens it, and it acknowledges by itself; `consume` opens more, with options of
+    their own.
     """
 
-    def __init__(self, bus: "Bus", name: str) -> None:
-        super().__init__(name)
+    def __init__(self, bus: "Bus", name: str, options: Body | None = None) -> None:
+        super().__init__(name, options)
         self._bus = bus
-        self._own: Consumer | None = None
 
     def send(
         self,
@@ -212,9 +214,10 @@ class Queue(QueueBase):
 
     def _consumer(self) -> Consumer:
         with self._bus._lock:
-            if self._own is None or self._own.closed:
-                self._own = self.consume()
-            return self._own
+            own = self._bus._receivers.get(self._name)
+            if own is None or own.closed:
+                own = self._bus._receivers[self._name] = self.consume()
+            return own
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, or `None` if none came in time; acknowledged when this thread takes the next."""
@@ -282,9 +285,8 @@ class Queue(QueueBase):
         )
 
     def close(self) -> None:
-        """End its own consumer, if it has one; the last message it gave is acknowledged."""
-        if self._own is not None:
-            self._own.close()
+        """End the bus's consumer, if it has one; the last message it gave is acknowledged."""
+        self._end(True)
 
     def __enter__(self) -> Self:
         return self
@@ -292,8 +294,12 @@ class Queue(QueueBase):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._own is not None:
-            self._own._end(kind is None)
+        self._end(kind is None)
+
+    def _end(self, settle: bool) -> None:
+        own = self._bus._receivers.pop(self._name, None)
+        if own is not None:
+            own._end(settle)
 
     def __repr__(self) -> str:
         return f"<Queue {str(self._name)!r}>"

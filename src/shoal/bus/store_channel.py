@@ -42,6 +42,8 @@ log = logging.getLogger("shoal.bus")
 LOOK_S = 5.0
 #: How long again, when it was said before.
 LOOK_AGAIN_S = 1.0
+#: How long before its patience ends somebody is told that there is none.
+SAY_BEFORE_S = 0.1
 #: Greetings without an answer after which another way is tried.
 GREETINGS_MAX = 3
 #: How long an attempt to reach a store's own address may take.
@@ -60,6 +62,7 @@ class Waiting(NamedTuple):
     """Somebody who needs a store."""
 
     until: float
+    look_s: float
     what: str
     done: Done
     #: One in memory does.
@@ -138,10 +141,13 @@ class StoreChannel:
 
     # --- commands; each returns at once, and calls `done` later, on whatever thread ---
 
-    def when_ready(self, what: str, done: Done, *, memory: bool = False) -> None:
+    def when_ready(
+        self, what: str, done: Done, *, memory: bool = False, patience_s: float | None = None
+    ) -> None:
         """Call `done` when a store was found, or with an error when none was.
 
-        What need not be kept may go to one in `memory`, which is made where there is no other.
+        What need not be kept may go to one in `memory`, which is made where there is no other. Whoever has
+        `patience_s` is told shortly before it ends, but not sooner than others.
         """
         with self._lock:
             if self._stopped:
@@ -150,9 +156,12 @@ class StoreChannel:
                 done({}, None)
             else:
                 now = time.monotonic()
-                until = now + (LOOK_AGAIN_S if self._said_none else LOOK_S)
+                is_memory = memory and self._can_own
+                look_s = LOOK_AGAIN_S if self._said_none else LOOK_S
+                if patience_s is not None and not is_memory:
+                    look_s = max(look_s, patience_s - SAY_BEFORE_S)
                 self._finder.look(now)
-                self._waiting.append(Waiting(until, what, done, memory and self._can_own))
+                self._waiting.append(Waiting(now + look_s, look_s, what, done, is_memory))
                 self._ear.ring()
 
     def is_ready(self, memory: bool) -> bool:
@@ -424,7 +433,7 @@ class StoreChannel:
                 self._waiting.append(waiting._replace(until=now + LOOK_S))
             else:
                 self._said_none = True
-                waiting.done(None, no_store(waiting.what, LOOK_S))
+                waiting.done(None, no_store(waiting.what, waiting.look_s))
 
     # --- queues in memory, where there is no store ---
 

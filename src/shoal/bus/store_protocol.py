@@ -105,7 +105,7 @@ def is_queue_name(name: str) -> bool:
     """Whether a queue may be called so: what stands for it is a topic, and no pattern."""
     topic = queue_topic(name)
     try:
-        return match_topics([topic], [topic]) == [topic]
+        return len(name.encode()) <= NAME_BYTES_MAX and match_topics([topic], [topic]) == [topic]
     except InvalidTopicError:
         return False
 

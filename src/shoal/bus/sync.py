@@ -17,13 +17,13 @@ from shoal._core import Message
 from shoal.bus import operations
 from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of, refuse
 from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
-from shoal.bus.consumer import Ack, Listening, StoredSubscription
+from shoal.bus.consumer import Ack, Consumer, Listening, StoredSubscription
 from shoal.bus.dispatch import Callback, OwnThread, SharedThread
 from shoal.bus.durable import stored_of
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
-from shoal.bus.queues import OnFull, Queue
+from shoal.bus.queues import OnFull, Queue, declaration
 from shoal.bus.replies import (
     MORE,
     Outcome,
@@ -140,6 +140,8 @@ class Bus(Handle):
         self._threads: list[OwnThread | SharedThread | Listening] = []
         self._shared: dict[str, SharedThread] = {}
         self._answers: Subscription | None = None
+        #: Consumers of `Queue.receive`, by the queue's name.
+        self._receivers: dict[str, Consumer] = {}
         # A message costs no Python call of ours: this is the extension's own method.
         self.__dict__["publish"] = self._connection.node.publish
         try:
@@ -408,7 +410,7 @@ class Bus(Handle):
                 `backoff_s` and `backoff_max_s`, how long one that was given back
                 waits.
         """
-        queue = Queue(self, name)
+        queue = Queue(self, name, declaration(**options))
         if options:
             queue.declare(**options)
         return queue

@@ -43,6 +43,33 @@ def test_a_program_with_an_event_loop_has_all_of_it(domain: str, store: PlainSto
     asyncio.run(main())
 
 
+def test_what_a_cancelled_loop_had_not_read_is_read_by_the_next(domain: str, store: PlainStore) -> None:
+    async def work(bus: aio.Bus, taken: list[object]) -> None:
+        async for message in bus.queue("tasks"):
+            taken.append(message.body)
+
+    async def main() -> None:
+        async with aio.connect(domain) as bus:
+            taken: list[object] = []
+            for number in range(50):
+                await bus.queue("tasks").send(number)
+            for _ in range(10):
+                working = asyncio.create_task(work(bus, taken))
+                wanted = len(taken) + 3
+                while len(taken) < wanted:
+                    await asyncio.sleep(0)
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+            working = asyncio.create_task(work(bus, taken))
+            async with asyncio.timeout(PATIENCE_S):
+                while len(taken) < 50:
+                    await asyncio.sleep(0.001)
+            working.cancel()
+            assert taken == list(range(50))
+
+    asyncio.run(main())
+
+
 def test_whoever_is_cancelled_has_taken_nothing(domain: str, store: PlainStore) -> None:
     async def main() -> None:
         async with aio.connect(domain) as bus:

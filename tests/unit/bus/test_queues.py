@@ -74,6 +74,39 @@ def test_without_a_store_the_error_says_how_to_start_one(bus: shoal.Bus) -> None
         bus.queue("q").send(1)
 
 
+@pytest.mark.usefixtures("short_look")
+def test_whoever_has_patience_waits_for_a_store_that_starts_late(bus: shoal.Bus, other: shoal.Bus) -> None:
+    late = threading.Timer(0.5, PlainStore, [other])
+    late.start()
+    bus.publish("a", persistent=True, timeout_s=60)
+    late.join()
+
+
+def test_a_bus_receives_from_a_queue_by_one_consumer_however_often_it_asks(
+    bus: shoal.Bus, store: PlainStore
+) -> None:
+    for number in range(3):
+        bus.queue("orders").send(number)
+    taken = [bus.queue("orders").receive(PATIENCE_S) for _ in range(3)]
+    assert [message and message.body for message in taken] == [0, 1, 2]
+    assert len(store.consumers) == 1
+    bus.queue("orders").close()
+    assert bus.queue("orders").receive(0) is None
+
+
+def test_a_store_that_is_found_later_is_told_the_options_of_a_queue(
+    bus: shoal.Bus, store: PlainStore
+) -> None:
+    queue = bus.queue("orders", deliveries_max=2, dead_letter="bad")
+    queue.consume()
+    store.heard.clear()
+    store.stop()
+    store.start()
+    until(lambda: any(body["op"] == "consume" for body in store.heard))
+    (said,) = [body for body in store.heard if body["op"] == "consume"]
+    assert (said["deliveries_max"], said["dead_letter"]) == (2, "bad")
+
+
 def test_a_window_does_not_wait_for_each_and_flush_waits_for_all(bus: shoal.Bus, store: PlainStore) -> None:
     for number in range(500):
         bus.publish("a", number, persistent=True, window=50)
@@ -404,7 +437,7 @@ def test_a_bell_rings_for_what_arrives(bus: shoal.Bus, store: PlainStore) -> Non
     assert [message.body for message in consumer.receive_nowait()] == ["x"]
 
 
-@pytest.mark.parametrize("name", ["", None, 3, "q/*", ">", "a//b"])
+@pytest.mark.parametrize("name", ["", None, 3, "q/*", ">", "a//b", "x" * 201])
 def test_a_name_that_is_none_is_refused(bus: shoal.Bus, name: object) -> None:
     with pytest.raises(InvalidDestinationError, match="is no name of a queue"):
         bus.queue(name)  # type: ignore[arg-type]

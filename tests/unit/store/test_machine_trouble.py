@@ -71,6 +71,12 @@ def test_dead_letters_do_not_go_to_a_queue_that_goes_with_a_connection() -> None
     assert "must be a queue that stays" in answer["text"]
 
 
+def test_what_nobody_could_receive_is_not_taken() -> None:
+    client = Desk().client("a")
+    client.put("x" * 201, b"x")
+    assert [body["error"] for body in client.refused()] == ["BAD_REQUEST"]
+
+
 def filled(disk: SimulatedDisk) -> Desk:
     desk = Desk(disk)
     client = desk.client("a")
