@@ -10,7 +10,7 @@ from shoal._core import match_topics
 from shoal.bus.store_protocol import QUEUES, TEMPORARY_QUEUES, is_queue_name, queue_name
 from shoal.selector import Selector
 from shoal.store.core import Core
-from shoal.store.reader import SCAN_ROWS, Options, Reader, Session, Shape, recall
+from shoal.store.reader import Options, Reader, Session, Shape, recall
 from shoal.store.requests import RequestError
 
 log = logging.getLogger("shoal.store")
@@ -253,12 +253,15 @@ class Readers:
         return self._wakes[0][0] if self._wakes else None
 
     def look_on(self) -> None:
-        """Let some of those that nobody consumes look on: what is not theirs they need not keep."""
+        """Let some of those that nobody consumes look on: what is not theirs they need not keep.
+
+        They look for the first message of their own only, so that a thousand of them take no room.
+        """
         keys = list(self._readers)
         for at in range(min(LOOK_ON_MAX, len(keys))):
             reader = self._readers[keys[(self._looked + at) % len(keys)]]
-            if reader.backlog.is_low and reader.backlog.pin < self._core.log.durable_end:
-                reader.backlog.scan(self._core.now.wall_us, SCAN_ROWS, keep=False)
+            if not any(reader.backlog.counts) and reader.backlog.pin < self._core.log.durable_end:
+                reader.backlog.scan(self._core.now.wall_us, 1, keep=False)
         self._looked += LOOK_ON_MAX
 
     def note_places(self) -> None:

@@ -123,10 +123,11 @@ def test_a_subscription_that_nobody_consumes_keeps_only_what_is_its_own(desk: De
     desk.wait(3)
     assert desk.machine.pin == 100
     desk.machine.set_space(None, "the disk is almost full")
-    client.send("rare", b"x")
+    client.send("rare", b"x", b"x", b"x")
     assert not client.refused()
     desk.wait(3)
     assert desk.machine.pin == 100
+    assert desk.machine.status()["subscriptions"][0]["ready"] == 1, "it takes no more room than it needs"
     desk.machine.set_space(None, "the disk is almost full")
     client.send("rare", b"y")
     (refused,) = client.refused()
@@ -134,7 +135,7 @@ def test_a_subscription_that_nobody_consumes_keeps_only_what_is_its_own(desk: De
         "FULL",
         True,
     )
-    client.send("often", b"x", after=101)
+    client.send("often", b"x", after=103)
     assert len(client.refused()) == 1
     desk.machine.set_space(None, None)
     client.send("rare", b"y")
