@@ -1,6 +1,7 @@
 """Queues: a message goes to exactly one receiver."""
 
 from collections.abc import Iterator
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -240,14 +241,12 @@ class Queue(QueueBase):
         return self._browse(channel, self._browsing(selector, None), timeout_s)
 
     def _browse(self, channel: Any, body: Body, timeout_s: float | None) -> Iterator[Message]:
-        start: int | None = None
         while True:
-            asked = body if start is None else body | {"start": start}
-            answer = ask(lambda done, asked=asked: channel.request(asked, done), timeout_s, "browse")  # type: ignore[misc]
-            messages, start = browsed(answer)
+            messages, start = browsed(ask(partial(channel.request, body), timeout_s, "browse"))
             yield from messages
             if start is None:
                 return
+            body = body | {"start": start}
 
     def declare(self, *, timeout_s: float | None = None, **options: Any) -> None:
         """Change what the queue was told: see `Bus.queue`."""
