@@ -563,6 +563,11 @@ impl Inbox {
         self.read(now, routes, id, chunk, &mut unreadable, &mut told)
     }
 
+    /// Whether something may be put aside.
+    pub fn may_have_aside(&self) -> bool {
+        self.has_aside
+    }
+
     fn is_aside(&self, id: SourceId) -> bool {
         self.streams.get(id).and_then(Option::as_ref).is_some_and(|stream| !stream.aside.is_empty())
     }

@@ -13,8 +13,8 @@
 //! What a link needs to do that — streams, connections, positions, acknowledgements — is its own business.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use shoal_norm::{Chunk, NodeId, Time};
 use shoal_wire::{Answer, DecodeError, LinkState, Question, RecordKind};
@@ -30,6 +30,9 @@ use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::interest::{Announcer, Entry};
 
+/// Questions that wait until nothing is put aside; more are answered at once.
+const DEFERRED_MAX: usize = 256;
+
 /// A link's end of the seam. Dropping it takes the link away.
 pub struct Port {
     hub: Arc<Hub>,
@@ -40,6 +43,8 @@ pub struct Port {
 
     /// What was last acted on of whether the link rests.
     rests: bool,
+    /// Questions that are answered when nothing is put aside any more.
+    deferred: Mutex<Vec<Question>>,
 }
 
 impl Port {
@@ -48,7 +53,7 @@ impl Port {
             Place { link: link.id, rests: None, publisher: hub.publisher, origins: hub.origins.clone() };
         let assembly = Assembly::new(hub.assembly.clone());
         let inbox = Inbox::new(hub.chains.message_bytes_max(), assembly, place, hub.is_router());
-        Port { hub, link, inbox, announced: AtomicU64::new(0), rests: false }
+        Port { hub, link, inbox, announced: AtomicU64::new(0), rests: false, deferred: Mutex::default() }
     }
 
     // --- getters ---
@@ -120,6 +125,9 @@ impl Port {
     pub fn read_aside(&mut self, now: Time, mut told: impl FnMut(SourceId, Told)) -> (Time, bool) {
         loop {
             let (at, source) = self.inbox.aside();
+            if at == Time::NEVER {
+                self.hear_deferred(now);
+            }
             if at > now {
                 return (at, false);
             }
@@ -131,6 +139,16 @@ impl Port {
                 Fed::Held => {}
             }
         }
+    }
+
+    /// Nothing is put aside any more: what was asked meanwhile is answered.
+    fn hear_deferred(&mut self, now: Time) {
+        let deferred = std::mem::take(&mut *lock(&self.deferred));
+        if deferred.is_empty() {
+            return;
+        }
+        self.hand_over(now);
+        deferred.iter().for_each(|question| self.hub.hear_question(self.link.id, question));
     }
 
     /// The same if much came, so that it is read while it is in the processor's cache.
@@ -317,7 +335,17 @@ impl Port {
         let link = self.link.id;
         match RecordKind::of(record)? {
             RecordKind::LinkState => self.hub.map_hears(link, LinkState::read(record)?),
-            RecordKind::Question => self.hub.hear_question(link, &Question::read(record)?),
+            RecordKind::Question => {
+                let question = Question::read(record)?;
+                let mut deferred = lock(&self.deferred);
+                if self.inbox.may_have_aside() && deferred.len() < DEFERRED_MAX {
+                    // What it asks about may be among that.
+                    deferred.push(question);
+                } else {
+                    drop(deferred);
+                    self.hub.hear_question(link, &question);
+                }
+            }
             RecordKind::Answer => self.hub.hear_answer(link, &Answer::read(record)?),
             _ => return Ok(false),
         }
