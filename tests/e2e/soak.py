@@ -22,6 +22,8 @@ GROWTH_BYTES_MAX = 24 << 20
 LOSSES = r"messages of .* lost here for good|\d+ more of (MessagesLost|MemberSlow) were not logged"
 #: A member that a busy machine lets wait for less is not left behind; one that is stopped is.
 SLOW_AFTER_S = 2.0
+#: A member that says nothing for five of them is taken for dead.
+HEARTBEAT_S = 1.0
 CLASSES = (1, 4, 8)
 PUBLISHERS = 3
 #: How long somebody is stopped at the most: longer than its heartbeats last, some of the time.
@@ -54,7 +56,10 @@ class Soak:
     def start(self) -> Peer:
         """One more program."""
         peer = Peer(
-            self.url, heartbeat_s=0.5, slow_after_s=SLOW_AFTER_S, receive_window_bytes=RECEIVE_WINDOW_BYTES
+            self.url,
+            heartbeat_s=HEARTBEAT_S,
+            slow_after_s=SLOW_AFTER_S,
+            receive_window_bytes=RECEIVE_WINDOW_BYTES,
         )
         self.all.append(peer)
         return peer.connected()
@@ -112,8 +117,9 @@ class Soak:
 
     def warnings(self) -> str:
         """A pattern of what somebody may log: its own losses, and members that were stopped."""
-        slow = f"member ({'|'.join(map(str, sorted(self.troubled)))}) takes nothing any more"
-        return rf"\A(({LOSSES}|{slow}).*\n)*\Z"
+        stopped = "|".join(map(str, sorted(self.troubled)))
+        told = f"member ({stopped}) (takes nothing any more|failed: nothing was heard of it)"
+        return rf"\A(({LOSSES}|{told}).*\n)*\Z"
 
     def stop_for_a_while(self) -> None:
         """One subscriber stands still while others publish, and goes on; now and then it dies instead."""

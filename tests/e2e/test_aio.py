@@ -58,7 +58,7 @@ async def main():
         assert await bus.wait_for_subscribers("t/x", timeout_s=60)
         for number in range(5000):
             await bus.publish("t/x", make_body(0, number, 500))
-        await bus.flush(10)
+        await bus.flush(60)
 """,
         url,
     )
@@ -80,7 +80,7 @@ async def main():
         assert await bus.wait_for_subscribers("ask", timeout_s=60)
         replies = await asyncio.gather(*(bus.request("ask", number, timeout_s=60) for number in range(50)))
         assert [reply.body["asked"] for reply in replies] == list(range(50))
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), 60)
 """,
         url,
     )
@@ -178,7 +178,7 @@ async def main():
         closed.set()
     bus.subscribe("a", called)
     await bus.publish("a", 1)
-    await asyncio.wait_for(closed.wait(), 10)
+    await asyncio.wait_for(closed.wait(), 60)
 """,
         url,
     )
@@ -208,7 +208,7 @@ async def main():
     for number in range(12):
         drop(number)
     # A listener ends when its loop comes to it, and its connection with it.
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(asyncio.all_tasks()) > 1 or state() != (threads, descriptors):
             await asyncio.sleep(0.01)
 """,

@@ -47,7 +47,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, domain: str) -> Iterator[Sto
 @pytest.fixture(scope="module")
 def bus(domain: str, store: StoreProgram) -> Iterator[shoal.Bus]:
     with shoal.connect(domain=domain, interface="lo") as bus:
-        assert bus.wait_for_subscribers("prices/1", 1, 20)
+        assert bus.wait_for_subscribers("prices/1", 1, 60)
         yield bus
 
 
@@ -121,7 +121,7 @@ def test_rows_written_in_are_published_in_order(store: StoreProgram, bus: shoal.
         assert (answer["rows"], answer["repeated"]) == (100, False)
         again = store.history.write(pa.table(rows), scope="job", number=1)
         assert (again["first"], again["end"], again["repeated"]) == (answer["first"], answer["end"], True)
-        received = [orders.receive(20) for _ in range(100)]
+        received = [orders.receive(60) for _ in range(100)]
         assert [message and message.body for message in received] == rows["body"]
         assert orders.receive(0.2) is None
     assert store.history.read("orders/*").num_rows == 100
@@ -163,11 +163,11 @@ def test_a_commit_is_published_whole_though_the_store_is_killed_meanwhile(
         ):
             table = pa.table({"body": [str(row) for row in range(count)]})
             store.history.write(table, topic="rows", scope="job", number=1)
-            received = [rows.receive(20) for _ in range(1000)]
+            received = [rows.receive(60) for _ in range(1000)]
             store.crash()
             store.start()
             while not (received[-1] and received[-1].body == str(count - 1)):
-                received.append(rows.receive(20))
+                received.append(rows.receive(60))
                 assert received[-1] is not None, f"nothing comes behind {received[-2]}"
         seen: dict[str, str] = {}
         again = 0

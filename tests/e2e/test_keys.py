@@ -32,7 +32,7 @@ def test_members_with_one_key_hear_each_other(url: str) -> None:
         meet(publisher)
         for number in range(2_000):
             publisher.publish("t/x", number)
-        publisher.flush(20)
+        publisher.flush(60)
         read = [messages.receive(timeout_s=60).body for _ in range(2_000)]
         assert read == list(range(2_000))
 
@@ -73,7 +73,7 @@ def test_keys_change_without_stopping(url: str, tmp_path: Path) -> None:
                 bus.reload_keys()
                 publisher.publish("t/x", sent)
                 sent += 1
-                publisher.flush(20)
+                publisher.flush(60)
         assert [messages.receive(timeout_s=60).body for _ in range(sent)] == list(range(sent))
 
 
@@ -92,7 +92,7 @@ def test_forged_datagrams_have_no_effect(url: str) -> None:
                     forged = bytes([0x13, 4, 0, number]) + publisher.node.to_bytes(4, "big") + bytes(4)
                     stranger.sendto(forged + bytes([flavor, 0, 0, 0]), (config.group_address(), config.port))
                 stranger.sendto(bytes([0xF0]) + bytes(99), (config.group_address(), config.port))
-        publisher.flush(20)
+        publisher.flush(60)
         assert [messages.receive(timeout_s=60).body for _ in range(200)] == list(range(200))
 
 

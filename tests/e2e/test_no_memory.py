@@ -60,7 +60,7 @@ with shoal.connect(sys.argv[1]) as bus, shoal.connect(sys.argv[1]) as other, oth
     refused = refuses(bus.publish, "x", body)
     unlimit()
     bus.publish("x", b"small")
-    print(refused, reader.receive(10).body)
+    print(refused, reader.receive(60).body)
 """
     assert run(program, url) == "True b'small'\n"
 

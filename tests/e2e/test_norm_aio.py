@@ -49,7 +49,7 @@ def test_messages_objects_and_files_arrive_and_are_acknowledged(port: int, tmp_p
             assert (came[DataReceived].content, came[DataReceived].info) == (b"object", b"name")
             assert came[FileReceived].path.read_bytes() == sent.read_bytes()
             assert await sender.flush(timeout_s=60)
-            assert await sender.close(10) is True
+            assert await sender.close(60) is True
             assert sender.closed
             assert repr(sender).endswith(" closed>")
 

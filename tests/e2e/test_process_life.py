@@ -46,7 +46,7 @@ bus.subscribe("first", first)
 bus.subscribe("second", second)
 for number in range(100):
     bus.publish("first", number)
-assert done.wait(10)
+assert done.wait(60)
 assert len(threads) == 2 and threading.main_thread() not in threads
 """,
         any_url,
@@ -69,7 +69,7 @@ with shoal.connect(sys.argv[1]) as bus:
     bus.subscribe("a", callback)
     for body in ("bad", "worse", "good"):
         bus.publish("a", body)
-    assert done.wait(10)
+    assert done.wait(60)
 """,
         any_url,
     )
@@ -239,7 +239,7 @@ import multiprocessing, sys, shoal
 def work(url):
     with shoal.connect(url) as bus, bus.subscribe("own") as subscription:
         bus.publish("own", 1)
-        return subscription.receive(10).body
+        return subscription.receive(60).body
 if __name__ == "__main__":
     with shoal.connect(sys.argv[1]) as bus, bus.subscribe("a") as subscription:
         with multiprocessing.get_context("fork").Pool(2) as pool:
