@@ -32,7 +32,7 @@ EVERYWHERE = [
     ("norm", "process"),
 ]
 #: How long anything may take before a test gives up on it.
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 _numbers = itertools.count(os.getpid() * 100)
 NON_PERSISTENT = jms.DeliveryMode.NON_PERSISTENT

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from shoal import jms
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 def until(is_true: Callable[[], object], patience_s: float = PATIENCE_S) -> None:

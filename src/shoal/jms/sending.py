@@ -199,8 +199,8 @@ class Sender:
         if transaction is not None:
             try:
                 transaction.commit()
-            except (TransactionRolledBackError, StoreAwayError):
-                # Of the second nobody knows whether it was committed.
+            except (TransactionRolledBackError, StoreAwayError, ClosedError):
+                # Of the last two nobody knows whether it was committed.
                 raise
             except ShoalError as error:
                 raise TransactionRolledBackError(f"the commit failed: {error}") from error
