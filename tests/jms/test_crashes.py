@@ -23,8 +23,9 @@ def domain() -> str:
 
 
 @pytest.fixture
-def context(domain: str, tmp_path: Path) -> Iterator[jms.JMSContext]:
-    """The program that stays, and keeps the store."""
+def context(domain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[jms.JMSContext]:
+    """The program that stays, and keeps the store, which is less patient with silent clients than others."""
+    monkeypatch.setattr("shoal.store.machine.LEASE_S", 3.0)
     with (
         shoal.connect("norm://", domain=domain, interface="lo", store=tmp_path / "store") as bus,
         jms.ConnectionFactory(bus=bus).create_context() as context,

@@ -1,5 +1,6 @@
 """One side of a transfer of messages with more than a body, for a process of its own (see `workers`)."""
 
+import functools
 from collections.abc import Mapping
 from time import time
 from typing import Any
@@ -80,12 +81,16 @@ def subscribe(options: dict[str, Any], _report: Report) -> Mapping[str, Any]:
     return {"seconds": reception.ended_s - reception.began_s, "cpu_s": cpu_s}
 
 
+@functools.lru_cache
+def _wanted(count: int) -> list[object]:
+    return list(PROPERTIES.values())[PROPERTIES_MAX - count :]
+
+
 def check_read(
     values: list[object], headers: tuple[object, ...], times: tuple[object, ...], shape: Shape
 ) -> None:
     """Whether a message came with everything it was sent with."""
-    wanted = list(PROPERTIES.values())[PROPERTIES_MAX - shape.properties :]
-    if values != wanted or (shape.headers and (headers != HEADERS or not all(times))):
+    if values != _wanted(shape.properties) or (shape.headers and (headers != HEADERS or not all(times))):
         raise ExperimentError(f"a message came with {values}, {headers} and {times}")
 
 

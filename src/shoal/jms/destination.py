@@ -176,7 +176,7 @@ def of_reply_to(name: str | None) -> Destination | None:
     """The destination that a message names for answers."""
     if name is None:
         return None
-    if isinstance(name, QueueName):
+    if type(name) is not str and isinstance(name, QueueName):
         return TemporaryQueue(str(name)) if _is_temporary(name) else Queue(str(name))
     return of_topic(name)
 

@@ -16,6 +16,7 @@ from shoal.jms.property_names import (
     GROUP_ID,
     GROUP_SEQUENCE,
     HELD,
+    NULL_TEXT,
     PRIVATE,
     check_name,
 )
@@ -82,12 +83,12 @@ class Message:
     _correlation_id: str | bytes | None = None
     _reply_to: Destination | None = None
     _destination: Destination | None = None
-    _delivery_mode: DeliveryMode = DEFAULT_DELIVERY_MODE
+    _delivery_mode: DeliveryMode = NOT_ASKED
     _redelivered = False
     _type: str | None = None
     _expiration = 0
     _delivery_time = 0
-    _priority = DEFAULT_PRIORITY
+    _priority: int = NOT_ASKED
     #: Whether the bus is given the properties that were set and no others.
     _is_as_set: ClassVar[bool] = True
     #: What `get_body` gives it as; none for messages that have no body, or one that is no value.
@@ -213,8 +214,8 @@ class Message:
         """`JMSDeliveryMode`. Set by sending, as the producer says."""
         if self._sent is not None:
             self._note_sent()
-        if self._core is not None and "_delivery_mode" not in self.__dict__:
-            is_kept = self._core.persistent
+        if self._delivery_mode is NOT_ASKED:
+            is_kept = self._core is None or self._core.persistent
             self._delivery_mode = DeliveryMode.PERSISTENT if is_kept else DeliveryMode.NON_PERSISTENT
         return self._delivery_mode
 
@@ -257,8 +258,8 @@ class Message:
         """`JMSPriority`, 0 to 9. Set by sending, as the producer says."""
         if self._sent is not None:
             self._note_sent()
-        if self._core is not None and "_priority" not in self.__dict__:
-            return self._core.priority
+        if self._priority is NOT_ASKED:
+            return DEFAULT_PRIORITY if self._core is None else self._core.priority
         return self._priority
 
     @jms_priority.setter
@@ -285,18 +286,15 @@ class Message:
 
     def _read_times(self) -> None:
         core = self._of_core()
-        timestamp, ttl_s, delay_s = core.timestamp, core.ttl_s, core.delivery_delay_s
+        timestamp, ttl_s = core.timestamp, core.ttl_s
         sent = self._timestamp = round(timestamp * 1000) if timestamp else 0
         ttl = 0 if ttl_s is None else round(ttl_s * 1000)
-        delay = 0
+        delay, delay_s = 0, core.delivery_delay_s
         if delay_s is not None:
             held = self._held()
             delay, ttl = held[1:] if held else (round(delay_s * 1000), ttl)
-        own = self.__dict__
-        if "_delivery_time" not in own:
-            self._delivery_time = sent + delay
-        if "_expiration" not in own:
-            self._expiration = sent + ttl if ttl else 0
+        self._delivery_time = sent + delay
+        self._expiration = sent + ttl if ttl else 0
 
     def _held(self) -> tuple[str, int, int] | None:
         """What a message says that its publisher held back: identity, delay, time to live."""
@@ -318,7 +316,7 @@ class Message:
             found = self._properties = {}
             if self._core is not None:
                 found = self._core.properties
-                if any(name.startswith(PRIVATE) for name in found):
+                if HELD in found or NULL_TEXT in found:
                     found = {name: each for name, each in found.items() if not name.startswith(PRIVATE)}
                 group = getattr(self._core, "group", None)
                 if group is not None:

@@ -9,7 +9,7 @@ from shoal.jms.message import NOT_ASKED, Message
 from shoal.jms.streams import BytesMessage, StreamMessage
 
 #: By the kind that a record says: none, bytes, text, mapping, list, and whatever else there is.
-_CLASSES: tuple[type[Message], ...] = (
+CLASSES: tuple[type[Message], ...] = (
     Message,
     BytesMessage,
     TextMessage,
@@ -27,7 +27,7 @@ def of_bus(
     delivery_count: int = 1,
 ) -> Message:
     """A message that the bus delivered, as JMS has it. Nothing is decoded yet."""
-    cls = _CLASSES[core._body_kind]
+    cls = CLASSES[core._body_kind]
     message: Message = cls.__new__(cls)
     message._core = core
     message._destination = destination
