@@ -97,7 +97,7 @@ def leaf(hub: shoal.Bus, ends: tuple[dict[str, Any], dict[str, Any]]) -> Iterato
         yield bus
 
 
-def wait_until(met: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def wait_until(met: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not met():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -22,7 +22,7 @@ from shoal.link.meeting import Meeting
 from shoal.link.probe import multicast_problem
 
 
-def wait_until(met: Callable[[], bool], timeout_s: float = 15.0) -> None:
+def wait_until(met: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not met():
         assert time.monotonic() < deadline, "it did not happen in time"
