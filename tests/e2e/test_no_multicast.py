@@ -48,7 +48,6 @@ def on() -> Iterator[Callable[..., Program]]:
 def gets(reader: Program, writer: Program, source: int, count: int = 200) -> None:
     writer.ask("wait_for_subscribers", topic="t/x", count=1)
     writer.ask("publish", topic="t/x", count=count, sizes=[100], source=source)
-    writer.ask("flush", timeout_s=30)
     answer = reader.ask("wait_received", pattern="t/>", source=source, count=count)
     assert answer["received"][str(source)] == {
         "first": 0, "next": count, "count": count, "skipped": 0, "faults": [],
