@@ -50,7 +50,7 @@ class MessageConsumer:
         self._topic_object: Destination = destination
         self._acknowledge = session._acknowledge
         #: Gives the next message, where nobody has to remember that it was delivered.
-        self._quick: Callable[[float], BusMessage | None] | None = None
+        self._quick: Callable[[float | None], BusMessage | None] | None = None
 
     @property
     def message_selector(self) -> str | None:

@@ -89,23 +89,34 @@ class Delivering:
     def receive(self, consumer: MessageConsumer, timeout_s: float | None) -> Message | None:
         """The next message of a consumer; `None` if none came in time, or it was closed."""
         quick = consumer._quick
-        # The way of most messages: here already, and nothing to be remembered of them.
+        # The way of most messages: nothing has to be remembered of them, and nothing waits before them.
         if (
             quick is not None
             and self._gate.started
             and not consumer._feed.first
             and self._turn.acquire(False)
         ):
+            began = time.monotonic() if timeout_s is not None else 0.0
+            self._receiving = consumer
             try:
                 if timeout_s is not None:
                     check_seconds("timeout_s", timeout_s)
-                core = quick(0.0)
+                core = quick(timeout_s)
+                if core is None:
+                    return None
+                if consumer._quick is not None and self._gate.started:
+                    return consumer._made_first(core)
+                # Stopped or closed meanwhile: it is the first when that is over, if ever.
+                consumer._feed.first.appendleft(Entry(core, 1, time.monotonic()))
             except ClosedError:
-                core = None
+                # Why, is seen below.
+                pass
             finally:
-                self._turn.release()
-            if core is not None:
-                return consumer._made_first(core)
+                self.end_receive()
+            if consumer._closed or self.ended:
+                return None
+            if timeout_s is not None:
+                timeout_s = max(timeout_s - (time.monotonic() - began), 0.0)
         entry = self.take(consumer, timeout_s)
         return None if entry is None else self.delivered(consumer, entry)
 

@@ -45,7 +45,7 @@ class Feed(ABC):
     is_kept = False
 
     #: Gives the next message that comes in time, where nothing else has to be looked at.
-    quick: Callable[[float], BusMessage | None] | None = None
+    quick: Callable[[float | None], BusMessage | None] | None = None
 
     def __init__(self) -> None:
         #: What is to be delivered before anything new: put back, or to be delivered again.
