@@ -18,6 +18,8 @@ log = logging.getLogger("shoal.store")
 HERE_EVERY_S = 1.0
 #: How long a store listens for others before it says that it is here.
 LISTEN_S = 0.5
+#: Others that keep the same, of which a store knows at once.
+RIVALS_MAX = 100
 #: How often it looks whether somebody asked.
 TURN_S = 0.05
 
@@ -100,6 +102,8 @@ class Presence:
         #: Set once the store has said that it is here: nobody else keeps the same.
         self.open = threading.Event()
         self._said_at_s = 0.0
+        #: Runs of others that were here earlier and keep the same, and when they were first heard of.
+        self._rivals: dict[str, float] = {}
         self._asked = [each.subscribe(WHO, queue_full="drop_old") for each in (bus, *doors)]
         self._others = bus.subscribe(HERE, no_local=True, queue_full="drop_old")
         self._thread = threading.Thread(target=self._run, name="shoal-here", daemon=True)
@@ -151,13 +155,22 @@ class Presence:
             return
         if not _overlaps(mine["patterns"], patterns):
             return
-        if self.open.is_set() and (mine["since"], mine["run"]) < (since, run):
+        if self.open.is_set() and (
+            (mine["since"], mine["run"]) < (since, run) or not self._is_confirmed(run)
+        ):
             return
         raise StoreError(
             f"the store {other.get('name')!r} (id {other.get('store')}, at {other.get('urls')}) keeps"
             f" {', '.join(map(str, patterns))} in this domain already: give this one other patterns, or stop"
             " that one"
         )
+
+    def _is_confirmed(self, run: str) -> bool:
+        """Whether another store has said so before: a single message does not stop one that serves."""
+        now_s = time.monotonic()
+        if len(self._rivals) >= RIVALS_MAX:
+            self._rivals.clear()
+        return now_s - self._rivals.setdefault(run, now_s) >= HERE_EVERY_S / 2
 
     def _say(self) -> None:
         body = self._describe()

@@ -455,6 +455,7 @@ NONSENSE: list[tuple[str, Any]] = [
     ("_store/here", {"patterns": [">"], "since": None, "run": None}),
     ("_store/here", {"patterns": ["a//b", ""], "since": 1, "run": "x"}),
     ("_store/here", {"patterns": [[], {}], "since": [], "run": []}),
+    ("_store/here", {"patterns": [">"], "since": -1, "run": "x"}),
     ("_store/here", 7),
     ("in", {"op": "hello", "session": "*", "n": 1, "version": 1, "publisher": 5}),
     ("in", {"op": "ping", "session": "\U0001f600" * 64, "n": 1}),
