@@ -1,7 +1,6 @@
 """Best effort, `udp://`: what it cannot promise is refused at once (sections 7.7 and 8.3)."""
 
-import itertools
-import os
+import secrets
 
 import pytest
 from conftest import NON_PERSISTENT, PATIENCE_S
@@ -9,12 +8,11 @@ from conftest import NON_PERSISTENT, PATIENCE_S
 from shoal import jms
 
 X, ORDERS = jms.Topic("x"), jms.Queue("orders")
-_ports = itertools.count(20_000 + os.getpid() % 20_000)
 
 
 @pytest.fixture
 def factory() -> jms.ConnectionFactory:
-    return jms.ConnectionFactory(f"udp://239.192.74.77:{next(_ports)}", interface="lo")
+    return jms.ConnectionFactory("udp://", domain=f"jms-{secrets.token_hex(8)}", interface="lo")
 
 
 def test_messages_that_are_not_persistent_travel(factory: jms.ConnectionFactory) -> None:
@@ -41,7 +39,7 @@ def test_messages_that_are_not_persistent_travel(factory: jms.ConnectionFactory)
 )
 def test_what_it_cannot_promise_is_refused(factory: jms.ConnectionFactory, what: object) -> None:
     with factory.create_context() as context:
-        context.client_id = "desk"
+        context.client_id = secrets.token_hex(8)
         with pytest.raises(jms.ResourceAllocationError, match="udp"):
             what(context)  # type: ignore[operator]
         context._connection.close()
