@@ -104,6 +104,10 @@ def test_two_lans_are_joined_and_what_nobody_wants_never_crosses_and_the_gap_of_
         joined(other, one, topic="u/x")
         crosses(one, other, topic="t/x", source=0)
         crosses(other, one, topic="u/x", source=1)
+        # Until it was heard what is wanted behind a link, everything is sent there.
+        deadline = time.monotonic() + 60
+        while crossing(lab, one, count=100) > 30_000:
+            assert time.monotonic() < deadline, "what nobody wants crosses for ever"
         before = lab.path_counts(NEAR)
         one.ask("publish", topic="unwanted/x", count=3000, sizes=[1000])
         one.ask("flush", timeout_s=60)
@@ -111,6 +115,14 @@ def test_two_lans_are_joined_and_what_nobody_wants_never_crosses_and_the_gap_of_
         assert lab.path_counts(NEAR) - before < 1_000_000, "three megabytes were not wanted there"
         dies_and_comes_back(lab, near, one, other)
         assert near.end() == 0, near.said
+
+
+def crossing(lab: TunnelLab, publisher: Peer, count: int) -> int:
+    """Bytes that go into the path while so many messages of a kilobyte are published that nobody wants."""
+    before = lab.path_counts(NEAR)
+    publisher.ask("publish", topic="unwanted/x", count=count, sizes=[1000])
+    publisher.ask("flush", timeout_s=60)
+    return lab.path_counts(NEAR) - before
 
 
 def dies_and_comes_back(lab: TunnelLab, near: DaemonProcess, one: Peer, other: Peer) -> None:
