@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from programs import PATIENCE_S
@@ -28,8 +29,8 @@ def store(tmp_path: Path) -> Iterator[StoreProcess]:
         yield running
 
 
-def connect(store: StoreProcess, **options: object) -> shoal.Bus:
-    return shoal.connect(domain=store.domain, interface="lo", **options)  # type: ignore[arg-type]
+def connect(store: StoreProcess, **options: Any) -> shoal.Bus:
+    return shoal.connect(domain=store.domain, interface="lo", **options)
 
 
 def test_a_store_is_found_and_keeps_queues_and_subscriptions_over_a_kill(store: StoreProcess) -> None:

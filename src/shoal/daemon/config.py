@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from shoal.config import ConnectionConfig, resolve, resolve_listening
 from shoal.config.checks import Checked, unknown_option
@@ -28,6 +28,8 @@ _ROLES = ("router", "listener", "store", "gateway")
 _PATHS = ("key_file", "tls_ca", "tls_cert", "tls_key")
 #: Links of one daemon, at the most.
 LINKS_MAX = 256
+
+_Table = TypeVar("_Table", bound=Checked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +203,7 @@ def _table(options: Mapping[str, Any], key: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _checked(kind: Any, key: str, options: Mapping[str, Any]) -> Any:
+def _checked(kind: type[_Table], key: str, options: Mapping[str, Any]) -> _Table:
     known = [each.name for each in dataclasses.fields(kind)]
     for name in options:
         if name not in known:
@@ -220,7 +222,7 @@ def _roles(options: Mapping[str, Any]) -> Roles:
     for name in roles:
         if name not in _ROLES:
             raise _KeyError(f"roles.{name}", str(unknown_option(name, _ROLES, " in [roles]")))
-    return _checked(Roles, "roles", roles)  # type: ignore[no-any-return]
+    return _checked(Roles, "roles", roles)
 
 
 def _connection(options: Mapping[str, Any], domain: str, roles: Roles, beside: Path) -> ConnectionConfig:
