@@ -16,6 +16,9 @@ T = TypeVar("T")
 _EXIT_LINGER_S = 1.0
 _EXIT_STALL_S = 0.2
 
+#: A signal that comes just before a wait begins does not end the wait: it is seen after so long.
+_SIGNAL_MS = 500
+
 _open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 
 
@@ -36,7 +39,7 @@ def run(connection: Connection, operation: Operation[T]) -> T:
         # What happened before the bell was there is seen now.
         until = next(operation)
         while True:
-            poll.poll(None if until is None else _milliseconds(until))
+            poll.poll(_milliseconds(until))
             bell.take()
             until = next(operation)
     except StopIteration as done:
@@ -46,9 +49,11 @@ def run(connection: Connection, operation: Operation[T]) -> T:
         operation.close()
 
 
-def _milliseconds(until: float) -> int:
-    """How long to wait, in whole milliseconds, rounded up, and not longer than the system can."""
-    return max(0, int(min((until - time.monotonic()) * 1000 + 1, 1 << 30)))
+def _milliseconds(until: float | None) -> int:
+    """How long to wait, in whole milliseconds, rounded up."""
+    if until is None:
+        return _SIGNAL_MS
+    return max(0, int(min((until - time.monotonic()) * 1000 + 1, _SIGNAL_MS)))
 
 
 @atexit.register

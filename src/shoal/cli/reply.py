@@ -1,5 +1,6 @@
 """`shoal reply`: answer questions from the command line."""
 
+import contextlib
 import itertools
 import os
 import queue
@@ -27,6 +28,8 @@ Examples:
 
 #: What a command may take to answer.
 _COMMAND_S = 60.0
+#: A signal that comes just before a wait begins does not end the wait: it is seen after so long.
+_SIGNAL_S = 0.2
 
 
 def reply(
@@ -65,9 +68,15 @@ def reply(
 
         bus.subscribe(pattern, answer)
         for _ in itertools.count() if count is None else range(count):
-            failure = answered.get()
+            failure = _next(answered)
             if failure is not None:
                 raise failure
+
+
+def _next(answered: "queue.SimpleQueue[OSError | None]") -> OSError | None:
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return answered.get(timeout=_SIGNAL_S)
 
 
 def _print(question: shoal.Message) -> OSError | None:
