@@ -17,6 +17,7 @@ from shoal.bus.store_consumer import Inbox
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
 from shoal.errors import ClosedError, ShoalError, StoreError
+from shoal.signals import SIGNAL_S
 
 #: Who acknowledges: `auto`, when the next message is taken or the callback returned, or the program.
 Ack = Literal["auto", "manual"]
@@ -186,7 +187,7 @@ class Consumer(ConsumerBase):
                 left_s = None if deadline is None else deadline - time.monotonic()
                 if left_s is not None and left_s <= 0:
                     return None
-                self._changed.wait(None if left_s is None else min(left_s, threading.TIMEOUT_MAX))
+                self._changed.wait(SIGNAL_S if left_s is None else min(left_s, SIGNAL_S))
 
     def receive_nowait(self, count_max: int = 1000) -> list[Message]:
         """Messages that are here already, at most `count_max`; an empty list if there are none.

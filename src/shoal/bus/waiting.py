@@ -9,15 +9,13 @@ from typing import TypeVar
 from shoal import _core
 from shoal.bus.connection import Connection, closed_error
 from shoal.bus.operations import Operation, deliver
+from shoal.signals import SIGNAL_S
 
 T = TypeVar("T")
 
 #: What a connection that is still open when the interpreter exits may take.
 _EXIT_LINGER_S = 1.0
 _EXIT_STALL_S = 0.2
-
-#: A signal that comes just before a wait begins does not end the wait: it is seen after so long.
-_SIGNAL_MS = 500
 
 _open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 
@@ -51,9 +49,8 @@ def run(connection: Connection, operation: Operation[T]) -> T:
 
 def _milliseconds(until: float | None) -> int:
     """How long to wait, in whole milliseconds, rounded up."""
-    if until is None:
-        return _SIGNAL_MS
-    return max(0, int(min((until - time.monotonic()) * 1000 + 1, _SIGNAL_MS)))
+    left_s = SIGNAL_S if until is None else min(until - time.monotonic(), SIGNAL_S)
+    return max(0, int(left_s * 1000 + 1))
 
 
 @atexit.register

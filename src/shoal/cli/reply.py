@@ -13,6 +13,7 @@ import typer
 import shoal
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
 from shoal.cli.message_text import body_from_text, body_text, for_people, message_body_text
+from shoal.signals import SIGNAL_S
 
 EPILOG = """
 Examples:
@@ -28,8 +29,6 @@ Examples:
 
 #: What a command may take to answer.
 _COMMAND_S = 60.0
-#: A signal that comes just before a wait begins does not end the wait: it is seen after so long.
-_SIGNAL_S = 0.2
 
 
 def reply(
@@ -76,7 +75,7 @@ def reply(
 def _next(answered: "queue.SimpleQueue[OSError | None]") -> OSError | None:
     while True:
         with contextlib.suppress(queue.Empty):
-            return answered.get(timeout=_SIGNAL_S)
+            return answered.get(timeout=SIGNAL_S)
 
 
 def _print(question: shoal.Message) -> OSError | None:

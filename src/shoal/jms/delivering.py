@@ -20,6 +20,7 @@ from shoal.jms.consumer import MessageConsumer, MessageListener, no_mix_error
 from shoal.jms.failures import closed_error, translated, translating
 from shoal.jms.feeds import Entry, StoreFeed
 from shoal.jms.message import Message
+from shoal.signals import SIGNAL_S
 
 if TYPE_CHECKING:
     from shoal.jms.gate import Gate
@@ -211,7 +212,7 @@ class Delivering:
                 left_s = None if until is None else until - time.monotonic()
                 if left_s is not None and left_s <= 0:
                     return False
-                self._gate.changed.wait(left_s)
+                self._gate.changed.wait(SIGNAL_S if left_s is None else min(left_s, SIGNAL_S))
             return False
 
     def _is_full(self) -> bool:
