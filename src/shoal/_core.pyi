@@ -167,6 +167,9 @@ class Node:
     @property
     def is_router(self) -> bool: ...
     @property
+    def routers(self) -> list[int]:
+        """The routers beside this node: each stands for whoever is behind it."""
+    @property
     def node(self) -> int: ...
     @property
     def publisher(self) -> int:

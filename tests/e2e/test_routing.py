@@ -1,6 +1,8 @@
 """Routers between programs: over TCP, and between multicast groups."""
 
+import asyncio
 import contextlib
+import functools
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import shoal
+import shoal.aio
 
 WITHIN_S = 60.0
 
@@ -50,6 +53,26 @@ def test_programs_that_connect_to_a_router_hear_each_other(open_bus: Callable[..
             assert (message.body, message.publisher) == (number, publisher.publisher)
             assert message.message_id == publisher.message_id(number + 1)
         assert not [event for event in other.events(timeout_s=0) if isinstance(event, shoal.MessagesLost)]
+
+
+def test_everybody_behind_a_router_answers(open_bus: Callable[..., shoal.Bus]) -> None:
+    router = open_bus(shoal.listen("tcp://127.0.0.1:0", router=True))
+    url = router.links[0].url
+    for name in range(3):
+        answerer = open_bus(shoal.connect(url))
+        answer = functools.partial(lambda bus, name, question: bus.reply(question, name), answerer, name)
+        answerer.subscribe("who", answer, wait=True)
+    asker = open_bus(shoal.connect(url))
+    assert asker.wait_for_subscribers("who", 1, WITHIN_S)
+    assert sorted(answer.body for answer in asker.request_many("who", timeout_s=2.0)) == [0, 1, 2]
+    assert len(list(asker.request_many("who", timeout_s=WITHIN_S, responders=3))) == 3
+
+    async def ask() -> list[int]:
+        async with shoal.aio.connect(url) as bus:
+            assert await bus.wait_for_subscribers("who", 1, WITHIN_S)
+            return sorted([answer.body async for answer in bus.request_many("who", timeout_s=2.0)])
+
+    assert asyncio.run(ask()) == [0, 1, 2]
 
 
 def test_two_groups_are_joined_by_routers_and_what_nobody_wants_does_not_cross(

@@ -36,6 +36,7 @@ from shoal.bus.replies import (
     MORE,
     Outcome,
     answer_of,
+    answerers,
     error_reply,
     kind_of,
     no_reply,
@@ -470,18 +471,20 @@ class Bus(Handle):
         if responders is not None:
             check_count("responders", responders, 1)
         outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
-        left = responders or max(len(self.subscribers(topic)), 1)
-        answers = 0
+        expected = responders or answerers(self._connection.node, topic)
+        answers = last = 0
         async with self._asking(topic, body, outcomes, properties, priority):
-            while left:
+            while expected is None or last < expected:
                 try:
                     async with asyncio.timeout(timeout_s):
                         outcome = await outcomes.get()
                 except TimeoutError:
+                    if expected is None and answers:
+                        return
                     raise no_reply(topic, timeout_s, answers) from None
                 answer = answer_of(outcome)
                 answers += 1
-                left -= kind_of(answer) != MORE
+                last += kind_of(answer) != MORE
                 yield answer
 
     @contextlib.asynccontextmanager

@@ -120,6 +120,12 @@ class Replies:
             waiting.put(error())
 
 
+def answerers(node: _core.Node, topic: str) -> int | None:
+    """How many will answer on a topic; `None` if that is not known, because a router asks others, too."""
+    subscribers = node.subscribers(topic)
+    return max(len(subscribers), 1) if set(subscribers).isdisjoint(node.routers) else None
+
+
 def answer_of(outcome: Outcome) -> Message:
     """An answer, or the error that takes its place."""
     if isinstance(outcome, BaseException):

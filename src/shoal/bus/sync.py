@@ -28,6 +28,7 @@ from shoal.bus.replies import (
     MORE,
     Outcome,
     answer_of,
+    answerers,
     error_reply,
     kind_of,
     no_reply,
@@ -48,7 +49,7 @@ from shoal.config import (
     split_client,
     split_roles,
 )
-from shoal.errors import LinkError
+from shoal.errors import LinkError, NoReplyError
 from shoal.link.address import target_of
 from shoal.selector import CorrelationFilter, Selector
 
@@ -508,6 +509,8 @@ class Bus(Handle):
         Args:
             timeout_s: how long to wait for each answer.
             responders: end after the last answer of so many; `None` is as many as subscribe to the topic now.
+                How many those are behind a router is not known: then it ends when no answer came for
+                `timeout_s`.
 
         Raises:
             NoRespondersError: nobody subscribes to the topic, or everybody who was asked has left.
@@ -530,13 +533,19 @@ class Bus(Handle):
         priority: int,
     ) -> Iterator[Message]:
         outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        left = responders or max(len(self.subscribers(topic)), 1)
-        answers = 0
+        expected = responders or answerers(self._connection.node, topic)
+        answers = last = 0
         with self._asking(topic, body, outcomes, properties, priority):
-            while left:
-                answer = answer_of(_next_outcome(outcomes, topic, timeout_s, answers))
+            while expected is None or last < expected:
+                try:
+                    outcome = _next_outcome(outcomes, topic, timeout_s, answers)
+                except NoReplyError:
+                    if expected is None and answers:
+                        return
+                    raise
+                answer = answer_of(outcome)
                 answers += 1
-                left -= kind_of(answer) != MORE
+                last += kind_of(answer) != MORE
                 yield answer
 
     @contextlib.contextmanager

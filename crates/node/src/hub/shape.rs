@@ -167,6 +167,11 @@ impl Hub {
             .collect()
     }
 
+    /// The routers beside this node, over links that are in use.
+    pub fn neighbouring_routers(&self) -> BTreeSet<NodeId> {
+        self.routers(None).into_iter().map(|(_, node)| node).collect()
+    }
+
     /// Has links carry the questions and answers that are due.
     pub(super) fn say(&self) {
         let said = lock(&self.flushes).poll();

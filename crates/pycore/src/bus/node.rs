@@ -319,6 +319,12 @@ impl Node {
         Ok(self.inner()?.bus.hub().is_router())
     }
 
+    /// The routers beside this node: each stands for whoever is behind it.
+    #[getter]
+    fn routers(&self) -> PyResult<Vec<u32>> {
+        Ok(self.inner()?.bus.hub().neighbouring_routers().into_iter().collect())
+    }
+
     #[getter]
     fn node(&self) -> PyResult<NodeId> {
         Ok(self.inner()?.bus.hub().node())
