@@ -863,6 +863,23 @@ def check_rows(
     new ones.
     """
 
+def heard_rows(subscription: Subscription) -> bytes | None:
+    """Take what a subscription has, as rows; none if it has nothing. For its only reader."""
+
+class Hearing:
+    """What a store heard on the bus so far. For one thread at a time."""
+
+    def __init__(self, unless: Sequence[str] = ()) -> None:
+        """Topics of `unless` come into the log on another way."""
+    def sift(
+        self, log: Log, rows: bytes
+    ) -> tuple[bytes, list[tuple[str, int, int]], list[tuple[int, int, int]]]:
+        """Take in rows, and return what is new of them.
+
+        The rows, where they go (destination, messages, bytes), and how far their chains are (publisher,
+        chain, number).
+        """
+
 class Turn:
     """Messages and changes of a log's state that become durable together. For one thread at a time."""
 
@@ -872,6 +889,8 @@ class Turn:
 
         The store publishes those whose destination does not begin with `unpublished`, if that is given.
         """
+    def push_heard(self, rows: bytes, without: Sequence[str]) -> None:
+        """Take rows over that a store heard, but for those to some destinations."""
     def chain(self, publisher: int, chain: int, number: int, stored_us: int, kept: bool) -> None:
         """A chain is stored up to this number, with the rows. One that is kept is never forgotten."""
     def came(self, reader: str, messages: int, bytes: int) -> None:

@@ -85,6 +85,15 @@ class TestUnsharedDurable:
             assert message.body == "light"
             assert message.jms_delivery_mode is jms.DeliveryMode.NON_PERSISTENT
 
+    def test_messages_that_are_not_persistent_are_kept_while_nobody_is_there(self, bus: shoal.Bus) -> None:
+        with context_of(bus) as context:
+            context.create_durable_consumer(X, "audit").close()
+            context.create_producer().set_delivery_mode(jms.DeliveryMode.NON_PERSISTENT).send(X, "light")
+            context.create_producer().send(X, "kept")
+            consumer = context.create_durable_consumer(X, "audit")
+            assert {next_of(consumer), next_of(consumer)} == {"light", "kept"}
+            assert consumer.receive(0.2) is None
+
     @pytest.mark.parametrize("mode", [CLIENT, TRANSACTED])
     def test_both_kinds_are_acknowledged_and_brought_back_together(self, bus: shoal.Bus, mode: int) -> None:
         with context_of(bus, mode=mode) as context, context_of(bus, None) as sender:
@@ -155,6 +164,21 @@ class TestShared:
             for topic, selector in ((X, "a = 2"), (Y, "a = 1"), (X, None)):
                 with pytest.raises(jms.JMSError):
                     getattr(other, kind)(topic, "work", selector)
+
+    @pytest.mark.every_link
+    @pytest.mark.parametrize("kind", ["create_shared_consumer", "create_shared_durable_consumer"])
+    def test_shared_consumers_get_messages_that_are_not_persistent_too(
+        self, bus: shoal.Bus, kind: str
+    ) -> None:
+        with context_of(bus, None) as context, context_of(bus, None) as sender:
+            consumers = [getattr(context, kind)(X, "work") for _ in range(2)]
+            light = sender.create_producer().set_delivery_mode(jms.DeliveryMode.NON_PERSISTENT)
+            for number in range(10):
+                light.send(X, f"light {number}")
+                sender.create_producer().send(X, f"kept {number}")
+            got = [message.body for each in gathered(consumers, 20) for message in each]
+            assert sorted(got) == sorted(f"{what} {n}" for what in ("light", "kept") for n in range(10))
+            assert [consumer.receive(0.1) for consumer in consumers] == [None, None]
 
     def test_a_durable_one_that_nobody_uses_is_replaced(self, bus: shoal.Bus) -> None:
         with context_of(bus, None) as context:

@@ -94,20 +94,20 @@ impl Intake {
             intake.longest = intake.longest.max(record.len());
             if number > mark {
                 intake.new += 1;
-                intake.count(view.name_bytes(), record.len() as u64);
+                count_for(&mut intake.destinations, view.name_bytes(), record.len() as u64);
             }
             at += 1;
         }
         Ok(intake)
     }
+}
 
-    fn count(&mut self, name: &[u8], bytes: u64) {
-        // Most batches have one destination.
-        let known = self.destinations.iter_mut().rev().find(|known| known.0.as_bytes() == name);
-        match known {
-            Some((_, messages, total)) => (*messages, *total) = (*messages + 1, *total + bytes),
-            None => self.destinations.push((String::from_utf8_lossy(name).into_owned(), 1, bytes)),
-        }
+/// Counts a message for its destination among (name, messages, bytes).
+pub(crate) fn count_for(destinations: &mut Vec<(String, u64, u64)>, name: &[u8], bytes: u64) {
+    // Most batches have one destination.
+    match destinations.iter_mut().rev().find(|known| known.0.as_bytes() == name) {
+        Some((_, messages, total)) => (*messages, *total) = (*messages + 1, *total + bytes),
+        None => destinations.push((String::from_utf8_lossy(name).into_owned(), 1, bytes)),
     }
 }
 
@@ -159,6 +159,20 @@ impl Turn {
                 self.publish_next();
             }
             self.rows.push(&row.meta, record);
+        }
+    }
+
+    /// Takes rows over that a store [heard](crate::Hearing), but for those to some destinations.
+    pub fn push_heard(&mut self, payload: &[u8], without: &[String]) {
+        let Some(mut place) = RowsPlace::new(payload, 0, 0) else { return };
+        while let Ok(Some(row)) = place.next(payload) {
+            let record = &payload[row.start..row.start + row.length];
+            let is_without = |view: MessageView<'_>| {
+                without.iter().any(|destination| destination.as_bytes() == view.name_bytes())
+            };
+            if without.is_empty() || !MessageView::parse(record).is_ok_and(is_without) {
+                self.rows.push(&row.meta, record);
+            }
         }
     }
 
@@ -258,6 +272,15 @@ mod tests {
         let mut turn = Turn::default();
         turn.push_rows(rows(&[3, 4, 6, 7]).bytes(), 4, None);
         assert_eq!(turn.rows().bytes(), rows(&[6, 7]).bytes());
+    }
+
+    #[test]
+    fn what_was_heard_is_taken_but_for_what_has_no_room() {
+        let mut turn = Turn::default();
+        turn.push_heard(rows(&[3, 4, 5]).bytes(), &["_queue/b".into()]);
+        assert_eq!(turn.rows().bytes(), rows(&[4]).bytes());
+        turn.push_heard(rows(&[5]).bytes(), &[]);
+        assert_eq!(turn.rows().bytes(), rows(&[4, 5]).bytes());
     }
 
     #[test]

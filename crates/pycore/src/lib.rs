@@ -37,8 +37,8 @@ mod _core {
     use crate::fec::{CodingLoad, ReedSolomon};
     #[pymodule_export]
     use crate::log::{
-        Backlog, Lanes, Log, Recorder, SimulatedDisk, Turn, check_rows, match_topics, publish_rows,
-        verify_log,
+        Backlog, Hearing, Lanes, Log, Recorder, SimulatedDisk, Turn, check_rows, heard_rows, match_topics,
+        publish_rows, verify_log,
     };
     #[pymodule_export]
     use crate::memory::ArrowBuffer;

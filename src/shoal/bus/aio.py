@@ -312,6 +312,7 @@ class Bus(Handle):
             name=asked.name,
         )
         await subscription._open(asked.begin, timeout_s)
+        await self._doorbell.run(operations.heard(self._connection, pattern, channel.store_node))
         if callback is not None:
             listening = _listen_stored(subscription, callback, weakref.ref(self))
             listener = asyncio.create_task(listening, name=f"shoal-{pattern}")

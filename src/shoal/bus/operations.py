@@ -20,6 +20,8 @@ Operation = Generator[float | None, None, T]
 
 #: How often a closing connection looks how far its members got.
 _CLOSE_CHECK_S = 0.01
+#: How long a new subscription of a store waits until its interest is known.
+HEARD_S = 1.0
 #: A member that acknowledges nothing new for so long is not waited for when a connection closes.
 STALL_S = 1.0
 
@@ -42,6 +44,23 @@ def wait_for_subscribers(
             return True
         if _is_over(deadline):
             return False
+        yield deadline
+
+
+def heard(connection: Connection, pattern: str, store: int | None) -> Operation[None]:
+    """Wait until it is known here that a store wants what its new subscription wants; not for long.
+
+    The store answers on a way of its own, which may be shorter than that of its interest. `store` is its
+    node; none if it is no member of this domain.
+    """
+    topic = pattern.replace("*", "x").replace(">", "x")
+    deadline = time.monotonic() + HEARD_S
+    while store is not None and not _is_over(deadline):
+        node = connection.node
+        others = set(node.subscribers(topic)) - {node.node}
+        # Behind a router it is the router that wants it.
+        if store in others or (others and store not in node.members):
+            return
         yield deadline
 
 

@@ -139,6 +139,11 @@ class StoreChannel:
         """What the store said of itself."""
         return self._session.greeting
 
+    @property
+    def store_node(self) -> int | None:
+        """The store's node in this domain; none if its address was given, and it may be in another."""
+        return self._session.greeting.get("node") if self._url is None else None
+
     # --- commands; each returns at once, and calls `done` later, on whatever thread ---
 
     def when_ready(

@@ -294,12 +294,10 @@ class Bus(Handle):
             thread: callbacks of this connection that name the same thread share it, and are called one at a
                 time.
             wait: return when every router that can be reached knows of it, 10 seconds later at the most.
-            durable: a name: a store keeps the subscription, and what is published persistently while nobody
-            reads
-                it. It belongs to this connection's `client_id`.
+            durable: a name: a store keeps the subscription, and what is published while nobody reads it. It
+                belongs to this connection's `client_id`. What is not persistent comes if the store hears it.
             shared: a name: everybody who subscribes with it shares the messages, each goes to one of them.
-            With
-                `durable=True` a store keeps it, for no client id in particular.
+                With `durable=True` a store keeps it, for no client id in particular.
             stored: of a durable or shared one: `ack`, `"auto"` or `"manual"`; `prefetch`, how many messages
             may be
                 here before they are asked for; `start`, where a new one begins, `"new"`, `"earliest"` or an
@@ -373,6 +371,7 @@ class Bus(Handle):
             pattern=pattern,
             name=asked.name,
         )
+        run(self._connection, operations.heard(self._connection, pattern, channel.store_node))
         if callback is not None:
             failed = functools.partial(_failed, weakref.ref(self._connection), callback)
             with self._lock:

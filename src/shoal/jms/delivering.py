@@ -266,7 +266,7 @@ class Delivering:
 
     def committed(self) -> list[BusMessage]:
         """What a commit has to acknowledge at the store."""
-        return [entry.core for consumer, entry in self.unacknowledged if consumer._feed.is_stored(entry.core)]
+        return [entry.core for consumer, entry in self.unacknowledged if consumer._feed.is_kept]
 
     def forget(self) -> None:
         """A commit acknowledged everything."""

@@ -4,7 +4,6 @@ A feed gives the bus's messages one by one. What was delivered and not acknowled
 subscription, and the store for its consumers.
 """
 
-import select
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -73,10 +72,6 @@ class Feed(ABC):
 
     def mark_callback_thread(self) -> None:  # noqa: B027 — only a subscription has to know
         """Say that this thread runs the listener."""
-
-    def is_stored(self, core: BusMessage) -> bool:
-        """Whether a store has to be told that a message of it is acknowledged."""
-        return self.is_kept
 
     def acknowledge(self, core: BusMessage) -> None:  # noqa: B027 — only a store has to know
         """The program is through with a message."""
@@ -201,78 +196,3 @@ class StoreFeed(Feed):
     def close(self) -> None:
         """End it; what was delivered and not acknowledged goes back."""
         self._consumer.close()
-
-
-class DurableFeed(StoreFeed):
-    """A durable subscription of one consumer: what a store kept for it, and the rest while it is here.
-
-    A store hears only what is persistent. The rest is delivered at most once, and so needs nobody's memory.
-    """
-
-    def __init__(
-        self, consumer: Consumer, local: tuple[int, int] | None, not_persistent: Subscription
-    ) -> None:
-        super().__init__(consumer, local)
-        self._light = TopicFeed(not_persistent, local)
-        self._bell = _core.Bell()
-        consumer.attach_bell(self._bell, 0)
-        self._light.attach_bell(self._bell, 0)
-        #: The last that the store gave, and that was not acknowledged.
-        self._last_stored: BusMessage | None = None
-
-    def is_stored(self, core: BusMessage) -> bool:
-        """Whether the store kept it."""
-        return core.persistent
-
-    def _take(self, timeout_s: float | None) -> Entry | None:
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        poll = select.poll()
-        poll.register(self._bell.fileno(), select.POLLIN)
-        while True:
-            # Before looking: what comes afterwards rings again.
-            self._bell.take()
-            entry = super()._take(0.0)
-            if entry is not None:
-                self._last_stored = entry.core
-                return entry
-            entry = self._light.take(0.0)
-            left_s = RETIRED_CHECK_S if until is None else max(until - time.monotonic(), 0.0)
-            if entry is not None or left_s == 0.0:
-                return entry
-            poll.poll(min(left_s, RETIRED_CHECK_S) * 1000)
-
-    def attach_bell(self, bell: _core.Bell, source: int) -> None:
-        """Ring when there is something to take, or never will be."""
-        self._consumer.attach_bell(bell, source)
-        self._light.attach_bell(bell, source)
-
-    def acknowledge(self, core: BusMessage) -> None:
-        """The program is through with a message; returns when the store knows."""
-        if core.persistent:
-            super().acknowledge(core)
-
-    def acknowledge_through(self, core: BusMessage) -> None:
-        """The program is through with all that were taken."""
-        last, self._last_stored = self._last_stored, None
-        if last is not None:
-            super().acknowledge_through(last)
-
-    def recover(self, entries: list[Entry]) -> None:
-        """Deliver all again that was delivered and not acknowledged."""
-        self._last_stored = None
-        super().recover(entries)
-        light = [entry for entry in entries if not entry.core.persistent]
-        self.first.extend(entry._replace(delivery=entry.delivery + 1) for entry in light)
-
-    def retire(self) -> None:
-        """Take nothing more, and give back what nobody saw."""
-        kept = [entry for entry in self.first if entry.core.persistent]
-        self.first.clear()
-        self.first.extend(kept)
-        super().retire()
-        self._light.close()
-
-    def close(self) -> None:
-        """End it; what was delivered and not acknowledged goes back to the store."""
-        self._light.close()
-        super().close()

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from shoal._core import Message as BusMessage
 from shoal.bus.consumer import Consumer
-from shoal.bus.subscription import Subscription
 from shoal.errors import IllegalStateError, InvalidDestinationError
 from shoal.jms.destination import Destination, Queue, Topic
 from shoal.jms.failures import translating
-from shoal.jms.feeds import DurableFeed, Feed, StoreFeed, TopicFeed
+from shoal.jms.feeds import Feed, StoreFeed, TopicFeed
 from shoal.selector import CorrelationFilter
 
 if TYPE_CHECKING:
@@ -70,20 +69,9 @@ class Subscribing:
         with connection._gate.lock:
             connection._check_durable(name)
             kept = self._named(topic, selector, durable=True, shared=full)
-            feed = DurableFeed(kept, self._local(no_local), self._not_persistent(topic, selector))
+            feed = StoreFeed(kept, self._local(no_local))
             connection._durable[name] = feed
         return feed
-
-    def _not_persistent(self, topic: Topic, selector: str | None) -> Subscription:
-        """What no store hears of a topic."""
-        light = "JMSDeliveryMode = 'NON_PERSISTENT'"
-        with translating():
-            subscription: Subscription = self._bus.subscribe(
-                topic.bus_name,
-                selector=light if selector is None else f"({selector}) AND {light}",
-                queue_bytes_max=self._connection._options.queue_bytes_max,
-            )
-        return subscription
 
     def shared(self, topic: Topic, name: str, selector: str | None, *, durable: bool) -> Feed:
         """One of the consumers of a shared subscription."""

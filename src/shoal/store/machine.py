@@ -28,7 +28,7 @@ from shoal.errors import (
 from shoal.store.core import Core, Now
 from shoal.store.destinations import Destinations
 from shoal.store.reader import QUEUE_WINDOW, Session
-from shoal.store.readers import Readers, queue_key
+from shoal.store.readers import Readers, Wanted, queue_key
 from shoal.store.receiving import Receiving
 from shoal.store.requests import Request, RequestError, runs_of
 from shoal.store.reservations import Reservations
@@ -57,18 +57,28 @@ class Identity:
     term: int = 1
     #: Destinations it keeps.
     patterns: tuple[str, ...] = (">",)
+    #: Its node among those of the domain.
+    node: int = 0
 
 
 class Machine:
     """The store. For one thread at a time."""
 
-    def __init__(self, log_: Log, identity: Identity, now: Now, *, queue_window: int = QUEUE_WINDOW) -> None:
+    def __init__(
+        self,
+        log_: Log,
+        identity: Identity,
+        now: Now,
+        *,
+        recorded: tuple[str, ...] = (),
+        queue_window: int = QUEUE_WINDOW,
+    ) -> None:
         self.log = log_
         self.identity = identity
         self._core = Core(log_, identity.patterns, queue_window)
         self._core.now = now
         self._readers = Readers(self._core)
-        self._sending = Sending(self._core, self._readers)
+        self._sending = Sending(self._core, self._readers, recorded)
         self._receiving = Receiving(self._core, self._readers, now.wall_us << 8)
         self._reservations = Reservations(self._core, self._readers)
         self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)
@@ -77,6 +87,8 @@ class Machine:
         self._ends: list[dict[str, Any]] = []
         self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
         self._is_closing = False
+        #: Topics that come into the log past the machine, and up to where it has looked for them.
+        self._recorded, self._looked_to = recorded, log_.durable_end
         self._handlers: dict[str, Handler] = {
             "ping": self._ping,
             "bye": self._bye,
@@ -183,6 +195,12 @@ class Machine:
             text = f"{low}: {pinning.name} needs messages from offset {pinning.backlog.pin} on"
             self._sending.pinned = (pinning.key, text)
 
+    def hear(self, now: Now, rows: bytes) -> None:
+        """Messages came on the bus that subscriptions may want, and that are not persistent."""
+        self._core.now = now
+        if not self._is_closing:
+            self._sending.hear(rows)
+
     def took(self, now: Now, first: int, end: int) -> None:
         """Rows came into the log past the machine, durable: those of queues are counted, readers are due."""
         core = self._core
@@ -243,6 +261,10 @@ class Machine:
         core.settle()
         touched, core.touched = core.touched, set()
         self._readers.arrived(touched)
+        end = self.log.durable_end
+        if self._recorded and end > self._looked_to:
+            self._looked_to = end
+            self._readers.recorded()
         try:
             return self._readers.dispatch()
         except StoreCorruptError as error:
@@ -259,6 +281,13 @@ class Machine:
         """Publishers that have gone, to be told to everybody."""
         ends, self._ends = self._ends, []
         return ends
+
+    def poll_wanted(self) -> set[Wanted] | None:
+        """What to hear on the bus, if that is not the same as before."""
+        if not self._readers.has_changed:
+            return None
+        self._readers.has_changed = False
+        return self._readers.wanted
 
     def poll_timeout(self) -> float:
         """When to call `handle_timeout`, by the clock that never jumps."""
@@ -295,6 +324,7 @@ class Machine:
                 for session in self._sessions.values()
             ],
             "reservations": self._reservations.status(),
+            "unheard": self._sending.unheard,
             "pinned_by": None if pinning is None else pinning.name,
         }
 
@@ -333,6 +363,7 @@ class Machine:
             end=self.log.durable_end,
             state="open" if core.full is None else "full",
             patterns=list(self.identity.patterns),
+            node=self.identity.node,
         )
 
     def _claim(self, client_id: str, session_id: str) -> None:

@@ -41,7 +41,7 @@ class MemoryStore:
         self._error: BaseException | None = None
         self._closing = threading.Event()
         self._bus = Bus(connection)
-        identity = Identity(name="memory", run=secrets.token_hex(8), term=term)
+        identity = Identity(name="memory", run=secrets.token_hex(8), term=term, node=self._bus.node)
         since = time.time()
         self._presence = Presence(
             self._bus,

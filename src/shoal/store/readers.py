@@ -39,6 +39,10 @@ def subscription_key(name: str, client_id: str | None, *, shared: bool, durable:
     return f"shared/{name}" if shared else f"sub/{len(client_id or '')}/{client_id}/{name}"
 
 
+#: What a subscription reads: a pattern, and a selector if it has one.
+Wanted = tuple[str, str | None]
+
+
 class Readers:
     """The readers of one store. For one thread at a time."""
 
@@ -54,6 +58,8 @@ class Readers:
         #: When readers are due, earliest first.
         self._wakes: list[tuple[int, str]] = []
         self._looked = 0
+        #: Whether subscriptions came or went since somebody looked.
+        self.has_changed = True
         self._recover()
 
     def _recover(self) -> None:
@@ -92,6 +98,7 @@ class Readers:
         )
         self._readers[key] = reader
         self._routes.clear()
+        self.has_changed = True
         return reader
 
     # Getters.
@@ -127,6 +134,12 @@ class Readers:
             ]
             self._routes[destination] = found
         return found
+
+    @property
+    def wanted(self) -> set[Wanted]:
+        """What subscriptions read."""
+        shapes = [reader.shape for reader in self._readers.values() if reader.shape.queue is None]
+        return {(pattern, shape.selector) for shape in shapes for pattern in shape.patterns}
 
     @property
     def pinning(self) -> Reader | None:
@@ -200,6 +213,7 @@ class Readers:
         reader.end(self._core)
         self._readers.pop(reader.key, None)
         self._routes.clear()
+        self.has_changed = True
         self._noted.pop(reader.key, None)
 
     def touch(self, reader: Reader) -> None:
@@ -214,6 +228,12 @@ class Readers:
             for reader in self.wanting(destination):
                 if reader.consumers or reader.moves_expired:
                     self.touch(reader)
+
+    def recorded(self) -> None:
+        """Messages of topics came into the log that nobody sent here."""
+        for reader in self._readers.values():
+            if reader.consumers and reader.shape.queue is None:
+                self.touch(reader)
 
     def dispatch(self) -> bool:
         """Give out; whether there is more to do at once."""

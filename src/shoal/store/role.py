@@ -120,7 +120,11 @@ class Store:
         """Serve clients, and say so once it is sure that nobody else keeps the same."""
         self.log.put(_TERM, (_term_of(self.log) + 1).to_bytes(8, "little"))
         identity = Identity(
-            name=self.name, run=self._run, term=_term_of(self.log), patterns=self.config.patterns
+            name=self.name,
+            run=self._run,
+            term=_term_of(self.log),
+            patterns=self.config.patterns,
+            node=self._bus.node,
         )
         self._door, self.urls = self._listen(connection)
         self._serving = Serving(
@@ -130,6 +134,7 @@ class Store:
             endpoint=self._door,
             failed=self._fail,
             committed=self._publishing.wake,
+            recorded=tuple(rule.pattern for rule in self.config.record),
         )
         self._presence = Presence(
             self._bus,

@@ -4,10 +4,10 @@ import json
 import logging
 from typing import Any
 
-from shoal._core import check_rows
+from shoal._core import Hearing, check_rows
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, COMMIT_BYTES_MAX, QUEUES, TEMPORARY, queue_name
 from shoal.errors import StoreRefusedError
-from shoal.store.core import Core
+from shoal.store.core import After, Core
 from shoal.store.reader import Consumer, Reader, Session
 from shoal.store.readers import Readers, queue_key
 from shoal.store.requests import Request, RequestError, Runs, runs_of
@@ -27,9 +27,12 @@ _COMMITS = "commit/"
 class Sending:
     """What comes in. For one thread at a time."""
 
-    def __init__(self, core: Core, readers: Readers) -> None:
+    def __init__(self, core: Core, readers: Readers, recorded: tuple[str, ...] = ()) -> None:
         self._core = core
         self._readers = readers
+        self._hearing = Hearing(recorded)
+        #: Messages that were heard, and for which there was no room.
+        self.unheard = 0
         #: Of chains in this turn: how far they will be stored.
         self._marks: dict[tuple[int, int], int] = {}
         #: Commits of this turn, and those before, oldest first.
@@ -157,6 +160,10 @@ class Sending:
         core.turn.push_rows(rows, mark, QUEUES if publish else None)
         core.turn.chain(*chain, last, core.now.wall_us, session.kept)
         self._marks[chain] = last
+        self._count(destinations)
+
+    def _count(self, destinations: list[tuple[str, int, int]]) -> None:
+        core = self._core
         for destination, messages, size in destinations:
             core.touched.add(destination)
             name = queue_name(destination)
@@ -171,6 +178,36 @@ class Sending:
                 reader.totals.bytes += size
                 core.add_to(reader.key, messages, size)
                 core.after_rows(_uncount(reader, messages, size))
+
+    def hear(self, rows: bytes) -> None:
+        """Messages that are not persistent, and nobody sent here: for subscriptions, if there is room."""
+        core = self._core
+        rows, destinations, chains = self._hearing.sift(core.log, rows)
+        taken: list[tuple[str, int, int]] = []
+        refused: list[str] = []
+        for each in destinations:
+            try:
+                if core.full is not None:
+                    raise RequestError("FULL", core.full)
+                for reader in self._readers.wanting(each[0]):
+                    self._admit_for(reader, each[2])
+                taken.append(each)
+            except RequestError:
+                refused.append(each[0])
+                self.unheard += each[1]
+        if not taken:
+            return
+        core.turn.push_heard(rows, refused)
+        for publisher, chain, number in chains:
+            core.turn.chain(publisher, chain, number, core.now.wall_us, False)
+        self._count(taken)
+        core.after_rows(self._unhear(sum(messages for _, messages, _ in taken)))
+
+    def _unhear(self, messages: int) -> After:
+        def after(refused: str | None) -> None:
+            self.unheard += messages if refused is not None else 0
+
+        return after
 
     def commit(self, session: Session, request: Request, n: int) -> None:
         """A transaction: rows and acknowledgements, all or none."""

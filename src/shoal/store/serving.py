@@ -23,6 +23,7 @@ from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.errors import ClosedError, FullError, ShoalError, StoreError
 from shoal.store.core import Now
+from shoal.store.listening import Listening
 from shoal.store.machine import SESSION, Identity, Machine
 
 log = logging.getLogger("shoal.store")
@@ -120,12 +121,13 @@ class Serving:
         endpoint: Bus | None,
         failed: Callable[[BaseException], None],
         committed: Callable[[], None],
+        recorded: tuple[str, ...] = (),
     ) -> None:
         self._log = log_
         self._failed = failed
         self._committed = committed
         self._bus = bus
-        self.machine = Machine(log_, identity, now())
+        self.machine = Machine(log_, identity, now(), recorded=recorded)
         store = f"{log_.store_id:016x}"
         #: The name of an inproc domain on which programs of this process ask.
         self.channel = f"store-{store}-{secrets.token_hex(4)}"
@@ -141,6 +143,8 @@ class Serving:
         self._bell = _core.Bell()
         for source, door in enumerate(self._doors, 1):
             door.attach_bell(self._bell, source)
+        self._listening = Listening(bus, self._bell)
+        self._listen()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._pin = self.machine.pin
@@ -178,10 +182,10 @@ class Serving:
         try:
             while not self._stopping.is_set():
                 stuck = any(door.is_stuck for door in self._doors)
-                if not more and not self._waiting:
+                if not more and not self._waiting and not self._listening.has_more:
                     left_s = min(self.machine.poll_timeout() - time.monotonic(), WAIT_MAX_S)
                     poller.poll(max(0.0, min(left_s, RETRY_S) if stuck else left_s) * 1000)
-                self._bell.take()
+                self._listening.rang(self._bell.take())
                 more = self._turn()
         except (StoreError, OSError) as error:
             if not self._stopping.is_set():
@@ -205,6 +209,8 @@ class Serving:
             if at.mono_s >= self.machine.poll_timeout():
                 self.machine.handle_timeout(at)
             has_committed = self._handle(at)
+            for rows in self._listening.take(TURN_BYTES):
+                self.machine.hear(at, rows)
             is_unsettled = self.machine.append(now())
         if is_unsettled:
             self._log.sync()
@@ -212,12 +218,19 @@ class Serving:
             more = self.machine.settle(now())
             outgoing, ends = self.machine.poll_transmit(), self.machine.poll_ends()
             self._pin = self.machine.pin
+        # Whoever is told that it subscribes misses nothing from then on.
+        self._listen()
         self._send(outgoing)
         for end in ends:
             self._bus.publish(ENDS, {"store": f"{self._log.store_id:016x}", **end}, timeout_s=0.5)
         if has_committed:
             self._committed()
         return more
+
+    def _listen(self) -> None:
+        wanted = self.machine.poll_wanted()
+        if wanted is not None:
+            self._listening.follow(wanted)
 
     def _handle(self, at: Now) -> bool:
         has_committed, size = False, 0
@@ -268,8 +281,11 @@ class Serving:
 
     def close(self, *, failed: bool) -> None:
         """After `stop`: note how far everybody is, unless the log failed."""
+        self._listening.follow(set())
         if not failed:
             try:
+                for rows in self._listening.take(TURN_BYTES):
+                    self.machine.hear(now(), rows)
                 self.machine.close(now())
                 self.machine.append(now())
                 self._log.sync()

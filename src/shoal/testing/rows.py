@@ -66,8 +66,9 @@ def record(
     ttl_us: int | None = None,
     delay_us: int | None = None,
     group: str | None = None,
+    persistent: bool = True,
 ) -> bytes:
-    """A persistent message whose body is bytes."""
+    """A message whose body is bytes."""
     present, numbers = 0, b""
     for field, value in ((1, ttl_us), (2, delay_us)):
         if value is not None:
@@ -77,7 +78,7 @@ def record(
     if group is not None:
         present |= 1 << 13
         texts = varint(len(group.encode())) + group.encode()
-    flags, fields = _PERSISTENT, b""
+    flags, fields = _PERSISTENT if persistent else 0, b""
     if present:
         flags |= _FIELDS
         content = present.to_bytes(2) + numbers + texts

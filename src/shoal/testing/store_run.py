@@ -232,6 +232,34 @@ class Worker:
             self.begin()
 
 
+class Speaker:
+    """A program whose messages are not persistent: the store hears them on the bus, some more than once."""
+
+    def __init__(self, run: StoreRun, publisher: int) -> None:
+        self.run = run
+        self.publisher = publisher
+        self.said: deque[tuple[int, int, bytes]] = deque(maxlen=20)
+        self.number = 0
+        #: Which life of the store hears, and from which number on.
+        self.life, self.first = 0, 1
+
+    def publish(self, count: int) -> None:
+        """Say some messages. Through another filter, and after a start of the store, some come again."""
+        random_ = self.run.random
+        is_new = self.life != self.run.starts
+        if is_new:
+            self.life, self.first = self.run.starts, self.number + 1 - random_.choice((0, 3))
+        for _ in range(count):
+            self.number += 1
+            topic = random_.choice(TOPICS)
+            body = f"{self.publisher}-{self.number}".encode()
+            self.said.append((self.number, 1, rows.record(topic, body, persistent=False)))
+            self.run.history.sent(self.publisher, self.number, topic)
+        again = 3 if is_new else random_.choice((0, 0, 3))
+        last = [each for each in list(self.said)[-count - again :] if each[0] >= self.first]
+        self.run.hear(rows.encode(self.publisher, 2, last))
+
+
 class StoreRun:
     """One run."""
 
@@ -250,6 +278,7 @@ class StoreRun:
         self.is_up = False
         self.open()
         self.publishers = [Publisher(self, f"p{n}", n + 1) for n in range(2)]
+        self.speaker = Speaker(self, 9)
         self.workers = [Worker(self, f"w{n}", QUEUES[n % 2]) for n in range(3)]
         self.workers += [Worker(self, name, name) for name, _ in SUBSCRIPTIONS]
         for _ in range(steps):
@@ -332,6 +361,14 @@ class StoreRun:
         except StoreError:
             self.crash()
 
+    def hear(self, content: bytes) -> None:
+        """Messages come on the bus."""
+        try:
+            self.log.set_clock_us(self.now.wall_us)
+            self.machine.hear(self.now, content)
+        except StoreError:
+            self.crash()
+
     def tidy(self) -> None:
         """Retention: indexes; segments go, or are written anew without what was acknowledged."""
         self.log.build_next_index()
@@ -392,7 +429,9 @@ class StoreRun:
         """Something happens."""
         random_ = self.random
         what = random_.random()
-        if what < 0.2:
+        if what < 0.05:
+            self.speaker.publish(random_.randint(1, 8))
+        elif what < 0.2:
             random_.choice(self.publishers).publish(random_.randint(1, 8))
         elif what < 0.4:
             random_.choice(self.workers).work()

@@ -16,9 +16,14 @@ class Desk:
     """The machine, its log and the time."""
 
     def __init__(
-        self, disk: SimulatedDisk | None = None, *, queue_window: int = 65_536, **identity: Any
+        self,
+        disk: SimulatedDisk | None = None,
+        *,
+        queue_window: int = 65_536,
+        recorded: tuple[str, ...] = (),
+        **identity: Any,
     ) -> None:
-        self.queue_window = queue_window
+        self.queue_window, self.recorded = queue_window, recorded
         self.disk = disk or SimulatedDisk(1)
         self.identity = identity
         self.now_s = 1000.0
@@ -39,7 +44,9 @@ class Desk:
             clock_us=self.now.wall_us,
         )
         identity = Identity(name="desk", run="r", **self.identity)
-        self.machine = Machine(self.log, identity, self.now, queue_window=self.queue_window)
+        self.machine = Machine(
+            self.log, identity, self.now, recorded=self.recorded, queue_window=self.queue_window
+        )
 
     def crash(self) -> None:
         """The power goes, and comes back."""
@@ -92,7 +99,7 @@ class Client:
         self.desk = desk
         self.name = name
         self.publisher = publisher or (sum(name.encode()) << 8) + 1
-        self.number = 0
+        self.number = self.said = 0
         self.n = 0
         self.heard: list[dict[str, Any]] = []
         self.hello: dict[str, Any] = {}
@@ -122,6 +129,17 @@ class Client:
             messages.append((self.number, self.desk.now.wall_us, rows.record(topic, body, **fields)))
         content = rows.encode(self.publisher, 5, messages)
         self.tell("send", publisher=self.publisher, chain=5, after=before, rows=content)
+        self.desk.run()
+
+    def say(self, topic: str, *bodies: bytes, chain: int = 2, again: int = 0) -> None:
+        """Publish messages that are not persistent, and that the store hears; or some of them once more."""
+        self.said -= again
+        messages = []
+        for body in bodies:
+            self.said += 1
+            record = rows.record(topic, body, persistent=False)
+            messages.append((self.said, self.desk.now.wall_us, record))
+        self.desk.machine.hear(self.desk.now, rows.encode(self.publisher, chain, messages))
         self.desk.run()
 
     def put(self, queue: str, *bodies: bytes, **fields: Any) -> None:

@@ -2,6 +2,7 @@
 
 mod backlog;
 pub mod disk;
+mod hearing;
 mod publisher;
 mod recorder;
 mod turn;
@@ -29,6 +30,7 @@ use crate::staging::StagedRows;
 
 pub use backlog::Backlog;
 pub use disk::{Shared, SimulatedDisk};
+pub use hearing::{Hearing, heard_rows};
 pub use publisher::{as_passed_on, publish_rows};
 pub use recorder::{Lanes, Recorder};
 pub use turn::{Turn, check_rows};

@@ -73,6 +73,11 @@ impl Turn {
         detached(py, || self.lock().push_rows(&rows, mark, unpublished.map(str::as_bytes)));
     }
 
+    /// Takes rows over that a store heard, but for those to some destinations.
+    fn push_heard(&self, py: Python<'_>, rows: PyBackedBytes, without: Vec<String>) {
+        detached(py, || self.lock().push_heard(&rows, &without));
+    }
+
     /// A chain is stored up to this number, together with the rows. One that is `kept` is never forgotten.
     fn chain(&self, publisher: u64, chain: u32, number: u64, stored_us: u64, kept: bool) {
         self.note(Change::Chain(publisher, chain, Chain { number, stored_us, kept }), true);
