@@ -150,6 +150,7 @@ def test_of_two_routers_between_the_same_groups_one_passes_on_and_the_other_when
     read_rest(subscription)
     for number in range(1000):
         publisher.publish("t", number)
+    publisher.flush(WITHIN_S)
     assert bodies(subscription, 1000) == list(range(1000))
     assert subscription.receive(0.2) is None, "nothing comes twice"
     routers.pop(0).close()
@@ -157,6 +158,7 @@ def test_of_two_routers_between_the_same_groups_one_passes_on_and_the_other_when
     read_rest(subscription)
     for number in range(1000):
         publisher.publish("t", number)
+    publisher.flush(WITHIN_S)
     assert bodies(subscription, 1000) == list(range(1000))
     assert subscription.receive(0.2) is None
 
@@ -179,6 +181,8 @@ def test_a_program_with_links_to_two_routers_neither_doubles_nor_loses(
     for number in range(1000):
         for bus in (client, *others):
             bus.publish("t", number)
+    for bus in (client, *others):
+        bus.flush(WITHIN_S)
     for subscription in (mine, *theirs):
         found = [subscription.receive(WITHIN_S) for _ in range(3000)]
         for bus in (client, *others):

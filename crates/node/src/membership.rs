@@ -222,10 +222,12 @@ impl Membership {
         self.config.domain
     }
 
-    /// Everybody known by its publisher, its node, and whether it is a router.
-    pub fn neighbours(&self) -> impl Iterator<Item = (u64, NodeId, bool)> + '_ {
+    /// Everybody known by its publisher, its node, its run, and whether it is a router.
+    pub fn neighbours(&self) -> impl Iterator<Item = (u64, NodeId, u16, bool)> + '_ {
         let is_router = |member: &Member| member.roles.contains(Roles::ROUTER);
-        self.members.iter().map(move |(&node, member)| (member.publisher, node, is_router(member)))
+        self.members
+            .iter()
+            .map(move |(&node, member)| (member.publisher, node, member.instance, is_router(member)))
     }
 
     /// Those that do something for others, and are waited for however slow they are.

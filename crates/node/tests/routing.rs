@@ -347,6 +347,22 @@ fn a_flush_is_over_when_those_behind_routers_have_it_and_names_those_who_may_not
 }
 
 #[test]
+fn a_flush_ends_though_routers_in_a_circle_do_not_know_yet_which_links_rest() {
+    let mut net = Net::new(5, &[0, 1, 2]);
+    for (one, two) in [(0, 1), (1, 2), (2, 0), (0, 3), (2, 4)] {
+        net.join(one, two);
+        net.cable(one, two).hides_shape = true;
+    }
+    let (_, reader) = net.subscribe(4, "a", None);
+    net.run();
+    net.publish(3, "a", b"x");
+    let id = net.hubs[3].begin_flush();
+    net.run();
+    assert_eq!(net.hubs[3].flush_state(id), FlushState::Done(vec![]));
+    assert_eq!(bodies(&read(&reader)), ["x"]);
+}
+
+#[test]
 fn a_subscription_is_known_everywhere_once_every_router_said_so() {
     let mut net = Net::row(5);
     net.cable(0, 1).cut = true;

@@ -90,6 +90,8 @@ pub struct Question {
     pub about: About,
     /// Who is asked, eight bytes each.
     pub to: Vec<u64>,
+    /// Whose question it was at first, eight bytes, and which: routers ask on.
+    pub origin: (u64, u64),
 }
 
 impl Question {
@@ -104,6 +106,8 @@ impl Question {
         });
         write_varint(out, self.to.len() as u64);
         self.to.iter().for_each(|publisher| out.extend_from_slice(&publisher.to_be_bytes()));
+        out.extend_from_slice(&self.origin.0.to_be_bytes());
+        write_varint(out, self.origin.1);
     }
 
     /// Reads the record.
@@ -117,7 +121,9 @@ impl Question {
         for _ in 0..count {
             to.push(u64::from_be_bytes(cursor.array("asked publisher")?));
         }
-        Ok(Question { from, number, about, to })
+        let origin =
+            (u64::from_be_bytes(cursor.array("first asking publisher")?), cursor.varint("its question")?);
+        Ok(Question { from, number, about, to, origin })
     }
 }
 
@@ -176,7 +182,8 @@ mod tests {
                 Reach { is_shared: false, neighbours: vec![] },
             ],
         };
-        let question = Question { from: 5, number: 1 << 40, about: About::Interest, to: vec![9, 10] };
+        let question =
+            Question { from: 5, number: 1 << 40, about: About::Interest, to: vec![9, 10], origin: (4, 300) };
         let answer = Answer { from: 9, to: 5, number: 1 << 40, silent: vec![1, u32::MAX] };
         let mut records = vec![Vec::new(); 3];
         state.write(&mut records[0]);

@@ -104,6 +104,7 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
                 raise FlushError(
                     f"not every member acknowledged everything within {timeout_s} s"
                     + _names(connection.node.backlog()[1])
+                    + _routers(connection.node.flush_awaited(number))
                 )
             yield deadline
     finally:
@@ -219,3 +220,7 @@ def _backlog(connection: Connection) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 def _names(lacking: list[tuple[int, int]]) -> str:
     return "".join(f"; member {node} lacks about {lacks} bytes" for node, lacks in lacking)
+
+
+def _routers(awaited: list[int]) -> str:
+    return "".join(f"; router {node} has not said that those behind it have" for node in awaited)

@@ -2,6 +2,9 @@
 //!
 //! A neighbour that is a router acknowledged that it has everything; whether those behind it have, it is asked. It begins to wait
 //! in the same way for its other neighbours, and answers when they have.
+//!
+//! Every question names whose it was at first. As long as routers do not agree on the tree yet it may come round in a circle: whoever
+//! waits for it already answers at once, because each link is waited for by whoever asked over it first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,14 +33,35 @@ enum Step {
 /// A router next to us: over which link, and who.
 pub(super) type Router = (LinkId, u64);
 
+/// Whose question it was at first: a publisher, and its number.
+pub(super) type Origin = (u64, u64);
+
+/// Who asked us.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub router: Router,
+    /// Which question of its.
+    pub number: u64,
+    pub origin: Origin,
+}
+
+/// What is known of a question that was heard.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    New,
+    /// It was said again; its answer follows.
+    Again,
+    /// It came another way, too: there is a circle.
+    Elsewhere,
+}
+
 #[derive(Debug)]
 struct Flush {
     about: About,
     lanes: BTreeMap<(LinkId, usize), Step>,
     /// Routers that have not answered, their node ids, and whether they were asked.
     routers: BTreeMap<Router, (NodeId, bool)>,
-    /// Who asked us, and with which number of its own.
-    asker: Option<(Router, u64)>,
+    asker: Option<Asker>,
     silent: BTreeSet<NodeId>,
     failure: Option<Arc<str>>,
 }
@@ -56,8 +80,8 @@ impl Flush {
 /// What is to be said to a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Saying {
-    /// A question of ours.
-    Ask(FlushId, About),
+    /// A question of ours, and whose it was at first, if not ours.
+    Ask(FlushId, About, Option<Origin>),
     /// The answer to its question: its number, and who was silent.
     Answer(u64, Vec<NodeId>),
 }
@@ -88,7 +112,7 @@ impl Flushes {
         about: About,
         lanes: impl IntoIterator<Item = ((LinkId, usize), u64)>,
         routers: impl IntoIterator<Item = (Router, NodeId)>,
-        asker: Option<(Router, u64)>,
+        asker: Option<Asker>,
     ) -> FlushId {
         // Of a lane that nothing was published on, everybody has everything.
         let step = |bytes| if bytes == 0 { Step::Done } else { Step::Send(bytes) };
@@ -118,15 +142,46 @@ impl Flushes {
             for router in ready {
                 if let Some((_, asked)) = flush.routers.get_mut(&router) {
                     *asked = true;
-                    said.push((router, Saying::Ask(id, flush.about)));
+                    said.push((router, Saying::Ask(id, flush.about, flush.asker.map(|asker| asker.origin))));
                 }
             }
-            if let Some((router, number)) = flush.asker.filter(|_| flush.is_over()) {
+            if let Some(Asker { router, number, .. }) = flush.asker.filter(|_| flush.is_over()) {
                 said.push((router, Saying::Answer(number, flush.silent.iter().copied().collect())));
             }
         }
         self.flushes.retain(|_, flush| flush.asker.is_none() || !flush.is_over());
         said
+    }
+
+    /// What is known of a question.
+    pub fn find(&self, asker: &Asker) -> Heard {
+        let known = |flush: &Flush| flush.asker.filter(|known| known.origin == asker.origin);
+        self.flushes.values().filter_map(known).fold(Heard::New, |heard, known| match known == *asker {
+            true => Heard::Again,
+            false if heard == Heard::New => Heard::Elsewhere,
+            false => heard,
+        })
+    }
+
+    /// Whether routers on a link were asked and have not answered.
+    pub fn is_asking(&self, link: LinkId) -> bool {
+        self.flushes.values().any(|flush| {
+            flush.routers.range((link, 0)..=(link, u64::MAX)).any(|(_, (_, is_asked))| *is_asked)
+        })
+    }
+
+    /// Questions or answers may have been lost on a link: those who have not answered are asked again.
+    pub fn ask_again(&mut self, link: LinkId) {
+        for flush in self.flushes.values_mut() {
+            let routers = flush.routers.range_mut((link, 0)..=(link, u64::MAX));
+            routers.for_each(|(_, (_, is_asked))| *is_asked = false);
+        }
+    }
+
+    /// Routers that are waited for.
+    pub fn awaited(&self, id: FlushId) -> Vec<NodeId> {
+        let flush = self.flushes.get(&id);
+        flush.map_or_else(Vec::new, |flush| flush.routers.values().map(|(node, _)| *node).collect())
     }
 
     /// A router answered for those behind it.
@@ -259,7 +314,7 @@ mod tests {
         assert_eq!(flushes.poll(), []);
         flushes.ask(0, |_| 10, |_| true);
         flushes.answered(0, 1, &[]);
-        let asks = |router| ((0, router), Saying::Ask(id, About::Messages));
+        let asks = |router| ((0, router), Saying::Ask(id, About::Messages, None));
         assert_eq!(flushes.poll(), [asks(77), asks(88)]);
         assert_eq!(flushes.poll(), [], "once");
         flushes.hear(id, (0, 77), &[70]);
@@ -271,12 +326,38 @@ mod tests {
     #[test]
     fn a_question_is_answered_when_all_behind_us_have_and_forgotten() {
         let mut flushes = Flushes::default();
-        let asked = flushes.begin(About::Interest, [], [((1, 99), 9)], Some(((0, 77), 5)));
-        assert_eq!(flushes.poll(), [((1, 99), Saying::Ask(asked, About::Interest))]);
+        let asker = |number| Some(Asker { router: (0, 77), number, origin: (55, 3) });
+        let asked = flushes.begin(About::Interest, [], [((1, 99), 9)], asker(5));
+        assert_eq!(flushes.poll(), [((1, 99), Saying::Ask(asked, About::Interest, Some((55, 3))))]);
         flushes.hear(asked, (1, 99), &[]);
         assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(5, vec![]))]);
         assert!(flushes.flushes.is_empty());
-        flushes.begin(About::Interest, [], [], Some(((0, 77), 6)));
+        flushes.begin(About::Interest, [], [], asker(6));
         assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(6, vec![]))], "nobody is behind us");
+    }
+
+    #[test]
+    fn a_question_that_comes_again_is_known_and_so_is_one_that_came_round() {
+        let mut flushes = Flushes::default();
+        let asker = Asker { router: (0, 77), number: 5, origin: (55, 3) };
+        assert_eq!(flushes.find(&asker), Heard::New);
+        flushes.begin(About::Messages, [], [((1, 99), 9)], Some(asker));
+        assert_eq!(flushes.find(&asker), Heard::Again);
+        assert_eq!(flushes.find(&Asker { router: (1, 88), ..asker }), Heard::Elsewhere);
+        assert_eq!(flushes.find(&Asker { origin: (55, 4), ..asker }), Heard::New);
+    }
+
+    #[test]
+    fn whoever_has_not_answered_is_asked_again() {
+        let mut flushes = Flushes::default();
+        let id = flushes.begin(About::Messages, [], [((0, 77), 7), ((1, 88), 8)], None);
+        assert_eq!(flushes.poll().len(), 2);
+        flushes.hear(id, (1, 88), &[]);
+        assert!(flushes.is_asking(0) && !flushes.is_asking(1));
+        assert_eq!(flushes.awaited(id), [7]);
+        flushes.ask_again(1);
+        assert_eq!(flushes.poll(), []);
+        flushes.ask_again(0);
+        assert_eq!(flushes.poll(), [((0, 77), Saying::Ask(id, About::Messages, None))]);
     }
 }

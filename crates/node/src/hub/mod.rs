@@ -403,12 +403,7 @@ impl Hub {
     }
 
     /// Waits over all links but one; for somebody else, if there is an asker.
-    fn begin_wait(
-        &self,
-        about: About,
-        except: Option<LinkId>,
-        asker: Option<(flush::Router, u64)>,
-    ) -> FlushId {
+    fn begin_wait(&self, about: About, except: Option<LinkId>, asker: Option<flush::Asker>) -> FlushId {
         let routers = self.routers(except);
         let links: Vec<LinkId> = self.routes().links().map(|link| link.id).collect();
         let links = links.into_iter().filter(|&link| Some(link) != except && about == About::Messages);
@@ -432,6 +427,11 @@ impl Hub {
     /// What became of a flush.
     pub fn flush_state(&self, id: FlushId) -> FlushState {
         lock(&self.flushes).state(id)
+    }
+
+    /// Routers that have not answered yet.
+    pub fn flush_awaited(&self, id: FlushId) -> Vec<NodeId> {
+        lock(&self.flushes).awaited(id)
     }
 
     /// Forgets a flush.

@@ -340,7 +340,9 @@ impl Port {
                 let mut deferred = lock(&self.deferred);
                 if self.inbox.may_have_aside() && deferred.len() < DEFERRED_MAX {
                     // What it asks about may be among that.
-                    deferred.push(question);
+                    if !deferred.contains(&question) {
+                        deferred.push(question);
+                    }
                 } else {
                     drop(deferred);
                     self.hub.hear_question(link, &question);
@@ -355,6 +357,16 @@ impl Port {
     /// Whoever is on the link may have missed what was said of where links lead: it is said again.
     pub fn tell_link_states(&self) {
         self.hub.map_tells(&self.link);
+    }
+
+    /// Whether routers on the link were asked and have not answered.
+    pub fn is_asking(&self) -> bool {
+        self.hub.is_asking(self.link.id)
+    }
+
+    /// Asks routers on the link again that have not answered: their answers, or our questions, may be lost.
+    pub fn ask_again(&self) {
+        self.hub.ask_again(self.link.id);
     }
 
     /// Whether something is to be said to whoever is on the link.

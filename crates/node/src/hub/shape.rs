@@ -12,7 +12,7 @@ use shoal_norm::NodeId;
 use shoal_wire::{Answer, LinkState, Question};
 
 use super::chain::LinkId;
-use super::flush::{Router, Saying};
+use super::flush::{Asker, Heard, Router, Saying};
 use super::link::{Link, Ring};
 use super::{Hub, lock};
 use crate::map::Map;
@@ -183,8 +183,10 @@ impl Hub {
         for ((link, publisher), saying) in said {
             let mut record = Vec::new();
             match saying {
-                Saying::Ask(number, about) => {
-                    Question { from: self.publisher, number, about, to: vec![publisher] }.write(&mut record);
+                Saying::Ask(number, about, origin) => {
+                    let (from, to) = (self.publisher, vec![publisher]);
+                    let origin = origin.unwrap_or((from, number));
+                    Question { from, number, about, to, origin }.write(&mut record);
                 }
                 Saying::Answer(number, silent) => {
                     Answer { from: self.publisher, to: publisher, number, silent }.write(&mut record);
@@ -204,16 +206,37 @@ impl Hub {
 
     /// Somebody next to us asks, or answers.
     pub(super) fn hear_question(&self, link: LinkId, question: &Question) {
-        if question.to.contains(&self.publisher) {
-            let asker = Some(((link, question.from), question.number));
-            if self.resting().contains(&link) {
-                // Nothing that comes this way goes on: without that, two routers between the same networks would ask each
-                // other for ever.
-                lock(&self.flushes).begin(question.about, [], [], asker);
-                return self.say();
-            }
-            self.begin_wait(question.about, Some(link), asker);
+        if !question.to.contains(&self.publisher) {
+            return;
         }
+        let Question { from, number, about, origin, .. } = *question;
+        let asker = Asker { router: (link, from), number, origin };
+        let is_resting = self.resting().contains(&link);
+        let mut flushes = lock(&self.flushes);
+        match flushes.find(&asker) {
+            Heard::Again => {}
+            // Nothing that comes over a link that rests goes on.
+            heard if is_resting || heard == Heard::Elsewhere || origin.0 == self.publisher => {
+                flushes.begin(about, [], [], Some(asker));
+                drop(flushes);
+                self.say();
+            }
+            _ => {
+                drop(flushes);
+                self.begin_wait(about, Some(link), Some(asker));
+            }
+        }
+    }
+
+    /// Whether routers on a link were asked and have not answered.
+    pub(super) fn is_asking(&self, link: LinkId) -> bool {
+        lock(&self.flushes).is_asking(link)
+    }
+
+    /// Asks routers on a link again that have not answered.
+    pub(super) fn ask_again(&self, link: LinkId) {
+        lock(&self.flushes).ask_again(link);
+        self.say();
     }
 
     pub(super) fn hear_answer(&self, link: LinkId, answer: &Answer) {

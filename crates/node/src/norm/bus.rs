@@ -33,6 +33,9 @@ const LEFT_OFF_MAX: usize = 4096;
 /// Parts of control records whose end has not come yet, of all senders together, beside short ones.
 const CONTROL_PARTS_BYTES_MAX: usize = 16 << 20;
 
+/// A router that does not answer is asked again so often: whoever began to listen to a control stream a moment ago may have missed
+/// what was said before.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Routers say again so often where links lead.
 const TELL_AGAIN: Duration = Duration::from_secs(5);
 
@@ -84,6 +87,8 @@ pub struct NormBus {
     told: Vec<Told>,
     /// When a router says again where links lead.
     tell_at: Time,
+    /// When routers that have not answered are asked again; never if there are none.
+    ask_again_at: Time,
     /// When what was put aside is looked at again.
     aside_at: Time,
 }
@@ -116,6 +121,7 @@ impl NormBus {
             age: Age::Greeting,
             told: Vec::new(),
             tell_at: Time::ZERO,
+            ask_again_at: Time::NEVER,
             aside_at: Time::NEVER,
         }
     }
@@ -292,7 +298,7 @@ impl NormBus {
             self.port.tell_position();
         }
         if let Some(ackers) = self.membership.poll_ackers() {
-            self.port.set_neighbours(self.membership.domain(), self.membership.neighbours());
+            self.tell_neighbours();
             session.set_indispensable(&self.membership.indispensable());
             if self.age < Age::Settled {
                 session.set_ackers_from_oldest(&ackers);
@@ -301,6 +307,14 @@ impl NormBus {
             }
             session.set_group_size(ackers.len() as u32 + 1);
         }
+    }
+
+    /// Who is on the link. Whoever said goodbye passes nothing on any more, though something of it may be under way.
+    fn tell_neighbours(&self) {
+        let stays = |node: NodeId, instance: u16| !self.goodbyes.contains_key(&(node, instance));
+        let neighbours = self.membership.neighbours().filter(|&(_, node, instance, _)| stays(node, instance));
+        let neighbours = neighbours.map(|(publisher, node, _, is_router)| (publisher, node, is_router));
+        self.port.set_neighbours(self.membership.domain(), neighbours);
     }
 
     /// Gives back what is held for members that failed. They may only have been silent, and then go on where they were.
@@ -335,6 +349,18 @@ impl NormBus {
             }
         }
         self.port.hand_over(now);
+    }
+
+    /// Asks routers again that have not answered for a while.
+    fn ask_again(&mut self, now: Time) {
+        if !self.port.is_asking() {
+            self.ask_again_at = Time::NEVER;
+        } else if self.ask_again_at == Time::NEVER {
+            self.ask_again_at = now + ASK_AGAIN;
+        } else if now >= self.ask_again_at {
+            self.ask_again_at = now + ASK_AGAIN;
+            self.port.ask_again();
+        }
     }
 
     /// Acts on what stood between messages, before anybody reads those that follow.
@@ -456,6 +482,7 @@ impl Application for NormBus {
                     && let Some(last) = self.membership.read_goodbye(content)
                 {
                     self.goodbyes.insert((*node, *instance), last);
+                    self.tell_neighbours();
                 }
                 // Whatever changes what we know of a node comes on its control stream, where nothing is read twice.
                 if RecordKind::of(content) == Ok(RecordKind::Heartbeat) {
@@ -490,6 +517,7 @@ impl Application for NormBus {
             let sent = |lane: usize| lanes.get(lane).map_or(0, Lane::written);
             self.port.ask_flushes(sent, |lane| session.request_watermark(now, lane as ObjectId).is_ok());
         }
+        self.ask_again(now);
         self.rest_failed(now, session);
         self.tell_gaps(now);
         self.follow_moved(now, session);
@@ -570,6 +598,7 @@ impl Application for NormBus {
 
     fn deadline(&self) -> Time {
         let tells = if self.port.hub().is_router() { self.tell_at } else { Time::NEVER };
-        self.deadline.min(self.losses.deadline()).min(self.rename_at()).min(tells).min(self.aside_at)
+        let asks = tells.min(self.aside_at).min(self.ask_again_at);
+        self.deadline.min(self.losses.deadline()).min(self.rename_at()).min(asks)
     }
 }

@@ -12,7 +12,8 @@ use shoal_node::{AnnouncedInterest, Announcer, Applied, Interest, InterestBounds
 use shoal_norm::{Chunk, Time};
 use shoal_selector::Selector;
 use shoal_wire::{
-    Announce, BodyKind, Destination, HeaderFields, Outgoing, PropertiesWriter, Scalar, Topic, TopicPattern,
+    Announce, BodyKind, Destination, HeaderFields, Outgoing, PropertiesWriter, RecordKind, Scalar, Topic,
+    TopicPattern,
 };
 
 pub const LANES: usize = 5;
@@ -43,6 +44,8 @@ pub struct Cable {
     pub cut: bool,
     /// What comes to an end is thrown away, and it is told so.
     pub loses: bool,
+    /// Nobody hears over it where links lead.
+    pub hides_shape: bool,
 }
 
 pub struct Net {
@@ -125,6 +128,7 @@ impl Net {
             announcements: 0,
             cut: false,
             loses: false,
+            hides_shape: false,
         }));
         self.joined.insert((one.min(two), one.max(two)), self.cables.len() - 1);
         self.cables.len() - 1
@@ -286,8 +290,10 @@ impl Cable {
         }
         from.port.settle(now);
         while let Some(record) = from.port.poll_routing() {
-            assert!(to.port.handle_routing(&record).unwrap());
             moved = true;
+            if !self.hides_shape || RecordKind::of(&record) != Ok(RecordKind::LinkState) {
+                assert!(to.port.handle_routing(&record).unwrap());
+            }
         }
         for lane in 1..LANES {
             let bytes = &mut from.on_its_way[lane];
@@ -343,7 +349,7 @@ impl Cable {
 fn count(bytes: &[u8]) -> u64 {
     let mut messages = 0;
     let each = |record: &[u8], _| {
-        messages += u64::from(shoal_wire::RecordKind::of(record) == Ok(shoal_wire::RecordKind::Message));
+        messages += u64::from(RecordKind::of(record) == Ok(RecordKind::Message));
         false
     };
     shoal_wire::frame::FrameReader::new(1 << 20).read(bytes, each).unwrap();

@@ -512,6 +512,11 @@ impl Node {
         }
     }
 
+    /// Routers that a flush waits for: those behind them may not have everything.
+    fn flush_awaited(&self, flush: u64) -> PyResult<Vec<NodeId>> {
+        Ok(self.inner()?.bus.hub().flush_awaited(flush))
+    }
+
     /// Stops waiting.
     fn end_flush(&self, flush: u64) -> PyResult<()> {
         self.inner()?.bus.hub().end_flush(flush);
