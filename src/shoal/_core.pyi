@@ -688,10 +688,8 @@ class Log:
     @property
     def state_bytes(self) -> tuple[int, int]:
         """About how long the state is, and how long it may be."""
-    def fetch(
-        self, chain: tuple[int, int], numbers: tuple[int, int], back: int, bytes_max: int
-    ) -> tuple[bytes, bool]:
-        """Messages by their identity, of so many offsets at the end: rows, and whether there are more."""
+    def rows_of_chain(self, chain: tuple[int, int], start: int, bytes_max: int) -> tuple[bytes, int | None]:
+        """Messages of a publisher and chain, from an offset on: rows, and where to go on."""
     @property
     def recovered(self) -> tuple[bool, int, int, float]:
         """What opening found: made anew, bytes read, bytes of a torn tail that were cut, seconds."""
@@ -925,6 +923,9 @@ class Turn:
         """There was no room for the rows: what belongs to them goes, too."""
     @property
     def is_empty(self) -> bool: ...
+    @property
+    def may_wait(self) -> bool:
+        """Whether it has nothing but what readers are done with: it need not be durable at once."""
     @property
     def rows(self) -> int:
         """How many rows it has."""
@@ -1167,13 +1168,19 @@ class RowsBuilder:
     def take(self) -> tuple[bytes, int, int] | None:
         """The first rows that wait, about `part_bytes`, and the numbers of the first and the last."""
 
-def pass_on(node: Node, rows: bytes, timeout_s: float | None = None) -> None:
-    """Publish rows for live subscribers, under the identity they have in the store; queues have none."""
+def pass_on(node: Node, rows: bytes, timeout_s: float | None = None, *, redelivered: bool = False) -> None:
+    """Publish rows for live subscribers, under the identity they have in the store; queues have none.
+
+    Whoever has read those that are `redelivered` does not read them again.
+    """
 
 def read_rows(
     rows: bytes, first: int = 0, *, consumer: int = 0, lease: int = 0, counts: dict[int, int] | None = None
 ) -> list[Message]:
     """Rows as messages; `counts` says which delivery it is where it is not the first, by offset."""
+
+def offsets_of(messages: list[Message]) -> list[int]:
+    """The offsets of messages that a store delivered."""
 
 def split_rows(rows: bytes) -> list[tuple[int, bytes]]:
     """Each row by itself, with its number."""

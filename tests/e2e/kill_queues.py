@@ -3,9 +3,8 @@
     python tests/e2e/kill_queues.py --cycles 200
 
 Every process writes down what it knows: publishers what they were promised, readers what they got. In the end
-everything that was
-promised must have been read, by the subscriber in order and once, by the workers once, except what says that
-it is delivered again. A failure prints the seed.
+everything that was promised must have been read, by the subscriber in order and once, by the workers once,
+except what says that it is delivered again. A failure prints the seed.
 """
 
 import argparse

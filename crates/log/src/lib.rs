@@ -16,6 +16,7 @@ pub mod columns;
 mod backlog;
 mod behind;
 mod bytes;
+mod cache;
 mod chains;
 mod commit;
 mod cursor;
@@ -49,6 +50,7 @@ mod turn;
 mod verify;
 
 pub use backlog::{Backlog, BacklogOptions, Counts, Facts, Finished, GROUP_BUCKETS};
+pub use cache::Cache;
 pub use chains::{CHAINS_MAX, Chain, Chains};
 pub use cursor::{Cursor, GapRow, Query, Snapshot};
 pub use disk::Disk;

@@ -202,6 +202,12 @@ impl Turn {
         self.changes.is_empty() && self.bound.is_empty() && self.rows.is_empty()
     }
 
+    /// Whether it has nothing but what readers are done with. If that is lost, those messages come again, marked.
+    pub fn may_wait(&self) -> bool {
+        let is_done = |change: &Change| matches!(change, Change::Done(..));
+        self.rows.is_empty() && self.bound.is_empty() && self.changes.iter().all(is_done)
+    }
+
     /// The messages.
     pub fn rows(&self) -> &RowsWriter {
         &self.rows

@@ -28,7 +28,7 @@ mod _core {
     #[pymodule_export]
     use crate::bus::exit::{is_abandoned, mark_exiting, wait_for_waiting_threads};
     #[pymodule_export]
-    use crate::bus::rows::{RowsBuilder, pass_on, read_rows, split_rows, take_rows};
+    use crate::bus::rows::{RowsBuilder, offsets_of, pass_on, read_rows, split_rows, take_rows};
     #[pymodule_export]
     use crate::bus::{Message, Node, Subscription, TcpLinks, Tls, mark_forked};
     #[pymodule_export]

@@ -38,7 +38,7 @@ class PersistentOptions:
     #: Publishers, a process each.
     publishers: int = 8
     #: No publisher sends for longer.
-    seconds: float = 5.0
+    seconds: float = 3.0
     #: Messages of each publisher that waits for each, at the most.
     waiting: int = 20_000
     #: Messages of each publisher that does not, at the most, and how many it has on their way.
@@ -207,8 +207,8 @@ def _topics(options: PersistentOptions, path: Path, sync_s: float, follow: Follo
         ("waiting", 0, options.waiting),
         ("windowed", options.window, options.windowed),
     ):
-        follow(0, f"topic, {what}", "")
         figures[what] = _sending(options, "shoal", path, sync_s, count, window, "topic")
+        follow(options.rounds, f"shoal, a topic, {what}", f"{figures[what]['msg_s']:,.0f} messages/s")
         with _contestant("shoal", path, sync_s) as (where, _), contextlib.ExitStack() as stack:
             order = {**where, "count": count, "window": window, "size": options.size, "kind": "topic"}
             order["seconds"] = options.seconds
@@ -223,6 +223,7 @@ def _topics(options: PersistentOptions, path: Path, sync_s: float, follow: Follo
             if received != sent:
                 raise ExperimentError(f"a live subscriber got {received} of {sent} messages")
         figures[f"{what}_watched"] = {"msg_s": sent / seconds}
+        follow(options.rounds, f"shoal, a watched topic, {what}", f"{sent / seconds:,.0f} messages/s")
     return figures
 
 
@@ -236,13 +237,14 @@ def _outbox(options: PersistentOptions, path: Path, follow: Follow) -> dict[str,
                 reached.append(worker.result(PATIENCE_S))
         follow(number, "outbox", f"{reached[-1]['msg_s']:,.0f} messages/s")
     figures = {name: median(one[name] for one in reached) for name in reached[0]}
+    figures["fdatasync_ms"] = 1000 / figures["fdatasync_s"]
     figures["share_of_fdatasync"] = median(one["msg_s"] / one["fdatasync_s"] for one in reached)
     return figures
 
 
 def _store(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, Any]:
     """How fast a durable subscriber catches up, and how long a killed store takes to be there again."""
-    follow(0, "catching up", "")
+    follow(options.rounds, "shoal, catching up", "")
     directory = path / "behind"
     with StoreProcess(directory, record="bench-records-nothing") as store:
         order: dict[str, Any] = {"contestant": "shoal", "domain": store.domain, "size": options.size}
@@ -252,7 +254,9 @@ def _store(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, 
         with Worker(SIDES, "publish", **sending) as publisher:
             _together([publisher])
         with Worker(SIDES, "catch_up", **order, count=options.behind) as reader:
-            seconds, _, _ = _together([reader])
+            before_s = store.cpu_s()
+            seconds, reader_s, _ = _together([reader])
+            store_s = store.cpu_s() - before_s
         store.kill()
         began = time.perf_counter()
         store.start()
@@ -263,6 +267,7 @@ def _store(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, 
     _, rows, size = log.extent(0, log.end, [">"])
     read_s = time.perf_counter() - began
     log.close()
+    follow(options.rounds, "shoal, catching up", f"{options.behind / seconds:,.0f} messages/s")
     caught_up_mb_s = options.behind * options.size / 1e6 / seconds
     read_mb_s = size / 1e6 / read_s
     return {
@@ -272,6 +277,8 @@ def _store(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, 
             "log_read_mb_s": read_mb_s,
             "log_rows": rows,
             "share_of_log_read": caught_up_mb_s / read_mb_s,
+            "store_cpu_us_per_message": store_s / options.behind * 1e6,
+            "reader_cpu_us_per_message": reader_s / options.behind * 1e6,
         },
         "recovery": {"seconds": recovered_s, "gb": stored / 1e9, "s_per_gb": recovered_s / (stored / 1e9)},
     }
@@ -279,7 +286,7 @@ def _store(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, 
 
 def _large(options: PersistentOptions, path: Path, follow: Follow) -> dict[str, Any]:
     """A queue of many messages: what the store takes, how soon it is there again, how soon it delivers."""
-    follow(0, "a long queue", "")
+    follow(options.rounds, "shoal, a long queue", "")
     with StoreProcess(path / "large", record="bench-records-nothing") as store:
         order: dict[str, Any] = {"contestant": "shoal", "domain": store.domain, "size": 16, "kind": "queue"}
         order["window"] = 10_000

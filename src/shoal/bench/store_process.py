@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from shoal.bench.children import ending_with_us
 from shoal.errors import ExperimentError
 
 #: A store is up within this time, also on a busy machine.
@@ -58,7 +59,11 @@ class StoreProcess:
         log = self.directory.with_name(self.directory.name + ".log")
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                ending_with_us(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         deadline = time.monotonic() + PATIENCE_S
         while not told.exists():

@@ -138,8 +138,8 @@ class Consumer(ConsumerBase):
     """Messages from a queue: iterate over it, or call `receive`. May be shared between threads.
 
     With `ack="auto"` a message is acknowledged when the thread that received it takes the next one, and the
-    last ones when the
-    consumer is closed. What is not acknowledged when the program ends, however it ends, is delivered again.
+    last ones when the consumer is closed. What is not acknowledged when the program ends, however it ends,
+    is delivered again.
     """
 
     def __init__(

@@ -190,7 +190,8 @@ class StoreDown:
 
     #: What it is called.
     name: str
-    #: It had queues in memory, for want of a store: what was in them is lost if it does not come back.
+    #: It had queues in memory, for want of a store: what was in them is lost if it does not come back. One
+    #: that gives way to a store, or had nothing, says so itself.
     memory: bool
 
 

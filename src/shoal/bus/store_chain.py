@@ -1,9 +1,9 @@
 """Rows of one publisher and chain on their way into a store. Decides; waits for nothing, sends nothing.
 
 A row is *kept* here until the store says that it is stored. Rows go in requests, in order, a few requests
-ahead of
-the store's word. What the store refuses comes back as an error to whoever waits for it; everything sent
-behind it comes back as a hole, and is sent again. A new session begins with everything that is not stored.
+ahead of the store's word. What the store refuses comes back as an error to whoever waits for it; everything
+sent behind it comes back as a hole, and is sent again. A new session begins with everything that is not
+stored.
 
 A *patient* chain, an outbox's, gives nothing up that may be taken later: it tries again.
 """
@@ -32,8 +32,7 @@ _FINAL = frozenset({"TOO_LONG", "BAD_ROWS", "EXISTS_NOT", "BAD_REQUEST"})
 #: Called when a row is stored, with nothing, or with why it never will be.
 Done = Callable[[ShoalError | None], None]
 #: Gives the next rows, with the numbers of the first and the last; none if there are none now. Another
-#: function tells
-#: about how many bytes there are.
+#: function tells about how many bytes there are.
 Take = Callable[[], tuple[bytes, int, int] | None]
 
 

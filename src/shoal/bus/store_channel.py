@@ -1,8 +1,8 @@
 """The way to a store: finds one, opens a link, keeps a session. Each connection has one, once it is needed.
 
 What is said and when is decided by `store_session`, `store_chain`, `store_consumer` and `store_finder`, under
-one lock; a thread
-hears the store and looks at the clock. Whoever asks says it to the store itself, without that thread.
+one lock; a thread hears the store and looks at the clock. Whoever asks says it to the store itself, without
+that thread.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal import _core
 from shoal.bus import operations
 from shoal.bus.events import BacklogDropped, LinkUp, StoreDown, StoreUp
+from shoal.bus.log_limit import LogLimit
 from shoal.bus.memory_owner import OWNER, Election
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox
@@ -48,6 +49,8 @@ SAY_BEFORE_S = 0.1
 GREETINGS_MAX = 3
 #: How long an attempt to reach a store's own address may take.
 CONNECT_S = 2.0
+#: A store's address that could not be used is tried again after this.
+OPEN_AGAIN_S = 1.0
 #: What a store's own link may bring ahead of the thread that reads it.
 REPLIES_BYTES = 16 << 20
 #: Messages of a store that are handled before the lock is given to others.
@@ -105,6 +108,10 @@ class StoreChannel:
         self._owned: Any = None
         self._standing: _core.Subscription | None = None
         self._was_open = self._said_none = False
+        #: Why the way to the store could not be opened, and when that is tried again.
+        self._why = ""
+        self._open_at = 0.0
+        self._log_limit = LogLimit()
         #: The store that answered last keeps nothing.
         self._is_memory = False
         #: Only a store that keeps will do, from now on: one was there, or messages wait in an outbox. Then a
@@ -313,8 +320,13 @@ class StoreChannel:
                         return
                     self._drop_link("its link was closed")
                 except ShoalError as error:
-                    log.warning("the way to the store failed, and is opened again: %s", error)
+                    more = self._log_limit.admit("failed")
+                    if more is not None:
+                        log.warning("the way to the store failed, and is opened again: %s%s", error, more)
                     self._drop_link(str(error))
+                    with self._lock:
+                        self._why, self._open_at = str(error), time.monotonic() + OPEN_AGAIN_S
+                        self._say_none(time.monotonic())
         finally:
             self._close_link()
             self._disown()
@@ -337,6 +349,8 @@ class StoreChannel:
             looks = (self._session.poll_timeout(), self._finder.poll_timeout(), self._election.poll_timeout())
             due = [at for at in looks if at is not None]
             due += [waiting.until for waiting in self._waiting]
+            if self._url is not None and self._node is None:
+                due.append(self._open_at)
             if self._unsaid is not None:
                 due.append(time.monotonic() + FULL_CHECK_S)
         left_s = min(due, default=float("inf")) - time.monotonic()
@@ -357,7 +371,8 @@ class StoreChannel:
             wanted = self._finder.choose(now, current, memory=memory, destination=destination)
             idle = self._session.state == "idle"
         if self._url is not None and self._node is None:
-            self._open_url(self._url)
+            if now >= self._open_at:
+                self._open_url(self._url)
         elif wanted is not None and (idle or self._is_another(wanted)):
             if self._url is None and (self._node is None or self._is_another(wanted)):
                 self._open(wanted)
@@ -438,7 +453,7 @@ class StoreChannel:
                 self._waiting.append(waiting._replace(until=now + LOOK_S))
             else:
                 self._said_none = True
-                waiting.done(None, no_store(waiting.what, waiting.look_s))
+                waiting.done(None, no_store(waiting.what, waiting.look_s, self._why))
 
     # --- queues in memory, where there is no store ---
 
@@ -608,13 +623,16 @@ class StoreChannel:
     def _on_state(self) -> None:
         state = self._session.state
         if state == "open":
-            self._was_open, self._said_none = True, False
+            self._was_open, self._said_none, self._why = True, False, ""
             self._is_memory = self._here is not None and self._here.memory
             self._only_kept = self._only_kept or not self._is_memory
             self._compare()
             self._connection.tell(StoreUp(str(self._session.greeting.get("name", "")), self._session.run))
         elif state == "idle" and self._session.greeting and not self._stopped:
-            self._connection.tell(StoreDown(str(self._session.greeting.get("name", "")), self._is_memory))
+            # One that gives way to a store says itself what is lost with it.
+            gives_way = self._session.left == 0 or (self._here is not None and not self._here.memory)
+            memory = self._is_memory and not gives_way
+            self._connection.tell(StoreDown(str(self._session.greeting.get("name", "")), memory))
         self._ear.ring()
 
 

@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
-from shoal._core import Message, read_rows
+from shoal._core import Message, offsets_of, read_rows
 from shoal.errors import LeaseError, StoreError
 
 #: Acknowledgements that wait to be sent together, or a quarter of the prefetch up to so many; fewer if
 #: nothing else is ready.
 ACKS_TOGETHER, ACKS_TOGETHER_MAX = 64, 1000
 #: Messages of a lot, at the most.
-LOT_MAX = 64
+LOT_MAX = 256
 #: A reader that is done with its lot so soon takes a larger one.
 LOT_S = 0.001
 
@@ -134,7 +134,7 @@ class Inbox:
         messages = [self._ready.popleft() for _ in range(count)]
         if messages:
             self._count_taken(count)
-            offsets = [offset_of(message) for message in messages]
+            offsets = offsets_of(messages)
             self._held.update(dict.fromkeys(offsets))
             if self._auto:
                 self._last[reader] = offsets
@@ -156,7 +156,7 @@ class Inbox:
         """What readers took and were not given is ready again; all but the last that they got is done."""
         for reader, lot in self.lots.items():
             back = list(_taken_from(lot, len(lot)))
-            offsets = {offset_of(message) for message in back}
+            offsets = set(offsets_of(back))
             got = [offset for offset in self._last.get(reader, ()) if offset not in offsets]
             self._acknowledge(got[:-1])
             self._last[reader] = got[-1:]
@@ -236,7 +236,7 @@ class Inbox:
         """Give back everything that is held or ready, after a pause, and go on."""
         self._last.clear()
         held = list(self._held)
-        unseen = [offset_of(message) for message in self._ready]
+        unseen = offsets_of(list(self._ready))
         self._count_taken(len(self._ready))
         self._ready.clear()
         self._paused = False
@@ -251,7 +251,7 @@ class Inbox:
         """End; what is not acknowledged goes back."""
         self.closed = True
         self._take_back()
-        unseen = runs_of(offset_of(message) for message in self._ready)
+        unseen = runs_of(offsets_of(list(self._ready)))
         self._ready.clear()
         self._changed()
         return {"op": "cancel", "consumer": self.number, **({"unseen": unseen} if unseen else {})}
@@ -259,7 +259,7 @@ class Inbox:
     def unseen(self) -> list[int]:
         """What is ready, as runs."""
         self._take_back()
-        return runs_of(offset_of(message) for message in self._ready)
+        return runs_of(offsets_of(list(self._ready)))
 
     def fail(self, error: StoreError) -> None:
         """Nothing more will come."""
@@ -333,10 +333,11 @@ class Inbox:
             self._taken_bytes += self._sizes.popleft()[1]
 
     def _acknowledge(self, offsets: Iterable[int]) -> None:
-        for offset in offsets:
-            if offset in self._held:
-                del self._held[offset]
-                self._acks.append(offset)
+        held = self._held
+        done = [offset for offset in offsets if offset in held]
+        for offset in done:
+            del held[offset]
+        self._acks += done
 
     def _changed(self) -> None:
         for change in self.on_change:

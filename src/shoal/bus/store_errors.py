@@ -43,8 +43,10 @@ def error_of(body: Mapping[str, Any]) -> StoreError:
     return _KINDS.get(str(body.get("error")), StoreError)(text)
 
 
-def no_store(what: str, waited_s: float) -> NoStoreError:
-    """Nobody keeps what must be kept."""
+def no_store(what: str, waited_s: float, why: str = "") -> NoStoreError:
+    """Nobody keeps what must be kept; `why` is known where an address was tried."""
+    if why:
+        return NoStoreError(f"{what} needs a store, and there was no way to it within {waited_s:g} s: {why}")
     return NoStoreError(
         f"{what} needs a store, and none was heard of within {waited_s:g} s: start one with 'shoal store "
         "--data DIRECTORY', make this program one with connect(store=DIRECTORY), name one with "

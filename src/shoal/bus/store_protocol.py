@@ -18,8 +18,6 @@ VERSION: Final = 1
 HERE: Final = "_store/here"
 #: On the domain's bus: whoever looks for a store.
 WHO: Final = "_store/who"
-#: On the domain's bus: a publisher of persistent messages has gone.
-ENDS: Final = "_store/ends"
 #: What the destinations of queues begin with.
 QUEUES: Final = "_queue/"
 #: What the names of temporary topics begin with.

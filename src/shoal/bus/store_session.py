@@ -1,11 +1,10 @@
 """One connection's talk with a store: requests and answers, rows to be stored, deliveries. Waits for nothing.
 
 A session is *idle* while there is no store to talk to, *greeting* from `hello` to its answer, and *open*
-then. When a session
-ends, because the store was started again or heard nothing of it, the next one begins with everything that is
-still wanted:
-consumers, requests that were not answered, rows that are not stored. Input is `handle` and `handle_timeout`;
-then `poll_output` gives what is to be sent, in order, and `poll_timeout` says when to come back.
+then. When a session ends, because the store was started again or heard nothing of it, the next one begins
+with everything that is still wanted: consumers, requests that were not answered, rows that are not stored.
+Input is `handle` and `handle_timeout`; then `poll_output` gives what is to be sent, in order, and
+`poll_timeout` says when to come back.
 """
 
 import itertools
@@ -56,6 +55,8 @@ class Session:
         self.run = ""
         #: What the store said of itself.
         self.greeting: Body = {}
+        #: How many messages the store had when it closed, if it said so.
+        self.left: int | None = None
         self.chains: list[Chain] = []
         self.inboxes: dict[int, Inbox] = {}
         #: Called when the state changed.
@@ -201,6 +202,7 @@ class Session:
                 if inbox is not None:
                     inbox.on_deliver(body)
             case "gone" if body.get("consumer") is None:
+                self.left = body.get("messages")
                 self.end()
             case "gone":
                 inbox = self.inboxes.get(body["consumer"])
@@ -227,7 +229,7 @@ class Session:
     def _open(self, body: Body) -> None:
         if self.state != "greeting":
             return
-        self.greeting, self.run = body, body["run"]
+        self.greeting, self.run, self.left = body, body["run"], None
         self._lease_s = body.get("lease_s", LEASE_S)
         self._refused_since, self.unanswered = None, 0
         waiting = list(self._requests.values())

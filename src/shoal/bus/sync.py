@@ -78,8 +78,8 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
             `store="./data"` and `record=["prices/>"]` this process is a store too, which records those
             topics; `shoal.store.StoreConfig` describes its options. `store="tcp://host:port"` names a store
             that cannot be heard on the bus, `client_id` whose durable subscriptions these are, and `outbox` a
-            directory
-            in which persistent messages are kept until a store has them (`shoal.config.ClientConfig`).
+            directory in which persistent messages are kept until a store has them
+            (`shoal.config.ClientConfig`).
 
     Raises:
         ConfigError: an option cannot work, or two contradict each other.
@@ -103,9 +103,8 @@ def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
 
     Args:
         url: `tcp://address:port`, or the same with `tls`, `ws` or `wss`, or a link of your own. Without an
-        address
-            only programs of this machine can connect; `tcp://0.0.0.0:7474` is every address of this host.
-            Port 0 is a free one: see `Bus.links`.
+            address only programs of this machine can connect; `tcp://0.0.0.0:7474` is every address of this
+            host. Port 0 is a free one: see `Bus.links`.
         options: as for `connect`.
 
     Raises:
@@ -299,11 +298,10 @@ class Bus(Handle):
             shared: a name: everybody who subscribes with it shares the messages, each goes to one of them.
                 With `durable=True` a store keeps it, for no client id in particular.
             stored: of a durable or shared one: `ack`, `"auto"` or `"manual"`; `prefetch`, how many messages
-            may be
-                here before they are asked for; `start`, where a new one begins, `"new"`, `"earliest"` or an
-                offset;
-                `expires_after_s`, `backlog_max_bytes` and `on_full`, `"refuse"` or `"drop_oldest"`, which
-                bound what is kept for it; `timeout_s`, how long to wait for the store.
+                may be here before they are asked for; `start`, where a new one begins, `"new"`,
+                `"earliest"` or an offset; `expires_after_s`, `backlog_max_bytes` and `on_full`, `"refuse"`
+                or `"drop_oldest"`, which bound what is kept for it; `timeout_s`, how long to wait for the
+                store.
 
         Raises:
             InvalidTopicError: the pattern is none.
@@ -403,12 +401,10 @@ class Bus(Handle):
         Args:
             name: what it is called, such as `orders`.
             options: what it is told, if anything: `expires_after_s`, after which a queue that nobody uses is
-            forgotten;
-                `backlog_max_bytes` and `on_full`, `"refuse"` or `"drop_oldest"`; `deliveries_max`, after
-                which a message goes
-                to the `dead_letter` queue, and with `dead_letter_expired=True` one that expires, too;
-                `backoff_s` and `backoff_max_s`, how long one that was given back
-                waits.
+                forgotten; `backlog_max_bytes` and `on_full`, `"refuse"` or `"drop_oldest"`;
+                `deliveries_max`, after which a message goes to the `dead_letter` queue, and with
+                `dead_letter_expired=True` one that expires, too; `backoff_s` and `backoff_max_s`, how long
+                one that was given back waits.
         """
         queue = Queue(self, name, declaration(**options))
         if options:

@@ -329,7 +329,7 @@ def persistent(
         ),
     ] = "artemis,nats",
     publishers: Annotated[int, typer.Option(help="Publishers, a process each.")] = 8,
-    seconds: Annotated[float, typer.Option(help="No publisher sends for longer.")] = 5.0,
+    seconds: Annotated[float, typer.Option(help="No publisher sends for longer.")] = 3.0,
     waiting: Annotated[
         int, typer.Option(help="Messages of each publisher that waits for each, at the most.")
     ] = 20_000,

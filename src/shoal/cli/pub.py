@@ -1,7 +1,5 @@
 """`shoal pub`: publish from the command line."""
 
-import itertools
-import sys
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -10,8 +8,8 @@ import typer
 
 import shoal
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
-from shoal.cli.message_text import body_from_text, property_from_text
-from shoal.errors import ShoalError
+from shoal.cli.message_options import JsonBody, Priority, Properties, Stdin, Ttl, bodies
+from shoal.cli.message_text import property_from_text
 
 #: Persistent messages that may be on their way to the store at once.
 WINDOW = 1000
@@ -36,17 +34,14 @@ def pub(
     body: Annotated[str | None, typer.Argument(help="What to publish: text, unless --json-body.")] = None,
     count: Annotated[int, typer.Option(min=0, help="How many times; 0 is for ever.")] = 1,
     interval: Annotated[float, typer.Option(min=0.0, help="Seconds between two messages.")] = 0.0,
-    property_: Annotated[
-        list[str] | None,
-        typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated."),
-    ] = None,
-    priority: Annotated[int, typer.Option(min=0, max=9, help="0 is least urgent, 9 most.")] = 4,
-    ttl: Annotated[float | None, typer.Option(help="Seconds after which nobody wants it any more.")] = None,
+    property_: Properties = None,
+    priority: Priority = 4,
+    ttl: Ttl = None,
     persistent: Annotated[
         bool, typer.Option("--persistent", help="A store keeps it, and this waits until it does.")
     ] = False,
-    json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON.")] = False,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Publish each line of standard input.")] = False,
+    json_body: JsonBody = False,
+    stdin: Stdin = False,
     wait: Annotated[
         float, typer.Option(min=0.0, help="Seconds to wait for the first subscriber before publishing.")
     ] = 1.0,
@@ -55,14 +50,12 @@ def pub(
     interface: Interface = None,
 ) -> None:
     """Publish a message, or many."""
-    if stdin and (body is not None or count != 1):
-        raise typer.BadParameter("--stdin takes the bodies from standard input: give no body and no --count")
     with plain_endings("pub"):
         properties = dict(map(property_from_text, property_ or ()))
-        bodies = _lines(json_body) if stdin else _repeated(body, json_body, count)
+        sent = bodies(body, json_body, count, stdin)
         with connect(url, domain, interface) as bus:
             heard = persistent or bus.wait_for_subscribers(topic, 1, wait)
-            published = _publish(bus, topic, bodies, interval, properties, priority, ttl, persistent)
+            published = _publish(bus, topic, sent, interval, properties, priority, ttl, persistent)
             bus.flush()
             if not heard and not bus.subscribers(topic):
                 typer.echo(f"shoal pub: published {published}, and nobody subscribes to {topic}", err=True)
@@ -71,7 +64,7 @@ def pub(
 def _publish(
     bus: shoal.Bus,
     topic: str,
-    bodies: Iterator[Any],
+    sent: Iterator[Any],
     interval_s: float,
     properties: dict[str, Any],
     priority: int,
@@ -79,7 +72,7 @@ def _publish(
     persistent: bool,
 ) -> int:
     number = 0
-    for number, body in enumerate(bodies, 1):
+    for number, body in enumerate(sent, 1):
         if number > 1 and interval_s:
             time.sleep(interval_s)
         bus.publish(
@@ -92,16 +85,3 @@ def _publish(
             window=WINDOW if persistent else None,
         )
     return number
-
-
-def _repeated(text: str | None, as_json: bool, count: int) -> Iterator[Any]:
-    body = None if text is None else body_from_text(text, as_json)
-    return itertools.repeat(body, count) if count else itertools.repeat(body)
-
-
-def _lines(as_json: bool) -> Iterator[Any]:
-    for number, line in enumerate(sys.stdin, 1):
-        try:
-            yield body_from_text(line.rstrip("\n"), as_json)
-        except ValueError as error:
-            raise ShoalError(f"line {number} of standard input: {error}") from None

@@ -9,7 +9,8 @@ import typer
 
 import shoal
 from shoal.cli.connection import Domain, Interface, Url, connect, plain_endings
-from shoal.cli.message_text import body_from_text, for_people, for_programs, property_from_text
+from shoal.cli.message_options import JsonBody, Priority, Properties, Stdin, Ttl, bodies
+from shoal.cli.message_text import for_people, for_programs, property_from_text
 
 app = typer.Typer(
     help="See what waits in queues, send and receive.",
@@ -138,32 +139,27 @@ def send(
     queue: Name,
     body: Annotated[str | None, typer.Argument(help="What to send: text, unless --json-body.")] = None,
     count: Annotated[int, typer.Option(min=1, help="How many times.")] = 1,
-    property_: Annotated[
-        list[str] | None,
-        typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated."),
-    ] = None,
-    priority: Annotated[int, typer.Option(min=0, max=9, help="0 is least urgent, 9 most.")] = 4,
-    ttl: Annotated[float | None, typer.Option(help="Seconds after which nobody wants it any more.")] = None,
+    property_: Properties = None,
+    priority: Priority = 4,
+    ttl: Ttl = None,
     delay: Annotated[float | None, typer.Option(help="Seconds before anybody receives it.")] = None,
     group: Annotated[str | None, typer.Option(help="Messages of one group are received in order.")] = None,
-    json_body: Annotated[bool, typer.Option("--json-body", help="The body is JSON.")] = False,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Send each line of standard input.")] = False,
+    json_body: JsonBody = False,
+    stdin: Stdin = False,
     timeout: Timeout = 10.0,
     url: Url = None,
     domain: Domain = None,
     interface: Interface = None,
 ) -> None:
     """Send a message into a queue, or many, and wait until they are kept."""
-    if stdin and (body is not None or count != 1):
-        raise typer.BadParameter("--stdin takes the bodies from standard input: give no body and no --count")
     with plain_endings("queue send"):
         properties = dict(map(property_from_text, property_ or ()))
-        lines = (line.rstrip("\n") for line in sys.stdin) if stdin else itertools.repeat(body, count)
+        sent = bodies(body, json_body, count, stdin)
         with connect(url, domain, interface) as bus:
             target = bus.queue(queue)
-            for text in lines:
+            for each in sent:
                 target.send(
-                    None if text is None else body_from_text(text, json_body),
+                    each,
                     properties=properties or None,
                     priority=priority,
                     ttl_s=ttl,

@@ -7,15 +7,16 @@ Sans-IO: time is an argument, the log is given, nothing waits. Called per batch,
 3. `settle(now)`: that is durable. Answers and deliveries are ready;
 4. `poll_transmit()` until there is nothing; `settle` says whether there is more to give out at once.
 
-Nothing is answered or shown before it is durable. Everything that has to survive is in the log's state, so a
-machine is made anew from the log alone. `shoal.testing` runs it on a simulated disk and network.
+Nothing is answered or shown before it is durable. Acknowledgements that nobody waits for may be durable a
+moment later: so deliveries do not wait for the disk. Everything that has to survive is in the log's state, so
+a machine is made anew from the log alone. `shoal.testing` runs it on a simulated disk and network.
 """
 
 import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal._core import Log
 from shoal.bus.store_protocol import LEASE_S, LEASE_S_MAX, LEASE_S_MIN, VERSION, queue_name
@@ -38,6 +39,8 @@ log = logging.getLogger("shoal.store")
 
 #: How often the machine looks after itself.
 HOUSEKEEPING_S = 1.0
+#: Acknowledgements that nobody waits for are durable this late, at the most.
+SETTLE_S = 0.02
 #: What a session may be called: it is part of the topic that answers go to.
 SESSION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 #: Sessions at once.
@@ -59,6 +62,14 @@ class Identity:
     patterns: tuple[str, ...] = (">",)
     #: Its node among those of the domain.
     node: int = 0
+
+
+class Silent(NamedTuple):
+    """A publisher that went without a word: its chain, and when it was heard of last, by the wall's clock."""
+
+    publisher: int
+    chain: int
+    heard_us: int
 
 
 class Machine:
@@ -84,8 +95,10 @@ class Machine:
         self._destinations = Destinations(self._core, self._readers, self._sending, self._reservations)
         self._sessions: dict[str, Session] = {}
         self._clients: dict[str, str] = {}
-        self._ends: list[dict[str, Any]] = []
+        self._silent: list[Silent] = []
         self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
+        #: When what was appended and may wait is to be durable.
+        self._settle_at_s: float | None = None
         self._is_closing = False
         #: Topics that come into the log past the machine, and up to where it has looked for them.
         self._recorded, self._looked_to = recorded, log_.durable_end
@@ -94,7 +107,6 @@ class Machine:
             "bye": self._bye,
             "send": self._sending.send,
             "commit": self._sending.commit,
-            "fetch": self._sending.fetch,
             "subscribe": self._receiving.subscribe,
             "consume": self._receiving.consume,
             "credit": self._receiving.credit,
@@ -168,6 +180,8 @@ class Machine:
             body = {"op": "gone", "consumer": None, "error": "NO_SESSION"}
             text = f"nothing was heard of the session for {session.lease_s} s"
             self._core.say(session.id, {**body, "text": text})
+            heard_us = now.wall_us - int(session.lease_s * 1e6)
+            self._silent += [Silent(*chain, heard_us) for chain in session.chains]
             self._end(session, {})
         if now.mono_s >= self._tidy_at_s:
             self._tidy_at_s = now.mono_s + HOUSEKEEPING_S
@@ -219,9 +233,10 @@ class Machine:
         """Take nothing more, and note how far readers are; `append`, sync and `settle` follow."""
         self._core.now = now
         self._is_closing = True
+        left = sum(max(0, reader.totals.messages) for reader in self._readers)
         for session in list(self._sessions.values()):
             body = {"op": "gone", "consumer": None, "error": "CLOSING", "text": "the store closes"}
-            self._core.say(session.id, body)
+            self._core.say(session.id, {**body, "messages": left})
             self._end(session, {})
         for reader in self._readers:
             reader.rest(self._core)
@@ -237,6 +252,7 @@ class Machine:
         core = self._core
         core.now = now
         refused = None
+        may_wait = core.turn.may_wait and not self._is_closing
         if not core.turn.is_empty:
             try:
                 self.log.append_turn(core.turn)
@@ -250,9 +266,22 @@ class Machine:
         core.appended(refused)
         if not core.turn.is_empty:
             # What is done only because the rows were taken, or were not.
+            may_wait = False
             self.log.append_turn(core.turn)
         self._sending.begin_turn()
-        return not self.log.is_settled
+        return self._is_due(may_wait and not core.has_held)
+
+    def _is_due(self, may_wait: bool) -> bool:
+        """Whether what was appended has to be durable now."""
+        now_s = self._core.now.mono_s
+        if self.log.is_settled:
+            self._settle_at_s = None
+        elif self._settle_at_s is None:
+            self._settle_at_s = now_s + SETTLE_S
+        if self._settle_at_s is None or (may_wait and now_s < self._settle_at_s):
+            return False
+        self._settle_at_s = None
+        return True
 
     def settle(self, now: Now) -> bool:
         """Everything that was appended is durable; whether there is more to give out at once."""
@@ -277,10 +306,10 @@ class Machine:
         """Sessions, and what goes to them, in order."""
         return self._core.take_outgoing()
 
-    def poll_ends(self) -> list[dict[str, Any]]:
-        """Publishers that have gone, to be told to everybody."""
-        ends, self._ends = self._ends, []
-        return ends
+    def poll_silent(self) -> list[Silent]:
+        """Publishers of whom nothing is heard: live subscribers may have missed their last messages."""
+        silent, self._silent = self._silent, []
+        return silent
 
     def poll_wanted(self) -> set[Wanted] | None:
         """What to hear on the bus, if that is not the same as before."""
@@ -292,7 +321,7 @@ class Machine:
     def poll_timeout(self) -> float:
         """When to call `handle_timeout`, by the clock that never jumps."""
         now = self._core.now
-        at = self._tidy_at_s
+        at = self._tidy_at_s if self._settle_at_s is None else min(self._tidy_at_s, self._settle_at_s)
         for session in self._sessions.values():
             at = min(at, session.until_s)
         wake_us = self._readers.next_wake_us()
@@ -396,8 +425,6 @@ class Machine:
             del self._clients[session.client_id]
         self._receiving.end(session, unseen)
         self._destinations.end(session)
-        for (publisher, chain), through in session.chains.items():
-            self._ends.append({"publisher": publisher, "chain": chain, "through": through})
 
     def _status(self, session: Session, request: Request, n: int) -> None:
         self._core.answer(session.id, n, status=self.status())

@@ -50,9 +50,7 @@ class MemoryStore:
             doors=[],
             listen_s=0.0,
         )
-        self._serving = Serving(
-            self.log, self._bus, identity, endpoint=None, failed=self._fail, committed=lambda: None
-        )
+        self._serving = Serving(self.log, self._bus, identity, endpoint=None, failed=self._fail)
         self._serving.start()
         self._presence.start()
         self._trimming = threading.Thread(target=self._trim, name="shoal-trim", daemon=True)
@@ -92,6 +90,10 @@ class MemoryStore:
             return
         self._closing.set()
         self._serving.stop()
+        status = self._serving.status()
+        lost = sum(each["messages"] for each in [*status["queues"], *status["subscriptions"]])
+        if lost:
+            log.warning("%d messages of queues in memory are lost; run a store if that must not be", lost)
         self._presence.stop()
         self._trimming.join()
         self._serving.close(failed=self._error is not None)

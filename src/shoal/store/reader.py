@@ -478,7 +478,7 @@ class Session:
     topics: set[str] = field(default_factory=set)
     #: Whose messages it sends: its own, and those of its outbox.
     publishers: list[int] = field(default_factory=list)
-    #: Chains it sent, and how far.
-    chains: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: Chains it sent, by publisher and number.
+    chains: set[tuple[int, int]] = field(default_factory=set)
     #: Its chains are those of an outbox, which come back after years.
     kept: bool = False

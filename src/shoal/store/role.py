@@ -133,7 +133,7 @@ class Store:
             identity,
             endpoint=self._door,
             failed=self._fail,
-            committed=self._publishing.wake,
+            publishing=self._publishing,
             recorded=tuple(rule.pattern for rule in self.config.record),
         )
         self._presence = Presence(

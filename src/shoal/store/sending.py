@@ -1,4 +1,4 @@
-"""Messages on their way into the store: sends, transactions, and messages that somebody asks for again."""
+"""Messages on their way into the store: sends and transactions."""
 
 import json
 import logging
@@ -16,8 +16,6 @@ log = logging.getLogger("shoal.store")
 
 #: Commits whose ids are remembered.
 COMMITS_MAX = 10_000
-#: How far back messages are looked for by their identity, in offsets.
-FETCH_OFFSETS = 200_000
 #: A record is no longer.
 RECORD_BYTES_MAX = 128 << 20
 
@@ -71,7 +69,7 @@ class Sending:
             self._readers.leave_out(session, publisher)
         if new:
             self._take(session, rows, (publisher, chain), mark, last, destinations)
-        session.chains[publisher, chain] = max(last, session.chains.get((publisher, chain), 0))
+        session.chains.add((publisher, chain))
 
         def done(refused: str | None) -> None:
             if refused is None:
@@ -283,14 +281,6 @@ class Sending:
             oldest = next(iter(self._commits))
             del self._commits[oldest]
             self._core.turn.put(_COMMITS + oldest, None)
-
-    def fetch(self, session: Session, request: Request, n: int) -> None:
-        """Messages by their identity."""
-        publisher = request.number("publisher", 1, (1 << 64) - 1)
-        chain = request.number("chain", 0, (1 << 32) - 1)
-        numbers = request.number("first"), request.number("last")
-        rows, more = self._core.log.fetch((publisher, chain), numbers, FETCH_OFFSETS, BATCH_BYTES_MAX)
-        self._core.answer(session.id, n, rows=rows, more=more)
 
 
 def _uncount(reader: Reader, messages: int, size: int) -> Any:

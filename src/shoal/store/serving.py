@@ -17,7 +17,7 @@ from typing import Any
 from shoal import _core
 from shoal._core import Log, Message
 from shoal.bus.inside import be_private, core_of
-from shoal.bus.store_protocol import ENDS, requests_topic, session_topic
+from shoal.bus.store_protocol import requests_topic, session_topic
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
@@ -25,6 +25,7 @@ from shoal.errors import ClosedError, FullError, ShoalError, StoreError
 from shoal.store.core import Now
 from shoal.store.listening import Listening
 from shoal.store.machine import SESSION, Identity, Machine
+from shoal.store.publishing import Publishing
 
 log = logging.getLogger("shoal.store")
 
@@ -120,12 +121,12 @@ class Serving:
         *,
         endpoint: Bus | None,
         failed: Callable[[BaseException], None],
-        committed: Callable[[], None],
+        publishing: Publishing | None = None,
         recorded: tuple[str, ...] = (),
     ) -> None:
         self._log = log_
         self._failed = failed
-        self._committed = committed
+        self._publishing = publishing
         self._bus = bus
         self.machine = Machine(log_, identity, now(), recorded=recorded)
         store = f"{log_.store_id:016x}"
@@ -216,15 +217,16 @@ class Serving:
             self._log.sync()
         with self._lock:
             more = self.machine.settle(now())
-            outgoing, ends = self.machine.poll_transmit(), self.machine.poll_ends()
+            outgoing, silent = self.machine.poll_transmit(), self.machine.poll_silent()
             self._pin = self.machine.pin
         # Whoever is told that it subscribes misses nothing from then on.
         self._listen()
         self._send(outgoing)
-        for end in ends:
-            self._bus.publish(ENDS, {"store": f"{self._log.store_id:016x}", **end}, timeout_s=0.5)
-        if has_committed:
-            self._committed()
+        if self._publishing is not None:
+            for publisher in silent:
+                self._publishing.publish_again(publisher)
+            if has_committed:
+                self._publishing.wake()
         return more
 
     def _listen(self) -> None:

@@ -355,7 +355,7 @@ class StoreRun:
             for session, body in self.machine.poll_transmit():
                 if session in self.outbound:
                     self.outbound[session].append({**body, "set_out": self.history.setting_out()})
-            self.machine.poll_ends()
+            self.machine.poll_silent()
             if self.random.random() < 0.05:
                 self.tidy()
         except StoreError:

@@ -75,6 +75,16 @@ def test_without_a_store_the_error_says_how_to_start_one(bus: shoal.Bus) -> None
 
 
 @pytest.mark.usefixtures("short_look")
+def test_the_error_says_why_an_address_is_of_no_use(tmp_path: Path) -> None:
+    with shoal.connect("inproc://one", store=tmp_path, store_listen="127.0.0.1:0") as keeper:
+        keeper.store.wait_open(60)
+        with shoal.connect("inproc://another", store=keeper.store.urls[0]) as bus:
+            for _ in range(2):
+                with pytest.raises(NoStoreError, match='its domain is "one", and ours "another"'):
+                    bus.publish("a", persistent=True)
+
+
+@pytest.mark.usefixtures("short_look")
 def test_whoever_has_patience_waits_for_a_store_that_starts_late(bus: shoal.Bus, other: shoal.Bus) -> None:
     late = threading.Timer(0.5, PlainStore, [other])
     late.start()

@@ -6,7 +6,7 @@ from typing import Any
 from shoal._core import Log, SimulatedDisk
 from shoal.bus.store_protocol import queue_topic
 from shoal.store.core import Now
-from shoal.store.machine import Identity, Machine
+from shoal.store.machine import Identity, Machine, Silent
 from shoal.testing import rows
 
 SEGMENT_BYTES = 1 << 20
@@ -28,7 +28,7 @@ class Desk:
         self.identity = identity
         self.now_s = 1000.0
         self.clients: dict[str, Client] = {}
-        self.ends: list[dict[str, Any]] = []
+        self.silent: list[Silent] = []
         self.open()
 
     @property
@@ -79,7 +79,7 @@ class Desk:
             for session, body in outgoing:
                 if session in self.clients:
                     self.clients[session].hear(body)
-            self.ends += self.machine.poll_ends()
+            self.silent += self.machine.poll_silent()
             more = more or bool(outgoing)
 
     def wait(self, seconds: float) -> None:

@@ -390,7 +390,7 @@ def test_a_session_that_is_silent_loses_its_lease(desk: Desk) -> None:
     assert tap.ack(b"x")["error"] == "NO_SESSION"
     client.ask("hello", version=1, publisher=1)
     assert tap.ack(b"x")["error"] == "LEASE", "an older lease is refused, and told"
-    assert desk.ends == [{"publisher": client.publisher, "chain": 5, "through": 1}]
+    assert [(each.publisher, each.chain) for each in desk.silent] == [(client.publisher, 5)]
 
 
 def test_a_transaction_is_there_whole_or_not_at_all(desk: Desk) -> None:
@@ -552,14 +552,6 @@ def test_a_full_disk_refuses_messages_and_takes_acknowledgements(desk: Desk) -> 
     assert "almost full" in client.refused()[-1]["text"]
 
 
-def test_by_identity_messages_are_found_again(desk: Desk) -> None:
-    client = desk.client("a")
-    client.send("t", *(b"%d" % n for n in range(5)))
-    found = client.ask("fetch", publisher=client.publisher, chain=5, first=2, last=3)
-    assert [row.number for row in rows.decode(found["rows"], 0)] == [2, 3]
-    assert not found["more"]
-
-
 def test_a_store_keeps_only_what_it_owns() -> None:
     desk = Desk(patterns=("prices/>", "orders"))
     client = desk.client("a")
@@ -613,3 +605,36 @@ def test_a_machine_works_over_a_log_in_memory() -> None:
     client = desk.client("a")
     client.put("q", b"x")
     assert client.consume("q").bodies() == [b"x"]
+
+
+def test_deliveries_do_not_wait_for_acknowledgements_that_nobody_waits_for(desk: Desk) -> None:
+    client = desk.client("a", lease_s=1000)
+    client.put("q", b"x", b"y", b"z")
+    tap = client.consume("q")
+    acks = [
+        {"consumer": tap.number, "lease": tap.lease, "offsets": 2 * [tap.offset(b)]} for b in (b"x", b"y")
+    ]
+    client.tell("ack", **acks[0])
+    assert not desk.machine.append(desk.now)
+    assert not desk.log.is_settled
+    desk.now_s = desk.machine.poll_timeout()
+    assert desk.machine.append(desk.now), "a moment later it has to be durable"
+    desk.log.sync()
+    client.tell("ack", **acks[1])
+    assert not desk.machine.append(desk.now)
+    client.ask("ping")
+    assert desk.log.is_settled, "whoever is answered finds everything before it durable"
+    desk.crash()
+    assert desk.client("b").consume("q").bodies() == [b"z"]
+
+
+def test_an_acknowledgement_that_was_lost_with_the_store_lets_the_message_come_again_marked(
+    desk: Desk,
+) -> None:
+    client = desk.client("a", lease_s=1000)
+    client.put("q", b"x")
+    tap = client.consume("q")
+    client.tell("ack", consumer=tap.number, lease=tap.lease, offsets=2 * [tap.offset(b"x")])
+    assert not desk.machine.append(desk.now)
+    desk.crash()
+    assert desk.client("b").consume("q").deliveries() == [(0, b"x", 0)]

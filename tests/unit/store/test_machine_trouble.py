@@ -9,7 +9,7 @@ from shoal._core import SimulatedDisk
 from shoal.errors import StoreCorruptError, StoreError
 
 OPS = (
-    "hello", "ping", "bye", "send", "commit", "fetch", "subscribe", "consume", "credit", "ack", "release",
+    "hello", "ping", "bye", "send", "commit", "subscribe", "consume", "credit", "ack", "release",
     "cancel", "browse", "declare", "temporary", "delete", "purge", "move", "unsubscribe", "reserve",
     "reserved", "unreserve", "shown", "status",
 )  # fmt: skip

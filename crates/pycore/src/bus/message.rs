@@ -72,6 +72,11 @@ impl Message {
         Ok(message)
     }
 
+    /// Which message it is for the store that delivered it.
+    pub fn offset(&self) -> Option<u64> {
+        self.delivery.as_ref().map(|delivery| delivery.offset)
+    }
+
     /// A message from its record.
     pub fn from_record(
         py: Python<'_>,

@@ -11,6 +11,7 @@ mod outgoing;
 pub mod properties;
 mod publishing;
 pub mod rows;
+mod seen;
 mod subscription;
 mod tcp;
 mod topic_cache;

@@ -170,7 +170,7 @@ impl RowsBuilder {
         };
         if let Some(node) = node {
             let until = deadline(timeout_s)?.unwrap_or_else(|| Instant::now() + PATIENCE);
-            publish_row(py, node.get(), topic, &meta, record, until)?;
+            publish_row(py, node.get(), topic, &meta, record, false, until)?;
         }
         let number = match log {
             Some(log) => {
@@ -214,6 +214,7 @@ fn publish_row(
     topic: &Bound<'_, PyString>,
     meta: &Meta,
     record: &[u8],
+    redelivered: bool,
     until: Instant,
 ) -> PyResult<()> {
     if !node.is_wanted(py, topic)? {
@@ -230,22 +231,29 @@ fn publish_row(
         record,
     };
     let mut passed = Vec::with_capacity(record.len() + 32);
-    as_passed_on(&row, &view, false, &mut passed)?;
+    as_passed_on(&row, &view, redelivered, &mut passed)?;
     node.publish_record(py, topic, &passed, until)?;
     Ok(())
 }
 
-/// Publishes rows for live subscribers, under the identity they have in the store; queues have none.
+/// Publishes rows for live subscribers, under the identity they have in the store; queues have none. Whoever has read those
+/// that are `redelivered` does not read them again.
 #[pyfunction]
-#[pyo3(signature = (node, rows, timeout_s = None))]
-pub fn pass_on(py: Python<'_>, node: &Node, rows: &[u8], timeout_s: Option<f64>) -> PyResult<()> {
+#[pyo3(signature = (node, rows, timeout_s = None, *, redelivered = false))]
+pub fn pass_on(
+    py: Python<'_>,
+    node: &Node,
+    rows: &[u8],
+    timeout_s: Option<f64>,
+    redelivered: bool,
+) -> PyResult<()> {
     let until = deadline(timeout_s)?.unwrap_or_else(|| Instant::now() + PATIENCE);
     let mut reader = RowsReader::new(rows, 0).ok_or_else(unreadable_rows)?;
     while let Some((_, meta, record)) = reader.next_row().map_err(|()| unreadable_rows())? {
         let view = MessageView::parse(record).map_err(|error| errors::unreadable(&error))?;
         let name = std::str::from_utf8(view.name_bytes()).map_err(|error| errors::unreadable(&error))?;
         if !name.starts_with(QUEUES) {
-            publish_row(py, node, &PyString::new(py, name), &meta, record, until)?;
+            publish_row(py, node, &PyString::new(py, name), &meta, record, redelivered, until)?;
         }
     }
     Ok(())
@@ -298,6 +306,12 @@ pub fn read_rows<'py>(
         messages.append(Message::delivered(py, record, &view, topic, origin, delivery)?)?;
     }
     Ok(messages)
+}
+
+/// The offsets of messages that a store delivered.
+#[pyfunction]
+pub fn offsets_of(messages: Vec<Bound<'_, Message>>) -> Vec<u64> {
+    messages.iter().filter_map(|message| message.get().offset()).collect()
 }
 
 /// Each row by itself, with its number.

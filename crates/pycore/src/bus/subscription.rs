@@ -22,6 +22,7 @@ use super::exit::{check, detached};
 use super::fork::Birth;
 use super::message::Message;
 use super::node::{Inner, SIGNAL_CHECK, deadline};
+use super::seen::Seen;
 use crate::bell::Bell;
 use crate::errors;
 
@@ -51,6 +52,7 @@ impl From<PyErr> for End {
 struct Reading {
     batches: VecDeque<Batch>,
     batch: Option<(Batch, usize)>,
+    seen: Seen,
     /// The topic of the last message, most likely that of the next.
     topic: Option<(Vec<u8>, Py<PyString>)>,
     /// Kept for its memory.
@@ -182,6 +184,9 @@ impl Subscription {
                     return Ok(());
                 }
                 *at += 1;
+                if !reading.seen.is_new(&view) {
+                    continue;
+                }
                 if ttl.is_some_and(|ttl| {
                     batch.age(entry) + self.inner.bus.clock().now().since(batch.arrived) >= ttl
                 }) {

@@ -1,12 +1,12 @@
 //! What a queue or a subscription has to deliver, for Python: the kernel, and the log that it reads.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use shoal_log::{BacklogOptions, Facts, Filter, Finished, LogError, Meta, Reader, Row, RowsWriter};
+use shoal_log::{BacklogOptions, Cache, Facts, Filter, Finished, LogError, Reader, RowsWriter};
 use shoal_wire::TopicPattern;
 
 use super::turn::meta_of;
@@ -41,27 +41,6 @@ struct Given {
     first: u64,
     rows: RowsWriter,
     counts: Vec<(u64, u32)>,
-}
-
-/// Messages that were read and not delivered yet.
-#[derive(Default)]
-struct Cache {
-    rows: BTreeMap<u64, (Meta, Box<[u8]>)>,
-    bytes: usize,
-}
-
-impl Cache {
-    fn put(&mut self, row: &Row<'_>) {
-        if self.rows.insert(row.offset, (meta_of(row), row.record.into())).is_none() {
-            self.bytes += row.record.len();
-        }
-    }
-
-    fn take(&mut self, offset: u64) -> Option<(Meta, Box<[u8]>)> {
-        let found = self.rows.remove(&offset)?;
-        self.bytes -= found.1.len();
-        Some(found)
-    }
 }
 
 struct Reading {
@@ -102,7 +81,7 @@ impl Reading {
             if is_new && keep {
                 cache.put(row);
             }
-            let has_read_enough = rows >= rows_max || cache.bytes >= CACHE_BYTES_MAX;
+            let has_read_enough = rows >= rows_max || cache.bytes() >= CACHE_BYTES_MAX;
             let is_enough = backlog.is_full() || has_read_enough;
             if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -202,16 +181,16 @@ impl Reading {
         let mut batches: Vec<Given> = Vec::new();
         let (mut next, mut missing) = (0, Vec::new());
         for &offset in offsets {
-            let Some((meta, record)) = self.cache.take(offset) else {
+            if !self.cache.has(offset) {
                 missing.push(offset);
                 continue;
-            };
+            }
             if batches.is_empty() || offset < next {
                 batches.push(Given { first: offset, rows: RowsWriter::default(), counts: Vec::new() });
                 next = offset;
             }
             let Some(batch) = batches.last_mut() else { continue };
-            batch.rows.push_after(offset - next, &meta, &record);
+            self.cache.take(offset, |meta, record| batch.rows.push_after(offset - next, meta, record));
             next = offset + 1;
             let count = self.backlog.delivery_of(offset);
             if count != 1 {
@@ -227,7 +206,7 @@ impl Reading {
     /// Reads messages that are not in the cache.
     fn read(&mut self, shared: &Shared, offsets: &[u64]) -> Result<(), LogError> {
         let mut missing: Vec<u64> =
-            offsets.iter().copied().filter(|offset| !self.cache.rows.contains_key(offset)).collect();
+            offsets.iter().copied().filter(|offset| !self.cache.has(*offset)).collect();
         missing.sort_unstable();
         let mut topics = Filter::new(self.patterns.clone(), None);
         let mut left = &missing[..];
@@ -404,7 +383,7 @@ impl Backlog {
             }
             let (offsets, more) = reading.select(&self.shared, consumer, now_us, messages_max, bytes_max)?;
             for &offset in &offsets {
-                reading.cache.take(offset);
+                reading.cache.take(offset, |_, _| ());
             }
             Ok::<_, LogError>((offsets.len(), more))
         });
@@ -518,7 +497,7 @@ impl Backlog {
     fn finish(&self, offsets: Vec<u64>) -> FinishedTuple {
         let mut reading = self.lock();
         for &offset in &offsets {
-            reading.cache.take(offset);
+            reading.cache.take(offset, |_, _| ());
         }
         finished(reading.backlog.finish(&offsets))
     }

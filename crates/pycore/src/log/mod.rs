@@ -241,17 +241,16 @@ impl Log {
         Ok(self.here()?.look(|log| (log.state().bytes(), log.options().state_bytes_max)))
     }
 
-    /// Messages by their identity, of so many offsets at the end: their rows, and whether there are more.
-    fn fetch<'py>(
+    /// Messages of a publisher and chain, from an offset on: their rows, and where to go on if there are more.
+    fn rows_of_chain<'py>(
         &self,
         py: Python<'py>,
         chain: (u64, u32),
-        numbers: (u64, u64),
-        back: u64,
+        start: u64,
         bytes_max: usize,
-    ) -> PyResult<(Bound<'py, PyBytes>, bool)> {
-        let (rows, more) = self.ask(py, |shared| turn::fetch(shared, chain, numbers, back, bytes_max))?;
-        Ok((PyBytes::new(py, rows.bytes()), more))
+    ) -> PyResult<(Bound<'py, PyBytes>, Option<u64>)> {
+        let (rows, next) = self.ask(py, |shared| turn::rows_of_chain(shared, chain, start, bytes_max))?;
+        Ok((PyBytes::new(py, rows.bytes()), next))
     }
 
     /// What opening found: (made anew, bytes read, bytes of a torn tail, seconds).

@@ -156,6 +156,12 @@ impl Turn {
         self.lock().is_empty()
     }
 
+    /// Whether it has nothing but what readers are done with: it need not be durable at once.
+    #[getter]
+    fn may_wait(&self) -> bool {
+        self.lock().may_wait()
+    }
+
     /// How many rows it has.
     #[getter]
     fn rows(&self) -> u32 {
@@ -204,29 +210,27 @@ fn readdressed(
     Ok(record)
 }
 
-/// Messages of a chain with these numbers, both included, of so many offsets at the end of the log.
-pub fn fetch(
+/// Messages of a chain, from an offset on: their rows, and where to go on if there are more.
+pub fn rows_of_chain(
     shared: &Shared,
     (publisher, chain): (u64, u32),
-    (first, last): (u64, u64),
-    back: u64,
+    from: u64,
     bytes_max: usize,
-) -> Result<(RowsWriter, bool), LogError> {
+) -> Result<(RowsWriter, Option<u64>), LogError> {
     let (end, floor) = shared.look(|log| (log.durable().end, log.floor()));
-    let from = end.saturating_sub(back).max(floor);
+    let from = from.max(floor);
     let mut rows = RowsWriter::default();
-    let mut more = false;
+    let mut next = None;
     let mut everything = Filter::new(Vec::new(), None);
     shared.source(from).each(from, end, &mut everything, |row| {
-        let is_wanted = row.number.is_some_and(|number| (first..=last).contains(&number));
-        if (row.publisher, row.chain) == (publisher, chain) && is_wanted {
+        if (row.publisher, row.chain) == (publisher, chain) {
             if rows.bytes().len() + row.record.len() > bytes_max && !rows.is_empty() {
-                more = true;
+                next = Some(row.offset);
                 return ControlFlow::Break(());
             }
             rows.push(&meta_of(row), row.record);
         }
         ControlFlow::Continue(())
     })?;
-    Ok((rows, more))
+    Ok((rows, next))
 }

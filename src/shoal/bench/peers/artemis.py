@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
+from shoal.bench.children import ending_with_us
 from shoal.bench.peers import servers
 from shoal.errors import ExperimentError
 
@@ -87,7 +88,10 @@ def server(port: int, directory: Path, sync_s: float) -> Iterator[Callable[[], f
     bootstrap.write_text("\n".join(line for line in kept if "binding" not in line and "app " not in line))
     log = (directory / "artemis.log").open("wb")
     process = subprocess.Popen(
-        [str(instance / "bin" / "artemis"), "run"], stdout=log, stderr=log, start_new_session=True
+        ending_with_us([str(instance / "bin" / "artemis"), "run"]),
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
     )
     try:
         _wait(port, process, directory / "artemis.log")

@@ -12,6 +12,7 @@ from typing import Any
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
 
+from shoal.bench.children import ending_with_us
 from shoal.bench.peers import servers
 from shoal.errors import ExperimentError
 
@@ -42,7 +43,7 @@ def server(port: int, directory: Path, _sync_s: float) -> Iterator[Callable[[], 
     config = directory / "nats.conf"
     config.write_text(SERVER_CONFIG.format(port=port, directory=directory / "jetstream"))
     process = subprocess.Popen(
-        [program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ending_with_us([program, "-c", str(config)]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         asyncio.run(_make_stream(port))

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from shoal.bench.children import ending_with_us
 from shoal.bench.cpu import process_cpu_s
 from shoal.bench.peers import servers
 from shoal.errors import ExperimentError
@@ -34,7 +35,9 @@ def server(port: int) -> Iterator[Callable[[], float]]:
         config = Path(directory, "nats.conf")
         config.write_text(SERVER_CONFIG.format(port=port))
         process = subprocess.Popen(
-            [program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ending_with_us([program, "-c", str(config)]),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         try:
             yield lambda: process_cpu_s(process.pid)
