@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from shoal import _core
-from shoal.bus.events import Event, LinkDown, LinkRefused, LinkUp, MessagesLost
+from shoal.bus.events import Event, LinkDown, LinkUp, MessagesLost
 from shoal.bus.sync import Bus
 from shoal.daemon.answers import Answers
 from shoal.daemon.config import DaemonConfig
@@ -179,10 +179,9 @@ class Daemon:
             case LinkUp(link, node, address, resumed):
                 again = ", which goes on" if resumed else ""
                 log.info("link %s is up with node %d at %s%s", link, node, address, again)
-            case LinkDown(link, node, address, why, _):
-                log.warning("link %s to node %d at %s is down: %s", link, node, address, why)
-            case LinkRefused(link, address, why):
-                log.warning("%s was turned away at %s: %s", address, link, why)
+            # What goes wrong the connection logs itself, now and then.
+            case LinkDown(link, node, address, why, True):
+                log.info("node %d at %s left the link %s: %s", node, address, link, why)
 
     def __enter__(self) -> Self:
         return self

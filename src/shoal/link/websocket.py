@@ -41,6 +41,9 @@ FRAME_BYTES_MAX = 1 << 20
 _READ_BYTES = 256 << 10
 #: How long the other end is waited for when a channel is closed.
 _CLOSE_S = 1.0
+#: What OpenSSL calls a certificate that no authority signed whom we trust: none is known, or one of the same
+#: name has another key.
+_UNTRUSTED = (7, 18, 19, 20, 21)
 #: Connections that wait in the kernel to be accepted.
 _BACKLOG = 128
 
@@ -152,7 +155,9 @@ class _Client(WebSocket):
         if failure is not None and not isinstance(failure.__cause__, EOFError):
             raise LinkRefusedError(f"it does not take WebSockets of Shoal: {failure}")
         if protocol.state is not State.OPEN:
-            raise LinkError("the other end closed the connection")
+            raise LinkError(
+                "the other end closed the connection instead of answering: use ws:// at both ends"
+            )
         self._socket.settimeout(None)
 
 
@@ -302,9 +307,15 @@ class WebSockets(Transport):
         try:
             sock.handshake()
         except ssl.SSLCertVerificationError as error:
-            raise LinkRefusedError(f"its certificate cannot be accepted: {error.verify_message}") from None
+            if error.verify_code in _UNTRUSTED:
+                why = "its certificate is not signed by an authority that we trust (tls_ca)"
+            else:
+                why = f"its certificate cannot be accepted: {error.verify_message}"
+            raise LinkRefusedError(why) from None
         except ssl.SSLEOFError:
-            raise LinkError("the other end closed the connection") from None
+            raise LinkError(
+                "the other end closed the connection before TLS began: use wss:// at both ends"
+            ) from None
         except ssl.SSLError as error:
             raise LinkRefusedError(f"no TLS with it: {error.reason or error}") from None
         return sock

@@ -436,7 +436,7 @@ impl TcpSockets {
             // What TLS has to answer may not have gone out.
             connected.full |= connected.stream.is_clogged();
             match outcome {
-                Ok(0) => links.handle_end(now, id, "the other end closed the connection"),
+                Ok(0) => links.handle_end(now, id, connected.stream.end()),
                 Ok(bytes) => {
                     links.handle_bytes(now, id, &self.buffer[..bytes]);
                     if bytes < self.buffer.len() {

@@ -47,6 +47,16 @@ impl Stream {
         matches!(self, Stream::Secure(stream) if stream.is_clogged())
     }
 
+    /// What it means that nothing more comes.
+    pub fn end(&self) -> &'static str {
+        match self {
+            Stream::Secure(stream) if stream.is_shaking_hands() => {
+                "the other end closed the connection before TLS began: use tls:// at both ends"
+            }
+            _ => "the other end closed the connection",
+        }
+    }
+
     /// Nothing more will be written.
     pub fn shut(&mut self) {
         let _ = match self {

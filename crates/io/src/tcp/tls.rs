@@ -148,6 +148,11 @@ impl Secure {
         parsed.valid_dns_names().next().map(str::to_owned)
     }
 
+    /// Whether the two ends have not agreed on keys yet.
+    pub fn is_shaking_hands(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
     /// Whether something is encrypted and the socket takes no more.
     pub fn is_clogged(&self) -> bool {
         self.tls.wants_write()
@@ -232,7 +237,8 @@ fn words(error: &rustls::Error) -> String {
         AlertDescription::CertificateRequired => {
             "it asks for a certificate: give tls_cert and tls_key".to_owned()
         }
-        AlertDescription::UnknownCA => {
+        // The second is said of an authority that has the same name and another key.
+        AlertDescription::UnknownCA | AlertDescription::DecryptError => {
             "it does not trust who signed our certificate: its tls_ca is of another authority".to_owned()
         }
         AlertDescription::ProtocolVersion => "it does not speak TLS 1.3".to_owned(),
@@ -243,7 +249,8 @@ fn words(error: &rustls::Error) -> String {
         Error::AlertReceived(received) => alert(received),
         Error::NoCertificatesPresented => "it showed no certificate, and has to".to_owned(),
         Error::InvalidCertificate(why) => match why {
-            CertificateError::UnknownIssuer => {
+            // An authority of the same name has another key.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "its certificate is not signed by an authority that we trust (tls_ca)".to_owned()
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

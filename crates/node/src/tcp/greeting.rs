@@ -104,9 +104,9 @@ impl Greeting {
         let known = bytes.len().min(MAGIC.len());
         if bytes[..known] != MAGIC[..known] {
             return Err(nonsense(match bytes {
-                // How a TLS handshake begins.
-                [0x16, ..] => "it speaks TLS, and this end does not: use tls:// at both ends",
-                [b'G', ..] => "it speaks HTTP: use ws:// at both ends for links through HTTP",
+                // How a TLS handshake begins, and how it is refused.
+                [0x15 | 0x16, ..] => "it speaks TLS, and this end does not: use tls:// at both ends",
+                [b'G' | b'H', ..] => "it speaks HTTP: use ws:// at both ends for links through HTTP",
                 _ => "it does not speak Shoal's protocol",
             }));
         }

@@ -30,6 +30,10 @@ impl TcpLinks {
         if let Greeting::Refusal { why, .. } = &no {
             self.over(id, connection, Over::Turned(why.clone()));
         }
+        self.say_no(now, connection, &no);
+    }
+
+    fn say_no(&self, now: Time, connection: &mut Connection, no: &Greeting) {
         no.write(&self.config.software, connection.out());
         connection.begin_ending(now);
     }
@@ -58,12 +62,12 @@ impl TcpLinks {
         let publisher = hello.publisher;
         if let Some(why) = self.objection(hello) {
             // Seen from there it is the other way round.
-            let why = match hello.domain == self.config.domain {
-                true => why,
+            let there = match hello.domain == self.config.domain {
+                true => why.clone(),
                 false => format!("its domain is {:?}, and ours {:?}", self.config.domain, hello.domain),
             };
-            let no = refusal(Code::Never, 0, why);
-            return self.refuse(now, id, connection, no);
+            self.over(id, connection, Over::Turned(why));
+            return self.say_no(now, connection, &refusal(Code::Never, 0, there));
         }
         if self.draining.iter().any(|session| session.publisher == publisher) {
             let why = "what came of the session before is still being read".to_owned();
