@@ -7,8 +7,9 @@ PYTEST := $(BIN)/python -m pytest
 SEEDS ?= 10000
 CYCLES ?= 200
 LIMIT ?= 3600
+DEAD_S ?= 60
 
-.PHONY: help setup build demo test check bench sim soak storm jms-matrix jms-oracle kill-tests spark-tests figures docs fuzz coverage wheel clean
+.PHONY: help setup build demo test check bench sim soak storm dead-path jms-matrix jms-oracle kill-tests spark-tests figures docs fuzz coverage wheel clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +48,9 @@ soak: build  ## load while programs freeze and die, overload, cut cables, more p
 	$(BIN)/python tests/e2e/soak.py --seconds 300
 	$(PYTEST) -q tests/e2e/long_soak.py tests/e2e/test_lan.py --timeout 300
 	$(PYTEST) -q tests/interop/long_matrix.py --timeout 120
+
+dead-path: build  ## two LANs whose path is dead for a minute: make dead-path DEAD_S=60 (needs root)
+	SHOAL_DEAD_PATH_S=$(DEAD_S) $(PYTEST) -q tests/e2e/test_tunnels.py -k dead_path --timeout 900
 
 jms-matrix: build  ## the tests of JMS over every kind of link, the store embedded and in its own process
 	for link in inproc norm tcp router; do SHOAL_JMS_LINK=$$link $(PYTEST) -q -n 2 tests/jms || exit 1; done

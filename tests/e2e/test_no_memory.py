@@ -150,3 +150,33 @@ receiver.close(0.0)
 print(refused, told)
 """
     assert run(program, str(port)) == "True object_aborted\n"
+
+
+def test_connecting_without_memory_for_threads_raises_and_does_not_wait() -> None:
+    program = """
+kinds = {
+    "norm": lambda: shoal.connect("norm://239.192.74.178:7978?interface=lo"),
+    "udp": lambda: shoal.connect("udp://239.192.74.178:7979?interface=lo"),
+    "tcp": lambda: shoal.connect("tcp://127.0.0.1:1"),
+    "listen": lambda: shoal.listen("tcp://127.0.0.1:0"),
+}
+for kind, connect in kinds.items():
+    # What is imported now need not be imported then.
+    connect().close()
+    # From no room at all to room for a few connections.
+    for spare in (0, 20_000, 8_400_000, 12_000_000, 21_000_000, 24_000_000, 31_000_000):
+        made = []
+        limit(spare)
+        try:
+            while len(made) < 10:
+                made.append(connect())
+            why = "there was no limit"
+        except shoal.errors.LinkError as error:
+            why = str(error)
+        unlimit()
+        assert "ulimit -v" in why, (kind, spare, why)
+        for bus in made:
+            bus.close()
+print("over")
+"""
+    assert run(program) == "over\n"

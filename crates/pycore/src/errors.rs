@@ -134,7 +134,9 @@ pub fn send(error: SendError) -> PyErr {
         SendError::Full => python::FullError::new_err(error.to_string()),
         SendError::Closed => closed(),
         SendError::Failed(why) => link_failed(&why),
-        SendError::TooLong(..) => python::MessageTooLongError::new_err(error.to_string()),
+        SendError::TooLong(..) | SendError::TooLongThere(..) => {
+            python::MessageTooLongError::new_err(error.to_string())
+        }
         SendError::NoLane => python::ConfigError::new_err(error.to_string()),
         SendError::NoMemory(_) => PyMemoryError::new_err(error.to_string()),
     }

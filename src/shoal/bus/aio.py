@@ -436,6 +436,10 @@ class Bus(Handle):
             target = target_of(url, self.config.port)
             await self._doorbell.run(operations.dial(self._connection, [target]))
 
+    async def disconnect(self, url: str) -> None:
+        """Give up a link that `connect` or `listen` made. As `shoal.Bus.disconnect`."""
+        await in_own_thread(functools.partial(self._connection.leave, url))
+
     async def request(
         self,
         topic: str,

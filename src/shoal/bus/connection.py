@@ -31,12 +31,13 @@ from shoal.bus.events import Event, EventLog
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.replies import Replies
 from shoal.bus.store_waits import ask
+from shoal.bus.threads import check_room
 from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config import resolve as resolve_url
 from shoal.config.connection import UDP_SEGMENT_BYTES
 from shoal.config.keys import keys_of
 from shoal.errors import ClosedError, ConfigError, LinkError, ShoalError, UndeliveredWarning
-from shoal.link.address import Target, resolve
+from shoal.link.address import Target, resolve, target_of
 from shoal.link.fallback import StandIn, stand_in
 from shoal.link.group import Group
 from shoal.link.keeper import Keeper
@@ -55,6 +56,8 @@ log = logging.getLogger("shoal.bus")
 _UDP_HEADER_BYTES = 36
 #: Failures of one callback that are logged in `log_limit.LOG_EVERY_S`.
 _FAILURES_LOGGED_MAX = 10
+#: How long the members of a group are waited for that is left.
+LEAVE_S = 1.0
 
 os.register_at_fork(after_in_child=_core.mark_forked)
 
@@ -72,6 +75,8 @@ class Connection:
         self.failures = LogLimit(_FAILURES_LOGGED_MAX)
         #: What stands in for multicast, if something does.
         self.stand_in: StandIn | None = None
+        # For a thread of datagrams or of connections, and one that keeps them.
+        check_room(2)
         self.node = self._open(config)
         #: As it was asked for, or as it had to be.
         self.config = config = config if self.stand_in is None else self.stand_in.config
@@ -195,6 +200,22 @@ class Connection:
         """Leave a group, after waiting for its members."""
         self._groups.pop(number, None)
         self.node.remove_norm(number, linger_s)
+
+    def leave(self, url: str) -> None:
+        """Give up the links that a URL names: to a program, into a group, or a place that is listened at."""
+        self.check_open()
+        if url.startswith("norm:"):
+            where = resolve_url(url, {"domain": self.config.domain} if "domain=" not in url else {}).where()
+            numbers = [number for number, group in self._groups.items() if group.url == where]
+            for number in numbers:
+                self.remove_norm(number, LEAVE_S)
+            found = bool(numbers)
+        else:
+            found = self.links is not None and self.links.leave(target_of(url, self.config.port))
+        if not found:
+            links = [state.url for state in self.link_states() if state.role != "accept"]
+            known = ", ".join(dict.fromkeys(links))
+            raise ConfigError(f"there is no link {url!r} to give up: there is {known or 'none'}")
 
     def link_states(self) -> list[LinkState]:
         """Every link as it is now."""

@@ -16,6 +16,7 @@ from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_consumer import Inbox
 from shoal.bus.store_session import Body, Done
 from shoal.bus.store_waits import ask
+from shoal.bus.threads import start
 from shoal.errors import ClosedError, ShoalError, StoreError
 from shoal.signals import SIGNAL_S
 
@@ -273,7 +274,7 @@ class Listening:
         self._consumer, self._callback, self._failed = consumer, callback, failed
         self._stopped = False
         self.thread = threading.Thread(target=self._run, name=f"shoal-{consumer._what}", daemon=True)
-        self.thread.start()
+        start(self.thread)
 
     def _run(self) -> None:
         while not self._stopped:

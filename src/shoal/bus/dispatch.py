@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from shoal import _core
 from shoal._core import Message
+from shoal.bus.threads import start
 
 Callback = Callable[[Message], object]
 #: Called with the message whose callback raised, and what it raised.
@@ -35,7 +36,7 @@ class OwnThread:
         self.thread = threading.Thread(
             target=_run_own, args=(subscription, callback, failed), name=name, daemon=True
         )
-        self.thread.start()
+        start(self.thread)
 
     def stop(self) -> None:
         """Call back no more; what is under way goes on."""
@@ -79,7 +80,7 @@ class SharedThread:
             self._served[source] = (subscription, callback, failed)
         subscription.attach_bell(bell, source)
         if source == 1:
-            self.thread.start()
+            start(self.thread)
         return True
 
     def stop(self) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from shoal import _core
 from shoal.bus.operations import Operation
+from shoal.bus.threads import start
 
 T = TypeVar("T")
 
@@ -130,7 +131,7 @@ async def in_own_thread(work: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_finish, done, error)
 
-    threading.Thread(target=run, name="shoal-close").start()
+    start(threading.Thread(target=run, name="shoal-close"))
     await done
 
 

@@ -28,6 +28,7 @@ from shoal.bus.store_errors import no_store
 from shoal.bus.store_finder import Finder, Here
 from shoal.bus.store_protocol import HERE, WHO, keeps, requests_topic, session_topic
 from shoal.bus.store_session import Body, Done, Session
+from shoal.bus.threads import start
 from shoal.bus.waiting import run
 from shoal.config import ConnectionConfig
 from shoal.errors import ClosedError, FullError, ShoalError
@@ -132,7 +133,7 @@ class StoreChannel:
             self._heres.attach_bell(self._ear.bell, HERES)
         self._finder.look(time.monotonic())
         self._thread = threading.Thread(target=self._run, name="shoal-store", daemon=True)
-        self._thread.start()
+        start(self._thread)
 
     # --- getters ---
 

@@ -465,6 +465,19 @@ class Bus(Handle):
         connection = self._connection
         run(connection, operations.dial(connection, [target_of(url, self.config.port)]))
 
+    def disconnect(self, url: str) -> None:
+        """Give up a link that `connect` or `listen` made, and say goodbye to whoever is behind it.
+
+        What was published is still sent, as far as that takes no longer than a second.
+
+        Args:
+            url: the one that the link was made with, or that `listen` returned.
+
+        Raises:
+            ConfigError: there is no such link.
+        """
+        self._connection.leave(url)
+
     def request(
         self,
         topic: str,

@@ -6,6 +6,7 @@ import weakref
 
 from shoal import _core
 from shoal.bus.connection import Connection
+from shoal.bus.threads import start
 
 
 class Watch:
@@ -19,7 +20,7 @@ class Watch:
         self._thread = threading.Thread(
             target=self._run, args=(target, self._bell), name="shoal-events", daemon=True
         )
-        self._thread.start()
+        start(self._thread)
 
     def _run(self, target: "weakref.ref[Connection]", bell: _core.Bell) -> None:
         poll = select.poll()

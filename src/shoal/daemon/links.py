@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.bus.connection import Connection
+from shoal.bus.connection import LEAVE_S, Connection
 from shoal.config.keys import keys_of
 from shoal.daemon.config import LinkConfig
 from shoal.errors import ShoalError
@@ -17,8 +17,6 @@ log = logging.getLogger("shoal.daemon")
 
 #: A link that cannot be opened is tried again after so long.
 RETRY_S = 5.0
-#: How long the members of a group are waited for that is left.
-LEAVE_S = 1.0
 
 
 @dataclass
@@ -185,10 +183,15 @@ def _single(state: LinkState) -> dict[str, Any]:
         "why": state.why,
     }
     if state.role == "listen":
-        return told | {"connections": state.connections, "turned_away": state.turned_away}
+        return told | {
+            "connections": state.connections,
+            "turned_away": state.turned_away,
+            "refused": state.refused,
+        }
     return told | {
         "round_trip_s": state.round_trip_s,
         "bytes_sent": state.bytes_sent,
         "bytes_received": state.bytes_received,
         "unsent_bytes": state.unsent_bytes,
+        "unacknowledged_bytes": state.unacknowledged_bytes,
     }

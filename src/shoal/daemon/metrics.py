@@ -20,11 +20,13 @@ _LINK = (
     ("bytes_sent", "link_sent_bytes_total", "counter", "Bytes sent over the link."),
     ("bytes_received", "link_received_bytes_total", "counter", "Bytes received over the link."),
     ("repairs_sent", "link_repairs_sent_total", "counter", "Segments or parity sent again."),
+    ("unacknowledged_bytes", "link_unacknowledged_bytes", "gauge", "Bytes sent that were not acknowledged."),
     ("unsent_bytes", "link_unsent_bytes", "gauge", "Bytes that wait to be sent."),
     ("round_trip_s", "link_round_trip_seconds", "gauge", "How long an answer takes."),
     ("rate_bytes_per_s", "link_rate_bytes_per_second", "gauge", "What rate control allows."),
     ("connections", "link_connections", "gauge", "Connections that a listener has."),
     ("turned_away", "link_turned_away_total", "counter", "Connections that a listener closed at once."),
+    ("refused", "link_refused_total", "counter", "Connections that a listener refused: why is in the log."),
 )
 
 

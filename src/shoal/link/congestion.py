@@ -1,6 +1,7 @@
 """What decides how fast TCP connections send: the kernel has several, and is asked for one."""
 
 import contextlib
+import ipaddress
 import socket
 from pathlib import Path
 
@@ -23,6 +24,22 @@ def ask_for(links: _core.TcpLinks, wanted: str) -> None:
     elif wanted != "system":
         _check(wanted)
         links.set_congestion(wanted, True)
+
+
+def tune(sock: socket.socket, wanted: str) -> None:
+    """The same for a socket that Python has, which is connected."""
+    if wanted == "system" or (wanted == "auto" and _is_loopback(sock)):
+        return
+    # A kernel that does not have it has another; what was asked for by name was checked before.
+    with contextlib.suppress(OSError):
+        name = PREFERRED if wanted == "auto" else wanted
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+
+
+def _is_loopback(sock: socket.socket) -> bool:
+    address = ipaddress.ip_address(sock.getpeername()[0].partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
 
 
 def _check(wanted: str) -> None:

@@ -42,7 +42,7 @@ class Group:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node, self._number, self._clock = node, number, clock
-        self._url = config.where()
+        self.url = config.where()
         self._reliable = config.scheme == "norm"
         self._role: Role = "group" if config.host is None else "listen" if config.listen else "connect"
         self._rates = Rates()
@@ -63,7 +63,7 @@ class Group:
             sent_rate, received_rate = self._rates.update(self._clock(), totals)
         unsent, lacking = self._node.backlog()
         return LinkState(
-            url=self._url,
+            url=self.url,
             role=self._role,
             state="listening" if self._role == "listen" else "up",
             reliable=self._reliable,

@@ -1,5 +1,6 @@
 """Keeps a connection's links: a thread that hears what became of them, and connects again."""
 
+import collections
 import contextlib
 import functools
 import queue
@@ -14,6 +15,7 @@ from typing import Any
 
 from shoal import _core
 from shoal.bus.events import Event, LinkDown, LinkReconnecting, LinkRefused, LinkUp
+from shoal.bus.threads import start
 from shoal.config import ConnectionConfig
 from shoal.errors import ClosedError, ConfigError, LinkError, LinkRefusedError
 from shoal.link import transport
@@ -42,6 +44,8 @@ class Listener:
 
     number: int
     url: str
+    #: What was asked for, where the port may be any.
+    asked: str
     #: Who listens, if that is not the extension.
     door: Listening | None = None
 
@@ -63,6 +67,8 @@ class Keeper:
         self._listeners: dict[int, Listener] = {}
         #: Where the other end of each connection is that carries messages, and as which link.
         self._up: dict[int, tuple[str, str]] = {}
+        #: How many each listener refused.
+        self._refused: collections.Counter[int] = collections.Counter()
         self._meeting: Meeting | None = None
         self._found: queue.SimpleQueue[tuple[Dialler, _Found]] = queue.SimpleQueue()
         self._stopped = False
@@ -70,7 +76,7 @@ class Keeper:
         links.attach_bell(self._bell)
         ask_for(links, config.tcp_congestion)
         self._thread = threading.Thread(target=self._run, name="shoal-link", daemon=True)
-        self._thread.start()
+        start(self._thread)
 
     # --- commands ---
 
@@ -100,12 +106,18 @@ class Keeper:
             self._listeners[listener.number] = listener
         if listener.door is not None:
             accepting = functools.partial(_accept, weakref.ref(self), listener.door, listener.number)
-            threading.Thread(target=accepting, name="shoal-accept", daemon=True).start()
+            start(threading.Thread(target=accepting, name="shoal-accept", daemon=True))
         return listener.url
 
     def _prepare(self, target: Target) -> None:
         """Have what links of such a target need; refuse what cannot work."""
         scheme = target.scheme
+        if scheme == "udp":
+            raise ConfigError(
+                f"{target.url!r} cannot be a link beside others: udp:// repairs nothing, and what was lost on it "
+                "would be missing behind every other link; give it a connection of its own, "
+                "shoal.connect('udp://…')"
+            )
         if scheme not in transport.SCHEMES and not transport.is_registered(scheme):
             raise ConfigError(
                 f"{target.url!r} is not the URL of a link: use tcp://, tls://, ws:// or wss://host:port, or "
@@ -119,14 +131,15 @@ class Keeper:
     def _listen(self, target: Target) -> Listener:
         if target.scheme not in transport.SOCKETS:
             door = self._transports[target.scheme].listen(target)
-            return Listener(self._links.add_listener(self._config.connections_max), door.url, door)
+            number = self._links.add_listener(self._config.connections_max)
+            return Listener(number, door.url, target.url, door)
         tls = None
         if target.scheme == "tls":
             check_listening(self._config, target.url)
             tls = self._tls
         (address, *_) = resolve(target.host, target.port)
         number, port = self._links.listen(address, target.port, self._config.connections_max, tls)
-        return Listener(number, Target(target.scheme, address, port).url)
+        return Listener(number, Target(target.scheme, address, port).url, target.url)
 
     def meet(self, place: Target) -> Meeting:
         """Meet the other programs of this machine at a place: whoever is first listens there."""
@@ -164,6 +177,17 @@ class Keeper:
             if listener.door is not None:
                 listener.door.close()
             self._links.close_listener(listener.number)
+
+    def leave(self, target: Target) -> bool:
+        """Give up what leads to a target, or listens there: whether there was something."""
+        diallers = [dialler for dialler in self._copy() if dialler.url == target.url]
+        with self._lock:
+            listeners = [one.url for one in self._listeners.values() if target.url in (one.url, one.asked)]
+        for dialler in diallers:
+            self.drop(dialler)
+        for url in listeners:
+            self.stop_listening(url)
+        return bool(diallers or listeners)
 
     def reload_certificates(self) -> bool:
         """Read certificates again, for connections that are made from now on: whether there are some.
@@ -233,6 +257,7 @@ class Keeper:
                     address=listener.url.partition("://")[2],
                     connections=connections,
                     turned_away=turned_away,
+                    refused=self._refused[listener.number],
                 )
             )
         return found
@@ -288,7 +313,7 @@ class Keeper:
             elif isinstance(found, Exception):
                 self._say_reconnecting(dialler, dialler.fail(now, str(found) or type(found).__name__))
             elif isinstance(found, Channel):
-                self._carry(dialler, found)
+                self._carry(now, dialler, found)
             else:
                 dialler.addresses = found
                 self._dial(now, dialler)
@@ -317,7 +342,10 @@ class Keeper:
             made = self._transports[target.scheme]
             find = functools.partial(made.connect, target, self._config.connect_timeout_s)
         arguments = (dialler, find, self._found, self._bell)
-        threading.Thread(target=_find, args=arguments, name="shoal-connect", daemon=True).start()
+        try:
+            start(threading.Thread(target=_find, args=arguments, name="shoal-connect", daemon=True))
+        except LinkError as error:
+            self._say_reconnecting(dialler, dialler.fail(now, str(error)))
 
     def _dial(self, now: float, dialler: Dialler) -> None:
         address, target = dialler.addresses.pop(0), dialler.target
@@ -329,12 +357,19 @@ class Keeper:
         except OSError as error:
             self._say_reconnecting(dialler, dialler.fail(now, str(error)))
 
-    def _carry(self, dialler: Dialler, channel: Channel) -> None:
+    def _carry(self, now: float, dialler: Dialler, channel: Channel) -> None:
         """The engine has a channel that was connected."""
-        adopted = self._links.adopt(channel.address, channel.identity, last=dialler.publisher)
-        if adopted is not None:
-            dialler.connection = adopted[0]
-            self._pump(channel, adopted, accepted=False)
+        try:
+            adopted = self._links.adopt(channel.address, channel.identity, last=dialler.publisher)
+            if adopted is not None:
+                self._pump(channel, adopted, accepted=False)
+                dialler.connection = adopted[0]
+        except ClosedError:
+            channel.close()
+            raise
+        except OSError as error:
+            channel.close()
+            self._say_reconnecting(dialler, dialler.fail(now, str(error)))
 
     def accept(self, channel: Channel, listener: int) -> None:
         """The engine has a channel that was accepted, unless there are too many."""
@@ -371,6 +406,7 @@ class Keeper:
             left = kind in ("left", "closed")
             self._say(LinkDown(url, news["node"], address, _reason(kind, news["why"]), left))
         elif kind == "turned":
+            self._refused[news["listener"] or 0] += 1
             self._say(LinkRefused(url, address, news["why"]))
         if dialler is not None and delay_s is not None:
             self._say_reconnecting(dialler, delay_s)

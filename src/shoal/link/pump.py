@@ -9,7 +9,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from shoal.errors import LinkRefusedError
+from shoal.bus.threads import start
+from shoal.errors import LinkError, LinkRefusedError
 from shoal.link.transport import Channel
 
 #: Given to a channel at once.
@@ -36,8 +37,13 @@ class Pump:
             self._is_open.set()
         self._inward = threading.Thread(target=self._receive, name="shoal-link-in", daemon=True)
         self._outward = threading.Thread(target=self._send, name="shoal-link-out", daemon=True)
-        self._inward.start()
-        self._outward.start()
+        try:
+            start(self._inward)
+            start(self._outward)
+        except LinkError:
+            # Whoever made the channel closes it, and that ends the thread that is there.
+            pipe.shutdown(socket.SHUT_RDWR)
+            raise
 
     def _receive(self) -> None:
         try:

@@ -52,3 +52,5 @@ class LinkState:
     connections: int = 0
     #: Of a listener: how many it closed at once, because there were too many.
     turned_away: int = 0
+    #: Of a listener: how many it refused, because of what they said, or did not say in time.
+    refused: int = 0

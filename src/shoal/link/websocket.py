@@ -20,6 +20,7 @@ from shoal.config import ConnectionConfig
 from shoal.errors import ConfigError, LinkError, LinkRefusedError
 from shoal.link.address import Target, resolve
 from shoal.link.certificates import check_listening, context_of
+from shoal.link.congestion import tune
 from shoal.link.secure_socket import SecureSocket
 from shoal.link.transport import Channel, Listening, Transport
 
@@ -217,7 +218,8 @@ class _Accepted(WebSocket):
 
 
 class _Door(Listening):
-    def __init__(self, target: Target, context: ssl.SSLContext | None) -> None:
+    def __init__(self, target: Target, context: ssl.SSLContext | None, congestion: str) -> None:
+        self._congestion = congestion
         (address, *_) = resolve(target.host, target.port)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.create_server((address, target.port), family=family, backlog=_BACKLOG)
@@ -239,6 +241,7 @@ class _Door(Listening):
             sock.close()
             return None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tune(sock, self._congestion)
         return _Accepted(sock, _text_of(address), self.context, self._target.path)
 
     def close(self) -> None:
@@ -263,6 +266,7 @@ class WebSockets(Transport):
         plain = _reach(target, timeout_s)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            tune(plain, self._config.tcp_congestion)
             address = _text_of(plain.getpeername())
             sock: _Socket = plain
             if target.scheme == "wss":
@@ -288,7 +292,7 @@ class WebSockets(Transport):
         if target.scheme == "wss":
             check_listening(self._config, target.url)
             context = context_of(self._config, listens=True)
-        door = _Door(target, context)
+        door = _Door(target, context, self._config.tcp_congestion)
         self._doors.add(door)
         return door
 

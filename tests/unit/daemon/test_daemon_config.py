@@ -109,6 +109,7 @@ def test_listening_can_be_switched_off_as_a_whole(tmp_path: Path) -> None:
         ("[link.lan]\nurl = ''\n", ["line 2", "link.lan.url is ''", "a URL"]),
         ("[link.lan]\nurl = 'ftp://x'\n", ["line 2", "'ftp://x'", "norm://"]),
         ("[link.lan]\nurl = 'inproc://'\n", ["line 2", "inproc://", "norm://, tcp://"]),
+        ("[link.lan]\nurl = 'udp://'\n", ["line 2", "udp://", "norm://, tcp://", "lost on udp://"]),
         ("[link.lan]\nurl = 'norm://'\nheartbeat_s = 0\n", ["line 3", "heartbeat_s is 0", "more than 0"]),
         (
             "[link.lan]\nurl = 'norm://'\nintervace = 'lo'\n",

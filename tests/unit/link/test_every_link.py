@@ -228,7 +228,7 @@ def test_one_connection_may_have_links_of_several_kinds(certs: Path) -> None:
             leaf.close()
 
 
-def test_a_message_longer_than_the_other_end_takes_is_told_and_the_link_comes_back(
+def test_a_message_longer_than_the_other_end_takes_raises_and_its_link_stays(
     scheme: str, ends: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     place = "here" if scheme == "wires" else "127.0.0.1:0"
@@ -238,12 +238,69 @@ def test_a_message_longer_than_the_other_end_takes_is_told_and_the_link_comes_ba
         shoal.connect(hub.links[-1].url, reconnect_max_s=0.1, **ends[1]) as leaf,
     ):
         assert leaf.wait_for_subscribers("a", timeout_s=30)
-        leaf.publish("a", bytes(1_000_000))
-        told = next(event for event in hub.events(timeout_s=30) if isinstance(event, shoal.Unreadable))
-        assert "longer than the bound of 100000" in told.why
-        happens = leaf.events(timeout_s=30)
-        assert next(event for event in happens if isinstance(event, shoal.LinkDown))
-        assert next(event for event in happens if isinstance(event, shoal.LinkUp))
-        assert leaf.wait_for_subscribers("a", timeout_s=30)
+        with pytest.raises(shoal.errors.MessageTooLongError, match="100000 at the other end"):
+            leaf.publish("a", bytes(1_000_000))
         leaf.publish("a", 1)
         assert heard.receive(30).body == 1
+        assert not [event for event in leaf.events(timeout_s=0.0) if isinstance(event, shoal.LinkDown)]
+
+
+def test_events_name_the_link_its_other_end_and_what_happens_next(
+    hub: shoal.Bus, leaf: shoal.Bus, scheme: str
+) -> None:
+    url = hub.links[-1].url
+    wait_until(lambda: hub.members == [leaf.node])
+    told_hub, told_leaf = hub.events(timeout_s=60), leaf.events(timeout_s=60)
+    up = next(event for event in told_leaf if isinstance(event, shoal.LinkUp))
+    assert (up.link, up.node, up.resumed) == (url, hub.node, False)
+    accepted = next(event for event in told_hub if isinstance(event, shoal.LinkUp))
+    assert (accepted.link, accepted.node) == (url, leaf.node)
+    assert up.address == ("here" if scheme == "wires" else url.partition("://")[2])
+    assert accepted.address
+    node = hub.node
+    hub.close()
+    down = next(event for event in told_leaf if isinstance(event, shoal.LinkDown))
+    assert (down.link, down.node, down.address, down.left) == (url, node, up.address, True)
+    again = next(event for event in told_leaf if isinstance(event, shoal.LinkReconnecting))
+    assert again.link == url
+    assert again.why == "the other end closed its connection to the domain"
+    assert again.delay_s <= 0.1
+
+
+def test_a_link_that_is_given_up_says_goodbye_and_is_not_made_again(hub: shoal.Bus, leaf: shoal.Bus) -> None:
+    url, node = hub.links[-1].url, leaf.node
+    wait_until(lambda: hub.members == [node])
+    with pytest.raises(shoal.errors.ConfigError, match=f"there is {url}"):
+        leaf.disconnect("tcp://127.0.0.1:1")
+    leaf.disconnect(url)
+    wait_until(lambda: hub.members == [] == leaf.members and leaf.links == [])
+    left = next(event for event in hub.events(timeout_s=60) if isinstance(event, shoal.MemberLeft))
+    assert (left.node, left.failed) == (node, False)
+    leaf.connect(url)
+    wait_until(lambda: hub.members == [node])
+    hub.disconnect(url)
+    assert [link for link in hub.links if link.role == "listen"] == []
+    wait_until(lambda: hub.members == [])
+
+
+def test_a_group_that_was_joined_can_be_left() -> None:
+    url = "norm://239.192.74.177:7977?interface=lo"
+    with shoal.listen("tcp://127.0.0.1:0") as bus, shoal.connect(url) as other:
+        bus.connect(url)
+        wait_until(lambda: bus.members == [other.node])
+        bus.disconnect(url)
+        wait_until(lambda: other.members == [])
+        assert [link.role for link in bus.links] == ["listen"]
+        bus.connect(url)
+        wait_until(lambda: len(other.members) == 1)
+
+
+def test_a_link_without_repair_has_no_others_beside_it() -> None:
+    with shoal.listen("tcp://127.0.0.1:0") as bus:
+        with pytest.raises(shoal.errors.ConfigError, match="udp:// repairs nothing"):
+            bus.connect("udp://239.192.74.177:7977")
+    with shoal.connect("udp://239.192.74.177:7977?interface=lo") as bus:
+        with pytest.raises(shoal.errors.ConfigError, match="cannot join a group beside it"):
+            bus.connect("norm://239.192.74.177:7978")
+        with pytest.raises(shoal.errors.ConfigError, match="no links with single programs"):
+            bus.connect("tcp://127.0.0.1:1")

@@ -162,7 +162,7 @@ impl TcpNet {
         };
         let engine = Engine {
             links: TcpLinks::new(hub, config, bells),
-            sockets: TcpSockets::new(),
+            sockets: TcpSockets::new()?,
             news: VecDeque::new(),
             last_sent: Time::ZERO,
             failure: None,

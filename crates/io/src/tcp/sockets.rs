@@ -15,7 +15,7 @@ use shoal_norm::Time;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::stream::Stream;
-use super::tls::{Secure, Tls};
+use super::tls::{self, Secure, Tls};
 use crate::norm::fresh_publisher;
 use crate::udp::Waker;
 use crate::udp::sys::Poller;
@@ -90,6 +90,13 @@ impl Connected {
     }
 }
 
+fn zeroes(count: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    bytes.resize(count, 0);
+    Ok(bytes)
+}
+
 /// What a poll is for.
 enum Item {
     Waker,
@@ -107,22 +114,26 @@ pub(super) struct TcpSockets {
     congestion: Option<Congestion>,
     items: Vec<Item>,
     buffer: Vec<u8>,
+    /// What TLS reads before it knows what it says.
+    encrypted: Vec<u8>,
     /// Over, and not closed yet.
     ended: Vec<ConnectionId>,
 }
 
 impl TcpSockets {
-    pub fn new() -> TcpSockets {
-        TcpSockets {
+    /// None yet; fails where there is no memory to read into.
+    pub fn new() -> io::Result<TcpSockets> {
+        Ok(TcpSockets {
             listeners: BTreeMap::new(),
             connecting: BTreeMap::new(),
             connected: BTreeMap::new(),
             next: 1,
             congestion: None,
             items: Vec::new(),
-            buffer: vec![0; READ_BYTES],
+            buffer: zeroes(READ_BYTES)?,
+            encrypted: zeroes(tls::READ_BYTES)?,
             ended: Vec::new(),
-        }
+        })
     }
 
     /// Connections there are, of a listener or all.
@@ -432,7 +443,7 @@ impl TcpSockets {
     fn read(&mut self, now: Time, id: ConnectionId, links: &mut TcpLinks) {
         let Some(connected) = self.connected.get_mut(&id) else { return };
         for _ in 0..CALLS_MAX {
-            let outcome = connected.stream.read(&mut self.buffer);
+            let outcome = connected.stream.read(&mut self.buffer, &mut self.encrypted);
             // What TLS has to answer may not have gone out.
             connected.full |= connected.stream.is_clogged();
             match outcome {

@@ -16,11 +16,11 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// What came; nothing is the end.
-    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// What came; nothing is the end. What is encrypted is read into `encrypted` first.
+    pub fn read(&mut self, buffer: &mut [u8], encrypted: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(stream) => stream.read(buffer),
-            Stream::Secure(stream) => stream.read(buffer),
+            Stream::Secure(stream) => stream.read(buffer, encrypted),
             Stream::Pipe(stream) => stream.read(buffer),
         }
     }

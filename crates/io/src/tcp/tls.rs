@@ -14,7 +14,7 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore, Se
 
 /// Encrypted bytes read from a socket at once. What they say, and a record that came in part before, fits into
 /// what a socket's reader takes at once.
-const READ_BYTES: usize = 192 << 10;
+pub(super) const READ_BYTES: usize = 192 << 10;
 /// Written and not encrypted yet, or encrypted and not sent.
 const WAITING_BYTES_MAX: usize = 512 << 10;
 const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
@@ -127,14 +127,13 @@ fn read_own(chain: &[u8], key: &[u8]) -> Result<Own, String> {
 pub(super) struct Secure {
     socket: TcpStream,
     tls: rustls::Connection,
-    incoming: Vec<u8>,
 }
 
 impl Secure {
     pub fn new(socket: TcpStream, tls: impl Into<rustls::Connection>) -> Secure {
         let mut tls = tls.into();
         tls.set_buffer_limit(Some(WAITING_BYTES_MAX));
-        Secure { socket, tls, incoming: vec![0; READ_BYTES] }
+        Secure { socket, tls }
     }
 
     pub fn socket(&self) -> &TcpStream {
@@ -164,11 +163,11 @@ impl Secure {
     }
 
     /// Takes what came; as much as one reading of the socket brings.
-    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub fn read(&mut self, buffer: &mut [u8], encrypted: &mut [u8]) -> io::Result<usize> {
         loop {
-            let count = self.socket.read(&mut self.incoming)?;
+            let count = self.socket.read(encrypted)?;
             let mut taken = 0;
-            let mut rest = &self.incoming[..count];
+            let mut rest = &encrypted[..count];
             loop {
                 let read = self.tls.read_tls(&mut rest)?;
                 let outcome = self.tls.process_new_packets();

@@ -17,6 +17,10 @@ impl Budget {
     pub fn new(bytes_max: usize) -> Budget {
         Budget { bytes: AtomicUsize::new(0), bytes_max }
     }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// What one link holds.

@@ -47,6 +47,8 @@ pub enum SendError {
     Failed(Arc<str>),
     /// Longer than a frame may be: its length, and the bound.
     TooLong(usize, usize),
+    /// Longer than whoever wants it takes: its length, and the bound of one of them.
+    TooLongThere(usize, usize),
     /// There is no such lane.
     NoLane,
     /// The system has no memory for so many bytes.
@@ -64,6 +66,11 @@ impl fmt::Display for SendError {
             SendError::TooLong(length, bound) => {
                 write!(out, "a message of {length} bytes is longer than the bound of {bound} bytes")
             }
+            SendError::TooLongThere(length, bound) => write!(
+                out,
+                "a message of {length} bytes is longer than anybody who wants it takes: message_bytes_max is \
+                 {bound} at the other end"
+            ),
             SendError::NoLane => write!(out, "there is no such lane"),
             SendError::NoMemory(length) => write!(out, "there is no memory for a message of {length} bytes"),
         }
@@ -189,6 +196,16 @@ impl Chains {
         }
     }
 
+    /// Says which is the longest message that those behind a link take.
+    pub fn set_message_bytes_max(&self, link: LinkId, bytes_max: usize) {
+        for chain in &self.chains {
+            let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) {
+                outlet.message_bytes_max = bytes_max;
+            }
+        }
+    }
+
     /// Locks a chain for publishing.
     pub(super) fn publish(&self, chain: usize) -> Publishing<'_> {
         Publishing { chains: self, chain, state: self.lock(chain) }
@@ -298,7 +315,8 @@ impl Chains {
                     let record = &bytes[start as usize..][..length as usize];
                     for &link in outbound.links(links) {
                         let Some(Some(outlet)) = state.outlets.get_mut(link) else { continue };
-                        if (!outlet.has_room(record.len(), bytes_max) && self.lags(link))
+                        if (!outlet.has_room(record.len(), bytes_max)
+                            && (record.len() > outlet.message_bytes_max || self.lags(link)))
                             || outlet.reserve(record.len()).is_err()
                         {
                             outlet.drop_passed(chain, number);
@@ -497,6 +515,13 @@ impl Publishing<'_> {
         let has_room = outlet.is_none_or(|outlet| outlet.has_room(length, bytes_max));
         self.state.refused |= !has_room;
         has_room
+    }
+
+    /// The longest message that those behind a link take, if it is shorter than this one.
+    #[cold]
+    pub fn too_long_for(&self, link: LinkId, length: usize) -> Option<usize> {
+        let outlet = self.state.outlets.get(link).and_then(Option::as_ref)?;
+        (length > outlet.message_bytes_max).then_some(outlet.message_bytes_max)
     }
 
     /// Takes memory for a record of this length.

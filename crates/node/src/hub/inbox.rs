@@ -402,6 +402,11 @@ impl Inbox {
         self.streams.get(id).and_then(Option::as_ref).map_or(0, |stream| stream.notes.source.node)
     }
 
+    /// Bytes of messages whose end has not come, beside short ones.
+    pub fn part_bytes(&self) -> usize {
+        self.assembly.bytes
+    }
+
     /// Whether something waits for [`Inbox::hand_over`].
     pub fn has_staged(&self) -> bool {
         !self.staged.ids.is_empty()

@@ -173,9 +173,32 @@ impl Hub {
         self.node.load(Ordering::Relaxed)
     }
 
+    /// Takes another node id.
+    pub(crate) fn rename(&self, node: NodeId) {
+        self.node.store(node, Ordering::Relaxed);
+        self.change_interest();
+    }
+
+    /// Takes another node id, because somebody else has ours, and tells so.
+    pub(crate) fn take_another_id(&self, node: NodeId) {
+        let old = self.node();
+        self.rename(node);
+        self.tell(HubEvent::Renamed(old, node));
+    }
+
+    /// Whether it has links of any kind.
+    pub(crate) fn has_links(&self) -> bool {
+        !lock(&self.link_ids).is_empty()
+    }
+
     /// What waits for links.
     pub fn chains(&self) -> &Arc<Chains> {
         &self.chains
+    }
+
+    /// The most bytes of messages whose end has not come, and how many there are, of all links together.
+    pub(crate) fn part_bytes(&self) -> (usize, usize) {
+        (self.assembly.bytes_max, self.assembly.bytes())
     }
 
     /// Whether it passes on what comes over one link to others.

@@ -61,6 +61,8 @@ pub(super) struct Outlet {
     runs: u64,
     /// Links whose sources wait until it has room.
     pub parked: Vec<LinkId>,
+    /// The longest message that whoever is behind it takes.
+    pub message_bytes_max: usize,
 }
 
 impl Outlet {
@@ -79,12 +81,14 @@ impl Outlet {
             current: None,
             runs: 0,
             parked: Vec::new(),
+            message_bytes_max: usize::MAX,
         }
     }
 
+    /// Whether a message can be appended: it is not too long, and there is room.
     #[inline]
     pub fn has_room(&self, length: usize, bytes_max: usize) -> bool {
-        self.bytes.is_empty() || self.bytes.len() + length <= bytes_max
+        (self.bytes.is_empty() || self.bytes.len() + length <= bytes_max) && length <= self.message_bytes_max
     }
 
     /// Takes memory for a message, whose length is for its publisher to choose.

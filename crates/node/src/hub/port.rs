@@ -283,10 +283,19 @@ impl Port {
         self.hub.tell(HubEvent::Subscriptions(node, patterns(added), patterns(removed)));
     }
 
+    /// Bytes of messages whose end has not come, beside short ones.
+    pub fn part_bytes(&self) -> usize {
+        self.inbox.part_bytes()
+    }
+
     /// We have another node id now.
     pub fn rename(&self, node: NodeId) {
-        self.hub.node.store(node, Ordering::Relaxed);
-        self.hub.change_interest();
+        self.hub.rename(node);
+    }
+
+    /// Whoever is behind the link takes no longer messages: they are dropped for it, and it is told so.
+    pub fn set_message_bytes_max(&self, bytes_max: u64) {
+        self.hub.chains.set_message_bytes_max(self.link.id, usize::try_from(bytes_max).unwrap_or(usize::MAX));
     }
 
     /// Says whether somebody may want anything: one who was not heard yet, or whose interest is not known.

@@ -238,12 +238,16 @@ impl Hub {
             plan
         };
         let drops = publication.patience.when_full == WhenFull::Drop;
-        let mut dropped = 0;
+        let (mut dropped, mut too_long) = (0, None);
         for link in &plan.links {
             if publishing.has_room(link.id, length) {
                 if let Err(error) = publishing.reserve(link.id, length) {
                     return Some(Attempt::Refused(Refusal::Send(error)));
                 }
+                continue;
+            }
+            if let Some(bytes_max) = publishing.too_long_for(link.id, length) {
+                (dropped, too_long) = (dropped + 1, Some(bytes_max));
                 continue;
             }
             match publication.patience.when_full {
@@ -265,6 +269,10 @@ impl Hub {
             }
         }
         let targets = plan.links.len() + plan.consumers.len();
+        if let Some(bytes_max) = too_long.filter(|_| dropped == targets) {
+            // Nobody can take it.
+            return Some(Attempt::Refused(Refusal::Send(SendError::TooLongThere(length, bytes_max))));
+        }
         if drops && dropped > 0 && dropped == targets {
             plan.consumers.iter().for_each(|consumer| consumer.count_dropped());
             return Some(Attempt::Done(0));

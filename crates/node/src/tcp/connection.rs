@@ -39,6 +39,8 @@ pub(super) struct Connection {
     /// Whose that is, and its node.
     pub publisher: Option<u64>,
     pub node: NodeId,
+    /// The longest message that it takes.
+    pub message_bytes_max: u64,
     /// Who was there the last time, where we dialled.
     pub last: Option<u64>,
     /// That it is over was told.
@@ -76,6 +78,7 @@ impl Connection {
             session,
             publisher: None,
             node: 0,
+            message_bytes_max: u64::MAX,
             last: None,
             is_over: false,
             reader: Reader::new(),

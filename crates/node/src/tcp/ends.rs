@@ -123,7 +123,12 @@ impl TcpLinks {
         let Some(mut session) = peer.session else { return };
         session.part(departure);
         let drained = session.move_held(now).is_err() || session.is_drained();
-        if drained { self.close_session(now, session) } else { self.draining.push(session) }
+        if drained {
+            self.close_session(now, session)
+        } else {
+            self.draining.push(session)
+        }
+        self.share_out();
     }
 
     pub(super) fn close_session(&mut self, now: Time, mut session: Session) {
@@ -137,13 +142,13 @@ impl TcpLinks {
         session.close(now);
     }
 
-    pub(super) fn begin_session(&mut self, publisher: u64, node: NodeId) -> Session {
+    pub(super) fn begin_session(&mut self, publisher: u64, node: NodeId, window: usize) -> Session {
         let port = self.hub.attach("tcp", true, (self.bells)());
         let left_off = &self.left_off;
         let next = |chain| {
             left_off.iter().rev().find(|(known, _)| *known == (publisher, chain)).map(|&(_, next)| next)
         };
-        let session = Session::new(port, (publisher, node), self.config.window_bytes, next);
+        let session = Session::new(port, (publisher, node), window, next);
         self.left_off.retain(|((known, _), _)| *known != publisher);
         session
     }

@@ -42,6 +42,11 @@ impl Outflow {
         Outflow { window: window as u64, ..Outflow::default() }
     }
 
+    /// Keeps no more than this that is not acknowledged, from now on.
+    pub fn set_window(&mut self, window: usize) {
+        self.window = window as u64;
+    }
+
     /// How far may be sent.
     fn credit(&self) -> u64 {
         self.limit.min(self.acked.saturating_add(self.window))
@@ -163,6 +168,11 @@ impl Inflow {
             tell_at: Time::NEVER,
             window,
         }
+    }
+
+    /// Grants no more than this at once, from now on.
+    pub fn set_window(&mut self, window: usize) {
+        self.window = window as u64;
     }
 
     /// Whether everything that came was taken.

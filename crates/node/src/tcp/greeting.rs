@@ -30,6 +30,10 @@ pub(super) struct Identity {
     /// How often it says that it is there.
     pub heartbeat_ms: u32,
     pub session: u64,
+    /// The longest message that it takes.
+    pub message_bytes_max: u64,
+    /// It can still take another node id.
+    pub renames: bool,
 }
 
 /// Why a connection is refused.
@@ -41,6 +45,8 @@ pub(super) enum Code {
     Duplicate,
     /// Not now.
     Busy,
+    /// Somebody else has its node id: it is to come with another one.
+    Taken,
 }
 
 /// Why bytes cannot be read.
@@ -73,12 +79,14 @@ impl Greeting {
                 content.push(1);
                 identity.write(&mut content);
                 content.push((*insists).into());
+                identity.write_traits(&mut content);
             }
             Greeting::Welcome(identity, resumed, positions) => {
                 content.push(2);
                 identity.write(&mut content);
                 content.push((*resumed).into());
                 write_positions(positions, &mut content);
+                identity.write_traits(&mut content);
             }
             Greeting::Refusal { code, publisher, session, why } => {
                 content.push(3);
@@ -86,6 +94,7 @@ impl Greeting {
                     Code::Never => 1,
                     Code::Duplicate => 2,
                     Code::Busy => 3,
+                    Code::Taken => 4,
                 });
                 content.extend_from_slice(&publisher.to_be_bytes());
                 content.extend_from_slice(&session.to_be_bytes());
@@ -139,6 +148,12 @@ impl Identity {
         out.extend_from_slice(&self.heartbeat_ms.to_be_bytes());
         out.extend_from_slice(&self.session.to_be_bytes());
     }
+
+    /// What was added to greetings later, and stands last.
+    fn write_traits(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.message_bytes_max.to_be_bytes());
+        out.push(self.renames.into());
+    }
 }
 
 fn write_text(text: &str, out: &mut Vec<u8>) {
@@ -190,7 +205,17 @@ impl<'a> Fields<'a> {
             node: u32::from_be_bytes(self.array()?),
             heartbeat_ms: u32::from_be_bytes(self.array()?),
             session: u64::from_be_bytes(self.array()?),
+            message_bytes_max: u64::MAX,
+            renames: false,
         })
+    }
+
+    /// Whoever says nothing of it may take anything.
+    fn traits(&mut self, identity: &mut Identity) {
+        if let Some(bytes) = self.array() {
+            identity.message_bytes_max = u64::from_be_bytes(bytes);
+        }
+        identity.renames = self.array() == Some([1]);
     }
 
     fn positions(&mut self) -> Option<Vec<Position>> {
@@ -208,19 +233,23 @@ impl<'a> Fields<'a> {
     fn greeting(&mut self) -> Option<Greeting> {
         match self.array()? {
             [1] => {
-                let identity = self.identity()?;
+                let mut identity = self.identity()?;
                 let [insists] = self.array()?;
+                self.traits(&mut identity);
                 Some(Greeting::Hello(identity, insists != 0))
             }
             [2] => {
-                let identity = self.identity()?;
+                let mut identity = self.identity()?;
                 let [resumed] = self.array()?;
-                Some(Greeting::Welcome(identity, resumed != 0, self.positions()?))
+                let positions = self.positions()?;
+                self.traits(&mut identity);
+                Some(Greeting::Welcome(identity, resumed != 0, positions))
             }
             [3] => {
                 let code = match self.array()? {
                     [1] => Code::Never,
                     [2] => Code::Duplicate,
+                    [4] => Code::Taken,
                     _ => Code::Busy,
                 };
                 Some(Greeting::Refusal {
@@ -240,7 +269,15 @@ mod tests {
     use super::*;
 
     fn identity() -> Identity {
-        Identity { domain: "desk".into(), publisher: 1 << 63, node: 7, heartbeat_ms: 4000, session: 9 }
+        Identity {
+            domain: "desk".into(),
+            publisher: 1 << 63,
+            node: 7,
+            heartbeat_ms: 4000,
+            session: 9,
+            message_bytes_max: 1 << 27,
+            renames: true,
+        }
     }
 
     fn greetings() -> [Greeting; 3] {
@@ -263,6 +300,19 @@ mod tests {
             bytes.push(1);
             assert_eq!(Greeting::read(&bytes, "shoal 1"), Ok(Some((greeting, length))));
         }
+    }
+
+    #[test]
+    fn what_a_greeting_does_not_say_bounds_nothing() {
+        let mut bytes = Vec::new();
+        greetings()[0].write("shoal 1", &mut bytes);
+        let length = bytes.len() - HEADER_BYTES - 9;
+        bytes.truncate(HEADER_BYTES + length);
+        bytes[HEADER_BYTES - 1] = length as u8;
+        let Ok(Some((Greeting::Hello(read, true), _))) = Greeting::read(&bytes, "shoal 1") else {
+            panic!("{bytes:?}");
+        };
+        assert_eq!(read, Identity { message_bytes_max: u64::MAX, renames: false, ..identity() });
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_norm::Time;
+use shoal_norm::{NodeId, Time};
 use shoal_wire::Goodbye;
 
 use super::block::{Found, kind};
@@ -47,13 +47,15 @@ pub(super) struct Peer {
     /// The session's name.
     pub id: u64,
     pub line: Line,
+    /// The credit that each of its lanes begins with.
+    pub window: usize,
     /// Once it was confirmed.
     pub session: Option<Session>,
 }
 
 impl Peer {
-    pub fn new(id: u64) -> Peer {
-        Peer { id, line: Line::Down(Time::ZERO), session: None }
+    pub fn new(id: u64, window: usize) -> Peer {
+        Peer { id, line: Line::Down(Time::ZERO), window, session: None }
     }
 }
 
@@ -74,11 +76,15 @@ pub struct TcpLinks {
     pub(super) left_off: VecDeque<((u64, u32), u64)>,
     /// Publishers that claim a session with us that we do not have.
     pub(super) insists: BTreeSet<u64>,
+    /// Our node id is somebody else's: draw another one before the next hello.
+    pub(super) redraws: bool,
     pub(super) news: VecDeque<TcpNews>,
     closed: VecDeque<ConnectionId>,
     leaving: bool,
     /// When to look whether somebody takes nothing.
     pub(super) look_at: Time,
+    /// When to look whether the rest of long messages comes.
+    pub(super) parts_at: Time,
 }
 
 impl TcpLinks {
@@ -95,10 +101,12 @@ impl TcpLinks {
             draining: Vec::new(),
             left_off: VecDeque::new(),
             insists: BTreeSet::new(),
+            redraws: false,
             news: VecDeque::new(),
             closed: VecDeque::new(),
             leaving: false,
             look_at: Time::NEVER,
+            parts_at: Time::NEVER,
         }
     }
 
@@ -138,7 +146,12 @@ impl TcpLinks {
     /// Bytes that came and wait for readers.
     pub fn held_bytes(&self) -> usize {
         let sessions = self.peers.values().filter_map(|peer| peer.session.as_ref()).chain(&self.draining);
-        sessions.flat_map(|session| &session.into).map(|inflow| inflow.held_bytes()).sum()
+        sessions.map(Session::held_bytes).sum()
+    }
+
+    /// Bytes of messages whose end has not come, beside short ones.
+    pub fn part_bytes(&self) -> usize {
+        self.peers.values().filter_map(|peer| peer.session.as_ref()).map(Session::part_bytes).sum()
     }
 
     /// Whether a connection has said its last word, and its end is waited for.
@@ -172,6 +185,9 @@ impl TcpLinks {
                 let session = peer.filter(|peer| peer.session.is_some()).map_or(fresh, |peer| peer.id);
                 let mut connection = Connection::new(now, true, session);
                 connection.last = last;
+                if std::mem::take(&mut self.redraws) && !self.hub.has_links() {
+                    self.hub.take_another_id(node_of(fresh));
+                }
                 let insists = last.is_some_and(|publisher| self.insists.remove(&publisher));
                 self.hail(&mut connection, insists);
                 connection
@@ -252,6 +268,10 @@ impl TcpLinks {
                     Err(Untaken::NoMemory) => {
                         self.break_off(now, id, connection, "there is no memory for what it sends");
                     }
+                    Err(Untaken::Crowded) => {
+                        let why = "readers take less than comes, and more may not wait (assembly_bytes_max)";
+                        self.break_off(now, id, connection, why);
+                    }
                 }
             }
             (Stage::Open, Found::Block(kind, content)) => {
@@ -270,6 +290,7 @@ impl TcpLinks {
         lane: usize,
         bytes: &[u8],
     ) -> Result<(), Untaken> {
+        let may_hold = connection.publisher.is_none_or(|publisher| self.may_hold(publisher, bytes.len()));
         let everybody = self.peers.values().filter_map(|peer| peer.session.as_ref());
         let interest: usize = if lane == 0 { everybody.map(Session::interest_bytes).sum() } else { 0 };
         let Some(session) = connection
@@ -280,7 +301,7 @@ impl TcpLinks {
             return Err(Untaken::Wrong("there is no session".to_owned()));
         };
         if lane > 0 {
-            return session.handle_bytes(now, lane, bytes);
+            return session.handle_bytes(now, lane, bytes, may_hold);
         }
         let mut outcome = Ok(());
         let each = |record: &[u8], _| {
@@ -384,6 +405,7 @@ impl TcpLinks {
         self.move_held(now);
         self.expire(now);
         self.find_stuck(now);
+        self.end_idle_parts(now);
     }
 
     fn handle_late(&mut self, now: Time, id: ConnectionId) {
@@ -517,8 +539,13 @@ impl TcpLinks {
             };
             Some(down)
         });
-        connections.chain(sessions).fold(self.look_at, Time::min)
+        connections.chain(sessions).fold(self.look_at.min(self.parts_at), Time::min)
     }
+}
+
+/// A node id made of a random number; 0 and the greatest one have a meaning of their own.
+fn node_of(fresh: u64) -> NodeId {
+    ((fresh >> 32) as NodeId).clamp(1, NodeId::MAX - 1)
 }
 
 fn words(content: &[u8]) -> String {

@@ -1,6 +1,6 @@
 //! Greetings: whether a connection is welcome, and which session it carries.
 
-use shoal_norm::Time;
+use shoal_norm::{NodeId, Time};
 
 use super::block::{self, kind};
 use super::connection::{Connection, Stage};
@@ -17,6 +17,9 @@ impl TcpLinks {
             node: self.hub.node(),
             heartbeat_ms: u32::try_from(self.config.heartbeat.as_millis()).unwrap_or(u32::MAX),
             session,
+            message_bytes_max: self.hub.chains().message_bytes_max() as u64,
+            // Whoever is known by its id elsewhere keeps it.
+            renames: !self.hub.has_links(),
         }
     }
 
@@ -36,6 +39,17 @@ impl TcpLinks {
     fn say_no(&self, now: Time, connection: &mut Connection, no: &Greeting) {
         no.write(&self.config.software, connection.out());
         connection.begin_ending(now);
+    }
+
+    /// Whether we have a node id ourselves, or another publisher has it whom we know.
+    fn is_taken(&self, node: NodeId, publisher: u64) -> bool {
+        let others = self.peers.iter().filter(|&(&other, _)| other != publisher);
+        let mut ids = others.filter_map(|(_, peer)| match (&peer.session, peer.line.connection()) {
+            (Some(session), _) => Some(session.node),
+            // It was welcomed, and did not confirm yet.
+            (None, id) => Some(self.connections.get(&id?)?.node),
+        });
+        node == self.hub.node() || ids.any(|id| id == node)
     }
 
     /// Why there can be no session with somebody, if there cannot.
@@ -105,19 +119,26 @@ impl TcpLinks {
                 }
             }
         }
+        if hello.renames && self.is_taken(hello.node, publisher) {
+            let why = format!("another node has its id, {}", hello.node);
+            let no = refusal(Code::Taken, 0, why);
+            return self.refuse(now, id, connection, no);
+        }
         if !self.peers.contains_key(&publisher) && !self.make_room(now) {
             let why = format!("it has {} links, and takes no more", self.peers.len());
             let no = refusal(Code::Busy, 0, why);
             return self.refuse(now, id, connection, no);
         }
-        let peer = self.peers.entry(publisher).or_insert_with(|| Peer::new(hello.session));
+        let window = self.window();
+        let peer = self.peers.entry(publisher).or_insert_with(|| Peer::new(hello.session, window));
         peer.line = Line::Pending(id);
         connection.session = hello.session;
         connection.publisher = Some(publisher);
         connection.node = hello.node;
+        connection.message_bytes_max = hello.message_bytes_max;
         connection.silence = self.config.silence(hello.heartbeat_ms);
         let resumed = peer.session.is_some();
-        let window = self.config.window_bytes as u64;
+        let window = peer.window as u64;
         let positions = match &mut peer.session {
             Some(session) => {
                 session.set_blocked(true);
@@ -177,8 +198,11 @@ impl TcpLinks {
         }
         connection.publisher = Some(publisher);
         connection.node = welcome.node;
+        connection.message_bytes_max = welcome.message_bytes_max;
         connection.silence = self.config.silence(welcome.heartbeat_ms);
-        self.peers.entry(publisher).or_insert_with(|| Peer::new(welcome.session)).id = welcome.session;
+        let window = self.window();
+        let peer = self.peers.entry(publisher).or_insert_with(|| Peer::new(welcome.session, window));
+        peer.id = welcome.session;
         let Some(ours) = self.carry(now, id, connection, theirs, resumed) else { return };
         let mut content = Vec::new();
         write_positions(&ours, &mut content);
@@ -210,9 +234,11 @@ impl TcpLinks {
         resumed: bool,
     ) -> Option<Vec<Position>> {
         let (publisher, node) = (connection.publisher?, connection.node);
-        if self.peers.get(&publisher)?.session.is_none() {
-            let session = self.begin_session(publisher, node);
+        let peer = self.peers.get(&publisher)?;
+        if peer.session.is_none() {
+            let session = self.begin_session(publisher, node, peer.window);
             self.peers.get_mut(&publisher)?.session = Some(session);
+            self.share_out();
         }
         let peer = self.peers.get_mut(&publisher)?;
         let session = peer.session.as_mut()?;
@@ -225,6 +251,7 @@ impl TcpLinks {
         // What was acknowledged last may not have arrived.
         session.tell_soon(now);
         session.trust();
+        session.port.set_message_bytes_max(connection.message_bytes_max);
         peer.line = Line::Up(id);
         connection.stage = Stage::Open;
         connection.ping_at = now;
@@ -244,6 +271,10 @@ impl TcpLinks {
         let over = match code {
             Code::Never => Over::Refused(why),
             Code::Busy => Over::Broken(why),
+            Code::Taken => {
+                self.redraws = true;
+                Over::Stale(publisher)
+            }
             Code::Duplicate if self.peers.get(&publisher).is_some_and(has) => Over::Duplicate(publisher),
             Code::Duplicate => {
                 self.insists.insert(publisher);

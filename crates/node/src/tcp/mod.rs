@@ -31,6 +31,7 @@ mod flow;
 mod greeting;
 mod links;
 mod meeting;
+mod memory;
 mod meter;
 mod news;
 mod sending;

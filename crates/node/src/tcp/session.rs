@@ -24,6 +24,8 @@ pub(super) enum Untaken {
     Wrong(String),
     /// There is no memory for it. The session goes on with another connection, which brings it once more.
     NoMemory,
+    /// All links together hold too much for readers, and this one more than its share. As above.
+    Crowded,
 }
 
 /// A session.
@@ -40,6 +42,8 @@ pub(super) struct Session {
     pub round_trip: Option<Duration>,
     /// Since when the hub has had much for it that could not be taken.
     pub stuck_since: Option<Time>,
+    /// Since when it has held part of a long message, and what had come by then; asked while there is little room.
+    pub part_since: Option<(Time, u64)>,
     /// Publishers do not wait for it.
     pub lagging: bool,
     /// What the other side said when it left.
@@ -82,6 +86,7 @@ impl Session {
             received: Meter::default(),
             round_trip: None,
             stuck_since: None,
+            part_since: None,
             lagging: false,
             goodbye: None,
             told: Vec::new(),
@@ -129,17 +134,43 @@ impl Session {
             .map(|(source, next)| (source.chain, next))
     }
 
+    /// Bytes that came and wait for readers.
+    pub fn held_bytes(&self) -> usize {
+        self.into.iter().map(Inflow::held_bytes).sum()
+    }
+
+    /// Bytes of messages whose end has not come, beside short ones.
+    pub fn part_bytes(&self) -> usize {
+        self.port.part_bytes()
+    }
+
+    /// Lanes have so much credit from now on; what was granted stays.
+    pub fn set_window(&mut self, bytes: usize) {
+        self.into.iter_mut().for_each(|inflow| inflow.set_window(bytes));
+        self.out.iter_mut().for_each(|out| out.set_window(bytes));
+    }
+
     // --- what came ---
 
     /// The next bytes of a lane.
-    pub fn handle_bytes(&mut self, now: Time, lane: usize, bytes: &[u8]) -> Result<(), Untaken> {
+    pub fn handle_bytes(
+        &mut self,
+        now: Time,
+        lane: usize,
+        bytes: &[u8],
+        may_hold: bool,
+    ) -> Result<(), Untaken> {
         let Some(inflow) = lane.checked_sub(1).and_then(|at| self.into.get_mut(at)) else {
             return Err(Untaken::Wrong(format!("there is no lane {lane}")));
         };
         if !inflow.admits(bytes.len()) {
             return Err(Untaken::Wrong("it sent more than there was credit for".to_owned()));
         }
-        let hold = |inflow: &mut Inflow| if inflow.hold(bytes) { Ok(()) } else { Err(Untaken::NoMemory) };
+        let hold = |inflow: &mut Inflow| match may_hold {
+            true if inflow.hold(bytes) => Ok(()),
+            true => Err(Untaken::NoMemory),
+            false => Err(Untaken::Crowded),
+        };
         if !inflow.is_drained() {
             return hold(inflow);
         }

@@ -1,0 +1,123 @@
+//! TCP links of nodes that differ, or want more than there is: ids, lengths of messages, memory.
+
+#[path = "support/wires.rs"]
+mod wires;
+
+use std::time::Duration;
+
+use shoal_node::hub::{Attempt, Refusal, SendError};
+use shoal_node::tcp::TcpConfig;
+use shoal_node::{HubConfig, HubEvent};
+use wires::{Node, World, hub_config, numbers, tcp_config};
+
+const QUEUE: usize = 4 << 20;
+const MEETING: Duration = Duration::from_secs(5);
+
+/// The first node and others that connect to it.
+fn star(nodes: Vec<Node>) -> World {
+    let leaves = nodes.len() - 1;
+    let mut world = World::new(7, nodes);
+    (1..=leaves).for_each(|leaf| world.dialler(leaf, 0));
+    assert!(world.run_until(MEETING, |world| world.is_meshed(leaves)));
+    world
+}
+
+fn node(config: &HubConfig) -> Node {
+    Node::made(config, tcp_config(), QUEUE)
+}
+
+#[test]
+fn whoever_connects_with_an_id_that_somebody_has_takes_another() {
+    for ids in [[5, 5, 6], [5, 6, 6], [5, 5, 5]] {
+        let nodes = ids.iter().zip(1..).map(|(&id, publisher)| node(&hub_config(publisher, id)));
+        let world = star(nodes.collect());
+        let [hub, one, two] = [0, 1, 2].map(|at| world.nodes[at].hub.node());
+        assert!(hub == 5 && one != hub && two != hub && one != two, "{hub} {one} {two}");
+        assert_eq!(world.nodes[0].hub.members().len(), 2);
+        let renamed =
+            |node: &Node| node.events.iter().filter(|event| matches!(event, HubEvent::Renamed(..))).count();
+        let told: usize = world.nodes.iter().map(renamed).sum();
+        assert_eq!(told, if ids == [5, 5, 5] { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn what_the_only_reader_cannot_take_is_refused_and_its_link_stays() {
+    let short = HubConfig { message_bytes_max: 1000, assembly_bytes_max: 1000, ..hub_config(1, 1) };
+    let mut world = star(vec![node(&short), node(&hub_config(2, 2))]);
+    let now = world.now;
+    let refused = world.nodes[1].try_publish(now, 2, 5000);
+    assert!(
+        matches!(refused, Attempt::Refused(Refusal::Send(SendError::TooLongThere(_, 1000)))),
+        "{refused:?}"
+    );
+    assert!(world.nodes[1].publish(now, 2, 500));
+    assert!(world.run_until(MEETING, |world| numbers(&world.nodes[0], 2, 2) == [1]));
+    assert_eq!((world.ups, world.nodes[0].lost()), (1, vec![]));
+}
+
+#[test]
+fn what_one_of_several_cannot_take_goes_to_the_others_and_is_told_to_it_as_lost() {
+    let short = HubConfig { message_bytes_max: 1000, assembly_bytes_max: 1000, ..hub_config(2, 2) };
+    let mut world = star(vec![node(&hub_config(1, 1)), node(&short), node(&hub_config(3, 3))]);
+    let now = world.now;
+    assert!(world.nodes[0].publish(now, 2, 5000));
+    assert!(world.run_until(MEETING, |world| numbers(&world.nodes[2], 1, 2) == [1]));
+    let now = world.now;
+    assert!(world.nodes[0].publish(now, 2, 10));
+    assert!(world.run_until(MEETING, |world| numbers(&world.nodes[2], 1, 2) == [1, 2]));
+    assert!(world.run_until(MEETING, |world| numbers(&world.nodes[1], 1, 2) == [2]));
+    assert_eq!((world.ups, world.nodes[1].lost()), (2, vec![(1, 2, 1, 1)]));
+}
+
+#[test]
+fn what_many_send_while_nobody_reads_is_bounded_and_nothing_is_lost() {
+    const BYTES_MAX: usize = 200_000;
+    let tcp = || TcpConfig { window_bytes: 100_000, ..tcp_config() };
+    let hub = HubConfig { assembly_bytes_max: BYTES_MAX, message_bytes_max: 10_000, ..hub_config(1, 1) };
+    let mut nodes = vec![Node::made(&hub, tcp(), 500)];
+    let leaf = |number: u64| Node::made(&hub_config(number, number as u32), tcp(), QUEUE);
+    nodes.extend((2..10).map(leaf));
+    let mut world = star(nodes);
+    world.nodes[0].reading = false;
+    let mut most = 0;
+    for _ in 0..4000 {
+        let now = world.now;
+        for leaf in 1..9 {
+            world.nodes[leaf].publish(now, 2, 1000);
+            world.nodes[leaf].publish(now, 4, 1000);
+        }
+        world.step();
+        most = most.max(world.nodes[0].links.held_bytes());
+    }
+    assert!(most > BYTES_MAX / 2, "only {most} bytes had to wait");
+    assert!(most <= 2 * BYTES_MAX, "{most} bytes wait");
+    world.nodes[0].reading = true;
+    let published: Vec<_> = world.nodes.iter().map(|node| node.published.clone()).collect();
+    let all_read = |world: &World| {
+        (1..9).all(|leaf| {
+            let of = |lane: &usize| numbers(&world.nodes[0], leaf as u64 + 1, *lane).len() as u64;
+            published[leaf].iter().all(|(lane, last)| of(lane) == *last)
+        })
+    };
+    assert!(world.run_until(Duration::from_secs(120), all_read));
+    assert_eq!(world.nodes[0].lost(), []);
+}
+
+#[test]
+fn half_a_message_whose_rest_does_not_come_makes_room_for_others() {
+    let tcp = || TcpConfig { window_bytes: 100_000, ..tcp_config() };
+    let nodes = (1..4).map(|number| Node::made(&hub_config(number, number as u32), tcp(), QUEUE));
+    let mut world = star(nodes.collect());
+    let now = world.now;
+    assert!(world.nodes[1].publish(now, 2, 900_000));
+    assert!(world.run_until(MEETING, |world| world.nodes[0].links.part_bytes() > 600_000));
+    // Its other end is there, and says nothing more.
+    let wire = world.diallers[0].connection;
+    world.diallers[0].dial_at = shoal_norm::Time::NEVER;
+    world.wires.iter_mut().filter(|one| Some(one.id) == wire).for_each(|one| one.cut = true);
+    assert!(world.run_until(Duration::from_secs(20), |world| world.nodes[0].links.part_bytes() == 0));
+    let now = world.now;
+    assert!(world.nodes[2].publish(now, 2, 900_000));
+    assert!(world.run_until(MEETING, |world| numbers(&world.nodes[0], 3, 2) == [1]));
+}
