@@ -4,8 +4,6 @@ import contextlib
 import random
 import socket
 import ssl
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -117,49 +115,3 @@ def test_strangers_of_every_kind_disturb_nobody(
     for stranger in kept:
         if stranger is not None:
             stranger.close()
-
-
-@pytest.mark.parametrize("scheme", ["tls", "wss"])
-def test_who_says_one_byte_at_a_time_is_gone_after_a_while(
-    scheme: str, start: Callable[..., Peer], port: int
-) -> None:
-    """A hundred of them: no more than 64 are let in at once, and none for longer than 5 s.
-
-    With TLS around it or without, it is the same engine that counts.
-    """
-    hub, leaf = start(listen=True), start()
-    leaf.ask("subscribe", pattern="t/>")
-    hub.ask("wait_for_subscribers", topic="t/x", count=1)
-    # A handshake of TLS, and much that belongs to it.
-    beginning = BEGINNINGS["tls"] + bytes(240)
-    over = threading.Event()
-    gone: list[int] = []
-
-    def drip(number: int) -> None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=90) as slow:
-            for at in range(len(beginning)):
-                slow.sendall(beginning[at : at + 1])
-                if over.wait(0.3):
-                    return
-            while slow.recv(100):
-                pass
-        gone.append(number)
-
-    dripping = [threading.Thread(target=drip, args=(number,)) for number in range(100)]
-    for thread in dripping:
-        thread.start()
-    hub.ask("publish", topic="t/x", count=1000, sizes=[100])
-    hub.ask("flush", timeout_s=20)
-    whole(leaf.ask("wait_received", pattern="t/>", source=0, count=1000), 1000)
-    # What they would say takes them more than a minute.
-    deadline = time.monotonic() + 45
-    while len(gone) < 100 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    count = len(gone)
-    over.set()
-    for thread in dripping:
-        thread.join(60)
-    assert count == 100
-    newcomer = start()
-    newcomer.ask("subscribe", pattern="t/>")
-    hub.ask("wait_for_subscribers", topic="t/x", count=2)

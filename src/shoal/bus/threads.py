@@ -1,7 +1,7 @@
 """Starts threads, or says why there can be none.
 
-`threading.Thread.start` waits for its thread to begin, and waits for ever if there is no memory for that. So it
-is looked first whether there is.
+`threading.Thread.start` waits for its thread to begin, and waits for ever if there is no memory for that. So
+this looks first whether there is.
 """
 
 import mmap

@@ -296,7 +296,11 @@ def _link(name: str, table: dict[str, Any], domain: str, beside: Path) -> LinkCo
         raise _KeyError(place, f"[{key}] {url!r}: {error}") from None
     if connection.scheme not in ("norm", *SCHEMES):
         wanted = "norm://, tcp://, tls://, ws:// or wss://"
-        why = ": what is lost on udp:// would be missing behind all others" if connection.scheme == "udp" else ""
+        why = (
+            ": what is lost on udp:// would be missing behind all others"
+            if connection.scheme == "udp"
+            else ""
+        )
         raise _KeyError(where, f"{where} is {url!r}, and a daemon's link must be {wanted}{why}")
     plain = ConnectionConfig(
         scheme=connection.scheme,

@@ -114,8 +114,8 @@ class Keeper:
         scheme = target.scheme
         if scheme == "udp":
             raise ConfigError(
-                f"{target.url!r} cannot be a link beside others: udp:// repairs nothing, and what was lost on it "
-                "would be missing behind every other link; give it a connection of its own, "
+                f"{target.url!r} cannot be a link beside others: udp:// repairs nothing, and what was lost "
+                "on it would be missing behind every other link; give it a connection of its own, "
                 "shoal.connect('udp://…')"
             )
         if scheme not in transport.SCHEMES and not transport.is_registered(scheme):

@@ -9,6 +9,7 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from shoal.link.address import target_of
 
@@ -31,7 +32,10 @@ class Stranger:
         self._sock = socket.create_connection((target.host, target.port), timeout=60)
         if target.scheme in ("ws", "wss"):
             tls: dict[str, Any] = {} if context is None else {"ssl": context, "server_hostname": "localhost"}
-            self._web = connect(url, sock=self._sock, subprotocols=["shoal"], ping_interval=None, **tls)  # type: ignore[list-item]
+            web = connect(
+                url, sock=self._sock, subprotocols=[Subprotocol("shoal")], ping_interval=None, **tls
+            )
+            self._web = web.__enter__()
         elif context is not None:
             self._sock = context.wrap_socket(self._sock, server_hostname="localhost")
 
@@ -59,7 +63,10 @@ class Stranger:
 
     def close(self) -> None:
         """Go without a word."""
-        self._sock.close()
+        if self._web is not None:
+            self._web.close_socket()
+        else:
+            self._sock.close()
 
 
 def _text(text: str) -> bytes:
@@ -102,7 +109,9 @@ class Greeted:
         welcome = self._take(int.from_bytes(head[7:9], "big"))
         at = 1 + welcome[0] + 1
         at += 1 + welcome[at] + 24 + 1 + 1
-        self._limits = {lane: struct.unpack_from(">Q", welcome, at + 16 * lane - 8)[0] for lane in range(1, 5)}
+        self._limits = {
+            lane: struct.unpack_from(">Q", welcome, at + 16 * lane - 8)[0] for lane in range(1, 5)
+        }
         stranger.send(confirmation())
 
     def send(self, lane: int, said: bytes) -> bool:

@@ -296,9 +296,9 @@ def test_a_group_that_was_joined_can_be_left() -> None:
 
 
 def test_a_link_without_repair_has_no_others_beside_it() -> None:
-    with shoal.listen("tcp://127.0.0.1:0") as bus:
-        with pytest.raises(shoal.errors.ConfigError, match="udp:// repairs nothing"):
-            bus.connect("udp://239.192.74.177:7977")
+    refuses = pytest.raises(shoal.errors.ConfigError, match="udp:// repairs nothing")
+    with shoal.listen("tcp://127.0.0.1:0") as bus, refuses:
+        bus.connect("udp://239.192.74.177:7977")
     with shoal.connect("udp://239.192.74.177:7977?interface=lo") as bus:
         with pytest.raises(shoal.errors.ConfigError, match="cannot join a group beside it"):
             bus.connect("norm://239.192.74.177:7978")
