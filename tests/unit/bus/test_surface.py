@@ -30,7 +30,7 @@ BUS = {
         "stats",
         "subscribe",
     ),
-    *("connect", "links", "listen", "store", "subscribers", "sync", "wait_for_subscribers"),
+    *("connect", "disconnect", "links", "listen", "store", "subscribers", "sync", "wait_for_subscribers"),
     *("queue", "temporary_queue", "temporary_topic", "transaction", "unsubscribe"),
 }
 SUBSCRIPTION = {"close", "closed", "dropped", "pattern", "pending", "receive", "receive_nowait"}
