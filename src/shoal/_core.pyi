@@ -62,6 +62,18 @@ class Message:
     def connection(self) -> int:
         """Which of its publisher's connections sent it: 0 where there is but one."""
     @property
+    def _header_fields(
+        self,
+    ) -> tuple[str | bytes | None, str | None, str | None, int, int | None, int | None]:
+        """Header fields that are read together.
+
+        Correlation id, where answers go, type; in milliseconds when it was published, how long it might live
+        and how long it was kept back.
+        """
+    @property
+    def _properties_and_group(self) -> tuple[dict[str, Any], str | None]:
+        """Its properties and its group."""
+    @property
     def _body_kind(self) -> int:
         """What kind of body it has, as the wire numbers them, without decoding it."""
     @property

@@ -29,14 +29,25 @@ CHAIN = 5
 REQUEST_BYTES = 1024
 
 
+#: Topics of queues by their names, of those that were checked; when there are more, all are forgotten.
+_QUEUE_TOPICS: dict[object, str] = {}
+QUEUE_TOPICS_MAX = 4096
+
+
 def check_queue_name(name: object) -> str:
     """The topic of a queue."""
+    known = _QUEUE_TOPICS.get(name) if type(name) is str else None
+    if known is not None:
+        return known
     if not isinstance(name, str) or not is_queue_name(name):
         raise InvalidDestinationError(
             f"{name!r:.100} is no name of a queue: it must be a text such as 'orders' or 'orders/tea',"
             f" without '*', '>' and empty levels, of at most {NAME_BYTES_MAX} bytes"
         )
-    return queue_topic(name)
+    if len(_QUEUE_TOPICS) >= QUEUE_TOPICS_MAX:
+        _QUEUE_TOPICS.clear()
+    topic = _QUEUE_TOPICS[str(name)] = queue_topic(name)
+    return topic
 
 
 class Persistence:

@@ -208,7 +208,7 @@ class Transaction(TransactionBase):
             StoreFullError: the store takes no more. It was rolled back.
             StoreAwayError: the store did not answer in time: it may be committed all the same, or later.
         """
-        ask(self._commit, timeout_s, f"the commit {self.id}")
+        ask(self._commit, timeout_s, f"the commit {self.id}", hear=self._channel.hear)
 
     def rollback(self) -> None:
         """Do nothing of it; what it would have acknowledged is delivered again, marked as redelivered."""

@@ -9,9 +9,8 @@ from shoal.errors import IllegalStateError, MessageFormatError
 from shoal.jms.destination import Destination, Topic, of_topic
 from shoal.jms.failures import closed_error
 from shoal.jms.feeds import Entry, Feed
-from shoal.jms.message import NOT_ASKED, Message
+from shoal.jms.message import Message
 from shoal.jms.received import CLASSES, of_bus
-from shoal.jms.streams import StreamMessage
 
 if TYPE_CHECKING:
     from shoal.jms.session import Session
@@ -123,8 +122,6 @@ class MessageConsumer:
         message._acknowledge = self._acknowledge
         message._properties_read_only = message._body_read_only = True
         message._delivery_count = 1
-        message._message_id = message._correlation_id = message._reply_to = message._type = NOT_ASKED
-        message._timestamp = NOT_ASKED
         return message
 
     def _destination_of(self, core: BusMessage) -> Destination:
@@ -170,7 +167,7 @@ def body_of(message: Message, kind: type) -> Any:
     """
     if not isinstance(kind, type):
         raise TypeError(f"kind is {kind!r}, and must be a class")
-    if type(message) is Message or isinstance(message, StreamMessage):
+    if message.body_type is None:
         raise MessageFormatError(f"{message!r} has no body that could be received as a {kind.__name__}")
     body = message.get_body(kind)
     if body is None:

@@ -113,7 +113,10 @@ class Delivering:
                 # Why, is seen below.
                 pass
             finally:
-                self.end_receive()
+                self._receiving = None
+                self._turn.release()
+                if self._awaited:
+                    self._tell_awaited()
             if consumer._closed or self.ended:
                 return None
             if timeout_s is not None:
@@ -153,8 +156,11 @@ class Delivering:
         self._receiving = None
         self._turn.release()
         if self._awaited:
-            with self._lock:
-                self._gate.changed.notify_all()
+            self._tell_awaited()
+
+    def _tell_awaited(self) -> None:
+        with self._lock:
+            self._gate.changed.notify_all()
 
     def _wait_received(self, consumer: MessageConsumer | None) -> None:
         """Wait until no call of `receive` is under way, or none of this consumer; under the lock."""

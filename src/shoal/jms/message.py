@@ -51,10 +51,12 @@ _OBJECT_KINDS = frozenset({BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, STRIN
 
 
 class _NotAsked:
-    """Stands for a header field that was not read from the received message yet."""
+    """Stands for a header field that nobody asked for and nobody set yet."""
 
 
 NOT_ASKED: Any = _NotAsked()
+#: The header fields of a message that was made here, before they are set.
+_NO_FIELDS = (None, None, None, 0, None, None)
 
 
 class Message:
@@ -73,19 +75,21 @@ class Message:
     _settable: dict[str, Any] | None = None
     _properties_read_only = False
     _body_read_only = False
+    #: Whether it had to be kept back on its way.
+    _was_delayed = False
     _acknowledge: Callable[["Message"], None] | None = None
     _delivery_count = 0
 
     #: What it was sent as, as long as nobody asked: node, number, priority, topic, time, life time.
     _sent: "tuple[Bus, int, int, Destination, int, float] | None" = None
-    _message_id: Any = None
-    _timestamp = 0
-    _correlation_id: str | bytes | None = None
-    _reply_to: Destination | None = None
+    _message_id: Any = NOT_ASKED
+    _timestamp: int = NOT_ASKED
+    _correlation_id: str | bytes | None = NOT_ASKED
+    _reply_to: Destination | None = NOT_ASKED
     _destination: Destination | None = None
     _delivery_mode: DeliveryMode = NOT_ASKED
     _redelivered = False
-    _type: str | None = None
+    _type: str | None = NOT_ASKED
     _expiration = 0
     _delivery_time = 0
     _priority: int = NOT_ASKED
@@ -103,8 +107,11 @@ class Message:
             self._note_sent()
         found = self._message_id
         if found is NOT_ASKED:
-            held = self._held()
-            found = self._message_id = held[0] if held else self._of_core().message_id
+            if self._timestamp is NOT_ASKED:
+                self._read_headers()
+            held = self._held() if self._was_delayed else None
+            core = self._core
+            found = self._message_id = held[0] if held else None if core is None else core.message_id
         message_id: str | None = found
         return message_id
 
@@ -120,7 +127,7 @@ class Message:
         if self._sent is not None:
             self._note_sent()
         if self._timestamp is NOT_ASKED:
-            self._read_times()
+            self._read_headers()
         return self._timestamp
 
     @jms_timestamp.setter
@@ -135,7 +142,7 @@ class Message:
         if self._sent is not None:
             self._note_sent()
         if self._timestamp is NOT_ASKED:
-            self._read_times()
+            self._read_headers()
         return self._expiration
 
     @jms_expiration.setter
@@ -150,7 +157,7 @@ class Message:
         if self._sent is not None:
             self._note_sent()
         if self._timestamp is NOT_ASKED:
-            self._read_times()
+            self._read_headers()
         return self._delivery_time
 
     @jms_delivery_time.setter
@@ -164,7 +171,8 @@ class Message:
         """`JMSCorrelationID`: what it answers or belongs to. Set by the program."""
         found = self._correlation_id
         if found is NOT_ASKED:
-            found = self._correlation_id = self._of_core().correlation_id
+            self._read_headers()
+            found = self._correlation_id
         return found.decode(errors="replace") if isinstance(found, bytes) else found
 
     @jms_correlation_id.setter
@@ -187,7 +195,7 @@ class Message:
     def jms_reply_to(self) -> Destination | None:
         """`JMSReplyTo`: where answers go. Set by the program."""
         if self._reply_to is NOT_ASKED:
-            self._reply_to = of_reply_to(self._of_core().reply_to)
+            self._read_headers()
         return self._reply_to
 
     @jms_reply_to.setter
@@ -244,7 +252,7 @@ class Message:
     def jms_type(self) -> str | None:
         """`JMSType`: the program's name for this kind of message. Set by the program."""
         if self._type is NOT_ASKED:
-            self._type = self._of_core().type
+            self._read_headers()
         return self._type
 
     @jms_type.setter
@@ -284,24 +292,30 @@ class Message:
         assert self._core is not None
         return self._core
 
-    def _read_times(self) -> None:
-        core = self._of_core()
-        timestamp, ttl_s = core.timestamp, core.ttl_s
-        sent = self._timestamp = round(timestamp * 1000) if timestamp else 0
-        ttl = 0 if ttl_s is None else round(ttl_s * 1000)
-        delay, delay_s = 0, core.delivery_delay_s
-        if delay_s is not None:
-            held = self._held()
-            delay, ttl = held[1:] if held else (round(delay_s * 1000), ttl)
-        self._delivery_time = sent + delay
-        self._expiration = sent + ttl if ttl else 0
+    def _read_headers(self) -> None:
+        """Read header fields of a received message, all but those that were set since."""
+        core = self._core
+        correlation_id, reply_to, type, sent, ttl, delay = _NO_FIELDS if core is None else core._header_fields
+        if self._correlation_id is NOT_ASKED:
+            self._correlation_id = correlation_id
+        if self._reply_to is NOT_ASKED:
+            self._reply_to = None if reply_to is None else of_reply_to(reply_to)
+        if self._type is NOT_ASKED:
+            self._type = type
+        if self._timestamp is NOT_ASKED:
+            self._timestamp = self._delivery_time = sent
+            if delay is not None:
+                self._was_delayed = True
+                held = self._held()
+                if held is not None:
+                    _, delay, ttl = held
+                self._delivery_time = sent + delay
+            if ttl:
+                self._expiration = sent + ttl
 
     def _held(self) -> tuple[str, int, int] | None:
         """What a message says that its publisher held back: identity, delay, time to live."""
-        core = self._of_core()
-        if core.delivery_delay_s is None:
-            return None
-        held = core.properties.get(HELD)
+        held = self._of_core().properties.get(HELD)
         if not isinstance(held, str) or held.count(" ") != 2:
             return None
         message_id, delay, ttl = held.split(" ")
@@ -315,10 +329,9 @@ class Message:
         if found is None:
             found = self._properties = {}
             if self._core is not None:
-                found = self._core.properties
+                found, group = self._core._properties_and_group
                 if HELD in found or NULL_TEXT in found:
                     found = {name: each for name, each in found.items() if not name.startswith(PRIVATE)}
-                group = getattr(self._core, "group", None)
                 if group is not None:
                     found.setdefault(GROUP_ID, group)
             self._properties = found
@@ -521,7 +534,7 @@ class Message:
     def _wire_correlation_id(self) -> str | bytes | None:
         """The correlation id as the bus takes it."""
         if self._correlation_id is NOT_ASKED:
-            self._correlation_id = self._of_core().correlation_id
+            self._read_headers()
         return self._correlation_id
 
     def acknowledge(self) -> None:
@@ -573,7 +586,7 @@ def _wrong(name: str, value: object, kind: type) -> TypeError:
 def _checked_time(name: str, message: Message, value: object) -> int:
     if message._timestamp is NOT_ASKED:
         # What was received and is not set now must not be forgotten.
-        message._read_times()
+        message._read_headers()
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}, and must be a whole number of milliseconds since 1970")
     return value

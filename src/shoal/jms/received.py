@@ -5,7 +5,7 @@ from collections.abc import Callable
 from shoal._core import Message as BusMessage
 from shoal.jms.bodies import MapMessage, ObjectMessage, TextMessage
 from shoal.jms.destination import Destination
-from shoal.jms.message import NOT_ASKED, Message
+from shoal.jms.message import Message
 from shoal.jms.streams import BytesMessage, StreamMessage
 
 #: By the kind that a record says: none, bytes, text, mapping, list, and whatever else there is.
@@ -18,6 +18,15 @@ CLASSES: tuple[type[Message], ...] = (
     # A kind that a later version added can be read by nobody here.
     *(ObjectMessage,) * 251,
 )
+
+# Python lays instances out as the first of a class are used: what is read later has its place from the start.
+for _cls in CLASSES[:6]:
+    _first = _cls.__new__(_cls)
+    _first._core = _first._destination = _first._acknowledge = _first._properties = None
+    _first._properties_read_only = _first._body_read_only = True
+    _first._delivery_count = 1
+    _first._read_headers()
+    _first._message_id = None
 
 
 def of_bus(
@@ -34,9 +43,6 @@ def of_bus(
     message._acknowledge = acknowledge
     message._properties_read_only = message._body_read_only = True
     message._delivery_count = delivery_count
-    # These are read when somebody asks.
-    message._message_id = message._correlation_id = message._reply_to = message._type = NOT_ASKED
-    message._timestamp = NOT_ASKED
     if delivery_count > 1:
         message._redelivered = True
     return message

@@ -23,6 +23,35 @@ fn decode_error(error: DecodeError) -> PyErr {
     errors::unreadable(&error)
 }
 
+/// What `_header_fields` has.
+type HeaderTuple<'py> = (
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyString>>,
+    u64,
+    Option<u64>,
+    Option<u64>,
+);
+
+fn text_or_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyAny> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => PyString::new(py, text).into_any(),
+        Err(_) => PyBytes::new(py, bytes).into_any(),
+    }
+}
+
+fn destination<'py>(py: Python<'py>, to: Destination<'_>) -> PyResult<Bound<'py, PyAny>> {
+    match to.kind {
+        DestinationKind::Topic => Ok(PyString::new(py, to.name.as_str()).into_any()),
+        DestinationKind::Queue => typed::queue_name(py, to.name.as_str()),
+    }
+}
+
+/// To the nearest, and of two to the even one, as Python rounds.
+fn milliseconds(us: u64) -> u64 {
+    (us as f64 / 1000.0).round_ties_even() as u64
+}
+
 /// A message: what was published, and who published it.
 ///
 /// Subscriptions give received ones; their parts are decoded when they are asked for, the body once. Programs make their
@@ -290,6 +319,31 @@ impl Message {
         Ok(self.with_fields(|fields| fields.connection)?.flatten().unwrap_or(0))
     }
 
+    /// Header fields that are read together: correlation id, where answers go, type, and in milliseconds when it was
+    /// published, how long it might live and how long it was kept back.
+    #[getter]
+    fn _header_fields<'py>(&self, py: Python<'py>) -> PyResult<HeaderTuple<'py>> {
+        let view = self.view()?;
+        let fields = view.as_ref().map(|view| view.fields().map_err(decode_error)).transpose()?;
+        let fields = fields.as_ref();
+        let timestamp_us = fields.and_then(|fields| fields.timestamp_us).unwrap_or(self.origin.timestamp_us);
+        let reply_to = fields.and_then(|fields| fields.reply_to);
+        Ok((
+            fields.and_then(|fields| fields.correlation_id).map(|id| text_or_bytes(py, id)),
+            reply_to.map(|to| destination(py, to)).transpose()?,
+            fields.and_then(|fields| fields.message_type).map(|name| PyString::new(py, name)),
+            milliseconds(timestamp_us),
+            fields.and_then(|fields| fields.ttl_us).map(milliseconds),
+            fields.and_then(|fields| fields.delivery_delay_us).map(milliseconds),
+        ))
+    }
+
+    /// Its properties and its group, which are read together.
+    #[getter]
+    fn _properties_and_group<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Option<String>)> {
+        Ok((self.properties(py)?, self.group()?))
+    }
+
     /// What kind of body it has, as the wire numbers them, without decoding it.
     #[getter]
     fn _body_kind(&self) -> u8 {
@@ -342,21 +396,13 @@ impl Message {
     /// What it answers or belongs to: text, or bytes that are none.
     #[getter]
     fn correlation_id<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let id = self.with_fields(|fields| fields.correlation_id.map(<[u8]>::to_vec))?.flatten();
-        Ok(id.map(|id| match std::str::from_utf8(&id) {
-            Ok(text) => PyString::new(py, text).into_any(),
-            Err(_) => PyBytes::new(py, &id).into_any(),
-        }))
+        Ok(self.with_fields(|fields| fields.correlation_id.map(|id| text_or_bytes(py, id)))?.flatten())
     }
 
     /// Where answers go; `None` if it is no request.
     #[getter]
     fn reply_to<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let to_python = |to: Destination<'_>| match to.kind {
-            DestinationKind::Topic => Ok(PyString::new(py, to.name.as_str()).into_any()),
-            DestinationKind::Queue => typed::queue_name(py, to.name.as_str()),
-        };
-        self.with_fields(|fields| fields.reply_to.map(to_python).transpose())?
+        self.with_fields(|fields| fields.reply_to.map(|to| destination(py, to)).transpose())?
             .transpose()
             .map(Option::flatten)
     }

@@ -271,13 +271,30 @@ impl Subscription {
             if let Some(iterator) = self.iterator_here(py)? {
                 return Ok(Some(iterator));
             }
-            let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
+            if !self.wait(py, deadline)? {
                 return Ok(None);
             }
-            // Nothing is locked meanwhile: another thread, or the handler of a signal, may read.
-            detached(py, || self.reader.wait_for_items(left.min(SIGNAL_CHECK)));
-            check(py)?;
+        }
+    }
+
+    /// The next message that is here already. No list is made for it.
+    fn next_here<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, End> {
+        let mut reading = self.lock(py)?;
+        loop {
+            if let Some(mut iterator) = self.iterator(py)? {
+                // Another reader may have had the last one.
+                if let Some(message) = iterator.next() {
+                    return Ok(Some(message?));
+                }
+                continue;
+            }
+            self.fill_list(py, &mut reading, 1)?;
+            if let Some(message) = reading.list.pop() {
+                return Ok(Some(message.into_bound(py).into_any()));
+            }
+            if !self.refill(&mut reading)? {
+                return Ok(None);
+            }
         }
     }
 
@@ -286,13 +303,26 @@ impl Subscription {
         py: Python<'py>,
         deadline: Option<Instant>,
     ) -> Result<Option<Bound<'py, PyAny>>, End> {
-        while let Some(mut iterator) = self.iterator_before(py, deadline)? {
-            // Another reader may have had the last one.
-            if let Some(message) = iterator.next() {
-                return Ok(Some(message?));
+        loop {
+            if let Some(message) = self.next_here(py)? {
+                return Ok(Some(message));
+            }
+            if !self.wait(py, deadline)? {
+                return Ok(None);
             }
         }
-        Ok(None)
+    }
+
+    /// Waits for messages, and for no longer than it takes to look for signals; false once the time is over.
+    fn wait(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<bool> {
+        let left = deadline.map_or(SIGNAL_CHECK, |at| at.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(false);
+        }
+        // Nothing is locked meanwhile: another thread, or the handler of a signal, may read.
+        detached(py, || self.reader.wait_for_items(left.min(SIGNAL_CHECK)));
+        check(py)?;
+        Ok(true)
     }
 }
 
