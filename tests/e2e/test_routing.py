@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -205,3 +206,34 @@ def test_no_local_holds_behind_routers(open_bus: Callable[..., shoal.Bus]) -> No
     assert (bodies(own, 1), bodies(other, 1)) == (["there"], ["here"])
     assert own.receive(0.2) is None
     assert other.receive(0.2) is None
+
+
+def test_a_slow_reader_behind_a_router_is_told_what_it_lost_though_nothing_more_comes(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    router = open_bus(shoal.listen("tcp://127.0.0.1:0", router=True, slow_after_s=0.2))
+    url = router.links[0].url
+    publisher, fast, slow = (open_bus(shoal.connect(url)) for _ in range(3))
+    arrived = threading.Semaphore(0)
+    fast.subscribe("a", lambda _: arrived.release(), wait=True)
+    subscription = slow.subscribe("a", wait=True)
+    assert publisher.wait_for_subscribers("a", 1, WITHIN_S)
+    count = 3000
+    for number in range(count):
+        publisher.publish("a", [number, "x" * 10_000])
+    for _ in range(count):
+        assert arrived.acquire(timeout=WITHIN_S)
+    publisher.close()
+    got: set[int] = set()
+    lost: set[int] = set()
+
+    def is_told() -> bool:
+        got.update(message.body[0] for message in subscription.receive_nowait() or [])
+        for event in slow.events(timeout_s=0):
+            if isinstance(event, shoal.MessagesLost):
+                lost.update(range(event.first - 1, event.last))
+        return len(got | lost) == count
+
+    wait_until(is_told, "the reader lacks messages that nobody told it of")
+    assert lost
+    assert not lost & got

@@ -241,6 +241,7 @@ impl Chains {
         if outlet.bytes.is_empty() {
             return false;
         }
+        outlet.tell_dropped(chain as u32, stamp);
         // Who missed the mark before them numbers the messages by the one behind them.
         outlet.close_run(chain as u32, stamp);
         emptied.clear();
@@ -320,6 +321,11 @@ impl Chains {
                             || outlet.reserve(record.len()).is_err()
                         {
                             outlet.drop_passed(chain, number);
+                            if outlet.bytes.is_empty() {
+                                // Nothing that waits will be taken from there, and it be told then.
+                                outlet.tell_dropped(own.0, own.1);
+                                done.note(link);
+                            }
                         } else {
                             outlet.pass(now, own, chain, (number, timestamp_us), record);
                             passed += 1;

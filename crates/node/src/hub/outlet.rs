@@ -31,8 +31,8 @@ struct Passed {
     /// What the last mark said: timestamp, version and clock.
     marked: Option<(u64, u64, u64)>,
     hops: u8,
-    /// Some of what the link was not given was wanted, and dropped for want of room.
-    dropped: bool,
+    /// The last number that the link was not given though it was wanted there, for want of room; 0 if there is none.
+    dropped: u64,
     /// When it was used last, counted in runs.
     used: u64,
 }
@@ -58,6 +58,8 @@ pub(super) struct Outlet {
     /// Chains that are passed on, and the one that the last mark named; none if that is our own.
     passed: HashMap<(u64, u32), Passed>,
     current: Option<(u64, u32)>,
+    /// Those of them of which something was dropped, and not told yet.
+    lacking: Vec<(u64, u32)>,
     runs: u64,
     /// Links whose sources wait until it has room.
     pub parked: Vec<LinkId>,
@@ -79,6 +81,7 @@ impl Outlet {
             version: 0,
             passed: HashMap::new(),
             current: None,
+            lacking: Vec::new(),
             runs: 0,
             parked: Vec::new(),
             message_bytes_max: usize::MAX,
@@ -260,7 +263,7 @@ impl Outlet {
             oldest.map(|key| self.passed.remove(&key));
         }
         let used = self.runs + 1;
-        self.passed.insert(key, Passed { next: number, marked: None, hops: 0, dropped: false, used });
+        self.passed.insert(key, Passed { next: number, marked: None, hops: 0, dropped: 0, used });
     }
 
     /// Appends a message of a chain that is passed on.
@@ -283,7 +286,7 @@ impl Outlet {
         let before = std::mem::replace(&mut passed.next, number + 1);
         let said = passed.marked.map(|(timestamp_us, version, _)| (timestamp_us, version));
         if said != Some((timestamp_us, version)) || before != number {
-            let dropped = before < number && std::mem::take(&mut passed.dropped);
+            let dropped = before < number && std::mem::take(&mut passed.dropped) > 0;
             let clock_us = chain.clock_us(now);
             passed.marked = Some((timestamp_us, version, clock_us));
             passed.hops = chain.hops;
@@ -316,7 +319,24 @@ impl Outlet {
     pub fn drop_passed(&mut self, chain: &Chain, number: u64) {
         self.begin(chain.key(), number);
         if let Some(passed) = self.passed.get_mut(&chain.key()) {
-            passed.dropped = true;
+            if passed.dropped == 0 && !self.lacking.contains(&chain.key()) {
+                self.lacking.push(chain.key());
+            }
+            passed.dropped = number;
+        }
+    }
+
+    /// Says what was dropped of chains that are passed on: who knows when a next message of them comes?
+    pub fn tell_dropped(&mut self, own: u32, stamp: Stamp) {
+        for key in std::mem::take(&mut self.lacking) {
+            let Some(passed) = self.passed.get_mut(&key) else { continue };
+            let (first, last) = (passed.next, std::mem::take(&mut passed.dropped));
+            if last >= first {
+                passed.next = last + 1;
+                self.enter(key, own, stamp);
+                self.mark_at(key, first);
+                self.append_skip(SkipReason::Dropped, first, last - first + 1);
+            }
         }
     }
 
@@ -339,7 +359,7 @@ impl Outlet {
         self.enter(key, own, stamp);
         let Some(passed) = self.passed.get_mut(&key) else { return };
         passed.hops = passed.hops.max(chain.hops);
-        let (next, dropped) = (passed.next, std::mem::take(&mut passed.dropped));
+        let (next, dropped) = (passed.next, std::mem::take(&mut passed.dropped) > 0);
         passed.next = next.max(last + 1);
         self.mark_at(key, next);
         if first > next {
