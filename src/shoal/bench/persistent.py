@@ -233,6 +233,7 @@ def _outbox(options: PersistentOptions, path: Path, follow: Follow) -> dict[str,
         follow(number, "outbox", "")
         with tempfile.TemporaryDirectory(dir=path) as directory:
             order: dict[str, Any] = {"size": options.size, "count": options.boxed, "directory": directory}
+            order["seconds"] = options.seconds
             with Worker(SIDES, "outbox", **order) as worker:
                 reached.append(worker.result(PATIENCE_S))
         follow(number, "outbox", f"{reached[-1]['msg_s']:,.0f} messages/s")

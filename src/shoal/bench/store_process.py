@@ -24,15 +24,23 @@ class StoreProcess:
         domain: the domain it joins; one of its own by default.
         record: patterns of what it records.
         options: further options of `shoal store`.
+        within: a command that runs another, such as `prlimit --nofile=64`.
     """
 
     def __init__(
-        self, directory: Path, *, domain: str | None = None, record: str = ">", options: tuple[str, ...] = ()
+        self,
+        directory: Path,
+        *,
+        domain: str | None = None,
+        record: str = ">",
+        options: tuple[str, ...] = (),
+        within: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory
         self.domain = domain or f"store-{secrets.token_hex(4)}"
         self.record = record
         self.options = options
+        self.within = within
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -53,7 +61,7 @@ class StoreProcess:
         told = self.directory / "endpoint.json"
         told.unlink(missing_ok=True)
         self.directory.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "shoal.cli", "store", "--data", str(self.directory)]
+        command = [*self.within, sys.executable, "-m", "shoal.cli", "store", "--data", str(self.directory)]
         command += ["--record", self.record, "--flight", f"127.0.0.1:{self._port}"]
         command += ["--domain", self.domain, "--interface", "lo", *self.options]
         log = self.directory.with_name(self.directory.name + ".log")

@@ -31,7 +31,7 @@ from shoal.bus.store_session import Body, Done, Session
 from shoal.bus.threads import start
 from shoal.bus.waiting import run
 from shoal.config import ConnectionConfig
-from shoal.errors import ClosedError, FullError, ShoalError
+from shoal.errors import ClosedError, FullError, ShoalError, StoreError
 from shoal.link.address import target_of
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class StoreChannel:
         )
         self._session.kept = kept
         self._session.on_state = self._on_state
+        self._session.on_refused = self._on_refused
         self._session.on_not_kept = lambda destination: self.want(destination, instead=True)
         self._session.on_dropped = lambda name, messages: connection.tell(BacklogDropped(name, messages))
         self._finder = Finder()
@@ -449,6 +450,9 @@ class StoreChannel:
                 waiting.done({}, None)
             elif now < waiting.until:
                 self._waiting.append(waiting)
+            elif self._session.is_put_off:
+                # There is a store, which says in the end whether it takes us.
+                self._waiting.append(waiting._replace(until=now + LOOK_AGAIN_S))
             elif waiting.memory:
                 self._election.stand(now)
                 self._waiting.append(waiting._replace(until=now + LOOK_S))
@@ -620,6 +624,11 @@ class StoreChannel:
             except ClosedError:
                 return
             self._unsaid = None
+
+    def _on_refused(self, error: StoreError) -> None:
+        refused, self._waiting = self._waiting, []
+        for waiting in refused:
+            waiting.done(None, error)
 
     def _on_state(self) -> None:
         state = self._session.state

@@ -61,6 +61,8 @@ class Session:
         self.inboxes: dict[int, Inbox] = {}
         #: Called when the state changed.
         self.on_state: Callable[[], None] = lambda: None
+        #: Called when the store refuses this connection for good.
+        self.on_refused: Callable[[StoreError], None] = lambda error: None
         #: Called when a patient chain has messages for a destination that the store does not keep.
         self.on_not_kept: Callable[[str], None] = lambda destination: None
         #: Called when the store dropped messages of a consumer: its queue or subscription, and how many.
@@ -76,6 +78,11 @@ class Session:
         self._said_at = self._heard_at = 0.0
         #: Greetings that were not answered.
         self.unanswered = 0
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether the store answers, and has somebody else with the same client id, who may have died."""
+        return self._refused_since is not None
 
     @property
     def has_requests(self) -> bool:
@@ -106,6 +113,7 @@ class Session:
     def end(self) -> None:
         """The store cannot be reached any more, or the session is over."""
         self._out.clear()
+        self._refused_since = None
         for number, pending in list(self._requests.items()):
             if not pending.lasting:
                 del self._requests[number]
@@ -260,9 +268,9 @@ class Session:
             if now - self._refused_since < self._lease_s + HELLO_S:
                 self._hello, self._hello_at = 0, now + IN_USE_RETRY_S - HELLO_S
                 return
-        self._refused_since = None
         self.end()
         if body.get("error") != "CLOSING":
+            self.on_refused(error_of(body))
             self.fail(error_of(body))
 
     def handle_timeout(self, now: float) -> None:

@@ -108,7 +108,7 @@ class Store:
         self._keeping = threading.Thread(target=self._keep, name="shoal-keep", daemon=True)
         self._keeping.start()
         _open.add(self)
-        write_status(config.path, self.status())
+        self._write_status()
         if config.flight is not None:
             try:
                 self._serve()
@@ -360,6 +360,13 @@ class Store:
         self._rate.take(time.monotonic(), *self._recording.recorded)
         write_status(self.config.path, self.status(TOPICS_EVERY_S))
 
+    def _write_status(self) -> None:
+        """Tell how it is; a disk without room for that keeps no store from starting or closing."""
+        try:
+            write_status(self.config.path, self.status())
+        except OSError as error:
+            log.warning("the status of the store cannot be written: %s", error)
+
     def _note_losses(self) -> None:
         for event in self._bus.events(timeout_s=0.0):
             loss = loss_of(event) if self.config.record else None
@@ -423,8 +430,11 @@ class Store:
         self._server = server.start(self, host=host, port=port, token=self.config.token)
         endpoint = self.config.path / "endpoint.json"
         unfinished = endpoint.with_suffix(".json.new")
-        unfinished.write_text(json.dumps({"flight": self.endpoint}))
-        unfinished.replace(endpoint)
+        try:
+            unfinished.write_text(json.dumps({"flight": self.endpoint}))
+            unfinished.replace(endpoint)
+        except OSError as error:
+            log.warning("history is at %s, which cannot be written down: %s", self.endpoint, error)
 
     def _fail(self, error: BaseException) -> None:
         """Stop for good: nobody knows what is on the disk."""
@@ -454,7 +464,7 @@ class Store:
             if self._error is None:
                 self.log.sync()
                 self._keeper.project()
-                write_status(self.config.path, self.status())
+                self._write_status()
             self.log.close()
         except StoreError as error:
             self._fail(error)

@@ -27,13 +27,15 @@ class Desk:
         self.disk = disk or SimulatedDisk(1)
         self.identity = identity
         self.now_s = 1000.0
+        #: How far the wall's clock is ahead of the one that never jumps.
+        self.jumped_s = 0.0
         self.clients: dict[str, Client] = {}
         self.silent: list[Silent] = []
         self.open()
 
     @property
     def now(self) -> Now:
-        return Now(self.now_s, int(self.now_s * 1e6))
+        return Now(self.now_s, int((self.now_s + self.jumped_s) * 1e6))
 
     def open(self) -> None:
         self.log = Log.simulated(

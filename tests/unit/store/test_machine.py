@@ -638,3 +638,20 @@ def test_an_acknowledgement_that_was_lost_with_the_store_lets_the_message_come_a
     assert not desk.machine.append(desk.now)
     desk.crash()
     assert desk.client("b").consume("q").deliveries() == [(0, b"x", 0)]
+
+
+@pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
+def test_a_clock_that_jumps_ends_no_session_and_loses_nothing(desk: Desk, jump_s: float) -> None:
+    desk.jumped_s = 1e6
+    client = desk.client("a", lease_s=10)
+    client.put("q", b"before")
+    tap = client.consume("q", messages=1)
+    desk.jumped_s += jump_s
+    client.put("q", b"after")
+    desk.wait(1)
+    assert [body for body in client.heard if body["op"] == "gone"] == []
+    tap.ack(b"before")
+    tap.credit(10)
+    assert tap.bodies() == [b"before", b"after"]
+    desk.crash()
+    assert desk.client("b").consume("q").bodies() == [b"after"]

@@ -58,12 +58,16 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+async def _quiet(_error: Exception) -> None:
+    """What goes wrong is raised; the client would log that the server is not up yet, too."""
+
+
 async def connect(port: int) -> Any:
     """A connection, waited for."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return await nats.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False)
+            return await nats.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False, error_cb=_quiet)
         except (OSError, nats.errors.Error) as error:
             if time.monotonic() > deadline:
                 raise ExperimentError(f"no nats-server answered: {error}") from error
