@@ -537,7 +537,10 @@ class StoreChannel:
             self._unsaid = None
             self._session.begin(time.monotonic())
             session = self._session.id
-        replies = node.open_subscription(session_topic(here.store, session), queue_bytes_max=REPLIES_BYTES)
+        # An address that was given may be that of somebody who only leads to the store.
+        private = here.private if self._url is not None else self._bus is not None
+        topic = session_topic(here.store, session, private=private)
+        replies = node.open_subscription(topic, queue_bytes_max=REPLIES_BYTES)
         replies.attach_bell(self._ear.bell, REPLIES)
         with self._lock:
             old, self._replies = self._replies, replies

@@ -28,6 +28,8 @@ class Here:
     patterns: tuple[str, ...]
     #: It keeps nothing: the one among the members that has queues where the domain has no store.
     memory: bool
+    #: It said so on a bus that only it and its clients are on.
+    private: bool = False
 
     @classmethod
     def of(cls, body: Any) -> "Here | None":
@@ -43,6 +45,7 @@ class Here:
                 state=str(body["state"]),
                 patterns=tuple(str(pattern) for pattern in body["patterns"]),
                 memory=bool(body.get("memory", False)),
+                private=bool(body.get("private", False)),
             )
         except (KeyError, TypeError, ValueError):
             return None

@@ -89,9 +89,13 @@ def requests_topic(store: str) -> str:
     return f"_store/{store}/in"
 
 
-def session_topic(store: str, session: str) -> str:
-    """Where a session hears its store."""
-    return f"_store/{store}/to/{session}"
+def session_topic(store: str, session: str, *, private: bool) -> str:
+    """Where a session hears its store.
+
+    On a bus that only a store and its clients are on it is an ordinary topic, which goes to whoever wants it.
+    A reserved one goes to everybody.
+    """
+    return f"{'to' if private else f'_store/{store}/to'}/{session}"
 
 
 def queue_topic(name: str) -> str:

@@ -22,7 +22,7 @@ class Asker:
         self._n = 0
         self._bus: Bus = connect(url, domain=domain)
         try:
-            self._heard = self._bus.subscribe(session_topic(store, self._session))
+            self._heard = self._bus.subscribe(session_topic(store, self._session, private=True))
             self.ask("hello", version=VERSION, publisher=self._bus.publisher, name="shoal command")
         except BaseException:
             self._bus.close(0)

@@ -174,8 +174,9 @@ class Presence:
 
     def _say(self) -> None:
         body = self._describe()
-        for bus in (self._bus, *self._doors):
-            self._publish(bus, HERE, body)
+        self._publish(self._bus, HERE, body)
+        for door in self._doors:
+            self._publish(door, HERE, {**body, "private": True})
         self.open.set()
 
     def _publish(self, bus: Bus, topic: str, body: dict[str, Any]) -> None:

@@ -53,9 +53,9 @@ def now() -> Now:
 class Door:
     """A bus on which clients ask. For one thread at a time."""
 
-    def __init__(self, bus: Bus, store: str) -> None:
+    def __init__(self, bus: Bus, store: str, *, private: bool) -> None:
         self.bus = bus
-        self._store = store
+        self._store, self._private = store, private
         self._requests: Subscription = bus.subscribe(requests_topic(store), queue_bytes_max=QUEUE_BYTES_MAX)
         #: What could not be sent yet, by session.
         self._unsent: dict[str, deque[dict[str, Any]]] = {}
@@ -88,7 +88,8 @@ class Door:
 
     def _try(self, session: str, body: dict[str, Any]) -> bool:
         try:
-            self.bus.publish(session_topic(self._store, session), body, timeout_s=0.0)
+            topic = session_topic(self._store, session, private=self._private)
+            self.bus.publish(topic, body, timeout_s=0.0)
         except FullError:
             return False
         except ClosedError:
@@ -135,9 +136,9 @@ class Serving:
         inside = Bus(ConnectionConfig(scheme="inproc", domain=self.channel))
         be_private(inside)
         self._inside = inside
-        self._doors = [Door(inside, store), Door(bus, store)]
+        self._doors = [Door(inside, store, private=True), Door(bus, store, private=False)]
         if endpoint is not None:
-            self._doors.append(Door(endpoint, store))
+            self._doors.append(Door(endpoint, store, private=True))
         #: Which door a session uses.
         self._used: dict[str, Door] = {}
         self._waiting: deque[tuple[Door, Message]] = deque()

@@ -125,7 +125,7 @@ class PlainStore:
             self._deliver()
 
     def _say(self, session: str, body: Body) -> None:
-        self.bus.publish(session_topic(self.id, session), body)
+        self.bus.publish(session_topic(self.id, session, private=False), body)
 
     def _fail(self, body: Body, error: str, text: str) -> None:
         failed = {"op": "failed", "n": body["n"], "request": body["op"], "error": error, "text": text}
