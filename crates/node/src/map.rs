@@ -94,6 +94,11 @@ impl Map {
         self.is_router
     }
 
+    /// Whether we have a say, and there is a router beside us: there may be several ways.
+    pub fn has_other_routers(&self) -> bool {
+        self.takes_part() && self.nodes.values().any(|known| known.is_router)
+    }
+
     /// Whether somebody said where its links lead.
     pub fn knows(&self, publisher: u64) -> bool {
         self.nodes.contains_key(&publisher)

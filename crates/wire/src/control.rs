@@ -116,6 +116,8 @@ pub struct PassedOn {
     pub publisher: u64,
     /// How many nodes passed them on, the one that says so included.
     pub hops: u8,
+    /// They may have been said before, on another way: whoever knows nothing of the chain leaves them.
+    pub again: bool,
 }
 
 /// What messages do not carry one by one: whose those that follow are, when they were published, and the number of the
@@ -142,12 +144,15 @@ pub struct Mark {
 
 impl Mark {
     const HAS_SOURCE: u8 = 1 << 0;
+    const IS_AGAIN: u8 = 1 << 1;
 
     /// Appends the record.
     pub fn write(self, out: &mut Vec<u8>) {
         out.push(RecordKind::Mark.first_byte());
-        out.push(if self.source.is_some() { Self::HAS_SOURCE } else { 0 });
-        if let Some(PassedOn { publisher, hops }) = self.source {
+        out.push(
+            self.source.map_or(0, |source| Self::HAS_SOURCE | if source.again { Self::IS_AGAIN } else { 0 }),
+        );
+        if let Some(PassedOn { publisher, hops, .. }) = self.source {
             out.extend_from_slice(&publisher.to_be_bytes());
             out.push(hops);
         }
@@ -168,6 +173,7 @@ impl Mark {
             _ => Some(PassedOn {
                 publisher: u64::from_be_bytes(cursor.array("publisher")?),
                 hops: cursor.byte("number of hops")?,
+                again: flags & Self::IS_AGAIN != 0,
             }),
         };
         Ok(Mark {
@@ -345,7 +351,8 @@ mod tests {
         let welcome = Welcome { from: 0xdead_beef, to: 9, positions };
         comes_back(RecordKind::Welcome, &welcome, Welcome::write, Welcome::read);
 
-        for source in [None, Some(PassedOn { publisher: 0x1234_5678_9abc_def0, hops: 3 })] {
+        let passed = |again| Some(PassedOn { publisher: 0x1234_5678_9abc_def0, hops: 3, again });
+        for source in [None, passed(false), passed(true)] {
             let mark = Mark {
                 source,
                 chain: 2,

@@ -125,6 +125,37 @@ def two_routers_between_the_same_lans(domain: Domain) -> None:
 
 
 @domain_scenario
+def a_router_crashes_while_messages_cross(domain: Domain) -> None:
+    """Of two routers between two LANs one crashes, and comes back, while messages cross: nobody misses one."""
+    draw = random.Random(domain.seed)
+    routers = [domain.add_node(segments=(0, 1), router=True, heartbeat_s=1.0) for _ in range(2)]
+    here, there = (domain.add_node(segments=(segment,), heartbeat_s=1.0) for segment in (0, 1))
+    reader = there.subscribe("t")
+    domain.run_for(8)
+    published = 0
+
+    def publish_for(seconds: float) -> None:
+        nonlocal published
+        ends_s = domain.now_s + seconds
+        while domain.now_s < ends_s:
+            here.publish("t", *numbered(3))
+            published += 3
+            domain.run_for(draw.uniform(0.01, 0.2))
+
+    for victim in (draw.choice(routers), routers[0], routers[1]):
+        publish_for(draw.uniform(0.0, 1.0))
+        victim.crash()
+        publish_for(draw.uniform(7.0, 9.0))
+        victim.restart()
+        publish_for(draw.uniform(4.0, 8.0))
+    domain.run_for(SETTLE_S)
+    if len(reader.bodies) != published:
+        what = f"of {published} messages came {len(reader.bodies)}"
+        raise DomainCheckError(domain.history(), "said_again", what)
+    check_routed(domain.history())
+
+
+@domain_scenario
 def a_circle_of_routers(domain: Domain) -> None:
     """Four routers in a circle: one way is used, and another one when it is cut."""
     routers = [domain.add_node(segments=(place, (place + 1) % 4), router=True) for place in range(4)]

@@ -8,15 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shoal_norm::Time;
 use shoal_wire::frame;
 
+use super::kept::{Keep, Kept};
 use super::link::{Link, Ring};
 use super::outlet::Outlet;
-use super::passing::{Item, Outbound, PassedOn};
+use super::passing::{Chain, Item, Outbound, PassedOn};
 use super::wake::Wake;
 
 /// Names a link of a hub.
@@ -102,6 +103,8 @@ pub(super) struct State {
     refused: bool,
     /// Somebody was sent away for want of room since then, and may come back.
     sent_away: bool,
+    /// What may have to be said again.
+    kept: Keep,
 }
 
 /// Chains, by the number of their lane, and the buffers of all links.
@@ -112,6 +115,8 @@ pub struct Chains {
     bells: Mutex<BTreeMap<LinkId, Weak<Link>>>,
     /// Messages passed on, counted for each link.
     passed: AtomicU64,
+    /// What is published and passed on is kept for a while: there may be another way.
+    keeps: AtomicBool,
     lane_bytes_max: usize,
     message_bytes_max: usize,
 }
@@ -129,6 +134,7 @@ impl Chains {
                 failure: None,
                 refused: false,
                 sent_away: false,
+                kept: Keep::default(),
             })
         };
         Chains {
@@ -136,6 +142,7 @@ impl Chains {
             wake,
             bells: Mutex::default(),
             passed: AtomicU64::new(0),
+            keeps: AtomicBool::new(false),
             lane_bytes_max,
             message_bytes_max: message_bytes_max.min(frame::FRAME_BYTES_MAX),
         }
@@ -309,11 +316,15 @@ impl Chains {
         }
         let (own, bytes_max) = ((lane as u32, state.stamp), self.lane_bytes_max);
         let (mut current, mut passed) = (None, 0);
+        let (state, keeps) = (&mut *state, self.keeps());
         for item in &outbound.items {
             match (item, &current) {
                 (Item::Chain(chain), _) => current = Some(*chain),
                 (&Item::Message { start, length, number, timestamp_us, links }, Some(chain)) => {
                     let record = &bytes[start as usize..][..length as usize];
+                    if keeps {
+                        state.kept.add(now, chain, (number, timestamp_us), &[record]);
+                    }
                     for &link in outbound.links(links) {
                         let Some(Some(outlet)) = state.outlets.get_mut(link) else { continue };
                         if (!outlet.has_room(record.len(), bytes_max)
@@ -411,6 +422,37 @@ impl Chains {
     /// The number given last in a chain.
     pub fn last_number(&self, chain: usize) -> u64 {
         self.lock(chain).last
+    }
+
+    #[inline]
+    fn keeps(&self) -> bool {
+        self.keeps.load(Ordering::Relaxed)
+    }
+
+    /// Says whether what is published and passed on is kept for a while.
+    pub(super) fn set_keeping(&self, keeps: bool) {
+        self.keeps.store(keeps, Ordering::Relaxed);
+    }
+
+    /// Nothing is published or passed on while `change` makes that a link gets something, and what it gets from then on follows
+    /// what is said again there: those messages of the last time that are `wanted`.
+    pub(super) fn repeat(
+        &self,
+        now: Time,
+        (link, publisher): (LinkId, u64),
+        change: impl FnOnce(),
+        mut wanted: impl FnMut(&Kept<'_>) -> bool,
+    ) {
+        let mut states: Vec<MutexGuard<'_, State>> =
+            (1..self.chains.len()).map(|chain| self.lock(chain)).collect();
+        change();
+        for (lane, state) in states.iter_mut().enumerate() {
+            let State { outlets, kept, stamp, .. } = &mut **state;
+            if let Some(outlet) = outlets.get_mut(link).and_then(Option::as_mut) {
+                let messages = kept.recent(now).filter(|kept| wanted(kept));
+                outlet.repeat(now, (lane as u32 + 1, *stamp), publisher, messages);
+            }
+        }
     }
 
     /// Tells those behind a link that nothing more comes this way for now.
@@ -550,6 +592,16 @@ impl Publishing<'_> {
             return None;
         }
         Some(outlet.bytes.len())
+    }
+
+    /// Keeps the message, in case a link takes it later.
+    #[inline]
+    pub fn keep(&mut self, publisher: u64, stamp: Stamp, parts: &[&[u8]]) {
+        if self.chains.keeps() {
+            let chain = Chain { publisher, chain: self.chain as u32, hops: 0, clock: None };
+            let number = self.state.last + 1;
+            self.state.kept.add(stamp.clock, &chain, (number, stamp.timestamp_us), parts);
+        }
     }
 
     /// Its publisher is sent away for want of room, and is to hear of it.

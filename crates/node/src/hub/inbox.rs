@@ -93,7 +93,7 @@ impl Place {
     fn release(&self, source: SourceId, notes: &mut Notes, rests: bool) {
         if notes.hold == Hold::Ours {
             let holder = Holder { link: self.link, source };
-            self.origins().release(notes.key(), holder, notes.awaited(), rests);
+            self.origins().release(notes.key(), holder, notes.awaited().max(notes.floor), rests);
         }
         (notes.hold, notes.busy, notes.rests) = (Hold::Free, false, false);
     }
@@ -142,6 +142,10 @@ impl Taking<'_> {
             // Whose it is is not known yet.
             (notes.hold, notes.busy) = (Hold::Ours, true);
             return Verdict::Take;
+        }
+        if notes.again && !self.place.origins().knows(key) {
+            // It was said before we asked for anything.
+            return Verdict::Leave;
         }
         let holder = Holder { link: self.place.link, source: self.source };
         let claim = self.place.origins().claim(self.now, key, holder, number, key == self.own);
@@ -257,6 +261,7 @@ fn turn_to(
         others.insert(before.key(), before);
     }
     notes.hops = passed.map_or(0, |passed| passed.hops);
+    notes.again = passed.is_some_and(|passed| passed.again);
     if notes.hold == Hold::Free {
         // Nobody may have it; if somebody has, the first message decides.
         let _ = taking.judge(notes, number, told);
@@ -328,12 +333,14 @@ impl Staged {
             }
             staged.push(entry);
         };
+        let mut kept = false;
         let wanted = match passes.filter(|_| notes.may_pass() && origin.number > 0) {
             None => routes.route_here(&view, &origin, each),
             Some(from) => {
                 links.clear();
-                let wanted = routes.route_on(&view, &origin, from, each, links);
-                if !links.is_empty() {
+                let (wanted, is_wanted_later) = routes.route_on(&view, &origin, from, each, links);
+                kept = is_wanted_later || !links.is_empty();
+                if kept {
                     let numbered = (origin.number, origin.timestamp_us);
                     outbound.add_message(&notes.chain(), (at, record.len()), numbered, links);
                 }
@@ -344,7 +351,7 @@ impl Staged {
             sources.push((at as u32, notes.source));
         }
         ages.extend(age.filter(|_| wanted).map(|age| (at as u32, age)));
-        Ok(wanted || passes.is_some() && !links.is_empty())
+        Ok(wanted || kept)
     }
 }
 
@@ -464,7 +471,7 @@ impl Inbox {
             }
             notes.busy = false;
             let holder = Holder { link: self.place.link, source };
-            self.place.origins().progress(now, key, holder, notes.awaited());
+            self.place.origins().progress(now, key, holder, notes.awaited().max(notes.floor));
         }
     }
 

@@ -47,8 +47,11 @@ pub struct Link {
     pub(super) wanted: AtomicU64,
     /// Whoever is behind it takes nothing, and publishers do not wait for it.
     pub(super) lagging: AtomicBool,
-    /// It is not used, because another one leads to the same nodes.
+    /// It is not used, because another one leads to the same nodes; and whether that is to stay so.
     pub(super) rests: AtomicBool,
+    pub(super) is_to_rest: AtomicBool,
+    /// It was taken up a short time ago: what is asked for there may have been on a way that broke.
+    pub(super) is_fresh: AtomicBool,
     /// Something is to be said over it of where links lead.
     pub(super) has_news: AtomicBool,
 }

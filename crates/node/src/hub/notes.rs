@@ -34,6 +34,8 @@ pub(super) struct Notes {
     pub source: Source,
     /// How many nodes passed it on.
     pub hops: u8,
+    /// What comes now may have come before, on another way.
+    pub again: bool,
     /// Whether it is taken from here.
     pub hold: Hold,
     /// What came of it is not delivered yet, and nobody else gets it before.
@@ -63,6 +65,7 @@ impl Notes {
         Notes {
             source,
             hops: 0,
+            again: false,
             hold: Hold::Free,
             busy: false,
             rests: false,

@@ -101,6 +101,11 @@ impl Origins {
         Claim::Granted { next: taking.next, doubted }
     }
 
+    /// Whether something came of a chain before.
+    pub fn knows(&self, key: Key) -> bool {
+        self.chains.get(&key).is_some_and(|taking| taking.next > 0)
+    }
+
     /// What a holder brought was delivered; the number that should come next.
     pub fn progress(&mut self, now: Time, key: Key, holder: Holder, next: u64) {
         if let Some(taking) = self.chains.get_mut(&key).filter(|taking| taking.holder == Some(holder)) {

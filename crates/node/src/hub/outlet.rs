@@ -14,6 +14,7 @@ use shoal_norm::Time;
 use shoal_wire::{Mark, PassedOn, Skip, SkipReason, frame};
 
 use super::chain::{LinkId, SendError, Stamp};
+use super::kept::Kept;
 use super::passing::Chain;
 
 /// Chains passed on to a link of which it is known how far they are; beyond it, the one used longest ago is forgotten, and
@@ -291,7 +292,7 @@ impl Outlet {
             passed.marked = Some((timestamp_us, version, clock_us));
             passed.hops = chain.hops;
             let mark = |number| Mark {
-                source: Some(PassedOn { publisher: key.0, hops: chain.hops }),
+                source: Some(PassedOn { publisher: key.0, hops: chain.hops, again: false }),
                 chain: key.1,
                 number,
                 timestamp_us,
@@ -313,6 +314,72 @@ impl Outlet {
         }
         self.unmarked = true;
         self.append(record.len(), &[record]);
+    }
+
+    /// Says again what may have been on a way that broke, our own messages under our publisher. What is not among it was not for
+    /// this link, or is not kept any more.
+    pub fn repeat<'a>(
+        &mut self,
+        now: Time,
+        (own, stamp): (u32, Stamp),
+        publisher: u64,
+        messages: impl Iterator<Item = Kept<'a>>,
+    ) {
+        let mut reached: HashMap<(u64, u32), u64> = HashMap::new();
+        // The chain, and the timestamp that the last mark said.
+        let mut current: Option<(Chain, u64)> = None;
+        for Kept { chain, number, timestamp_us, record } in messages {
+            let key = chain.key();
+            let next = reached.get(&key).copied().unwrap_or(number);
+            if number < next || self.reserve(record.len()).is_err() {
+                continue;
+            }
+            match current {
+                None => self.close_run(own, stamp),
+                Some((before, before_us)) if before.key() != key => {
+                    let next = reached.get(&before.key()).copied().unwrap_or_default();
+                    self.mark_again(now, &before, stamp, next, before_us);
+                }
+                Some(_) => {}
+            }
+            if current.is_none_or(|(before, before_us)| (before.key(), before_us) != (key, timestamp_us)) {
+                self.mark_again(now, chain, stamp, next, timestamp_us);
+            }
+            if next < number {
+                self.append_skip(SkipReason::Unwanted, next, number - next);
+            }
+            self.append(record.len(), &[record]);
+            reached.insert(key, number + 1);
+            current = Some((*chain, timestamp_us));
+        }
+        let Some((last, last_us)) = current else { return };
+        self.mark_again(now, &last, stamp, reached[&last.key()], last_us);
+        for (key, next) in reached {
+            if key.0 == publisher {
+                self.next = self.next.max(next);
+                continue;
+            }
+            self.begin(key, next);
+            if let Some(passed) = self.passed.get_mut(&key) {
+                passed.next = passed.next.max(next);
+                (passed.marked, passed.dropped) = (None, false);
+            }
+        }
+        self.marked = None;
+        self.current = Some(last.key()).filter(|key| key.0 != publisher);
+    }
+
+    fn mark_again(&mut self, now: Time, chain: &Chain, stamp: Stamp, number: u64, timestamp_us: u64) {
+        let clock_us = if chain.hops == 0 { stamp.clock.as_nanos() / 1000 } else { chain.clock_us(now) };
+        self.append_mark(Mark {
+            source: Some(PassedOn { publisher: chain.publisher, hops: chain.hops, again: true }),
+            chain: chain.chain,
+            number,
+            timestamp_us,
+            clock_us,
+            version: self.version,
+            earlier_us: timestamp_us,
+        });
     }
 
     /// A message of a chain that is passed on has no room here.
@@ -380,7 +447,7 @@ impl Outlet {
         let Some(passed) = self.passed.get(&key) else { return };
         let (timestamp_us, _, clock_us) = passed.marked.unwrap_or_default();
         self.append_mark(Mark {
-            source: Some(PassedOn { publisher: key.0, hops: passed.hops }),
+            source: Some(PassedOn { publisher: key.0, hops: passed.hops, again: false }),
             chain: key.1,
             number,
             timestamp_us,

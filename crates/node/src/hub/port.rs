@@ -15,6 +15,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use shoal_norm::{Chunk, NodeId, Time};
 use shoal_wire::{Answer, DecodeError, LinkState, Question, RecordKind};
@@ -33,6 +34,9 @@ use crate::interest::{Announcer, Entry};
 /// Questions that wait until nothing is put aside; more are answered at once.
 const DEFERRED_MAX: usize = 256;
 
+/// For so long after a link was taken up, whoever asks for something there may have been served another way before.
+const FRESH: Duration = Duration::from_secs(5);
+
 /// A link's end of the seam. Dropping it takes the link away.
 pub struct Port {
     hub: Arc<Hub>,
@@ -43,6 +47,9 @@ pub struct Port {
 
     /// What was last acted on of whether the link rests.
     rests: bool,
+    /// The time of its last turn, and until when what is asked for may have been on a way that broke.
+    now: Time,
+    fresh_until: Time,
     /// Questions that are answered when nothing is put aside any more.
     deferred: Mutex<Vec<Question>>,
 }
@@ -53,7 +60,16 @@ impl Port {
             Place { link: link.id, rests: None, publisher: hub.publisher, origins: hub.origins.clone() };
         let assembly = Assembly::new(hub.assembly.clone());
         let inbox = Inbox::new(hub.chains.message_bytes_max(), assembly, place, hub.is_router());
-        Port { hub, link, inbox, announced: AtomicU64::new(0), rests: false, deferred: Mutex::default() }
+        Port {
+            hub,
+            link,
+            inbox,
+            announced: AtomicU64::new(0),
+            rests: false,
+            now: Time::ZERO,
+            fresh_until: Time::ZERO,
+            deferred: Mutex::default(),
+        }
     }
 
     // --- getters ---
@@ -272,8 +288,12 @@ impl Port {
         }
         let interest = |(id, entry): &(u64, Entry)| Some((*id, interest_of(entry)?));
         let ids: Vec<InterestId> = removed.iter().map(|(id, _)| *id).collect();
-        let new = added.iter().filter_map(interest).collect();
-        self.hub.routes().change_interest(self.link.id, node, new, &ids);
+        let new: Vec<_> = added.iter().filter_map(interest).collect();
+        if self.link.is_fresh.load(Ordering::Relaxed) {
+            self.hub.change_fresh_interest(self.now, &self.link, node, new, &ids);
+        } else {
+            self.hub.routes().change_interest(self.link.id, node, new, &ids);
+        }
         self.hub.change_interest();
         self.hub.ask_behind(self.link.id, node, added, removed);
         let patterns = |entries: &[(u64, Entry)]| {
@@ -310,6 +330,14 @@ impl Port {
     /// Acts on whether the link rests. To be called in every turn of the link.
     #[inline]
     pub fn settle(&mut self, now: Time) {
+        if self.link.is_resting() && !self.link.is_to_rest.load(Ordering::SeqCst) {
+            self.hub.take_up(now, &self.link);
+            self.fresh_until = now + FRESH;
+        }
+        self.now = now;
+        if now >= self.fresh_until && self.link.is_fresh.load(Ordering::Relaxed) {
+            self.link.is_fresh.store(false, Ordering::Relaxed);
+        }
         let rests = self.link.is_resting();
         if rests != self.rests {
             self.rests = rests;
@@ -332,6 +360,11 @@ impl Port {
     pub fn set_neighbours(&self, domain: u64, neighbours: impl IntoIterator<Item = (u64, NodeId, bool)>) {
         let neighbours = neighbours.into_iter().map(|(publisher, node, router)| (publisher, (node, router)));
         self.hub.map_neighbours(self.link.id, domain, neighbours.collect());
+    }
+
+    /// Whether a node on the link is a router.
+    pub fn is_router(&self, node: NodeId) -> bool {
+        self.hub.has_router(self.link.id, node)
     }
 
     /// The link is broken and may be mended: another way is used, if there is one. Or it is mended.

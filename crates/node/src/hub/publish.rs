@@ -284,6 +284,7 @@ impl Hub {
                 Err(error) => return Some(Attempt::Refused(Refusal::Send(error))),
             }
         }
+        publishing.keep(self.publisher, stamp, &parts);
         for (index, link) in plan.links.iter().enumerate() {
             if dropped > 0 && !publishing.has_room(link.id, length) {
                 publishing.drop_for(link.id);

@@ -277,7 +277,8 @@ impl Routes {
         }
     }
 
-    /// The subscriptions of this process that get a message which came over a link, and the other links that get it.
+    /// The subscriptions of this process that get a message which came over a link, and the other links that get it. Whether there
+    /// are such subscriptions, and whether somebody behind a link that rests wants it.
     pub fn route_on(
         &mut self,
         view: &MessageView<'_>,
@@ -285,8 +286,9 @@ impl Routes {
         from: LinkId,
         mut each: impl FnMut(SubscriptionId),
         on: &mut Vec<LinkId>,
-    ) -> bool {
+    ) -> (bool, bool) {
         let Routes { switch, targets, links, .. } = self;
+        let mut is_wanted_later = false;
         on.extend(links.values().filter(|joined| joined.is_open()).map(|joined| joined.link.id));
         let wanted = switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]);
         let here = wanted.partition_point(switch::Target::is_here);
@@ -294,13 +296,27 @@ impl Routes {
         for target in &wanted[here..] {
             if let Some(Target::Member { link, .. }) = targets.get(&target.id)
                 && !on.contains(link)
-                && links.get(link).is_some_and(|joined| !joined.link.is_resting())
+                && let Some(joined) = links.get(link)
             {
-                on.push(*link);
+                match joined.link.is_resting() {
+                    false => on.push(*link),
+                    true => is_wanted_later |= *link != from,
+                }
             }
         }
         on.retain(|link| *link != from);
-        here > 0
+        (here > 0, is_wanted_later)
+    }
+
+    /// Whether somebody behind a link wants a message, or may.
+    pub fn is_wanted_on(&mut self, view: &MessageView<'_>, origin: &Origin, link: LinkId) -> bool {
+        let Routes { switch, targets, links, .. } = self;
+        if links.get(&link).is_none_or(|joined| joined.open) {
+            return true;
+        }
+        let wanted = switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]);
+        let is_there = |id| matches!(targets.get(id), Some(Target::Member { link: of, .. }) if *of == link);
+        wanted.iter().any(|target| is_there(&target.id))
     }
 
     /// The links, but one, behind which somebody wants something.

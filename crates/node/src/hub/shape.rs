@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shoal_norm::NodeId;
-use shoal_wire::{Answer, LinkState, Question};
+use shoal_norm::{NodeId, Time};
+use shoal_wire::{Answer, LinkState, MessageView, Question};
 
 use super::chain::LinkId;
 use super::flush::{Asker, Heard, Router, Saying};
 use super::link::{Link, Ring};
+use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::map::Map;
+use crate::switch::{Interest, Scope, Switch};
 
 /// The map, and what is to be said of it.
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl Hub {
             links.into_iter().for_each(|link| shape.tell_all(link));
         }
         let resting = shape.map.resting();
+        self.chains.set_keeping(shape.map.has_other_routers());
         let due: Vec<LinkId> =
             shape.due.iter().filter(|(_, due)| !due.is_empty()).map(|(&link, _)| link).collect();
         drop(shape);
@@ -80,12 +83,18 @@ impl Hub {
             .iter()
             .filter(|link| {
                 let rests = resting.contains(&link.id);
-                link.rests.swap(rests, Ordering::SeqCst) != rests
+                let is_turned = link.is_to_rest.swap(rests, Ordering::SeqCst) != rests;
+                if rests {
+                    // It is taken up in its next turn.
+                    link.rests.store(true, Ordering::SeqCst);
+                }
+                is_turned
             })
             .collect();
         if !turned.is_empty() {
             let mut wanted = lock(&self.wanted);
-            turned.iter().for_each(|link| wanted.asked.set_resting(link.id, link.is_resting()));
+            let is_to_rest = |link: &Link| link.is_to_rest.load(Ordering::SeqCst);
+            turned.iter().for_each(|link| wanted.asked.set_resting(link.id, is_to_rest(link)));
             self.want(wanted, Ring::Turn);
         }
         for link in links.iter().filter(|link| due.contains(&link.id)) {
@@ -96,6 +105,42 @@ impl Hub {
         {
             link.bell.ring(Ring::Turn);
         }
+    }
+
+    /// Gives a link that rested what is published and passed on from now on, and first what may have been on a way that broke.
+    pub(super) fn take_up(&self, now: Time, link: &Link) {
+        let begin = || link.rests.store(false, Ordering::SeqCst);
+        self.chains.repeat(now, (link.id, self.publisher), begin, |kept| {
+            let view = MessageView::parse(kept.record);
+            view.is_ok_and(|view| self.routes().is_wanted_on(&view, &kept.origin(), link.id))
+        });
+        link.is_fresh.store(true, Ordering::SeqCst);
+        self.change_interest();
+        link.bell.ring(Ring::Turn);
+    }
+
+    /// A member behind a link that was taken up wants something else now: what may have been on a way that broke comes first.
+    pub(super) fn change_fresh_interest(
+        &self,
+        now: Time,
+        link: &Link,
+        node: NodeId,
+        added: Vec<(InterestId, Interest)>,
+        removed: &[InterestId],
+    ) {
+        let mut asked = Switch::new(0);
+        for (id, interest) in &added {
+            asked.insert(*id, interest.clone(), Scope::Elsewhere);
+        }
+        let change = || self.routes().change_interest(link.id, node, added, removed);
+        self.chains.repeat(now, (link.id, self.publisher), change, |kept| {
+            let view = MessageView::parse(kept.record);
+            let mut wanted = |view: &MessageView<'_>| {
+                asked.route(view, &kept.origin(), Scope::Elsewhere).is_ok_and(|to| !to.is_empty())
+            };
+            view.is_ok_and(|view| wanted(&view))
+        });
+        link.bell.ring(Ring::Turn);
     }
 
     /// Links that rest, because others lead to the same nodes.
@@ -170,6 +215,12 @@ impl Hub {
     /// The routers beside this node, over links that are in use.
     pub fn neighbouring_routers(&self) -> BTreeSet<NodeId> {
         self.routers(None).into_iter().map(|(_, node)| node).collect()
+    }
+
+    /// Whether a node on a link is a router.
+    pub(super) fn has_router(&self, link: LinkId, node: NodeId) -> bool {
+        let shape = lock(&self.shape);
+        shape.routers.range((link, 0)..=(link, u64::MAX)).any(|(_, known)| *known == node)
     }
 
     /// Has links carry the questions and answers that are due.

@@ -36,6 +36,8 @@ const CONTROL_PARTS_BYTES_MAX: usize = 16 << 20;
 /// A router that does not answer is asked again so often: whoever began to listen to a control stream a moment ago may have missed
 /// what was said before.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// For so long after a router went everything is sent: another one may be about to ask for what that asked for.
+const TAKE_OVER: Duration = Duration::from_secs(3);
 /// Routers say again so often where links lead.
 const TELL_AGAIN: Duration = Duration::from_secs(5);
 
@@ -89,6 +91,8 @@ pub struct NormBus {
     tell_at: Time,
     /// When routers that have not answered are asked again; never if there are none.
     ask_again_at: Time,
+    /// Until when everything is sent, because a router went.
+    open_until: Time,
     /// When what was put aside is looked at again.
     aside_at: Time,
 }
@@ -122,6 +126,7 @@ impl NormBus {
             told: Vec::new(),
             tell_at: Time::ZERO,
             ask_again_at: Time::NEVER,
+            open_until: Time::ZERO,
             aside_at: Time::NEVER,
         }
     }
@@ -274,6 +279,7 @@ impl NormBus {
                 MemberEvent::InterestUnknown(_) => {}
                 MemberEvent::Joined(node) => self.port.join(node),
                 MemberEvent::Gone(node, instance, departure) => {
+                    self.note_router_goes(now, node);
                     if departure == Departure::Failed {
                         self.failed.push((node, instance, now));
                     }
@@ -315,6 +321,14 @@ impl NormBus {
         let neighbours = self.membership.neighbours().filter(|&(_, node, instance, _)| stays(node, instance));
         let neighbours = neighbours.map(|(publisher, node, _, is_router)| (publisher, node, is_router));
         self.port.set_neighbours(self.membership.domain(), neighbours);
+    }
+
+    /// Somebody goes who may be a router.
+    fn note_router_goes(&mut self, now: Time, node: NodeId) {
+        if self.port.is_router(node) {
+            self.open_until = now + TAKE_OVER;
+            self.port.set_open(true);
+        }
     }
 
     /// Gives back what is held for members that failed. They may only have been silent, and then go on where they were.
@@ -482,6 +496,7 @@ impl Application for NormBus {
                     && let Some(last) = self.membership.read_goodbye(content)
                 {
                     self.goodbyes.insert((*node, *instance), last);
+                    self.note_router_goes(now, *node);
                     self.tell_neighbours();
                 }
                 // Whatever changes what we know of a node comes on its control stream, where nothing is read twice.
@@ -563,7 +578,11 @@ impl Application for NormBus {
         self.port.set_announced(self.membership.version());
         let next = self.grow(now, began);
         self.deadline = self.membership.poll_timeout().min(next);
-        self.port.set_open(self.age < Age::Settled || !self.membership.is_interest_known());
+        let is_open = now < self.open_until;
+        if is_open {
+            self.deadline = self.deadline.min(self.open_until);
+        }
+        self.port.set_open(is_open || self.age < Age::Settled || !self.membership.is_interest_known());
     }
 
     /// A welcome tells where to join streams, and what comes before that is not kept.

@@ -348,6 +348,7 @@ impl UdpLink {
 
     /// Time went by.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.port.settle(now);
         let gone = |(&publisher, peer): (&u64, &Peer)| {
             (now.since(peer.heard_at) >= peer.silence).then_some(publisher)
         };
