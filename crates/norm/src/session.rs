@@ -10,7 +10,7 @@ use crate::event_queue::EventQueue;
 use crate::rx::nack_pacer::NackPacer;
 use crate::rx::remote::Remote;
 use crate::rx::remotes::{Remotes, SILENT_FOR};
-use crate::rx::scope::SessionScope;
+use crate::rx::scope::Scope;
 use crate::rx::{Chunk, Take};
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
@@ -55,9 +55,13 @@ pub struct Session {
     requests: RepairWriter,
 }
 
-macro_rules! shared {
+macro_rules! scope {
     ($session:ident) => {
-        &mut SessionScope {
+        scope!($session, $session.heard_at)
+    };
+    ($session:ident, $now:expr) => {
+        &mut Scope {
+            now: $now,
             config: &$session.config,
             random: &mut $session.random,
             memory_left: &mut $session.memory_left,
@@ -66,6 +70,9 @@ macro_rules! shared {
                 && $session.events.has_room($session.config.receive_bytes_max / EVENT_BYTES_ONE_IN),
             stats: &mut $session.stats,
             events: &mut $session.events,
+            sequence: $session.feedback_sequence,
+            requests: &mut $session.requests,
+            feedback: &mut $session.feedback,
         }
     };
 }
@@ -229,7 +236,7 @@ impl Session {
     /// Gives up an object being received, or one that came completely and could not be kept. It is not acknowledged.
     pub fn abandon_object(&mut self, object: StreamId) {
         if let Some(remote) = self.remotes.find(object.node, object.instance) {
-            remote.abandon(object.object, shared!(self));
+            remote.abandon(object.object, scope!(self));
         }
     }
 
@@ -239,14 +246,14 @@ impl Session {
         let has_room_again = has_room && !self.has_room;
         self.has_room = has_room;
         if has_room_again {
-            self.remotes.change_all(|remote| remote.on_room(now, shared!(self)));
+            self.remotes.change_all(|remote| remote.on_room(scope!(self, now)));
         }
     }
 
     /// A sender is not expected to say more: gives its receive buffers back, but keeps its streams' places. Should it
     /// speak again they go on from there. False if something of it waits to be read: then call again.
     pub fn rest_sender(&mut self, node: NodeId, instance: u16) -> bool {
-        self.remotes.find(node, instance).is_none_or(|remote| remote.rest(shared!(self)))
+        self.remotes.find(node, instance).is_none_or(|remote| remote.rest(scope!(self)))
     }
 
     /// Speaks under another node id from now on, which nobody has as far as was heard, and returns it. To receivers this is
@@ -316,7 +323,7 @@ impl Session {
     /// Says where to join a stream of a sender that was heard, before or after [`Event::StreamHeard`] tells of it.
     pub fn join(&mut self, now: Time, stream: StreamId, join: Join) {
         if let Some(remote) = self.remotes.find(stream.node, stream.instance)
-            && let Err(reason) = remote.join(now, stream.object, join, shared!(self))
+            && let Err(reason) = remote.join(stream.object, join, scope!(self, now))
         {
             self.stats.reject(reason);
         }
@@ -330,7 +337,7 @@ impl Session {
     /// So many bytes of what [`Session::read`] gave were used.
     pub fn consume(&mut self, now: Time, stream: StreamId, bytes: usize) {
         if let Some(remote) = self.remotes.find(stream.node, stream.instance) {
-            remote.consume(now, stream.object, bytes, shared!(self));
+            remote.consume(stream.object, bytes, scope!(self, now));
         }
     }
 
@@ -340,7 +347,7 @@ impl Session {
             && let Some(found) = remote.stream_mut(stream.object)
         {
             found.resync();
-            remote.consume(now, stream.object, 0, shared!(self));
+            remote.consume(stream.object, 0, scope!(self, now));
         }
     }
 
@@ -357,21 +364,13 @@ impl Session {
         self.heard_at = self.heard_at.max(now);
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        if let Err(reason) = self.take_datagram(now, from, datagram, take) {
+        let taken = parse(datagram).and_then(|message| {
+            auth::verify(&self.config.auth, datagram, &message)?;
+            self.handle_message(now, from, &message, datagram.len(), take)
+        });
+        if let Err(reason) = taken {
             self.stats.reject(reason);
         }
-    }
-
-    fn take_datagram(
-        &mut self,
-        now: Time,
-        from: Source,
-        datagram: &[u8],
-        take: &mut Take<'_>,
-    ) -> Result<(), Reject> {
-        let message = parse(datagram)?;
-        auth::verify(&self.config.auth, datagram, &message)?;
-        self.handle_message(now, from, &message, datagram.len(), take)
     }
 
     fn handle_message(
@@ -427,25 +426,25 @@ impl Session {
         }
         // A goodbye is no reason to get acquainted.
         let new_is_welcome = !matches!(message, Message::Command(_, Command::EndOfTransmission));
-        let shared = shared!(self);
-        let Some(remote) = self.remotes.hear(now, from, header, new_is_welcome, bytes, shared)? else {
+        let scope = scope!(self, now);
+        let Some(remote) = self.remotes.hear(from, header, new_is_welcome, bytes, scope)? else {
             return Ok(());
         };
         match message {
             Message::Data(data) => {
-                let mut handled = remote.handle_data(now, data, take, shared);
+                let mut handled = remote.handle_data(data, take, scope);
                 // Memory goes to whom something comes from, not to whom it is only promised by.
                 if handled == Err(Reject::NoMemory)
-                    && self.remotes.make_way(header.source, header.instance, shared)
+                    && self.remotes.make_way(header.source, header.instance, scope)
                     && let Some(remote) = self.remotes.find(header.source, header.instance)
                 {
-                    handled = remote.handle_data(now, data, take, shared);
+                    handled = remote.handle_data(data, take, scope);
                 }
                 handled
             }
-            Message::Info(info) => remote.handle_info(now, info, shared),
+            Message::Info(info) => remote.handle_info(info, scope),
             Message::Command(_, command) => {
-                remote.handle_command(now, from.arrived_at(now), command, shared);
+                remote.handle_command(from.arrived_at(now), command, scope);
                 if remote.departed.is_some() {
                     self.remotes.note_departure();
                 }
@@ -489,7 +488,7 @@ impl Session {
     /// A deadline that [`Session::poll_timeout`] gave has come. Everything timed is decided by
     /// [`Session::poll_transmit`]; what is left to do here is to forget senders that are gone.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.remotes.forget_departed(now, shared!(self));
+        self.remotes.forget_departed(scope!(self, now));
     }
 
     // --- output ---
@@ -514,11 +513,10 @@ impl Session {
         // Whom we hear is about who hears us.
         self.nacks.set_group(self.remotes.count());
         self.sender.observe_group(self.remotes.count() as u32 + 1);
-        let shared = shared!(self);
-        let (sequence, requests, out) = (self.feedback_sequence, &mut self.requests, &mut self.feedback);
+        let scope = scope!(self, now);
         let to = self.remotes.serve(now, |remote| {
-            remote.expire(now, shared);
-            remote.poll_transmit(now, sequence, requests, out, shared)
+            remote.expire(scope);
+            remote.poll_transmit(scope)
         });
         if to.is_some() {
             self.feedback_sequence = self.feedback_sequence.wrapping_add(1);
@@ -539,7 +537,7 @@ impl Session {
     /// The next thing to tell, if any.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
-            self.remotes.forget_departed(self.heard_at, shared!(self));
+            self.remotes.forget_departed(scope!(self));
             self.sender.collect_events(self.events.news());
         }
         self.events.pop_front()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::entry::{Body, InfoState};
 use super::remote::{Probe, Remote};
 use super::requests;
-use super::scope::SessionScope;
+use super::scope::Scope;
 use crate::ObjectId;
 use crate::backoff;
 use crate::config::{FeedbackMode, SyncPolicy};
@@ -38,36 +38,30 @@ const UNICAST_PROBE_ANSWERS: f64 = 10.0;
 
 impl Remote {
     /// Takes a command that arrived at a time, which may be long before it is read.
-    pub fn handle_command(
-        &mut self,
-        now: Time,
-        arrived_at: Time,
-        command: &Command<'_>,
-        shared: &mut SessionScope<'_>,
-    ) {
+    pub fn handle_command(&mut self, arrived_at: Time, command: &Command<'_>, scope: &mut Scope<'_>) {
         match *command {
-            Command::Flush { position, ackers } => self.handle_flush(now, position, ackers, shared),
-            Command::Squelch { position, invalid } => self.handle_squelch(now, position, invalid, shared),
+            Command::Flush { position, ackers } => self.handle_flush(position, ackers, scope),
+            Command::Squelch { position, invalid } => self.handle_squelch(position, invalid, scope),
             Command::CongestionControl { sent_at, .. } if !self.judge_probe(sent_at, arrived_at) => {}
             Command::CongestionControl { sequence, sent_at, rate, nodes } => {
                 self.probe = Some(Probe { sent_at, received_at: arrived_at, sequence });
-                self.schedule_probe_answer((now, arrived_at), rate.is_some(), nodes, shared);
+                self.schedule_probe_answer(arrived_at, rate.is_some(), nodes, scope);
             }
             Command::RepairAdvertisement { content } => self.overhear_requests(content),
             Command::EndOfTransmission => {
-                self.departed.get_or_insert((CloseReason::Ended, now + DEPARTED_AFTER));
+                self.departed.get_or_insert((CloseReason::Ended, scope.now + DEPARTED_AFTER));
             }
             Command::AckRequest { ack_type, ack_id, nodes } => {
-                if command::lists_node(nodes, shared.config.node) && self.answer.is_none() {
-                    let spread = self.timing.grtt.mul_f64(shared.random.f64());
+                if command::lists_node(nodes, scope.config.node) && self.answer.is_none() {
+                    let spread = self.timing.grtt.mul_f64(scope.random.f64());
                     let spread = if nodes.len() / 4 > PROMPT_ACKERS_MAX { spread } else { Duration::ZERO };
-                    self.answer = Some((ack_type, ack_id, now + spread));
+                    self.answer = Some((ack_type, ack_id, scope.now + spread));
                 }
             }
-            Command::Application(_) if !shared.has_room => shared.stats.reject(Reject::NoRoom),
+            Command::Application(_) if !scope.has_room => scope.stats.reject(Reject::NoRoom),
             Command::Application(content) => {
                 let (node, instance, content) = (self.node, self.instance, content.to_vec());
-                shared.events.push_back(Event::CommandReceived { node, instance, content });
+                scope.events.push_back(Event::CommandReceived { node, instance, content });
             }
         }
     }
@@ -88,29 +82,29 @@ impl Remote {
         is_fine
     }
 
-    fn handle_flush(&mut self, now: Time, position: Position, ackers: &[u8], shared: &mut SessionScope<'_>) {
-        let listed = command::lists_node(ackers, shared.config.node);
+    fn handle_flush(&mut self, position: Position, ackers: &[u8], scope: &mut Scope<'_>) {
+        let listed = command::lists_node(ackers, scope.config.node);
         let spread = if listed && ackers.len() / 4 > PROMPT_ACKERS_MAX {
-            self.timing.grtt.mul_f64(shared.random.f64())
+            self.timing.grtt.mul_f64(scope.random.f64())
         } else {
             Duration::ZERO
         };
         let is_stream = self.streams.iter().any(|known| known.object == position.object);
-        let ack_at = listed.then_some(now + spread);
+        let ack_at = listed.then_some(scope.now + spread);
         // What is refused, or there is no room for, is not missing yet, and not to be acknowledged.
         let is_refused = self.refused.contains(&position.object);
-        if !is_stream && (is_refused || !shared.has_room && self.objects.is_synced()) {
+        if !is_stream && (is_refused || !scope.has_room && self.objects.is_synced()) {
             return;
         }
-        if !is_stream && self.objects.announce(now, position, ack_at, shared) {
-            self.mark_streams(shared);
-            return self.after_object(now, shared);
+        if !is_stream && self.objects.announce(position, ack_at, scope) {
+            self.mark_streams(scope);
+            return self.after_object(scope);
         }
         // Whoever wants nothing old does not ask for what was sent before it came.
-        if !is_stream && !listed && shared.config.sync == SyncPolicy::Current {
+        if !is_stream && !listed && scope.config.sync == SyncPolicy::Current {
             return;
         }
-        let Ok(index) = self.find_or_add(position.object, Some(position), shared) else { return };
+        let Ok(index) = self.find_or_add(position.object, Some(position), scope) else { return };
         let object = &mut self.streams[index];
         if let Body::Open(stream) = &object.body
             && stream.fec_id() != position.fec_id
@@ -118,7 +112,7 @@ impl Remote {
             return;
         }
         if let Some(at) = ack_at {
-            let at = object.ack.map_or(at, |(_, known)| known.max(now));
+            let at = object.ack.map_or(at, |(_, known)| known.max(scope.now));
             let position = match (&object.body, object.ack) {
                 (Body::Open(stream), Some((known, _))) => stream.more_urgent(position, known),
                 _ => position,
@@ -126,23 +120,17 @@ impl Remote {
             object.ack = Some((position, at));
         }
         if let Body::Open(stream) = &mut object.body {
-            let is_quiet = now.since(self.data_at) >= QUIET;
-            shared.stats.losses_detected += stream.announce(position.payload_id, is_quiet);
+            let is_quiet = scope.now.since(self.data_at) >= QUIET;
+            scope.stats.losses_detected += stream.announce(position.payload_id, is_quiet);
         }
-        self.after_progress(now, index, shared);
+        self.after_progress(index, scope);
     }
 
-    fn handle_squelch(
-        &mut self,
-        now: Time,
-        position: Position,
-        invalid: &[u8],
-        shared: &mut SessionScope<'_>,
-    ) {
+    fn handle_squelch(&mut self, position: Position, invalid: &[u8], scope: &mut Scope<'_>) {
         let is_invalid =
             |object: ObjectId| invalid.chunks_exact(2).any(|entry| entry == object.to_be_bytes());
         let node_instance = (self.node, self.instance);
-        self.objects.squelch(position, is_invalid, shared);
+        self.objects.squelch(position, is_invalid, scope);
         // There is nothing of it, or nothing yet: if it begins, it is heard of again.
         self.streams.retain(|object| {
             let refused = is_invalid(object.object) || serial::before(object.object, position.object);
@@ -157,10 +145,10 @@ impl Remote {
                     if !stream.on_refusal() {
                         continue;
                     }
-                    *shared.memory_left += stream.memory();
+                    *scope.memory_left += stream.memory();
                     let (node, instance) = node_instance;
                     let stream = StreamId { node, instance, object: object.object };
-                    shared.events.push_back(Event::StreamClosed { stream, reason: CloseReason::Dropped });
+                    scope.events.push_back(Event::StreamClosed { stream, reason: CloseReason::Dropped });
                     object.body = Body::Closed;
                 }
                 Body::Open(stream)
@@ -173,28 +161,23 @@ impl Remote {
             }
         }
         for index in 0..self.streams.len() {
-            self.after_progress(now, index, shared);
+            self.after_progress(index, scope);
         }
     }
 
-    fn schedule_probe_answer(
-        &mut self,
-        (now, arrived_at): (Time, Time),
-        wanted: bool,
-        nodes: &[u8],
-        shared: &mut SessionScope<'_>,
-    ) {
-        let listed = command::find_cc_node(nodes, shared.config.node);
-        self.congestion.on_probe(now, arrived_at, listed, self.timing.grtt);
+    fn schedule_probe_answer(&mut self, arrived_at: Time, wanted: bool, nodes: &[u8], scope: &mut Scope<'_>) {
+        let listed = command::find_cc_node(nodes, scope.config.node);
+        self.congestion.on_probe(scope.now, arrived_at, listed, self.timing.grtt);
         if listed.is_some() {
-            self.answer_probe_at = now;
+            self.answer_probe_at = scope.now;
         } else if wanted && self.answer_probe_at == Time::NEVER {
-            let overheard = shared.config.feedback != FeedbackMode::Unicast;
-            let chosen = overheard || shared.random.f64() * self.timing.group_size < UNICAST_PROBE_ANSWERS;
+            let overheard = scope.config.feedback != FeedbackMode::Unicast;
+            let chosen = overheard || scope.random.f64() * self.timing.group_size < UNICAST_PROBE_ANSWERS;
             if chosen {
                 let longest = self.timing.grtt * self.timing.backoff_factor.max(PROBE_BACKOFF_MIN);
                 let longest = longest.max(PROBE_SPREAD.mul_f64(self.timing.group_size));
-                self.answer_probe_at = now + backoff::draw(shared.random, longest, self.timing.group_size);
+                self.answer_probe_at =
+                    scope.now + backoff::draw(scope.random, longest, self.timing.group_size);
             }
         }
     }

@@ -3,15 +3,13 @@
 use super::entry::{Body, StreamEntry};
 use super::nack::Due;
 use super::remote::Remote;
-use super::scope::SessionScope;
-use crate::NodeId;
+use super::scope::Scope;
 use crate::config::FeedbackMode;
 use crate::datagram::Destination;
 use crate::event::Event;
 use crate::time::Time;
 use crate::wire::Nack;
 use crate::wire::feedback::{self, FeedbackHeader};
-use crate::wire::repair::RepairWriter;
 
 /// A probe that was held for more round-trip times than this is not answered: what our clock is wrong by, in so
 /// long a time, would pass for a part of the round trip.
@@ -21,13 +19,13 @@ const PROBE_HELD_GRTTS_MAX: u32 = 100;
 const MUCH_BYTES: u64 = 16 << 10;
 
 impl Remote {
-    fn feedback_header(&self, now: Time, sequence: u16, node: NodeId) -> FeedbackHeader {
-        let held = self.probe.map(|probe| (probe, now.since(probe.received_at)));
+    fn feedback_header(&self, scope: &Scope<'_>) -> FeedbackHeader {
+        let held = self.probe.map(|probe| (probe, scope.now.since(probe.received_at)));
         let fresh = held.filter(|(_, held)| *held <= PROBE_HELD_GRTTS_MAX * self.timing.grtt);
         let probe_response = fresh.map_or(Time::ZERO, |(probe, held)| probe.sent_at + held);
         FeedbackHeader {
-            sequence,
-            source: node,
+            sequence: scope.sequence,
+            source: scope.config.node,
             sender: self.node,
             instance: self.instance,
             probe_response,
@@ -36,102 +34,75 @@ impl Remote {
     }
 
     /// Writes feedback that is due into `out`, and says where it goes. `None` if none is.
-    pub fn poll_transmit(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        requests: &mut RepairWriter,
-        out: &mut Vec<u8>,
-        shared: &mut SessionScope<'_>,
-    ) -> Option<Destination> {
-        let acknowledged =
-            self.poll_ack(now, sequence, out, shared) || self.poll_answer(now, sequence, out, shared);
-        if !acknowledged
-            && !self.poll_nack(now, sequence, requests, out, shared)
-            && !self.poll_probe_answer(now, sequence, out, shared)
-        {
+    pub fn poll_transmit(&mut self, scope: &mut Scope<'_>) -> Option<Destination> {
+        let acknowledged = self.poll_ack(scope) || self.poll_answer(scope);
+        if !acknowledged && !self.poll_nack(scope) && !self.poll_probe_answer(scope) {
             return None;
         }
-        Some(match shared.config.feedback {
+        Some(match scope.config.feedback {
             FeedbackMode::Unicast => Destination::Node(self.address),
             FeedbackMode::UnicastAcks if acknowledged => Destination::Node(self.address),
             FeedbackMode::Multicast | FeedbackMode::UnicastAcks => Destination::Group,
         })
     }
 
-    fn poll_ack(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        out: &mut Vec<u8>,
-        shared: &mut SessionScope<'_>,
-    ) -> bool {
-        let due = |object: &StreamEntry| object.is_ack_ready() && object.ack.is_some_and(|(_, at)| at <= now);
-        let header = self.feedback_header(now, sequence, shared.config.node);
+    fn poll_ack(&mut self, scope: &mut Scope<'_>) -> bool {
+        let due =
+            |object: &StreamEntry| object.is_ack_ready() && object.ack.is_some_and(|(_, at)| at <= scope.now);
+        let header = self.feedback_header(scope);
         let of_stream =
             self.streams.iter_mut().find(|object| due(object)).and_then(|object| object.ack.take());
-        let due = of_stream.map(|(position, _)| position).or_else(|| self.objects.take_ack(now, shared));
+        let due = of_stream.map(|(position, _)| position).or_else(|| self.objects.take_ack(scope));
         let Some(position) = due else { return false };
-        feedback::write_flush_ack(&header, position, out);
-        shared.stats.acks_sent += 1;
+        feedback::write_flush_ack(&header, position, scope.feedback);
+        scope.stats.acks_sent += 1;
         true
     }
 
-    fn poll_answer(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        out: &mut Vec<u8>,
-        shared: &mut SessionScope<'_>,
-    ) -> bool {
-        let Some((ack_type, ack_id, _)) = self.answer.take_if(|(.., at)| *at <= now) else {
+    fn poll_answer(&mut self, scope: &mut Scope<'_>) -> bool {
+        let Some((ack_type, ack_id, _)) = self.answer.take_if(|(.., at)| *at <= scope.now) else {
             return false;
         };
-        let header = self.feedback_header(now, sequence, shared.config.node);
-        feedback::write_other_ack(&header, ack_type, ack_id, out);
-        shared.stats.acks_sent += 1;
-        shared.events.push_back(Event::AckGiven { node: self.node, ack_type, ack_id });
+        let header = self.feedback_header(scope);
+        feedback::write_other_ack(&header, ack_type, ack_id, scope.feedback);
+        scope.stats.acks_sent += 1;
+        scope.events.push_back(Event::AckGiven { node: self.node, ack_type, ack_id });
         true
     }
 
-    fn poll_nack(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        requests: &mut RepairWriter,
-        out: &mut Vec<u8>,
-        shared: &mut SessionScope<'_>,
-    ) -> bool {
-        let nacking = shared.config.nacking;
+    fn poll_nack(&mut self, scope: &mut Scope<'_>) -> bool {
+        let nacking = scope.config.nacking;
         let missing = self.departed.is_none()
             && (self.streams.iter().any(|object| object.is_missing(nacking))
-                || self.objects.is_missing(shared.object_nacking()));
+                || self.objects.is_missing(scope.object_nacking()));
         // Without back-off nobody speaks for others, and what was lost since the last request need not wait
         // until that is answered.
-        let fresh_only =
-            missing && self.has_fresh_losses() && self.nack.deadline() > now && self.not_before <= now;
-        if !fresh_only && self.nack.poll(now, missing, &self.timing, shared.random) == Due::Nothing {
+        let fresh_only = missing
+            && self.has_fresh_losses()
+            && self.nack.deadline() > scope.now
+            && self.not_before <= scope.now;
+        if !fresh_only && self.nack.poll(scope.now, missing, &self.timing, scope.random) == Due::Nothing {
             return false;
         }
         // Who sends much is asked whenever it has to be: there are few of those.
         let sends_much = self.received_bytes - self.received_when_asked >= MUCH_BYTES;
-        if shared.nacks.ready_at() > now && !sends_much {
+        if scope.nacks.ready_at() > scope.now && !sends_much {
             // It is not the turn of this sender: a little later, so that those that wait take turns.
-            self.not_before = shared.nacks.ready_at() + self.timing.grtt.mul_f64(shared.random.f64());
+            self.not_before = scope.nacks.ready_at() + self.timing.grtt.mul_f64(scope.random.f64());
             self.nack.postpone(self.not_before);
             return false;
         }
         if fresh_only {
-            return self.write_nack(now, sequence, true, requests, out, shared);
+            return self.write_nack(true, scope);
         }
-        self.nack.on_asked(now, &self.timing, shared.config.robust_factor);
+        self.nack.on_asked(scope.now, &self.timing, scope.config.robust_factor);
         let cycle = self.nack.number();
         let of_streams = self.streams.iter().any(|object| object.needs_asking(nacking, cycle));
-        if !of_streams && !self.objects.needs_asking(shared.object_nacking(), cycle) {
-            shared.stats.nacks_suppressed += 1;
+        if !of_streams && !self.objects.needs_asking(scope.object_nacking(), cycle) {
+            scope.stats.nacks_suppressed += 1;
             return false;
         }
-        self.write_nack(now, sequence, false, requests, out, shared)
+        self.write_nack(false, scope)
     }
 
     fn has_fresh_losses(&self) -> bool {
@@ -144,44 +115,36 @@ impl Remote {
     }
 
     /// Asks for everything missing, or only for what was never asked for. False if that is nothing.
-    fn write_nack(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        fresh_only: bool,
-        requests: &mut RepairWriter,
-        out: &mut Vec<u8>,
-        shared: &mut SessionScope<'_>,
-    ) -> bool {
-        requests.reset(self.request_bytes_max());
-        let nacking = shared.config.nacking;
+    fn write_nack(&mut self, fresh_only: bool, scope: &mut Scope<'_>) -> bool {
+        scope.requests.reset(self.request_bytes_max());
+        let nacking = scope.config.nacking;
         // Whoever comes first may fill a NACK, so that all streams, and the objects together, take turns.
         let turns = self.streams.len() + 1;
         let first = usize::from(self.nack.number()) % turns;
         let mut in_turn = (first..turns).chain(0..first);
         in_turn.all(|turn| match self.streams.get(turn) {
             Some(stream) if stream.is_missing(nacking) => {
-                stream.write_requests(nacking, fresh_only, requests)
+                stream.write_requests(nacking, fresh_only, scope.requests)
             }
             Some(_) => true,
-            None => self.objects.write_requests(shared.object_nacking(), requests),
+            None => self.objects.write_requests(scope.object_nacking(), scope.requests),
         });
         for object in &mut self.streams {
             if let Body::Open(stream) = &mut object.body {
                 stream.on_asked();
             }
         }
-        if requests.content().is_empty() {
+        if scope.requests.content().is_empty() {
             return false;
         }
-        let mut header = self.feedback_header(now, sequence, shared.config.node);
+        let mut header = self.feedback_header(scope);
         header.cc = self.probe.map(|probe| self.congestion.feedback(probe.sequence, self.timing.grtt));
-        Nack::write(&header, requests.content(), out);
+        Nack::write(&header, scope.requests.content(), scope.feedback);
         if self.received_bytes - self.received_when_asked < MUCH_BYTES {
-            shared.nacks.asked(now);
+            scope.nacks.asked(scope.now);
         }
         self.received_when_asked = self.received_bytes;
-        shared.stats.nacks_sent += 1;
+        scope.stats.nacks_sent += 1;
         true
     }
 
@@ -194,21 +157,15 @@ impl Remote {
         segment.or(self.objects.segment_bytes()).unwrap_or(512).clamp(64, 1400)
     }
 
-    fn poll_probe_answer(
-        &mut self,
-        now: Time,
-        sequence: u16,
-        out: &mut Vec<u8>,
-        shared: &mut SessionScope<'_>,
-    ) -> bool {
-        let Some(probe) = self.probe.filter(|_| self.answer_probe_at <= now) else {
+    fn poll_probe_answer(&mut self, scope: &mut Scope<'_>) -> bool {
+        let Some(probe) = self.probe.filter(|_| self.answer_probe_at <= scope.now) else {
             return false;
         };
         self.answer_probe_at = Time::NEVER;
-        let mut header = self.feedback_header(now, sequence, shared.config.node);
+        let mut header = self.feedback_header(scope);
         header.cc = Some(self.congestion.feedback(probe.sequence, self.timing.grtt));
-        feedback::write_probe_ack(&header, out);
-        shared.stats.acks_sent += 1;
+        feedback::write_probe_ack(&header, scope.feedback);
+        scope.stats.acks_sent += 1;
         true
     }
 

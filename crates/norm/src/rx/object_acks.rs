@@ -1,7 +1,7 @@
 //! What a receiver acknowledges of a sender's objects of known length.
 
 use super::objects::RxObjects;
-use super::scope::SessionScope;
+use super::scope::Scope;
 use super::slot::{Body, Slot};
 use crate::ObjectId;
 use crate::serial;
@@ -64,14 +64,14 @@ impl RxObjects {
     }
 
     /// An acknowledgement that is due.
-    pub fn take_ack(&mut self, now: Time, shared: &mut SessionScope<'_>) -> Option<Position> {
-        if let Some(index) = self.acks_again.iter().position(|(_, at)| *at <= now) {
+    pub fn take_ack(&mut self, scope: &mut Scope<'_>) -> Option<Position> {
+        if let Some(index) = self.acks_again.iter().position(|(_, at)| *at <= scope.now) {
             return self.acks_again.remove(index).map(|(position, _)| position);
         }
-        let (index, _) = self.ready_acks().find(|(_, at)| *at <= now)?;
+        let (index, _) = self.ready_acks().find(|(_, at)| *at <= scope.now)?;
         let (position, _) = self.slots[index].ack.take()?;
         self.acks -= 1;
-        self.release(shared);
+        self.release(scope);
         Some(position)
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::entry::InfoState;
 use super::given_up::GivenUp;
 use super::object::RxObject;
-use super::scope::SessionScope;
+use super::scope::Scope;
 use super::slot::{Body, Slot};
 use crate::config::{NackingMode, SyncPolicy};
 use crate::event::{AbortReason, Event, StreamId};
@@ -102,17 +102,14 @@ impl RxObjects {
     }
 
     /// The slot of an object, made if it is newer than all. `None` if it is before the first one.
-    fn find_or_add(&mut self, object: ObjectId, now: Time, shared: &mut SessionScope<'_>) -> Option<usize> {
-        let slots_max = shared.config.objects_per_sender_max.min(SLOTS_FIRST + self.came);
+    fn find_or_add(&mut self, object: ObjectId, scope: &mut Scope<'_>) -> Option<usize> {
+        let slots_max = scope.config.objects_per_sender_max.min(SLOTS_FIRST + self.came);
         if !self.synced {
             self.synced = true;
-            self.idle_after = shared.config.object_idle_after;
-            let older = if shared.config.sync == SyncPolicy::All {
-                usize::from(object).min(slots_max - 1)
-            } else {
-                0
-            };
-            let older = (0..older).take_while(|_| self.add_slot(now, shared)).count();
+            self.idle_after = scope.config.object_idle_after;
+            let older =
+                if scope.config.sync == SyncPolicy::All { usize::from(object).min(slots_max - 1) } else { 0 };
+            let older = (0..older).take_while(|_| self.add_slot(scope)).count();
             self.first = object.wrapping_sub(older as u16);
             self.given_up = GivenUp::starting_at(self.first);
         }
@@ -123,9 +120,9 @@ impl RxObjects {
         if index >= self.slots.len() + slots_max {
             // So far ahead that nothing we know of is still to be had.
             for index in 0..self.slots.len() {
-                self.close(index, Some(AbortReason::Overrun), shared);
+                self.close(index, Some(AbortReason::Overrun), scope);
             }
-            self.clear_slots(shared);
+            self.clear_slots(scope);
             self.first = object;
             self.given_up = GivenUp::starting_at(object);
             self.given_up.add(object.wrapping_sub(1), false, None);
@@ -135,56 +132,56 @@ impl RxObjects {
         if index >= self.slots.len()
             && let Some(Slot { body: Body::Open(newest), .. }) = self.slots.back_mut()
         {
-            shared.stats.losses_detected += newest.announce_all();
+            scope.stats.losses_detected += newest.announce_all();
         }
         while self.slots.len() <= usize::from(object.wrapping_sub(self.first)) {
-            if self.slots.len() >= slots_max || !self.add_slot(now, shared) {
-                self.close(0, Some(AbortReason::Overrun), shared);
-                self.pop_first(shared);
+            if self.slots.len() >= slots_max || !self.add_slot(scope) {
+                self.close(0, Some(AbortReason::Overrun), scope);
+                self.pop_first(scope);
                 continue;
             }
             let new = self.number(self.slots.len() - 1);
             self.streams.retain(|stream| *stream != new);
             self.grown = true;
-            self.expiry = self.expiry.min(now + self.idle_after);
+            self.expiry = self.expiry.min(scope.now + self.idle_after);
         }
         self.find(object)
     }
 
     /// Makes a place for one more object. False if there is no memory for it.
-    fn add_slot(&mut self, now: Time, shared: &mut SessionScope<'_>) -> bool {
+    fn add_slot(&mut self, scope: &mut Scope<'_>) -> bool {
         let charge = if self.slots.len() < SLOTS_FREE { 0 } else { SLOT_BYTES };
-        let taken = with_share(&mut self.memory, shared.memory_left, |share| {
+        let taken = with_share(&mut self.memory, scope.memory_left, |share| {
             share.checked_sub(charge).map(|left| *share = left).is_some()
         });
         if taken {
-            self.slots.push_back(Slot::wanted(now));
+            self.slots.push_back(Slot::wanted(scope.now));
         }
         taken
     }
 
     /// Forgets all places.
-    fn clear_slots(&mut self, shared: &mut SessionScope<'_>) {
+    fn clear_slots(&mut self, scope: &mut Scope<'_>) {
         while !self.slots.is_empty() {
-            self.pop_first(shared);
+            self.pop_first(scope);
         }
         self.acks = 0;
     }
 
     /// Ends a slot: tells that it is complete, or that it is given up. What waits for nothing but its information is
     /// complete without it where nobody can send that any more.
-    fn close(&mut self, index: usize, reason: Option<AbortReason>, shared: &mut SessionScope<'_>) {
+    fn close(&mut self, index: usize, reason: Option<AbortReason>, scope: &mut Scope<'_>) {
         let object = self.id(self.number(index));
         let slot = &mut self.slots[index];
         slot.info = InfoState::Have;
         let heard = match std::mem::replace(&mut slot.body, Body::Closed) {
             Body::Open(open) => {
-                *shared.memory_left += open.memory();
+                *scope.memory_left += open.memory();
                 self.memory -= open.memory();
                 let is_over = matches!(reason, None | Some(AbortReason::Squelched | AbortReason::SenderGone));
                 if is_over && open.is_complete() {
                     self.came += 1;
-                    shared.events.push_back(open.into_event());
+                    scope.events.push_back(open.into_event());
                     return;
                 }
                 true
@@ -199,14 +196,14 @@ impl RxObjects {
             } else {
                 self.note_given_up(object.object, heard);
             }
-            shared.events.push_back(Event::ObjectAborted { object, reason });
+            scope.events.push_back(Event::ObjectAborted { object, reason });
         }
     }
 
-    fn pop_first(&mut self, shared: &mut SessionScope<'_>) {
+    fn pop_first(&mut self, scope: &mut Scope<'_>) {
         let slot = self.slots.pop_front();
         if slot.is_some() && self.slots.len() >= SLOTS_FREE {
-            *shared.memory_left += SLOT_BYTES;
+            *scope.memory_left += SLOT_BYTES;
             self.memory -= SLOT_BYTES;
         }
         if self.slots.len() * 4 < self.slots.capacity() && self.slots.capacity() > 4 * SLOTS_FREE {
@@ -218,49 +215,38 @@ impl RxObjects {
     }
 
     /// Lets go of closed slots at the front.
-    pub(super) fn release(&mut self, shared: &mut SessionScope<'_>) {
+    pub(super) fn release(&mut self, scope: &mut Scope<'_>) {
         // The newest one stays: what comes next is counted from it.
         while self.slots.len() > 1
             && self.slots.front().is_some_and(|slot| matches!(slot.body, Body::Closed) && slot.ack.is_none())
         {
-            self.pop_first(shared);
+            self.pop_first(scope);
         }
     }
 
     // --- input ---
 
-    pub fn handle_data(
-        &mut self,
-        now: Time,
-        data: &Data<'_>,
-        shared: &mut SessionScope<'_>,
-    ) -> Result<(), Reject> {
-        let Some(index) = self.heard(now, &data.header, data.fti, shared)? else { return Ok(()) };
-        let mut received = self.receive(now, index, data, shared);
+    pub fn handle_data(&mut self, data: &Data<'_>, scope: &mut Scope<'_>) -> Result<(), Reject> {
+        let Some(index) = self.heard(&data.header, data.fti, scope)? else { return Ok(()) };
+        let mut received = self.receive(index, data, scope);
         // The oldest gets done, or none would.
-        while received == Err(Reject::NoMemory) && self.forget_newest(index, shared) {
-            received = self.receive(now, index, data, shared);
+        while received == Err(Reject::NoMemory) && self.forget_newest(index, scope) {
+            received = self.receive(index, data, scope);
         }
         let Slot { body: Body::Open(open), info, .. } = &self.slots[index] else { return received };
-        let waits_for_info = *info == InfoState::Missing && shared.config.nacking != NackingMode::None;
+        let waits_for_info = *info == InfoState::Missing && scope.config.nacking != NackingMode::None;
         if open.is_complete() && !waits_for_info {
-            self.close(index, None, shared);
-            self.release(shared);
+            self.close(index, None, scope);
+            self.release(scope);
         }
         received
     }
 
-    fn receive(
-        &mut self,
-        now: Time,
-        index: usize,
-        data: &Data<'_>,
-        shared: &mut SessionScope<'_>,
-    ) -> Result<(), Reject> {
+    fn receive(&mut self, index: usize, data: &Data<'_>, scope: &mut Scope<'_>) -> Result<(), Reject> {
         let Body::Open(open) = &mut self.slots[index].body else { return Ok(()) };
-        let events = &mut *shared.events;
-        with_share(&mut self.memory, shared.memory_left, |share| {
-            open.receive(now, data, share, shared.stats, &mut |event| events.push_back(event))
+        let events = &mut *scope.events;
+        with_share(&mut self.memory, scope.memory_left, |share| {
+            open.receive(scope.now, data, share, scope.stats, &mut |event| events.push_back(event))
         })
     }
 
@@ -270,49 +256,44 @@ impl RxObjects {
     }
 
     /// Forgets what came of objects that are not complete.
-    pub fn make_way(&mut self, shared: &mut SessionScope<'_>) {
+    pub fn make_way(&mut self, scope: &mut Scope<'_>) {
         for slot in &mut self.slots {
             if let Body::Open(open) = &mut slot.body
                 && open.has_forgettable()
             {
                 let before = open.memory();
-                open.forget(shared.memory_left);
+                open.forget(scope.memory_left);
                 self.memory -= before - open.memory();
             }
         }
     }
 
     /// Makes room by forgetting what came of the newest object after this one that can be asked for again.
-    fn forget_newest(&mut self, index: usize, shared: &mut SessionScope<'_>) -> bool {
+    fn forget_newest(&mut self, index: usize, scope: &mut Scope<'_>) -> bool {
         let newer = self.slots.iter_mut().skip(index + 1).rev();
         let mut held = newer.filter_map(|slot| match &mut slot.body {
             Body::Open(open) if open.has_forgettable() => Some(open),
             _ => None,
         });
         let Some(newest) = held.next() else { return false };
-        with_share(&mut self.memory, shared.memory_left, |share| newest.forget(share));
+        with_share(&mut self.memory, scope.memory_left, |share| newest.forget(share));
         true
     }
 
-    pub fn handle_info(
-        &mut self,
-        now: Time,
-        info: &Info<'_>,
-        shared: &mut SessionScope<'_>,
-    ) -> Result<(), Reject> {
-        let Some(index) = self.heard(now, &info.header, info.fti, shared)? else { return Ok(()) };
+    pub fn handle_info(&mut self, info: &Info<'_>, scope: &mut Scope<'_>) -> Result<(), Reject> {
+        let Some(index) = self.heard(&info.header, info.fti, scope)? else { return Ok(()) };
         let stream = self.id(info.header.object);
         let slot = &mut self.slots[index];
         if slot.info == InfoState::Have {
             return Ok(());
         }
         slot.info = InfoState::Have;
-        shared.events.push_back(Event::Info { stream, content: info.content.to_vec() });
+        scope.events.push_back(Event::Info { stream, content: info.content.to_vec() });
         if let Body::Open(open) = &slot.body
             && open.is_complete()
         {
-            self.close(index, None, shared);
-            self.release(shared);
+            self.close(index, None, scope);
+            self.release(scope);
         }
         Ok(())
     }
@@ -320,21 +301,20 @@ impl RxObjects {
     /// A message of an object came: finds or opens it. `None` if it is not wanted.
     fn heard(
         &mut self,
-        now: Time,
         header: &ObjectHeader,
         fti: Option<Fti>,
-        shared: &mut SessionScope<'_>,
+        scope: &mut Scope<'_>,
     ) -> Result<Option<usize>, Reject> {
         self.fec_id = header.fec_id;
-        let Some(index) = self.find_or_add(header.object, now, shared) else {
-            shared.stats.duplicates_received += 1;
+        let Some(index) = self.find_or_add(header.object, scope) else {
+            scope.stats.duplicates_received += 1;
             return Ok(None);
         };
         let (id, slots) = (self.id(header.object), self.slots.len());
         let slot = &mut self.slots[index];
         match &slot.body {
             Body::Closed => {
-                shared.stats.duplicates_received += 1;
+                scope.stats.duplicates_received += 1;
                 return Ok(None);
             }
             Body::Open(open) if !open.agrees(header.fec_id, fti) => return Err(Reject::ObjectInfo),
@@ -342,21 +322,21 @@ impl RxObjects {
             Body::Wanted { .. } => {
                 let fti = fti.ok_or(Reject::ObjectInfo)?;
                 let kind = (header.fec_id, fti);
-                let opened = with_share(&mut self.memory, shared.memory_left, |share| {
-                    RxObject::open(id, header.flags, kind, now, shared.config, share)
+                let opened = with_share(&mut self.memory, scope.memory_left, |share| {
+                    RxObject::open(id, header.flags, kind, scope.now, scope.config, share)
                 });
                 match opened {
                     Ok(mut open) => {
                         if index + 1 < slots {
-                            shared.stats.losses_detected += open.announce_all();
+                            scope.stats.losses_detected += open.announce_all();
                         }
                         let (kind, bytes) = (open.kind(), open.object_bytes());
-                        shared.events.push_back(Event::ObjectOpened { object: id, kind, bytes });
+                        scope.events.push_back(Event::ObjectOpened { object: id, kind, bytes });
                         slot.body = Body::Open(Box::new(open));
                     }
                     Err(reason) => {
                         if reason == Reject::TooLarge {
-                            self.close(index, Some(AbortReason::TooLarge), shared);
+                            self.close(index, Some(AbortReason::TooLarge), scope);
                         }
                         return Err(reason);
                     }
@@ -381,7 +361,7 @@ impl RxObjects {
     }
 
     /// The number belongs to a stream.
-    pub fn set_stream(&mut self, object: ObjectId, shared: &mut SessionScope<'_>) {
+    pub fn set_stream(&mut self, object: ObjectId, scope: &mut Scope<'_>) {
         if let Some(index) = self.find(object)
             && matches!(self.slots[index].body, Body::Wanted { .. })
         {
@@ -392,35 +372,29 @@ impl RxObjects {
             self.streams.push_back(object);
             // A watermark in a stream is not reached because its number is an object's no more: it is asked for again.
             self.acks -= usize::from(self.slots[index].ack.take().is_some());
-            self.release(shared);
+            self.release(scope);
         }
     }
 
     /// Everything up to here was sent; `ack_at` if that is to be acknowledged. False if it is no object of
     /// ours.
-    pub fn announce(
-        &mut self,
-        now: Time,
-        position: Position,
-        ack_at: Option<Time>,
-        shared: &mut SessionScope<'_>,
-    ) -> bool {
+    pub fn announce(&mut self, position: Position, ack_at: Option<Time>, scope: &mut Scope<'_>) -> bool {
         if !self.synced || self.streams.contains(&position.object) {
             return false;
         }
         self.fec_id = position.fec_id;
-        let Some(index) = self.find_or_add(position.object, now, shared) else {
+        let Some(index) = self.find_or_add(position.object, scope) else {
             return self.announce_done(position, ack_at);
         };
         if let Body::Open(open) = &mut self.slots[index].body {
-            shared.stats.losses_detected += open.announce(position.payload_id);
+            scope.stats.losses_detected += open.announce(position.payload_id);
         }
         if let Some(at) = ack_at
             && self.given_up.on_asked(position.object)
         {
             let ack = &mut self.slots[index].ack;
             self.acks += usize::from(ack.is_none());
-            *ack = Some((position, ack.map_or(at, |(_, known)| known.max(now))));
+            *ack = Some((position, ack.map_or(at, |(_, known)| known.max(scope.now))));
         }
         true
     }
@@ -430,42 +404,42 @@ impl RxObjects {
         &mut self,
         position: Position,
         is_invalid: impl Fn(ObjectId) -> bool,
-        shared: &mut SessionScope<'_>,
+        scope: &mut Scope<'_>,
     ) {
         for index in 0..self.slots.len() {
             let object = self.number(index);
             if is_invalid(object) || serial::before(object, position.object) {
-                self.close(index, Some(AbortReason::Squelched), shared);
+                self.close(index, Some(AbortReason::Squelched), scope);
             }
         }
-        self.release(shared);
+        self.release(scope);
     }
 
     /// Our application wants no more of an object, or could not keep it when it was complete.
-    pub fn abandon(&mut self, object: ObjectId, shared: &mut SessionScope<'_>) {
+    pub fn abandon(&mut self, object: ObjectId, scope: &mut Scope<'_>) {
         match self.find(object) {
             Some(index) if !matches!(self.slots[index].body, Body::Closed) => {
-                self.close(index, Some(AbortReason::Abandoned), shared);
+                self.close(index, Some(AbortReason::Abandoned), scope);
             }
             Some(_) => self.note_given_up(object, true),
             None if self.synced && serial::before(object, self.first) => self.note_given_up(object, true),
             None => return,
         }
-        self.release(shared);
+        self.release(scope);
     }
 
     /// Gives up objects of which nothing came for too long.
-    pub fn expire(&mut self, now: Time, shared: &mut SessionScope<'_>) {
-        if self.expiry > now {
+    pub fn expire(&mut self, scope: &mut Scope<'_>) {
+        if self.expiry > scope.now {
             return;
         }
         for index in 0..self.slots.len() {
-            let is_idle = |since: Time| now.since(since) >= self.idle_after;
+            let is_idle = |since: Time| scope.now.since(since) >= self.idle_after;
             if self.slots[index].idle_since().is_some_and(is_idle) {
-                self.close(index, Some(AbortReason::Expired), shared);
+                self.close(index, Some(AbortReason::Expired), scope);
             }
         }
-        self.release(shared);
+        self.release(scope);
         self.expiry = self.first_expiry();
     }
 
@@ -480,11 +454,11 @@ impl RxObjects {
     }
 
     /// Gives all memory back, and says that what was not complete will never be.
-    pub fn close_all(&mut self, shared: &mut SessionScope<'_>) {
+    pub fn close_all(&mut self, scope: &mut Scope<'_>) {
         for index in 0..self.slots.len() {
-            self.close(index, Some(AbortReason::SenderGone), shared);
+            self.close(index, Some(AbortReason::SenderGone), scope);
         }
-        self.clear_slots(shared);
+        self.clear_slots(scope);
     }
 
     // --- requests ---

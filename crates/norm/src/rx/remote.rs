@@ -8,7 +8,7 @@ use super::asked::Asked;
 use super::entry::{Body, Heard, InfoState, StreamEntry};
 use super::nack::{GroupTiming, NackCycle};
 use super::objects::RxObjects;
-use super::scope::SessionScope;
+use super::scope::Scope;
 use super::stream::{Chunk, RxStream, Take};
 use crate::config::{Config, FecId, Join, NackingMode, SyncPolicy};
 use crate::congestion::receiver::ReceiverCongestion;
@@ -178,19 +178,19 @@ impl Remote {
 
     /// Gives back memory for somebody of whom more came: what lies behind a gap, what was not joined, what is not
     /// complete. All of it can be asked for again. True if it gave something back.
-    pub fn make_way(&mut self, shared: &mut SessionScope<'_>) -> bool {
+    pub fn make_way(&mut self, scope: &mut Scope<'_>) -> bool {
         let held = self.memory();
         for known in &mut self.streams {
             if let Body::Open(stream) = &mut known.body {
-                *shared.memory_left += stream.rest();
+                *scope.memory_left += stream.rest();
             }
         }
         self.streams.retain(|known| {
             let is_unjoined = matches!(known.body, Body::Unjoined(_));
-            *shared.memory_left += if is_unjoined { known.memory() } else { 0 };
+            *scope.memory_left += if is_unjoined { known.memory() } else { 0 };
             !is_unjoined
         });
-        self.objects.make_way(shared);
+        self.objects.make_way(scope);
         self.memory() < held
     }
 
@@ -218,39 +218,37 @@ impl Remote {
 
     pub fn handle_data(
         &mut self,
-        now: Time,
         data: &Data<'_>,
         take: &mut Take<'_>,
-        shared: &mut SessionScope<'_>,
+        scope: &mut Scope<'_>,
     ) -> Result<(), Reject> {
-        let is_next = self.take_data(now, data, take, shared)?;
+        let is_next = self.take_data(data, take, scope)?;
         // Only with data that was waited for does a sender move: whatever else it says takes nothing to make up, or to send
         // once more.
         if is_next {
             self.address = self.heard_from;
         }
         self.received_bytes += data.payload.len() as u64;
-        self.data_at = now;
+        self.data_at = scope.now;
         Ok(())
     }
 
     /// Takes data. True if it is what its stream's reader waited for, or something new of an object.
     fn take_data(
         &mut self,
-        now: Time,
         data: &Data<'_>,
         take: &mut Take<'_>,
-        shared: &mut SessionScope<'_>,
+        scope: &mut Scope<'_>,
     ) -> Result<bool, Reject> {
         if !data.header.flags.has(Flags::STREAM) {
-            self.check_object(data.header.object, shared)?;
-            let duplicates = shared.stats.duplicates_received;
-            let handled = self.objects.handle_data(now, data, shared);
-            self.mark_streams(shared);
-            self.after_object(now, shared);
-            return handled.map(|()| shared.stats.duplicates_received == duplicates);
+            self.check_object(data.header.object, scope)?;
+            let duplicates = scope.stats.duplicates_received;
+            let handled = self.objects.handle_data(data, scope);
+            self.mark_streams(scope);
+            self.after_object(scope);
+            return handled.map(|()| scope.stats.duplicates_received == duplicates);
         }
-        let index = self.stream_for(&data.header, shared)?;
+        let index = self.stream_for(&data.header, scope)?;
         let object = &mut self.streams[index];
         if data.header.flags.has(Flags::INFO) && object.info == InfoState::None {
             object.info = InfoState::Missing;
@@ -262,26 +260,26 @@ impl Remote {
         let take: &mut Take<'_> = if is_new { &mut nobody } else { take };
         match &object.body {
             Body::Closed => {
-                shared.stats.duplicates_received += 1;
+                scope.stats.duplicates_received += 1;
                 return Ok(false);
             }
-            Body::Wanted(_) if shared.config.sync == SyncPolicy::Ask => {
+            Body::Wanted(_) if scope.config.sync == SyncPolicy::Ask => {
                 let fti = data.fti.ok_or(Reject::ObjectInfo)?;
-                let left = shared.memory_left.checked_sub(data.payload.len()).ok_or(Reject::NoMemory)?;
-                *shared.memory_left = left;
+                let left = scope.memory_left.checked_sub(data.payload.len()).ok_or(Reject::NoMemory)?;
+                *scope.memory_left = left;
                 let symbol = data.payload.to_vec();
                 object.body =
                     Body::Unjoined(Heard { header: data.header, fti, payload_id: data.payload_id, symbol });
                 let told = self.told.iter().find(|(object, _)| *object == data.header.object);
                 if let Some(&(object, join)) = told {
-                    return self.join(now, object, join, shared).map(|()| false);
+                    return self.join(object, join, scope).map(|()| false);
                 }
-                shared.events.push_back(Event::StreamHeard { stream: self.stream_id(data.header.object) });
+                scope.events.push_back(Event::StreamHeard { stream: self.stream_id(data.header.object) });
                 return Ok(false);
             }
             Body::Wanted(_) => {
-                let at = (shared.config.sync != SyncPolicy::Current).then_some(0);
-                self.open(index, &data.header, data.fti, data.payload_id, at, shared)?;
+                let at = (scope.config.sync != SyncPolicy::Current).then_some(0);
+                self.open(index, &data.header, data.fti, data.payload_id, at, scope)?;
             }
             Body::Unjoined(_) => return Ok(false),
             Body::Open(stream) => {
@@ -294,26 +292,21 @@ impl Remote {
         let repair = data.header.flags.has(Flags::REPAIR);
         let complete = stream.window().complete();
         let received =
-            stream.receive(data.payload_id, data.payload, repair, take, shared.memory_left, shared.stats);
+            stream.receive(data.payload_id, data.payload, repair, take, scope.memory_left, scope.stats);
         let is_next = stream.window().complete() > complete;
-        self.after_progress(now, index, shared);
+        self.after_progress(index, scope);
         received.map(|_| is_next)
     }
 
-    pub fn handle_info(
-        &mut self,
-        now: Time,
-        info: &Info<'_>,
-        shared: &mut SessionScope<'_>,
-    ) -> Result<(), Reject> {
+    pub fn handle_info(&mut self, info: &Info<'_>, scope: &mut Scope<'_>) -> Result<(), Reject> {
         if !info.header.flags.has(Flags::STREAM) {
-            self.check_object(info.header.object, shared)?;
-            let handled = self.objects.handle_info(now, info, shared);
-            self.mark_streams(shared);
-            self.after_object(now, shared);
+            self.check_object(info.header.object, scope)?;
+            let handled = self.objects.handle_info(info, scope);
+            self.mark_streams(scope);
+            self.after_object(scope);
             return handled;
         }
-        let index = self.stream_for(&info.header, shared)?;
+        let index = self.stream_for(&info.header, scope)?;
         let stream = self.stream_id(info.header.object);
         let object = &mut self.streams[index];
         let wanted = match object.info {
@@ -321,36 +314,36 @@ impl Remote {
             InfoState::Missing => true,
             InfoState::None => !matches!(object.body, Body::Closed),
         };
-        if wanted && !shared.has_room {
+        if wanted && !scope.has_room {
             return Err(Reject::NoRoom);
         }
         if wanted {
             object.info = InfoState::Have;
-            shared.events.push_back(Event::Info { stream, content: info.content.to_vec() });
+            scope.events.push_back(Event::Info { stream, content: info.content.to_vec() });
         }
         // NORM_INFO says how the stream is cut, but not where it is.
-        let from_start = matches!(shared.config.sync, SyncPolicy::Start | SyncPolicy::All);
+        let from_start = matches!(scope.config.sync, SyncPolicy::Start | SyncPolicy::All);
         if from_start && matches!(object.body, Body::Wanted(_)) && info.fti.is_some() {
-            self.open(index, &info.header, info.fti, PayloadId::default(), Some(0), shared)?;
+            self.open(index, &info.header, info.fti, PayloadId::default(), Some(0), scope)?;
         }
-        self.after_progress(now, index, shared);
+        self.after_progress(index, scope);
         Ok(())
     }
 
     // --- objects ---
 
-    fn stream_for(&mut self, header: &ObjectHeader, shared: &mut SessionScope<'_>) -> Result<usize, Reject> {
-        self.objects.set_stream(header.object, shared);
+    fn stream_for(&mut self, header: &ObjectHeader, scope: &mut Scope<'_>) -> Result<usize, Reject> {
+        self.objects.set_stream(header.object, scope);
         if !self.refused.is_empty() {
             self.refused.retain(|refused| *refused != header.object);
         }
-        self.find_or_add(header.object, None, shared)
+        self.find_or_add(header.object, None, scope)
     }
 
     /// Something of an object of known length came: whether it is taken.
-    fn check_object(&mut self, object: ObjectId, shared: &SessionScope<'_>) -> Result<(), Reject> {
+    fn check_object(&mut self, object: ObjectId, scope: &Scope<'_>) -> Result<(), Reject> {
         self.forget_wanted(object);
-        let checked = shared.check_object();
+        let checked = scope.check_object();
         if checked.is_err() && !self.refused.contains(&object) {
             if self.refused.len() >= REFUSED_MAX {
                 self.refused.pop_front();
@@ -361,9 +354,9 @@ impl Remote {
     }
 
     /// There is room again for what was refused.
-    pub fn on_room(&mut self, now: Time, shared: &mut SessionScope<'_>) {
+    pub fn on_room(&mut self, scope: &mut Scope<'_>) {
         self.refused.clear();
-        self.after_object(now, shared);
+        self.after_object(scope);
     }
 
     /// A number that was asked for as if it were a stream's is an object's; so is that of a stream that ended long
@@ -377,49 +370,49 @@ impl Remote {
     }
 
     /// Numbers that objects passed over may be those of streams that began long before: these are not missing.
-    pub(super) fn mark_streams(&mut self, shared: &mut SessionScope<'_>) {
+    pub(super) fn mark_streams(&mut self, scope: &mut Scope<'_>) {
         if self.objects.take_grown() {
             let begun = |known: &&StreamEntry| matches!(known.body, Body::Unjoined(_) | Body::Open(_));
             for known in self.streams.iter().filter(begun) {
-                self.objects.set_stream(known.object, shared);
+                self.objects.set_stream(known.object, scope);
             }
         }
     }
 
     /// Something about an object of known length changed: start asking if something is missing.
-    pub(super) fn after_object(&mut self, now: Time, shared: &mut SessionScope<'_>) {
-        self.timing.seen = shared.nacks.nodes() as f64;
-        if self.departed.is_none() && self.objects.is_missing(shared.object_nacking()) {
-            self.nack.on_loss(now, &self.timing, shared.random);
+    pub(super) fn after_object(&mut self, scope: &mut Scope<'_>) {
+        self.timing.seen = scope.nacks.nodes() as f64;
+        if self.departed.is_none() && self.objects.is_missing(scope.object_nacking()) {
+            self.nack.on_loss(scope.now, &self.timing, scope.random);
         }
     }
 
     /// Our application wants no more of an object.
-    pub fn abandon(&mut self, object: ObjectId, shared: &mut SessionScope<'_>) {
-        self.objects.abandon(object, shared);
+    pub fn abandon(&mut self, object: ObjectId, scope: &mut Scope<'_>) {
+        self.objects.abandon(object, scope);
     }
 
     /// Gives up objects of which nothing came for too long.
-    pub fn expire(&mut self, now: Time, shared: &mut SessionScope<'_>) {
-        self.objects.expire(now, shared);
+    pub fn expire(&mut self, scope: &mut Scope<'_>) {
+        self.objects.expire(scope);
     }
 
     pub(super) fn find_or_add(
         &mut self,
         object: ObjectId,
         position: Option<Position>,
-        shared: &mut SessionScope<'_>,
+        scope: &mut Scope<'_>,
     ) -> Result<usize, Reject> {
         if let Some(index) = self.streams.iter().position(|known| known.object == object) {
             return Ok(index);
         }
-        self.add(object, position, shared)?;
+        self.add(object, position, scope)?;
         if !self.synced {
             self.synced = true;
-            if shared.config.sync == SyncPolicy::All {
-                let older = (0..object).rev().take(shared.config.streams_per_sender_max);
+            if scope.config.sync == SyncPolicy::All {
+                let older = (0..object).rev().take(scope.config.streams_per_sender_max);
                 for object in older {
-                    if self.add(object, None, shared).is_err() {
+                    if self.add(object, None, scope).is_err() {
                         break;
                     }
                 }
@@ -432,20 +425,20 @@ impl Remote {
         &mut self,
         object: ObjectId,
         position: Option<Position>,
-        shared: &mut SessionScope<'_>,
+        scope: &mut Scope<'_>,
     ) -> Result<(), Reject> {
         self.streams
             .retain(|known| !matches!(known.body, Body::Closed) || !is_long_past(known.object, object));
-        if self.streams.len() >= shared.config.streams_per_sender_max {
+        if self.streams.len() >= scope.config.streams_per_sender_max {
             let closed = |known: &StreamEntry| matches!(known.body, Body::Closed);
             // Anybody can name a stream; where its owner says which ones to join, one that is there is heard again.
-            let asks = shared.config.sync == SyncPolicy::Ask;
+            let asks = scope.config.sync == SyncPolicy::Ask;
             let unjoined =
                 |known: &StreamEntry| asks && matches!(known.body, Body::Wanted(_) | Body::Unjoined(_));
             let dispensable =
                 self.streams.iter().position(closed).or_else(|| self.streams.iter().position(unjoined));
             let gone = self.streams.remove(dispensable.ok_or(Reject::TooManyObjects)?);
-            *shared.memory_left += gone.memory();
+            *scope.memory_left += gone.memory();
         }
         self.streams.push(StreamEntry {
             object,
@@ -465,26 +458,20 @@ impl Remote {
         fti: Option<Fti>,
         heard: PayloadId,
         at: Option<u64>,
-        shared: &mut SessionScope<'_>,
+        scope: &mut Scope<'_>,
     ) -> Result<(), Reject> {
         let fti = fti.ok_or(Reject::ObjectInfo)?;
         let id = self.stream_id(header.object);
-        let bounds = (shared.config.receive_window_bytes, u64::from(shared.config.interleave_blocks) - 1);
+        let bounds = (scope.config.receive_window_bytes, u64::from(scope.config.interleave_blocks) - 1);
         let heard = PayloadId { symbol: heard.symbol.min(fti.block_symbols - 1), ..heard };
-        let stream = RxStream::join(id, (header.fec_id, fti), heard, at, bounds, shared.memory_left)?;
+        let stream = RxStream::join(id, (header.fec_id, fti), heard, at, bounds, scope.memory_left)?;
         self.streams[index].body = Body::Open(Box::new(stream));
-        shared.events.push_back(Event::StreamOpened { stream: id });
+        scope.events.push_back(Event::StreamOpened { stream: id });
         Ok(())
     }
 
     /// The owner says where to join a stream, before or after it was heard.
-    pub fn join(
-        &mut self,
-        now: Time,
-        object: ObjectId,
-        join: Join,
-        shared: &mut SessionScope<'_>,
-    ) -> Result<(), Reject> {
+    pub fn join(&mut self, object: ObjectId, join: Join, scope: &mut Scope<'_>) -> Result<(), Reject> {
         let index = self.streams.iter().position(|known| known.object == object);
         let heard = index.and_then(|index| match &mut self.streams[index].body {
             Body::Unjoined(heard) => {
@@ -492,9 +479,9 @@ impl Remote {
             }
             _ => None,
         });
-        *shared.memory_left += heard.as_ref().map_or(0, |(.., symbol)| symbol.len());
+        *scope.memory_left += heard.as_ref().map_or(0, |(.., symbol)| symbol.len());
         let Some((index, header, fti, payload_id, symbol)) = heard else {
-            if self.told.len() < shared.config.streams_per_sender_max {
+            if self.told.len() < scope.config.streams_per_sender_max {
                 self.told.push((object, join));
             }
             return Ok(());
@@ -503,42 +490,35 @@ impl Remote {
             Join::Here => None,
             Join::At(segment) => Some(segment),
         };
-        self.open(index, &header, Some(fti), payload_id, at, shared)?;
+        self.open(index, &header, Some(fti), payload_id, at, scope)?;
         if let Body::Open(stream) = &mut self.streams[index].body {
             // What was heard may lie before where we join, and then counts as a duplicate.
-            stream.receive(
-                payload_id,
-                &symbol,
-                false,
-                &mut |_, _| false,
-                shared.memory_left,
-                shared.stats,
-            )?;
+            stream.receive(payload_id, &symbol, false, &mut |_, _| false, scope.memory_left, scope.stats)?;
         }
-        self.after_progress(now, index, shared);
+        self.after_progress(index, scope);
         Ok(())
     }
 
     /// Something about an object changed: move its reader on, and start asking if something is missing.
-    pub(super) fn after_progress(&mut self, now: Time, index: usize, shared: &mut SessionScope<'_>) {
-        self.timing.seen = shared.nacks.nodes() as f64;
-        self.settle(index, shared);
-        if shared.config.nacking != NackingMode::Full
+    pub(super) fn after_progress(&mut self, index: usize, scope: &mut Scope<'_>) {
+        self.timing.seen = scope.nacks.nodes() as f64;
+        self.settle(index, scope);
+        if scope.config.nacking != NackingMode::Full
             && let Body::Open(stream) = &mut self.streams[index].body
         {
             stream.on_asked();
         }
-        if self.departed.is_none() && self.streams[index].is_missing(shared.config.nacking) {
-            self.nack.on_loss(now, &self.timing, shared.random);
+        if self.departed.is_none() && self.streams[index].is_missing(scope.config.nacking) {
+            self.nack.on_loss(scope.now, &self.timing, scope.random);
         }
     }
 
-    fn settle(&mut self, index: usize, shared: &mut SessionScope<'_>) {
+    fn settle(&mut self, index: usize, scope: &mut Scope<'_>) {
         let object = &mut self.streams[index];
         let Body::Open(stream) = &mut object.body else { return };
-        stream.settle(shared.stats, |event| shared.events.push_back(event));
+        stream.settle(scope.stats, |event| scope.events.push_back(event));
         if stream.has_ended() {
-            *shared.memory_left += stream.memory();
+            *scope.memory_left += stream.memory();
             object.body = Body::Closed;
         }
     }
@@ -553,11 +533,11 @@ impl Remote {
     }
 
     /// So many bytes of a stream were read.
-    pub fn consume(&mut self, now: Time, object: ObjectId, bytes: usize, shared: &mut SessionScope<'_>) {
+    pub fn consume(&mut self, object: ObjectId, bytes: usize, scope: &mut Scope<'_>) {
         let Some(index) = self.streams.iter().position(|known| known.object == object) else { return };
         if let Body::Open(stream) = &mut self.streams[index].body {
             stream.consume(bytes);
-            self.after_progress(now, index, shared);
+            self.after_progress(index, scope);
         }
     }
 
@@ -570,14 +550,14 @@ impl Remote {
     }
 
     /// Gives all memory back and says that every stream is closed.
-    pub fn close(&mut self, reason: CloseReason, shared: &mut SessionScope<'_>) {
+    pub fn close(&mut self, reason: CloseReason, scope: &mut Scope<'_>) {
         for object in self.streams.drain(..) {
-            *shared.memory_left += object.memory();
+            *scope.memory_left += object.memory();
             if let Body::Open(stream) = object.body {
-                shared.events.push_back(Event::StreamClosed { stream: stream.id, reason });
+                scope.events.push_back(Event::StreamClosed { stream: stream.id, reason });
             }
         }
-        self.objects.close_all(shared);
-        shared.events.push_back(Event::SenderGone { node: self.node, instance: self.instance, reason });
+        self.objects.close_all(scope);
+        scope.events.push_back(Event::SenderGone { node: self.node, instance: self.instance, reason });
     }
 }

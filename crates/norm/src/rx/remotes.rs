@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::remote::Remote;
-use super::scope::SessionScope;
+use super::scope::Scope;
 use crate::NodeId;
 use crate::datagram::Source;
 use crate::effort;
@@ -124,11 +124,11 @@ impl Remotes {
 
     /// There is no memory for a sender: lets one give some back that holds much of it though little came from it, a
     /// fourth of what came from this one at the most. False if there is none.
-    pub fn make_way(&mut self, node: NodeId, instance: u16, shared: &mut SessionScope<'_>) -> bool {
+    pub fn make_way(&mut self, node: NodeId, instance: u16, scope: &mut Scope<'_>) -> bool {
         let Some(came) = self.get(node, instance).map(|remote| remote.received_bytes) else { return false };
         let gives_way = |remote: &&mut Remote| remote.received_bytes < came / 4 && remote.memory() > 0;
         let most = self.list.iter_mut().filter(gives_way).max_by_key(|remote| remote.memory());
-        most.is_some_and(|remote| remote.make_way(shared))
+        most.is_some_and(|remote| remote.make_way(scope))
     }
 
     /// Calls `serve` with those that have something to do by now, the first one first, until it returns something.
@@ -159,22 +159,21 @@ impl Remotes {
     /// Finds the sender of a message, or gets to know it. `None` if it is not to be listened to.
     pub fn hear(
         &mut self,
-        now: Time,
         from: Source,
         header: &SenderHeader,
         new_is_welcome: bool,
         datagram_bytes: usize,
-        shared: &mut SessionScope<'_>,
+        scope: &mut Scope<'_>,
     ) -> Result<Option<&mut Remote>, Reject> {
         if let Some(&index) = self.index.get(&(header.source, header.instance)) {
-            self.list[index].hear(header, from, now, datagram_bytes);
+            self.list[index].hear(header, from, scope.now, datagram_bytes);
             if new_is_welcome {
                 self.list[index].on_back();
             }
             if self.contests.is_empty() {
                 return Ok(self.change(index));
             }
-            self.settle_contest(now, header.source, header.instance, shared);
+            self.settle_contest(header.source, header.instance, scope);
             return Ok(self.find(header.source, header.instance));
         }
         if !new_is_welcome {
@@ -183,67 +182,67 @@ impl Remotes {
         let previous = self.list.iter().rposition(|remote| remote.node == header.source);
         if let Some(previous) = previous
             && self.list[previous].previous == Some(header.instance)
-            && now.since(self.list[previous].last_heard) < LATE_MAX
+            && scope.now.since(self.list[previous].last_heard) < LATE_MAX
         {
             return Err(Reject::StaleInstance);
         }
         let known = previous.map(|index| self.list[index].instance);
-        if self.list.len() >= shared.config.senders_max
-            && !(self.knocked_before(header.source) && self.forget_idle(now, shared))
+        if self.list.len() >= scope.config.senders_max
+            && !(self.knocked_before(header.source) && self.forget_idle(scope))
         {
             return Err(Reject::TooManySenders);
         }
         if let Some(known) = known {
-            self.contest(now, header, known, shared);
+            self.contest(header, known, scope);
         }
-        let remote = Remote::new(header, from, now, shared.config);
-        shared.events.push_back(Event::SenderHeard { node: remote.node, instance: remote.instance });
+        let remote = Remote::new(header, from, scope.now, scope.config);
+        scope.events.push_back(Event::SenderHeard { node: remote.node, instance: remote.instance });
         self.index.insert((remote.node, remote.instance), self.list.len());
         self.list.push(remote);
         Ok(self.change(self.list.len() - 1))
     }
 
     /// Another instance of a known node speaks.
-    fn contest(&mut self, now: Time, header: &SenderHeader, known: u16, shared: &mut SessionScope<'_>) {
+    fn contest(&mut self, header: &SenderHeader, known: u16, scope: &mut Scope<'_>) {
         let incumbent = self.contests.remove(&header.source).map_or(known, |contest| contest.incumbent);
         let is_rival = |remote: &Remote| remote.node == header.source && remote.instance != incumbent;
         let rivals = || (0..self.list.len()).filter(|&index| is_rival(&self.list[index]));
         if rivals().count() >= RIVALS_MAX
             && let Some(oldest) = rivals().min_by_key(|&index| self.list[index].last_heard)
         {
-            self.forget(oldest, CloseReason::Restarted, shared);
+            self.forget(oldest, CloseReason::Restarted, scope);
         }
-        let contest = Contest { incumbent, last: header.instance, in_a_row: 1, rival_at: now };
+        let contest = Contest { incumbent, last: header.instance, in_a_row: 1, rival_at: scope.now };
         self.contests.insert(header.source, contest);
     }
 
     /// An instance was heard. A new one that was heard often enough in a row is the node from now on; one that is not
     /// heard again for long was a stray.
-    fn settle_contest(&mut self, now: Time, node: NodeId, instance: u16, shared: &mut SessionScope<'_>) {
+    fn settle_contest(&mut self, node: NodeId, instance: u16, scope: &mut Scope<'_>) {
         let Some(contest) = self.contests.get_mut(&node) else { return };
         contest.in_a_row = if contest.last == instance { contest.in_a_row + 1 } else { 1 };
         contest.last = instance;
         let incumbent = contest.incumbent;
         let others = |remote: &Remote| remote.node == node && remote.instance != instance;
         if instance == incumbent {
-            if now.since(contest.rival_at) < LATE_MAX {
+            if scope.now.since(contest.rival_at) < LATE_MAX {
                 return;
             }
             // Whatever else was heard of the node was late, or it would have been heard again.
             self.contests.remove(&node);
             while let Some(index) = self.list.iter().position(others) {
-                self.forget(index, CloseReason::Restarted, shared);
+                self.forget(index, CloseReason::Restarted, scope);
             }
             return;
         }
-        contest.rival_at = now;
+        contest.rival_at = scope.now;
         let in_a_row = contest.in_a_row;
-        let is_silent = |remote: &Remote| now.since(remote.last_heard) >= SILENT_FOR;
+        let is_silent = |remote: &Remote| scope.now.since(remote.last_heard) >= SILENT_FOR;
         let may_win = self.get(node, incumbent).is_none_or(is_silent);
         if in_a_row >= HEARD_IN_A_ROW && may_win {
             self.contests.remove(&node);
             for remote in self.list.iter_mut().filter(|remote| others(remote)) {
-                remote.departed = Some((CloseReason::Restarted, now));
+                remote.departed = Some((CloseReason::Restarted, scope.now));
                 self.departing = true;
             }
             if let Some(winner) = self.find(node, instance) {
@@ -261,22 +260,22 @@ impl Remotes {
     }
 
     /// Makes room by forgetting the sender that was silent longest, of those that were silent long enough.
-    fn forget_idle(&mut self, now: Time, shared: &mut SessionScope<'_>) -> bool {
+    fn forget_idle(&mut self, scope: &mut Scope<'_>) -> bool {
         let is_idle = |remote: &Remote| {
-            let long = shared.config.sender_idle_after;
+            let long = scope.config.sender_idle_after;
             let enough = if remote.is_established() { long } else { long.min(STRANGER_IDLE_AFTER) };
-            now.since(remote.last_heard) >= enough
+            scope.now.since(remote.last_heard) >= enough
         };
         let idle = (0..self.list.len())
             .filter(|&index| is_idle(&self.list[index]))
             .min_by_key(|&index| self.list[index].last_heard);
         if let Some(index) = idle {
-            self.forget(index, CloseReason::Idle, shared);
+            self.forget(index, CloseReason::Idle, scope);
         }
         idle.is_some()
     }
 
-    fn forget(&mut self, index: usize, reason: CloseReason, shared: &mut SessionScope<'_>) {
+    fn forget(&mut self, index: usize, reason: CloseReason, scope: &mut Scope<'_>) {
         let mut remote = self.list.swap_remove(index);
         self.index.remove(&(remote.node, remote.instance));
         self.agenda.remove(&(remote.scheduled, remote.node, remote.instance));
@@ -288,7 +287,7 @@ impl Remotes {
         if self.contests.contains_key(&remote.node) && left() <= 1 {
             self.contests.remove(&remote.node);
         }
-        remote.close(reason, shared);
+        remote.close(reason, scope);
     }
 
     /// When the first of those that departed may be forgotten.
@@ -301,20 +300,16 @@ impl Remotes {
     }
 
     /// Forgets senders that are gone, once what came from them was read.
-    pub fn forget_departed(&mut self, now: Time, shared: &mut SessionScope<'_>) {
+    pub fn forget_departed(&mut self, scope: &mut Scope<'_>) {
         if !self.departing {
             return;
         }
-        let is_due = |remote: &Remote, at: Time| at <= now && remote.is_drained();
-        let gone =
-            |remote: &Remote| remote.departed.filter(|(_, at)| is_due(remote, *at)).map(|(reason, _)| reason);
-        while let Some((index, reason)) = self
-            .list
-            .iter()
-            .enumerate()
-            .find_map(|(index, remote)| gone(remote).map(|reason| (index, reason)))
-        {
-            self.forget(index, reason, shared);
+        let now = scope.now;
+        let is_due = |at: Time, remote: &Remote| at <= now && remote.is_drained();
+        let gone = |remote: &Remote| remote.departed.is_some_and(|(_, at)| is_due(at, remote));
+        while let Some(index) = self.list.iter().position(gone) {
+            let reason = self.list[index].departed.map_or(CloseReason::Ended, |(reason, _)| reason);
+            self.forget(index, reason, scope);
         }
         self.departing = self.list.iter().any(|remote| remote.departed.is_some());
     }
@@ -338,7 +333,8 @@ mod tests {
         let config = Config::new(1, 1, 1);
         let (mut random, mut stats) = (fastrand::Rng::with_seed(1), Stats::default());
         let (mut memory_left, mut events) = (1 << 20, crate::event_queue::EventQueue::default());
-        let shared = &mut SessionScope {
+        let scope = &mut Scope {
+            now,
             config: &config,
             random: &mut random,
             memory_left: &mut memory_left,
@@ -346,12 +342,15 @@ mod tests {
             has_room: true,
             stats: &mut stats,
             events: &mut events,
+            sequence: 0,
+            requests: &mut Default::default(),
+            feedback: &mut Vec::new(),
         };
         let header = SenderHeader { sequence: 0, source: NODE, instance, grtt: 0, backoff: 4, group_size: 0 };
         let address = "10.0.0.7:7400".parse().unwrap();
         let from = Source { address, unicast: false, waited: Duration::ZERO };
-        remotes.hear(now, from, &header, true, 100, shared).unwrap();
-        remotes.forget_departed(now, shared);
+        remotes.hear(from, &header, true, 100, scope).unwrap();
+        remotes.forget_departed(scope);
     }
 
     #[test]

@@ -3,19 +3,19 @@
 
 use super::entry::Body;
 use super::remote::Remote;
-use super::scope::SessionScope;
+use super::scope::Scope;
 use super::stream::RxStream;
 use super::window::{EMPTY, Slot, Window};
 
 impl Remote {
     /// Gives back what is not needed to go on reading where the readers are. False if something waits to be read.
-    pub fn rest(&mut self, shared: &mut SessionScope<'_>) -> bool {
+    pub fn rest(&mut self, scope: &mut Scope<'_>) -> bool {
         if !self.is_drained() {
             return false;
         }
         for known in &mut self.streams {
             if let Body::Open(stream) = &mut known.body {
-                *shared.memory_left += stream.rest();
+                *scope.memory_left += stream.rest();
             }
         }
         true

@@ -4,9 +4,12 @@ use super::nack_pacer::NackPacer;
 use crate::config::{Config, NackingMode};
 use crate::event_queue::EventQueue;
 use crate::stats::{Reject, Stats};
+use crate::time::Time;
+use crate::wire::repair::RepairWriter;
 
 /// What the whole session shares with each of its remote senders.
-pub struct SessionScope<'a> {
+pub struct Scope<'a> {
+    pub now: Time,
     pub config: &'a Config,
     pub random: &'a mut fastrand::Rng,
     pub memory_left: &'a mut usize,
@@ -16,9 +19,13 @@ pub struct SessionScope<'a> {
     pub has_room: bool,
     pub stats: &'a mut Stats,
     pub events: &'a mut EventQueue,
+    /// The number of the next feedback message, and where it is written.
+    pub sequence: u16,
+    pub requests: &'a mut RepairWriter,
+    pub feedback: &'a mut Vec<u8>,
 }
 
-impl SessionScope<'_> {
+impl Scope<'_> {
     /// Whether objects of known length are taken, and if not, why.
     pub fn check_object(&self) -> Result<(), Reject> {
         match (self.config.receive_objects, self.has_room) {
