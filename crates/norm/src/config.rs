@@ -349,13 +349,7 @@ pub struct StreamOptions {
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
-        StreamOptions {
-            cache_bytes: 16 << 20,
-            precedence: 0,
-            info: Vec::new(),
-            window_bytes: None,
-            quiet: false,
-        }
+        StreamOptions { cache_bytes: 16 << 20, precedence: 0, info: vec![], window_bytes: None, quiet: false }
     }
 }
 

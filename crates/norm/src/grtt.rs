@@ -21,7 +21,7 @@ const KEEP_ON_FALL: f64 = 0.75;
 const IDLE_STRETCH: u32 = 8;
 
 /// The estimate and its probing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Grtt {
     estimate: Duration,
     quantized: u8,
@@ -43,18 +43,13 @@ pub struct Grtt {
 impl Grtt {
     pub fn new(config: &crate::Config) -> Grtt {
         let mut grtt = Grtt {
-            estimate: Duration::ZERO,
-            quantized: 0,
             least: config.grtt_min,
             greatest: config.grtt_max,
-            packet_interval: Duration::ZERO,
-            peak: None,
-            measured: false,
-            sequence: 0,
             next_probe: Time::NEVER,
             interval: config.probe_interval,
             interval_active: config.probe_interval,
             interval_idle: config.probe_interval_max,
+            ..Grtt::default()
         };
         grtt.set(config.grtt_initial);
         grtt

@@ -12,14 +12,14 @@ use crate::rx::remote::Remote;
 use crate::rx::remotes::{Remotes, SILENT_FOR};
 use crate::rx::scope::Scope;
 use crate::rx::{Chunk, Take};
-use crate::stats::{Reject, Stats};
+use crate::stats::{Reject, Stats, Taken};
 use crate::time::Time;
 use crate::tx::objects::FileRead;
 use crate::tx::sender::Sender;
 use crate::tx::stream::TxStream;
 use crate::wire::feedback::FeedbackHeader;
 use crate::wire::repair::RepairWriter;
-use crate::wire::{AckType, Command, Message, SenderHeader, parse};
+use crate::wire::{AckType, Command, Message, parse};
 use crate::write_error::WriteError;
 use crate::{NodeId, ObjectId};
 
@@ -364,26 +364,13 @@ impl Session {
         self.heard_at = self.heard_at.max(now);
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        let taken = parse(datagram).and_then(|message| {
-            auth::verify(&self.config.auth, datagram, &message)?;
-            self.handle_message(now, from, &message, datagram.len(), take)
-        });
-        if let Err(reason) = taken {
+        if let Err(reason) = self.take_datagram(now, from, datagram, take) {
             self.stats.reject(reason);
         }
     }
 
-    fn handle_message(
-        &mut self,
-        now: Time,
-        from: Source,
-        message: &Message<'_>,
-        bytes: usize,
-        take: &mut Take<'_>,
-    ) -> Result<(), Reject> {
-        if let Some(header) = message.sender_header() {
-            return self.handle_of_sender(now, from, header, message, bytes, take);
-        }
+    /// What a receiver says, to us or to another sender.
+    fn handle_feedback(&mut self, now: Time, from: Source, message: &Message<'_>) -> Taken {
         match message {
             Message::Nack(nack) => {
                 if self.is_for_us(&nack.header)? {
@@ -407,16 +394,10 @@ impl Session {
         }
     }
 
-    /// Takes a message that a sender sends to its receivers.
-    fn handle_of_sender(
-        &mut self,
-        now: Time,
-        from: Source,
-        header: &SenderHeader,
-        message: &Message<'_>,
-        bytes: usize,
-        take: &mut Take<'_>,
-    ) -> Result<(), Reject> {
+    fn take_datagram(&mut self, now: Time, from: Source, datagram: &[u8], take: &mut Take<'_>) -> Taken {
+        let message = parse(datagram)?;
+        auth::verify(&self.config.auth, datagram, &message)?;
+        let Some(header) = message.sender_header() else { return self.handle_feedback(now, from, &message) };
         if header.source == self.config.node {
             self.hear_own_id(header.instance);
             return Err(Reject::OwnNode);
@@ -427,10 +408,10 @@ impl Session {
         // A goodbye is no reason to get acquainted.
         let new_is_welcome = !matches!(message, Message::Command(_, Command::EndOfTransmission));
         let scope = scope!(self, now);
-        let Some(remote) = self.remotes.hear(from, header, new_is_welcome, bytes, scope)? else {
+        let Some(remote) = self.remotes.hear(from, header, new_is_welcome, datagram.len(), scope)? else {
             return Ok(());
         };
-        match message {
+        match &message {
             Message::Data(data) => {
                 let mut handled = remote.handle_data(data, take, scope);
                 // Memory goes to whom something comes from, not to whom it is only promised by.
@@ -468,7 +449,7 @@ impl Session {
         }
     }
 
-    fn is_for_us(&self, header: &FeedbackHeader) -> Result<bool, Reject> {
+    fn is_for_us(&self, header: &FeedbackHeader) -> Taken<bool> {
         if header.source == self.config.node {
             return Err(Reject::OwnNode);
         }

@@ -66,6 +66,9 @@ reasons! {
     NoRoom = "no_room",
 }
 
+/// Something that came was taken, or why it was not.
+pub(crate) type Taken<T = ()> = Result<T, Reject>;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// What a session has done so far.

@@ -92,16 +92,31 @@ const SILENCE_MIN: Duration = Duration::from_millis(500);
 const SEGMENTS_AT_START: f64 = 10.0;
 const RATE_AT_START_MIN: f64 = 125_000.0;
 
-#[derive(Copy, Clone, Debug, PartialEq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
 enum Phase {
+    #[default]
     Startup,
-    Drain { rounds: u32 },
-    Cruise { rounds: u32 },
+    Drain {
+        rounds: u32,
+    },
+    Cruise {
+        rounds: u32,
+    },
     Up,
-    Hold { rounds: u32 },
+    Hold {
+        rounds: u32,
+    },
     Down,
-    Share { rate: f64, since: Time, cut_at: Time },
-    Check { rate: f64, rounds: u32, since: Time },
+    Share {
+        rate: f64,
+        since: Time,
+        cut_at: Time,
+    },
+    Check {
+        rate: f64,
+        rounds: u32,
+        since: Time,
+    },
 }
 
 /// A probe that went out, which ended a round and began the next.
@@ -124,7 +139,7 @@ struct Follower {
 }
 
 /// The rate.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DeliveryControl {
     packet_bytes: f64,
     rate_start: f64,
@@ -162,21 +177,12 @@ impl DeliveryControl {
             rate_start: start.max(rate_min).min(rate_max),
             rate_min,
             rate_max,
-            follower: None,
-            phase: Phase::Startup,
-            round_began: Time::ZERO,
-            sent_bytes: 0,
             probes: VecDeque::with_capacity(PROBES_MAX),
             deliveries: VecDeque::with_capacity(DELIVERIES),
             rtt: grtt,
             rtt_before: grtt,
-            shortest: Shortest::default(),
-            longest: Longest::default(),
             was_short: true,
-            was_used: false,
-            before_rise: 0.0,
-            rise: None,
-            vain_rises: 0,
+            ..DeliveryControl::default()
         }
     }
 

@@ -7,7 +7,7 @@ use crate::time::Time;
 use crate::wire::Delivered;
 
 /// The count.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DeliveryMeter {
     bytes: u64,
     messages: u32,
@@ -22,7 +22,7 @@ pub struct DeliveryMeter {
 
 impl DeliveryMeter {
     pub fn new(now: Time) -> DeliveryMeter {
-        DeliveryMeter { bytes: 0, messages: 0, newest: None, since: now, from: None, delivered: None }
+        DeliveryMeter { since: now, ..DeliveryMeter::default() }
     }
 
     /// What there is to tell the sender.

@@ -28,7 +28,7 @@ struct FirstLoss {
 }
 
 /// What one receiver knows about the path from one sender.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ReceiverCongestion {
     loss: LossEstimator,
     /// Bytes since `window_start`, and the rate of the windows before.
@@ -48,17 +48,8 @@ pub struct ReceiverCongestion {
 
 impl ReceiverCongestion {
     pub fn new(now: Time) -> ReceiverCongestion {
-        ReceiverCongestion {
-            loss: LossEstimator::default(),
-            window_bytes: 0,
-            window_start: now,
-            bytes_per_s: 0.0,
-            packet_bytes: 1000.0,
-            first_loss: None,
-            rtt: None,
-            role: 0,
-            meter: DeliveryMeter::new(now),
-        }
+        let meter = DeliveryMeter::new(now);
+        ReceiverCongestion { window_start: now, packet_bytes: 1000.0, meter, ..Default::default() }
     }
 
     fn rtt(&self, grtt: Duration) -> Duration {

@@ -1,7 +1,6 @@
 //! The feedback a receiver owes one sender: acknowledgements, repair requests, answers to probes.
 
 use super::entry::{Body, StreamEntry};
-use super::nack::Due;
 use super::remote::Remote;
 use super::scope::Scope;
 use crate::config::FeedbackMode;
@@ -81,7 +80,7 @@ impl Remote {
             && self.has_fresh_losses()
             && self.nack.deadline() > scope.now
             && self.not_before <= scope.now;
-        if !fresh_only && self.nack.poll(scope.now, missing, &self.timing, scope.random) == Due::Nothing {
+        if !fresh_only && !self.nack.poll(scope.now, missing, &self.timing, scope.random) {
             return false;
         }
         // Who sends much is asked whenever it has to be: there are few of those.

@@ -18,6 +18,8 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
+
 use crate::backoff;
 use crate::time::Time;
 
@@ -52,7 +54,7 @@ pub struct GroupTiming {
 
 impl GroupTiming {
     /// A random time before feedback.
-    pub fn backoff(&self, random: &mut fastrand::Rng) -> Duration {
+    pub fn backoff(&self, random: &mut Rng) -> Duration {
         backoff::draw(random, self.longest_backoff(), self.group_size)
     }
 
@@ -71,14 +73,6 @@ impl GroupTiming {
     fn hold_off(&self) -> Duration {
         self.longest_backoff() + 2 * if self.is_large() { self.grtt.max(self.lag) } else { self.grtt }
     }
-}
-
-/// What to do now.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Due {
-    Nothing,
-    /// Ask for what is missing, unless others did, and say so with [`NackCycle::on_asked`].
-    Ask,
 }
 
 /// The cycle.
@@ -136,13 +130,13 @@ impl NackCycle {
     }
 
     /// A segment is missing.
-    pub fn on_loss(&mut self, now: Time, timing: &GroupTiming, random: &mut fastrand::Rng) {
+    pub fn on_loss(&mut self, now: Time, timing: &GroupTiming, random: &mut Rng) {
         if self.state == State::Idle {
             self.begin(now, timing, random);
         }
     }
 
-    fn begin(&mut self, now: Time, timing: &GroupTiming, random: &mut fastrand::Rng) {
+    fn begin(&mut self, now: Time, timing: &GroupTiming, random: &mut Rng) {
         self.number = if self.number == u16::MAX { 1 } else { self.number + 1 };
         self.state = State::Backoff { until: now + timing.backoff(random) };
     }
@@ -154,29 +148,22 @@ impl NackCycle {
         }
     }
 
-    /// Moves on if the time has come.
-    pub fn poll(
-        &mut self,
-        now: Time,
-        missing: bool,
-        timing: &GroupTiming,
-        random: &mut fastrand::Rng,
-    ) -> Due {
+    /// Moves on if the time has come. True if it is time to ask for what is `missing`, unless others did: say so with
+    /// [`NackCycle::on_asked`].
+    pub fn poll(&mut self, now: Time, missing: bool, timing: &GroupTiming, random: &mut Rng) -> bool {
         if self.deadline() > now {
-            return Due::Nothing;
+            return false;
         }
         match self.state {
             _ if !missing => self.state = State::Idle,
             State::Idle | State::GivenUp => {}
             State::HoldOff { .. } => {
                 self.begin(now, timing, random);
-                if self.deadline() <= now {
-                    return Due::Ask;
-                }
+                return self.deadline() <= now;
             }
-            State::Backoff { .. } => return Due::Ask,
+            State::Backoff { .. } => return true,
         }
-        Due::Nothing
+        false
     }
 
     /// Somebody asked: we, or others for us. A sender that stays silent is asked `times` times, and as often again
@@ -208,13 +195,13 @@ mod tests {
 
     #[test]
     fn asks_after_the_back_off_and_again_only_after_the_hold_off() {
-        let mut random = fastrand::Rng::with_seed(3);
+        let mut random = Rng::with_seed(3);
         let mut cycle = NackCycle::new();
         let start = Time::from_nanos(1_000);
         cycle.on_loss(start, &TIMING, &mut random);
         let ask_at = cycle.deadline();
         assert!(ask_at <= start + Duration::from_millis(40));
-        assert_eq!(cycle.poll(ask_at, true, &TIMING, &mut random), Due::Ask);
+        assert!(cycle.poll(ask_at, true, &TIMING, &mut random));
         cycle.on_asked(ask_at, &TIMING, 20);
         assert_eq!(cycle.deadline(), ask_at + Duration::from_millis(60));
         cycle.on_loss(ask_at, &TIMING, &mut random);
@@ -228,7 +215,7 @@ mod tests {
     fn waiting_follows_a_round_trip_time_that_falls_but_none_that_rises() {
         let slow = GroupTiming { grtt: Duration::from_secs(1), ..TIMING };
         let mut cycle = NackCycle::new();
-        cycle.on_loss(Time::ZERO, &slow, &mut fastrand::Rng::with_seed(3));
+        cycle.on_loss(Time::ZERO, &slow, &mut Rng::with_seed(3));
         let left = cycle.deadline().since(Time::ZERO);
         cycle.on_timing(Time::ZERO, slow.grtt, &TIMING);
         assert_eq!(cycle.deadline(), Time::ZERO + left / 100);
@@ -245,22 +232,22 @@ mod tests {
 
     #[test]
     fn a_sender_that_stays_silent_is_asked_for_a_bounded_number_of_times_and_again_once_it_is_heard() {
-        let mut random = fastrand::Rng::with_seed(3);
+        let mut random = Rng::with_seed(3);
         let mut cycle = NackCycle::new();
         let mut asked = 0;
         let mut ask_all = |cycle: &mut NackCycle| {
             while cycle.deadline() < Time::NEVER {
                 let now = cycle.deadline();
-                if cycle.poll(now, true, &TIMING, &mut random) == Due::Ask {
+                if cycle.poll(now, true, &TIMING, &mut random) {
                     cycle.on_asked(now, &TIMING, 20);
                     asked += 1;
                 }
             }
             asked
         };
-        cycle.on_loss(Time::ZERO, &TIMING, &mut fastrand::Rng::with_seed(4));
+        cycle.on_loss(Time::ZERO, &TIMING, &mut Rng::with_seed(4));
         assert_eq!(ask_all(&mut cycle), 40);
-        cycle.on_loss(Time::from_nanos(1 << 40), &TIMING, &mut fastrand::Rng::with_seed(5));
+        cycle.on_loss(Time::from_nanos(1 << 40), &TIMING, &mut Rng::with_seed(5));
         assert_eq!(ask_all(&mut cycle), 40, "nothing was heard");
         cycle.on_heard(Time::from_nanos(1 << 41));
         assert_eq!(ask_all(&mut cycle), 80);
@@ -268,7 +255,7 @@ mod tests {
 
     #[test]
     fn in_a_large_group_requests_are_spread_however_short_round_trips_are() {
-        let mut random = fastrand::Rng::with_seed(3);
+        let mut random = Rng::with_seed(3);
         let grtt = Duration::from_micros(100);
         let mut timing = GroupTiming { grtt, backoff_factor: 0, group_size: 500.0, seen: 2.0, ..TIMING };
         assert_eq!(timing.backoff(&mut random), Duration::ZERO, "only the sender says that it is large");
@@ -293,19 +280,19 @@ mod tests {
 
     #[test]
     fn rests_when_nothing_is_missing_any_more() {
-        let mut random = fastrand::Rng::with_seed(3);
+        let mut random = Rng::with_seed(3);
         let mut cycle = NackCycle::new();
         cycle.on_loss(Time::ZERO, &TIMING, &mut random);
         let due = cycle.poll(cycle.deadline(), false, &TIMING, &mut random);
-        assert_eq!((due, cycle.deadline()), (Due::Nothing, Time::NEVER));
+        assert_eq!((due, cycle.deadline()), (false, Time::NEVER));
     }
 
     #[test]
     fn without_a_back_off_factor_it_asks_at_once() {
-        let mut random = fastrand::Rng::with_seed(3);
+        let mut random = Rng::with_seed(3);
         let timing = GroupTiming { backoff_factor: 0, ..TIMING };
         let mut cycle = NackCycle::new();
         cycle.on_loss(Time::ZERO, &timing, &mut random);
-        assert_eq!(cycle.poll(Time::ZERO, true, &timing, &mut random), Due::Ask);
+        assert!(cycle.poll(Time::ZERO, true, &timing, &mut random));
     }
 }

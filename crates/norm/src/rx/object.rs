@@ -11,11 +11,11 @@ use shoal_fec::Symbol;
 
 use super::parity::ParityStore;
 use super::partial_block::PartialBlock;
-use crate::config::Config;
+use super::scope::Scope;
 use crate::event::{AbortReason, Event, ObjectKind, StreamId};
 use crate::layout::Layout;
 use crate::runs::Runs;
-use crate::stats::{Reject, Stats};
+use crate::stats::{Reject, Stats, Taken};
 use crate::time::Time;
 use crate::wire::{Data, FecId, Flags, Fti, PayloadId};
 
@@ -66,10 +66,10 @@ impl RxObject {
         id: StreamId,
         flags: Flags,
         (fec_id, fti): (FecId, Fti),
-        now: Time,
-        config: &Config,
-        memory_left: &mut usize,
-    ) -> Result<RxObject, Reject> {
+        memory: &mut usize,
+        scope: &Scope<'_>,
+    ) -> Taken<RxObject> {
+        let config = scope.config;
         let layout = Layout::new(fec_id, &fti).ok_or(Reject::ObjectInfo)?;
         let kind = if flags.has(Flags::FILE) { ObjectKind::File } else { ObjectKind::Data };
         // No sender gets more than half of all memory.
@@ -77,11 +77,10 @@ impl RxObject {
         if kind == ObjectKind::Data && fti.object_bytes > bytes_max {
             return Err(Reject::TooLarge);
         }
-        let memory = size_of::<RxObject>();
-        *memory_left = memory_left.checked_sub(memory).ok_or(Reject::NoMemory)?;
+        *memory = memory.checked_sub(size_of::<RxObject>()).ok_or(Reject::NoMemory)?;
         Ok(RxObject {
             id,
-            last_progress: now,
+            last_progress: scope.now,
             kind,
             fti,
             layout,
@@ -100,7 +99,7 @@ impl RxObject {
             asked: Vec::new(),
             asked_in: 0,
             blocks_asked_max: usize::MAX,
-            memory,
+            memory: size_of::<RxObject>(),
         })
     }
 
@@ -145,14 +144,8 @@ impl RxObject {
     // --- input ---
 
     /// Takes a segment in.
-    pub fn receive(
-        &mut self,
-        now: Time,
-        data: &Data<'_>,
-        memory_left: &mut usize,
-        stats: &mut Stats,
-        tell: &mut impl FnMut(Event),
-    ) -> Result<(), Reject> {
+    pub fn receive(&mut self, data: &Data<'_>, memory: &mut usize, scope: &mut Scope<'_>) -> Taken {
+        let stats = &mut *scope.stats;
         let block = self.layout.block_at(data.payload_id).ok_or(Reject::Position)?;
         let symbols = self.layout.symbols(block);
         let symbol = u64::from(data.payload_id.symbol);
@@ -164,23 +157,24 @@ impl RxObject {
             return Ok(());
         }
         if symbol >= symbols {
-            self.keep_parity(block, (symbol - symbols) as u16, data.payload, memory_left, stats)?;
+            let kept = self.keep_parity(block, (symbol - symbols) as u16, data.payload, memory)?;
+            stats.parity_received += u64::from(kept);
         } else {
             let segment = self.layout.block_segments(block).start + symbol;
             let range = self.layout.segment_bytes(segment);
             if data.payload.len() as u64 != range.end - range.start {
                 return Err(Reject::Position);
             }
-            if !self.put(block, symbol, data.payload, memory_left)? {
+            if !self.put(block, symbol, data.payload, memory)? {
                 stats.duplicates_received += 1;
                 return Ok(());
             }
             stats.segments_received += 1;
             stats.payload_bytes_received += data.payload.len() as u64;
         }
-        self.last_progress = now;
-        self.recover(block, memory_left, stats);
-        self.finish_block(block, memory_left, tell);
+        self.last_progress = scope.now;
+        self.recover(block, memory, stats);
+        self.finish_block(block, memory, scope);
         Ok(())
     }
 
@@ -224,86 +218,62 @@ impl RxObject {
         self.extend(segment)
     }
 
-    /// Takes memory for one more symbol of a block.
-    fn take_memory(&mut self, block: u64, memory_left: &mut usize) -> Result<(), Reject> {
-        let needed = match self.partial.get(&block) {
-            Some(partial) => partial.memory_for_next(),
-            None => {
-                let fresh = PartialBlock::new(self.layout.symbols(block), self.segment_bytes());
-                let needed = fresh.memory() + fresh.memory_for_next();
-                if self.reserve(block, needed, memory_left) {
-                    self.partial.insert(block, fresh);
-                    return Ok(());
-                }
-                return Err(Reject::NoMemory);
-            }
-        };
-        if self.reserve(block, needed, memory_left) { Ok(()) } else { Err(Reject::NoMemory) }
-    }
-
     /// Takes memory for a block, and if need be forgets newer ones for it.
-    fn reserve(&mut self, block: u64, needed: usize, memory_left: &mut usize) -> bool {
-        while *memory_left < needed {
-            if !self.give_up_newer(block, memory_left) {
+    fn reserve(&mut self, block: u64, needed: usize, memory: &mut usize) -> bool {
+        while *memory < needed {
+            if !self.give_up_newer(block, memory) {
                 self.blocks_asked_max = self.partial.len().max(1);
                 return false;
             }
         }
-        *memory_left -= needed;
+        *memory -= needed;
         self.memory += needed;
         true
     }
 
     /// Makes room for a block by forgetting what came of the newest one, if that is newer: the oldest blocks
     /// get done, or none would.
-    fn give_up_newer(&mut self, block: u64, memory_left: &mut usize) -> bool {
+    fn give_up_newer(&mut self, block: u64, memory: &mut usize) -> bool {
         let newest = self.partial.last_key_value().map(|(newest, _)| *newest);
         let Some(newest) = newest.filter(|newest| *newest > block) else { return false };
         self.blocks_asked_max = self.partial.len();
-        self.take_partial(newest, memory_left).is_some()
+        self.take_partial(newest, memory).is_some()
     }
 
-    fn take_partial(&mut self, block: u64, memory_left: &mut usize) -> Option<PartialBlock> {
+    fn take_partial(&mut self, block: u64, memory: &mut usize) -> Option<PartialBlock> {
         let partial = self.partial.remove(&block)?;
         self.memory -= partial.memory();
-        *memory_left += partial.memory();
+        *memory += partial.memory();
         Some(partial)
     }
 
     /// Puts a source symbol where it belongs. False if it was there.
-    fn put(
-        &mut self,
-        block: u64,
-        symbol: u64,
-        bytes: &[u8],
-        memory_left: &mut usize,
-    ) -> Result<bool, Reject> {
-        if self.partial.get(&block).is_some_and(|partial| partial.has(symbol)) {
+    fn put(&mut self, block: u64, symbol: u64, bytes: &[u8], memory: &mut usize) -> Taken<bool> {
+        let known = self.partial.get(&block);
+        if known.is_some_and(|partial| partial.has(symbol)) {
             return Ok(false);
         }
-        self.take_memory(block, memory_left)?;
-        let partial = self.partial.get_mut(&block).ok_or(Reject::NoMemory)?;
-        let taken = partial.memory_for_next();
-        if !partial.put(symbol, bytes) {
-            self.memory -= taken;
-            *memory_left += taken;
+        let new = || PartialBlock::new(self.layout.symbols(block), self.segment_bytes());
+        let fresh = known.is_none().then(new);
+        let next = fresh.as_ref().or(known).map_or(0, PartialBlock::memory_for_next);
+        if !self.reserve(block, next + fresh.as_ref().map_or(0, PartialBlock::memory), memory) {
+            return Err(Reject::NoMemory);
+        }
+        self.partial.extend(fresh.map(|fresh| (block, fresh)));
+        if !self.partial.get_mut(&block).is_some_and(|partial| partial.put(symbol, bytes)) {
+            self.memory -= next;
+            *memory += next;
             return Err(Reject::NoMemory);
         }
         Ok(true)
     }
 
-    fn keep_parity(
-        &mut self,
-        block: u64,
-        index: u16,
-        symbol: &[u8],
-        memory_left: &mut usize,
-        stats: &mut Stats,
-    ) -> Result<(), Reject> {
+    /// Keeps a parity symbol. False if it was here, or there is no room for it.
+    fn keep_parity(&mut self, block: u64, index: u16, symbol: &[u8], memory: &mut usize) -> Taken<bool> {
         let needed =
             if self.parity.as_ref().is_some_and(|parity| parity.has_free()) { 0 } else { symbol.len() };
-        while *memory_left < needed {
-            if !self.give_up_newer(block, memory_left) {
+        while *memory < needed {
+            if !self.give_up_newer(block, memory) {
                 return Err(Reject::NoMemory);
             }
         }
@@ -311,12 +281,7 @@ impl RxObject {
             let store = ParityStore::new(self.fec_id(), &self.fti, 0, self.parity_bytes_max);
             self.parity = store.map(Box::new);
         }
-        if let Some(parity) = &mut self.parity
-            && parity.keep(block, index, symbol, memory_left)
-        {
-            stats.parity_received += 1;
-        }
-        Ok(())
+        Ok(self.parity.as_mut().is_some_and(|parity| parity.keep(block, index, symbol, memory)))
     }
 
     /// The bytes of a source symbol that is here.
@@ -327,7 +292,7 @@ impl RxObject {
     }
 
     /// Computes what a block misses, if there is enough parity.
-    fn recover(&mut self, block: u64, memory_left: &mut usize, stats: &mut Stats) {
+    fn recover(&mut self, block: u64, memory: &mut usize, stats: &mut Stats) {
         let symbols = self.layout.symbols(block);
         let lacking = self.partial.get(&block).map_or(symbols, PartialBlock::missing);
         let held = self.parity.as_ref().map_or(0, |parity| parity.count(block)) as u64;
@@ -342,7 +307,7 @@ impl RxObject {
             let at = at as u64;
             let range = self.layout.segment_bytes(self.layout.block_segments(block).start + at);
             let length = (range.end - range.start) as usize;
-            if self.put(block, at, &bytes[..length], memory_left) == Ok(true) {
+            if self.put(block, at, &bytes[..length], memory) == Ok(true) {
                 stats.segments_recovered += 1;
                 stats.payload_bytes_received += length as u64;
             }
@@ -366,14 +331,14 @@ impl RxObject {
     }
 
     /// Hands a block over if it is complete.
-    fn finish_block(&mut self, block: u64, memory_left: &mut usize, tell: &mut impl FnMut(Event)) {
+    fn finish_block(&mut self, block: u64, memory: &mut usize, scope: &mut Scope<'_>) {
         if self.partial.get(&block).is_none_or(|partial| partial.missing() > 0) {
             return;
         }
-        let Some(partial) = self.take_partial(block, memory_left) else { return };
+        let Some(partial) = self.take_partial(block, memory) else { return };
         let runs_before = self.complete.runs();
         self.complete.insert(block..block + 1);
-        self.count_runs(runs_before, memory_left);
+        self.count_runs(runs_before, memory);
         self.blocks_left -= 1;
         self.first_incomplete = self.complete.run_of(0).map_or(0, |run| run.end);
         if let Some(parity) = &mut self.parity {
@@ -383,24 +348,24 @@ impl RxObject {
         let range = self.layout.block_bytes(block);
         let bytes = partial.into_bytes((range.end - range.start) as usize);
         if self.kind == ObjectKind::File {
-            tell(Event::FileChunk { object, offset: range.start, bytes });
+            scope.events.push_back(Event::FileChunk { object, offset: range.start, bytes });
         } else {
-            self.gather(block, bytes, memory_left);
+            self.gather(block, bytes, memory);
         }
     }
 
     /// Takes the memory that runs of complete blocks need more than before, or gives it back.
-    fn count_runs(&mut self, runs_before: usize, memory_left: &mut usize) {
+    fn count_runs(&mut self, runs_before: usize, memory: &mut usize) {
         let runs = self.complete.runs();
-        let more = (runs.saturating_sub(runs_before) * RUN_BYTES).min(*memory_left);
+        let more = (runs.saturating_sub(runs_before) * RUN_BYTES).min(*memory);
         let less = (runs_before.saturating_sub(runs) * RUN_BYTES).min(self.memory);
-        *memory_left = *memory_left - more + less;
+        *memory = *memory - more + less;
         self.memory = self.memory + more - less;
     }
 
     /// Keeps the bytes of a complete block, for which `take_partial` just gave the memory back.
-    fn gather(&mut self, block: u64, bytes: Vec<u8>, memory_left: &mut usize) {
-        *memory_left -= bytes.len();
+    fn gather(&mut self, block: u64, bytes: Vec<u8>, memory: &mut usize) {
+        *memory -= bytes.len();
         self.memory += bytes.len();
         self.gathered.insert(block, bytes);
     }
@@ -411,8 +376,8 @@ impl RxObject {
     }
 
     /// Forgets what came of it: all of it, or of a file what was not handed over.
-    pub fn forget(&mut self, memory_left: &mut usize) {
-        *memory_left += self.memory();
+    pub fn forget(&mut self, memory: &mut usize) {
+        *memory += self.memory();
         self.parity = None;
         self.partial.clear();
         self.memory = size_of::<RxObject>();
@@ -421,8 +386,8 @@ impl RxObject {
             (self.complete, self.first_incomplete) = (Runs::default(), 0);
             self.blocks_left = self.layout.blocks();
         }
-        *memory_left -= self.memory;
-        self.count_runs(0, memory_left);
+        *memory -= self.memory;
+        self.count_runs(0, memory);
         self.blocks_asked_max = 1;
     }
 

@@ -18,7 +18,7 @@ use super::slot::{Body, Slot};
 use crate::config::{NackingMode, SyncPolicy};
 use crate::event::{AbortReason, Event, StreamId};
 use crate::serial;
-use crate::stats::Reject;
+use crate::stats::{Reject, Taken};
 use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
@@ -151,7 +151,7 @@ impl RxObjects {
     /// Makes a place for one more object. False if there is no memory for it.
     fn add_slot(&mut self, scope: &mut Scope<'_>) -> bool {
         let charge = if self.slots.len() < SLOTS_FREE { 0 } else { SLOT_BYTES };
-        let taken = with_share(&mut self.memory, scope.memory_left, |share| {
+        let taken = with_share(&mut self.memory, scope, |share, _| {
             share.checked_sub(charge).map(|left| *share = left).is_some()
         });
         if taken {
@@ -226,7 +226,7 @@ impl RxObjects {
 
     // --- input ---
 
-    pub fn handle_data(&mut self, data: &Data<'_>, scope: &mut Scope<'_>) -> Result<(), Reject> {
+    pub fn handle_data(&mut self, data: &Data<'_>, scope: &mut Scope<'_>) -> Taken {
         let Some(index) = self.heard(&data.header, data.fti, scope)? else { return Ok(()) };
         let mut received = self.receive(index, data, scope);
         // The oldest gets done, or none would.
@@ -242,12 +242,9 @@ impl RxObjects {
         received
     }
 
-    fn receive(&mut self, index: usize, data: &Data<'_>, scope: &mut Scope<'_>) -> Result<(), Reject> {
+    fn receive(&mut self, index: usize, data: &Data<'_>, scope: &mut Scope<'_>) -> Taken {
         let Body::Open(open) = &mut self.slots[index].body else { return Ok(()) };
-        let events = &mut *scope.events;
-        with_share(&mut self.memory, scope.memory_left, |share| {
-            open.receive(scope.now, data, share, scope.stats, &mut |event| events.push_back(event))
-        })
+        with_share(&mut self.memory, scope, |share, scope| open.receive(data, share, scope))
     }
 
     /// Bytes of the session's memory they hold.
@@ -276,11 +273,11 @@ impl RxObjects {
             _ => None,
         });
         let Some(newest) = held.next() else { return false };
-        with_share(&mut self.memory, scope.memory_left, |share| newest.forget(share));
+        with_share(&mut self.memory, scope, |share, _| newest.forget(share));
         true
     }
 
-    pub fn handle_info(&mut self, info: &Info<'_>, scope: &mut Scope<'_>) -> Result<(), Reject> {
+    pub fn handle_info(&mut self, info: &Info<'_>, scope: &mut Scope<'_>) -> Taken {
         let Some(index) = self.heard(&info.header, info.fti, scope)? else { return Ok(()) };
         let stream = self.id(info.header.object);
         let slot = &mut self.slots[index];
@@ -304,7 +301,7 @@ impl RxObjects {
         header: &ObjectHeader,
         fti: Option<Fti>,
         scope: &mut Scope<'_>,
-    ) -> Result<Option<usize>, Reject> {
+    ) -> Taken<Option<usize>> {
         self.fec_id = header.fec_id;
         let Some(index) = self.find_or_add(header.object, scope) else {
             scope.stats.duplicates_received += 1;
@@ -322,8 +319,8 @@ impl RxObjects {
             Body::Wanted { .. } => {
                 let fti = fti.ok_or(Reject::ObjectInfo)?;
                 let kind = (header.fec_id, fti);
-                let opened = with_share(&mut self.memory, scope.memory_left, |share| {
-                    RxObject::open(id, header.flags, kind, scope.now, scope.config, share)
+                let opened = with_share(&mut self.memory, scope, |share, scope| {
+                    RxObject::open(id, header.flags, kind, share, scope)
                 });
                 match opened {
                     Ok(mut open) => {
@@ -540,11 +537,15 @@ impl RxObjects {
 }
 
 /// Lets one sender's objects take memory, as long as they hold no more of it than is left for everybody else.
-fn with_share<R>(held: &mut usize, left: &mut usize, take: impl FnOnce(&mut usize) -> R) -> R {
-    let share_before = left.saturating_sub(*held) / 2;
+fn with_share<'a, R>(
+    held: &mut usize,
+    scope: &mut Scope<'a>,
+    take: impl FnOnce(&mut usize, &mut Scope<'a>) -> R,
+) -> R {
+    let share_before = scope.memory_left.saturating_sub(*held) / 2;
     let mut share = share_before;
-    let result = take(&mut share);
-    *left = *left + share - share_before;
+    let result = take(&mut share, scope);
+    *scope.memory_left = *scope.memory_left + share - share_before;
     *held = *held + share_before - share;
     result
 }

@@ -15,7 +15,7 @@ use crate::congestion::receiver::ReceiverCongestion;
 use crate::datagram::{Lag, Source};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
-use crate::stats::Reject;
+use crate::stats::{Reject, Taken};
 use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
@@ -216,12 +216,7 @@ impl Remote {
 
     // --- input ---
 
-    pub fn handle_data(
-        &mut self,
-        data: &Data<'_>,
-        take: &mut Take<'_>,
-        scope: &mut Scope<'_>,
-    ) -> Result<(), Reject> {
+    pub fn handle_data(&mut self, data: &Data<'_>, take: &mut Take<'_>, scope: &mut Scope<'_>) -> Taken {
         let is_next = self.take_data(data, take, scope)?;
         // Only with data that was waited for does a sender move: whatever else it says takes nothing to make up, or to send
         // once more.
@@ -234,12 +229,7 @@ impl Remote {
     }
 
     /// Takes data. True if it is what its stream's reader waited for, or something new of an object.
-    fn take_data(
-        &mut self,
-        data: &Data<'_>,
-        take: &mut Take<'_>,
-        scope: &mut Scope<'_>,
-    ) -> Result<bool, Reject> {
+    fn take_data(&mut self, data: &Data<'_>, take: &mut Take<'_>, scope: &mut Scope<'_>) -> Taken<bool> {
         if !data.header.flags.has(Flags::STREAM) {
             self.check_object(data.header.object, scope)?;
             let duplicates = scope.stats.duplicates_received;
@@ -289,16 +279,14 @@ impl Remote {
             }
         }
         let Body::Open(stream) = &mut self.streams[index].body else { return Ok(false) };
-        let repair = data.header.flags.has(Flags::REPAIR);
         let complete = stream.window().complete();
-        let received =
-            stream.receive(data.payload_id, data.payload, repair, take, scope.memory_left, scope.stats);
+        let received = stream.receive(data, take, scope);
         let is_next = stream.window().complete() > complete;
         self.after_progress(index, scope);
         received.map(|_| is_next)
     }
 
-    pub fn handle_info(&mut self, info: &Info<'_>, scope: &mut Scope<'_>) -> Result<(), Reject> {
+    pub fn handle_info(&mut self, info: &Info<'_>, scope: &mut Scope<'_>) -> Taken {
         if !info.header.flags.has(Flags::STREAM) {
             self.check_object(info.header.object, scope)?;
             let handled = self.objects.handle_info(info, scope);
@@ -332,7 +320,7 @@ impl Remote {
 
     // --- objects ---
 
-    fn stream_for(&mut self, header: &ObjectHeader, scope: &mut Scope<'_>) -> Result<usize, Reject> {
+    fn stream_for(&mut self, header: &ObjectHeader, scope: &mut Scope<'_>) -> Taken<usize> {
         self.objects.set_stream(header.object, scope);
         if !self.refused.is_empty() {
             self.refused.retain(|refused| *refused != header.object);
@@ -341,7 +329,7 @@ impl Remote {
     }
 
     /// Something of an object of known length came: whether it is taken.
-    fn check_object(&mut self, object: ObjectId, scope: &Scope<'_>) -> Result<(), Reject> {
+    fn check_object(&mut self, object: ObjectId, scope: &Scope<'_>) -> Taken {
         self.forget_wanted(object);
         let checked = scope.check_object();
         if checked.is_err() && !self.refused.contains(&object) {
@@ -402,7 +390,7 @@ impl Remote {
         object: ObjectId,
         position: Option<Position>,
         scope: &mut Scope<'_>,
-    ) -> Result<usize, Reject> {
+    ) -> Taken<usize> {
         if let Some(index) = self.streams.iter().position(|known| known.object == object) {
             return Ok(index);
         }
@@ -421,12 +409,7 @@ impl Remote {
         self.streams.iter().position(|known| known.object == object).ok_or(Reject::TooManyObjects)
     }
 
-    fn add(
-        &mut self,
-        object: ObjectId,
-        position: Option<Position>,
-        scope: &mut Scope<'_>,
-    ) -> Result<(), Reject> {
+    fn add(&mut self, object: ObjectId, position: Option<Position>, scope: &mut Scope<'_>) -> Taken {
         self.streams
             .retain(|known| !matches!(known.body, Body::Closed) || !is_long_past(known.object, object));
         if self.streams.len() >= scope.config.streams_per_sender_max {
@@ -459,19 +442,18 @@ impl Remote {
         heard: PayloadId,
         at: Option<u64>,
         scope: &mut Scope<'_>,
-    ) -> Result<(), Reject> {
+    ) -> Taken {
         let fti = fti.ok_or(Reject::ObjectInfo)?;
         let id = self.stream_id(header.object);
-        let bounds = (scope.config.receive_window_bytes, u64::from(scope.config.interleave_blocks) - 1);
         let heard = PayloadId { symbol: heard.symbol.min(fti.block_symbols - 1), ..heard };
-        let stream = RxStream::join(id, (header.fec_id, fti), heard, at, bounds, scope.memory_left)?;
+        let stream = RxStream::join(id, (header.fec_id, fti), heard, at, scope)?;
         self.streams[index].body = Body::Open(Box::new(stream));
         scope.events.push_back(Event::StreamOpened { stream: id });
         Ok(())
     }
 
     /// The owner says where to join a stream, before or after it was heard.
-    pub fn join(&mut self, object: ObjectId, join: Join, scope: &mut Scope<'_>) -> Result<(), Reject> {
+    pub fn join(&mut self, object: ObjectId, join: Join, scope: &mut Scope<'_>) -> Taken {
         let index = self.streams.iter().position(|known| known.object == object);
         let heard = index.and_then(|index| match &mut self.streams[index].body {
             Body::Unjoined(heard) => {
@@ -493,7 +475,9 @@ impl Remote {
         self.open(index, &header, Some(fti), payload_id, at, scope)?;
         if let Body::Open(stream) = &mut self.streams[index].body {
             // What was heard may lie before where we join, and then counts as a duplicate.
-            stream.receive(payload_id, &symbol, false, &mut |_, _| false, scope.memory_left, scope.stats)?;
+            let header = ObjectHeader { flags: Flags::default(), ..header };
+            let data = Data { header, payload_id, fti: Some(fti), payload: &symbol };
+            stream.receive(&data, &mut |_, _| false, scope)?;
         }
         self.after_progress(index, scope);
         Ok(())

@@ -13,7 +13,7 @@ use crate::NodeId;
 use crate::datagram::Source;
 use crate::effort;
 use crate::event::{CloseReason, Event};
-use crate::stats::Reject;
+use crate::stats::{Reject, Taken};
 use crate::time::Time;
 use crate::wire::SenderHeader;
 
@@ -164,7 +164,7 @@ impl Remotes {
         new_is_welcome: bool,
         datagram_bytes: usize,
         scope: &mut Scope<'_>,
-    ) -> Result<Option<&mut Remote>, Reject> {
+    ) -> Taken<Option<&mut Remote>> {
         if let Some(&index) = self.index.get(&(header.source, header.instance)) {
             self.list[index].hear(header, from, scope.now, datagram_bytes);
             if new_is_welcome {

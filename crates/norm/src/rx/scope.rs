@@ -3,7 +3,7 @@
 use super::nack_pacer::NackPacer;
 use crate::config::{Config, NackingMode};
 use crate::event_queue::EventQueue;
-use crate::stats::{Reject, Stats};
+use crate::stats::{Reject, Stats, Taken};
 use crate::time::Time;
 use crate::wire::repair::RepairWriter;
 
@@ -27,7 +27,7 @@ pub struct Scope<'a> {
 
 impl Scope<'_> {
     /// Whether objects of known length are taken, and if not, why.
-    pub fn check_object(&self) -> Result<(), Reject> {
+    pub fn check_object(&self) -> Taken {
         match (self.config.receive_objects, self.has_room) {
             (false, _) => Err(Reject::Unwanted),
             (true, false) => Err(Reject::NoRoom),

@@ -5,14 +5,15 @@ use shoal_fec::Symbol;
 use super::front::Front;
 use super::object::PARITY_LAG_MAX;
 use super::parity::ParityStore;
+use super::scope::Scope;
 use super::window::{Insert, Window};
 use crate::event::{CloseReason, Event, GapReason, StreamId};
 use crate::layout::Layout;
-use crate::stats::{Reject, Stats};
+use crate::stats::{Reject, Stats, Taken};
 use crate::wanted::Wanted;
 use crate::wire::command::Position;
 use crate::wire::repair::RepairRange;
-use crate::wire::{FecId, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::wire::{Data, FecId, Flags, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// All of a stream is refused so often before that is believed.
 const REFUSALS_BELIEVED: u32 = 3;
@@ -87,10 +88,11 @@ impl RxStream {
         (fec_id, fti): (FecId, Fti),
         heard: PayloadId,
         at: Option<u64>,
-        (window_bytes, parity_lag): (usize, u64),
-        memory_left: &mut usize,
-    ) -> Result<RxStream, Reject> {
+        scope: &mut Scope<'_>,
+    ) -> Taken<RxStream> {
         let (layout, symbols) = (Layout::endless(fec_id, &fti), u64::from(fti.block_symbols));
+        let (window_bytes, parity_lag) =
+            (scope.config.receive_window_bytes, u64::from(scope.config.interleave_blocks) - 1);
         let parity = ParityStore::new(fec_id, &fti, SEGMENT_HEADER_BYTES, window_bytes / PARITY_SHARE);
         let unit = if parity.is_some() { symbols } else { 1 };
         // One whole round of block numbers below, so that numbers before the first heard exist too.
@@ -103,7 +105,7 @@ impl RxStream {
             Some(segment) => layout.segment_near(heard, layout.place_of(segment)),
             None => heard,
         };
-        let mut window = Window::new(first, unit, fti.segment_bytes.into(), window_bytes, memory_left)
+        let mut window = Window::new(first, unit, fti.segment_bytes.into(), window_bytes, scope.memory_left)
             .ok_or(Reject::NoMemory)?;
         window.extend(heard);
         Ok(RxStream {
@@ -183,42 +185,34 @@ impl RxStream {
 
     /// Takes a segment in; `repair` says that somebody had asked for it. What is next to be read is offered to
     /// `take` before it is kept. True if it was new.
-    pub fn receive(
-        &mut self,
-        payload_id: PayloadId,
-        symbol: &[u8],
-        repair: bool,
-        take: &mut Take<'_>,
-        memory_left: &mut usize,
-        stats: &mut Stats,
-    ) -> Result<bool, Reject> {
-        if u64::from(payload_id.symbol) >= self.symbols {
-            return Ok(self.receive_parity(payload_id, symbol, repair, memory_left, stats));
+    pub fn receive(&mut self, data: &Data<'_>, take: &mut Take<'_>, scope: &mut Scope<'_>) -> Taken<bool> {
+        if u64::from(data.payload_id.symbol) >= self.symbols {
+            return Ok(self.receive_parity(data, scope));
         }
-        let (header, data) = SegmentHeader::split(symbol)?;
-        if data.len() > self.window.segment_bytes() {
+        let (header, bytes) = SegmentHeader::split(data.payload)?;
+        if bytes.len() > self.window.segment_bytes() {
             return Err(Reject::Position);
         }
-        let segment = self.segment_at(payload_id);
+        let (segment, repair) = (self.segment_at(data.payload_id), data.header.flags.has(Flags::REPAIR));
         if !self.front.judge(segment, self.window.end()) {
             return Err(Reject::BeyondWindow);
         }
         self.hear(segment);
         self.refusals = 0;
-        if self.is_next(segment, &header) && take(self.id, Chunk { bytes: data, fresh: self.fresh }) {
+        if self.is_next(segment, &header) && take(self.id, Chunk { bytes, fresh: self.fresh }) {
             self.fresh = false;
             self.window.pass(&header);
             if !repair {
                 self.front.on_first_time(segment, self.window.end());
             }
-            stats.segments_received += 1;
-            stats.payload_bytes_received += data.len() as u64;
+            scope.stats.segments_received += 1;
+            scope.stats.payload_bytes_received += bytes.len() as u64;
             return Ok(true);
         }
         let known = self.window.end();
-        let inserted = self.window.insert(segment, header, data, memory_left);
+        let inserted = self.window.insert(segment, header, bytes, scope.memory_left);
         let losses = segment.saturating_sub(known).min(self.window.end() - known);
-        stats.losses_detected += losses;
+        scope.stats.losses_detected += losses;
         self.fresh_losses |= losses > 0;
         if self.parity.is_some() {
             // Also what cannot be kept says how far the sender is, and so what is lost.
@@ -227,18 +221,18 @@ impl RxStream {
         match inserted {
             Insert::New => {
                 self.beyond = None;
-                stats.segments_received += 1;
-                stats.payload_bytes_received += data.len() as u64;
+                scope.stats.segments_received += 1;
+                scope.stats.payload_bytes_received += bytes.len() as u64;
                 if !repair && self.front.on_first_time(segment, self.window.end()) {
                     self.retract(segment + 1);
                 }
                 if self.parity.is_some() {
-                    self.try_recover(segment / self.symbols, memory_left, stats);
+                    self.try_recover(segment / self.symbols, scope);
                 }
                 Ok(true)
             }
             Insert::Duplicate => {
-                stats.duplicates_received += 1;
+                scope.stats.duplicates_received += 1;
                 if !repair && self.is_joined_too_late(segment) {
                     self.join_again(segment);
                 }
@@ -306,38 +300,31 @@ impl RxStream {
         }
     }
 
-    fn receive_parity(
-        &mut self,
-        payload_id: PayloadId,
-        symbol: &[u8],
-        repair: bool,
-        memory_left: &mut usize,
-        stats: &mut Stats,
-    ) -> bool {
-        let index = payload_id.symbol - self.symbols as u16;
-        let first = self.segment_at(PayloadId { symbol: 0, ..payload_id });
+    fn receive_parity(&mut self, data: &Data<'_>, scope: &mut Scope<'_>) -> bool {
+        let index = data.payload_id.symbol - self.symbols as u16;
+        let first = self.segment_at(PayloadId { symbol: 0, ..data.payload_id });
         let block = first / self.symbols;
         // Parity is computed from a whole block, so all of the block was sent.
         let end = first + self.symbols;
         if end <= self.window.complete() || !self.front.judge(end - 1, self.window.end()) {
             return false;
         }
-        stats.losses_detected += self.window.extend(end);
+        scope.stats.losses_detected += self.window.extend(end);
         let Some(parity) = &mut self.parity else { return false };
-        if !repair && block <= self.newest_block {
+        if !data.header.flags.has(Flags::REPAIR) && block <= self.newest_block {
             self.parity_lag = self.parity_lag.max(self.newest_block - block).min(PARITY_LAG_MAX);
         }
         let complete = (first..end).all(|segment| self.window.held(segment).is_some());
-        if complete || !parity.keep(block, index, symbol, memory_left) {
+        if complete || !parity.keep(block, index, data.payload, scope.memory_left) {
             return false;
         }
-        stats.parity_received += 1;
-        self.try_recover(block, memory_left, stats);
+        scope.stats.parity_received += 1;
+        self.try_recover(block, scope);
         true
     }
 
     /// Computes what a block misses, if there is enough parity.
-    fn try_recover(&mut self, block: u64, memory_left: &mut usize, stats: &mut Stats) {
+    fn try_recover(&mut self, block: u64, scope: &mut Scope<'_>) {
         let Some(parity) = &mut self.parity else { return };
         let held = parity.count(block);
         if held == 0 {
@@ -361,14 +348,14 @@ impl RxStream {
         for (at, symbol) in recovered {
             let segment = first + at as u64;
             let Ok((header, data)) = SegmentHeader::split(&symbol) else {
-                stats.reject(Reject::Position);
+                scope.stats.reject(Reject::Position);
                 continue;
             };
             if data.len() <= self.window.segment_bytes()
-                && self.window.insert(segment, header, data, memory_left) == Insert::New
+                && self.window.insert(segment, header, data, scope.memory_left) == Insert::New
             {
-                stats.segments_recovered += 1;
-                stats.payload_bytes_received += data.len() as u64;
+                scope.stats.segments_recovered += 1;
+                scope.stats.payload_bytes_received += data.len() as u64;
             }
         }
         let reader = self.window.first() / self.symbols;

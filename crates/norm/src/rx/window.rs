@@ -89,19 +89,19 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window at `first`, growing up to `bytes_max`. Takes its memory from `memory_left`. Segments are kept
+    /// A window at `first`, growing up to `bytes_max`. Takes its memory from `memory`. Segments are kept
     /// in units of `unit` until none of them is missing.
     pub fn new(
         first: u64,
         unit: u64,
         segment_bytes: usize,
         bytes_max: usize,
-        memory_left: &mut usize,
+        memory: &mut usize,
     ) -> Option<Window> {
         let slots_min = 1usize << (BYTES_MIN / segment_bytes).clamp(2, 16).ilog2();
-        let left = memory_left.checked_sub(slots_min * slot_bytes(segment_bytes))?;
+        let left = memory.checked_sub(slots_min * slot_bytes(segment_bytes))?;
         let (entries, bytes) = allocate(slots_min, segment_bytes)?;
-        *memory_left = left;
+        *memory = left;
         let slots_max = (1usize << (bytes_max / slot_bytes(segment_bytes)).max(slots_min).ilog2())
             .max((2 * unit as usize).next_power_of_two());
         Some(Window {
@@ -219,18 +219,12 @@ impl Window {
     }
 
     /// Takes a segment in.
-    pub fn insert(
-        &mut self,
-        segment: u64,
-        header: SegmentHeader,
-        data: &[u8],
-        memory_left: &mut usize,
-    ) -> Insert {
+    pub fn insert(&mut self, segment: u64, header: SegmentHeader, data: &[u8], memory: &mut usize) -> Insert {
         if segment < self.complete {
             return Insert::Duplicate;
         }
         if segment - self.base >= self.entries.len() as u64 {
-            match self.grow(segment, memory_left) {
+            match self.grow(segment, memory) {
                 Insert::New => {}
                 refused => {
                     // It cannot be kept, but it tells what was sent: a reader that fell behind asks for it later.
@@ -307,16 +301,16 @@ impl Window {
         }
     }
 
-    fn grow(&mut self, segment: u64, memory_left: &mut usize) -> Insert {
+    fn grow(&mut self, segment: u64, memory: &mut usize) -> Insert {
         let needed = (segment - self.base + 1).checked_next_power_of_two().unwrap_or(u64::MAX);
         if needed > self.slots_allowed() {
             return Insert::Beyond;
         }
         let added = (needed as usize - self.entries.len()) * slot_bytes(self.segment_bytes);
-        let Some(left) = memory_left.checked_sub(added).filter(|_| self.resize(needed as usize)) else {
+        let Some(left) = memory.checked_sub(added).filter(|_| self.resize(needed as usize)) else {
             return Insert::NoMemory;
         };
-        *memory_left = left;
+        *memory = left;
         Insert::New
     }
 

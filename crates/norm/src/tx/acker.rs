@@ -48,8 +48,9 @@ const OTHERS_TIME_FACTOR: u32 = 32;
 const LOSSLESS_TIME_FACTOR: u32 = 2;
 
 /// Whether it holds the window.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
+    #[default]
     New,
     Counts,
     Silent,
@@ -57,7 +58,7 @@ pub enum Standing {
 }
 
 /// How far somebody got.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     /// Everything before this segment is there.
     pub acked: u64,
@@ -87,7 +88,7 @@ impl Balance {
 }
 
 /// The node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Acker {
     pub node: NodeId,
     pub standing: Standing,
@@ -126,29 +127,8 @@ pub struct Acker {
 
 impl Acker {
     pub fn new(node: NodeId, owes_from: u64) -> Acker {
-        Acker {
-            node,
-            standing: Standing::New,
-            owes_from,
-            reached: Reached { acked: owes_from, seen: owes_from },
-            unanswered: 0,
-            asked_at: Time::ZERO,
-            repaired: 0,
-            excused: false,
-            heard: true,
-            told: false,
-            indispensable: false,
-            held: Balance::default(),
-            held_requests: 0,
-            held_request: 0,
-            blamed: Balance::default(),
-            slow_times: 0,
-            back_at: Time::ZERO,
-            keeps_up_since: None,
-            loses: false,
-            kept_from: 0,
-            asked: 0,
-        }
+        let reached = Reached { acked: owes_from, seen: owes_from };
+        Acker { node, owes_from, reached, heard: true, ..Acker::default() }
     }
 
     pub fn counts(&self) -> bool {

@@ -24,7 +24,7 @@ pub enum AckOutcome {
 }
 
 /// The acknowledgement state of one stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AckProcess {
     /// In the order of their ids.
     ackers: Vec<Acker>,
@@ -54,19 +54,12 @@ pub struct AckProcess {
 impl AckProcess {
     pub fn new(config: &Config) -> AckProcess {
         AckProcess {
-            ackers: Vec::new(),
-            reached: None,
             all_acked: u64::MAX,
-            all_owe_from: 0,
-            untold: false,
-            requested: None,
             next_request: Time::NEVER,
-            turn: 0,
-            wanted: None,
             robust_factor: config.robust_factor,
             patience: config.acker_patience,
             nodes_max: usize::from(config.segment_bytes) / size_of::<NodeId>(),
-            owed: Duration::ZERO,
+            ..AckProcess::default()
         }
     }
 

@@ -26,7 +26,7 @@ pub struct Sent {
 }
 
 /// The window of all objects of a sender.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ObjectWindow {
     /// Who has everything before which place.
     pub acks: AckProcess,
@@ -49,9 +49,7 @@ impl ObjectWindow {
             acks: AckProcess::new(config),
             segments_max: segments_max.max(2 * together),
             objects_max: config.send_objects_max as u64,
-            asked: Sent::default(),
-            debts: Vec::new(),
-            dropped_unacknowledged: false,
+            ..ObjectWindow::default()
         }
     }
 

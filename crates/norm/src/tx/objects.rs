@@ -33,7 +33,7 @@ pub struct FileRead {
 }
 
 /// The objects.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TxObjects {
     /// Oldest first.
     pub(super) cache: VecDeque<TxObject>,
@@ -68,24 +68,11 @@ pub struct TxObjects {
 impl TxObjects {
     pub fn new(config: &Config) -> TxObjects {
         TxObjects {
-            cache: VecDeque::new(),
-            sent: 0,
-            sent_and_gone: 0,
-            row_end: 0,
             window: ObjectWindow::new(config),
-            stale: 0,
-            bytes: 0,
             bytes_max: config.send_cache_bytes_max,
             objects_max: config.send_objects_max,
-            announcement: None,
             robust_factor: config.robust_factor,
-            refused: None,
-            has_room: false,
-            settled: Vec::new(),
-            repairing: BTreeSet::new(),
-            informing: BTreeSet::new(),
-            watched: BTreeSet::new(),
-            finished: Vec::new(),
+            ..TxObjects::default()
         }
     }
 

@@ -81,7 +81,7 @@ struct Round {
 }
 
 /// The window of one stream, in segments.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SendWindow {
     limit: u64,
     open: u64,
@@ -106,20 +106,8 @@ pub struct SendWindow {
 
 impl SendWindow {
     pub fn new(limit: u64) -> SendWindow {
-        SendWindow {
-            limit,
-            open: OPEN_FIRST.min(limit),
-            paced: false,
-            free: true,
-            round: None,
-            lossless: 0,
-            round_trip: Duration::ZERO,
-            shortest: Duration::MAX,
-            passed: 0,
-            passes: None,
-            blame: None,
-            sent: 0,
-        }
+        let open = OPEN_FIRST.min(limit);
+        SendWindow { limit, open, free: true, shortest: Duration::MAX, ..SendWindow::default() }
     }
 
     /// Whether something else decides how fast to send.
