@@ -145,6 +145,11 @@ impl Layout {
         Some(u64::from(place.block)).filter(|block| *block < self.blocks)
     }
 
+    /// The block a payload id names: the object's, if it has it, or the stream's, as near to a segment as can be.
+    pub fn block_named(&self, near: u64, place: PayloadId) -> Option<u64> {
+        if self.is_finite() { self.block_at(place) } else { Some(self.block_near(near, place)) }
+    }
+
     /// The segment a payload id of a source symbol names, if the object has it.
     pub fn segment_at(&self, place: PayloadId) -> Option<u64> {
         let segments = self.block_segments(self.block_at(place)?);

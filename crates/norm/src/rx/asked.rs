@@ -1,5 +1,7 @@
 //! In which NACK cycle somebody else asked for an object as a whole, or for its information.
 
+use super::entry::InfoState;
+use crate::config::NackingMode;
 use crate::wire::RepairFlags;
 
 /// Cycles are never 0, so 0 is never.
@@ -21,13 +23,13 @@ impl Asked {
         }
     }
 
-    /// Whether anybody asked for all of it in this cycle.
-    pub fn for_object(&self, cycle: u16) -> bool {
-        self.object == cycle
+    /// Whether all of it is to be asked for, unless anybody did in this cycle.
+    pub fn lacks_object(&self, unless_in: Option<u16>) -> bool {
+        unless_in != Some(self.object)
     }
 
-    /// Whether anybody asked for its information in this cycle.
-    pub fn for_info(&self, cycle: u16) -> bool {
-        self.info == cycle
+    /// Whether its information is to be asked for, unless anybody did in this cycle.
+    pub fn lacks_info(&self, info: InfoState, nacking: NackingMode, unless_in: Option<u16>) -> bool {
+        info == InfoState::Missing && nacking != NackingMode::None && unless_in != Some(self.info)
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::entry::{Body, InfoState};
 use super::remote::{Probe, Remote};
-use super::requests;
 use super::scope::Scope;
 use crate::ObjectId;
 use crate::backoff;
@@ -13,6 +12,7 @@ use crate::event::{CloseReason, Event, StreamId};
 use crate::serial;
 use crate::stats::Reject;
 use crate::time::Time;
+use crate::wanted::ErasureTally;
 use crate::wire::command::{self, Command, Position};
 use crate::wire::{CcFeedback, RepairRequests};
 
@@ -190,9 +190,9 @@ impl Remote {
         let cycle = self.nack.number();
         // However much one message asks for, it costs no more than so many steps.
         let mut budget = OVERHEARD_WORK_MAX;
-        let mut tally = requests::ErasureTally::default();
+        let mut tally = ErasureTally::default();
         for range in RepairRequests::new(content).flatten() {
-            let erasures = tally.add(&range);
+            let erasures = tally.add_range(&range);
             self.objects.overhear(&range, cycle, erasures);
             let count = range.last.object.wrapping_sub(range.first.object);
             for entry in &mut self.streams {

@@ -65,27 +65,23 @@ impl StreamEntry {
         }
     }
 
-    /// Whether something of it is missing that is to be asked for.
-    pub fn is_missing(&self, nacking: NackingMode) -> bool {
-        let info = self.info == InfoState::Missing && nacking != NackingMode::None;
-        info || nacking == NackingMode::Full
-            && match &self.body {
-                Body::Wanted(_) => true,
-                Body::Open(stream) => stream.window().has_missing(),
-                Body::Unjoined(_) | Body::Closed => false,
-            }
-    }
-
-    /// Whether something of it is missing that nobody else asked for in this cycle.
-    pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
-        let info = self.info == InfoState::Missing && nacking != NackingMode::None;
-        (info && !self.asked.for_info(cycle))
+    /// Whether something of it is missing that is to be asked for, unless somebody else did in this cycle.
+    pub fn is_missing(&self, nacking: NackingMode, unless_in: Option<u16>) -> bool {
+        self.asked.lacks_info(self.info, nacking, unless_in)
             || nacking == NackingMode::Full
                 && match &self.body {
-                    Body::Open(stream) => stream.window().needs_asking(cycle),
-                    Body::Wanted(_) => !self.asked.for_object(cycle),
+                    Body::Open(stream) => stream.window().is_missing(unless_in),
+                    Body::Wanted(_) => self.asked.lacks_object(unless_in),
                     Body::Unjoined(_) | Body::Closed => false,
                 }
+    }
+
+    pub fn open(&self) -> Option<&RxStream> {
+        if let Body::Open(stream) = &self.body { Some(stream) } else { None }
+    }
+
+    pub fn open_mut(&mut self) -> Option<&mut RxStream> {
+        if let Body::Open(stream) = &mut self.body { Some(stream) } else { None }
     }
 
     /// Whether a watermark that is to be acknowledged was reached.

@@ -1,8 +1,9 @@
 //! The feedback a receiver owes one sender: acknowledgements, repair requests, answers to probes.
 
-use super::entry::{Body, StreamEntry};
+use super::entry::StreamEntry;
 use super::remote::Remote;
 use super::scope::Scope;
+use super::stream::RxStream;
 use crate::config::FeedbackMode;
 use crate::datagram::Destination;
 use crate::event::Event;
@@ -72,8 +73,8 @@ impl Remote {
     fn poll_nack(&mut self, scope: &mut Scope<'_>) -> bool {
         let nacking = scope.config.nacking;
         let missing = self.departed.is_none()
-            && (self.streams.iter().any(|object| object.is_missing(nacking))
-                || self.objects.is_missing(scope.object_nacking()));
+            && (self.streams.iter().any(|object| object.is_missing(nacking, None))
+                || self.objects.is_missing(scope.object_nacking(), None));
         // Without back-off nobody speaks for others, and what was lost since the last request need not wait
         // until that is answered.
         let fresh_only = missing
@@ -95,9 +96,9 @@ impl Remote {
             return self.write_nack(true, scope);
         }
         self.nack.on_asked(scope.now, &self.timing, scope.config.robust_factor);
-        let cycle = self.nack.number();
-        let of_streams = self.streams.iter().any(|object| object.needs_asking(nacking, cycle));
-        if !of_streams && !self.objects.needs_asking(scope.object_nacking(), cycle) {
+        let cycle = Some(self.nack.number());
+        let of_streams = self.streams.iter().any(|object| object.is_missing(nacking, cycle));
+        if !of_streams && !self.objects.is_missing(scope.object_nacking(), cycle) {
             scope.stats.nacks_suppressed += 1;
             return false;
         }
@@ -107,10 +108,7 @@ impl Remote {
     fn has_fresh_losses(&self) -> bool {
         self.timing.backoff_factor == 0
             && !self.timing.is_large()
-            && self.streams.iter().any(|object| match &object.body {
-                Body::Open(stream) => stream.has_fresh_losses(),
-                _ => false,
-            })
+            && self.streams.iter().filter_map(StreamEntry::open).any(RxStream::has_fresh_losses)
     }
 
     /// Asks for everything missing, or only for what was never asked for. False if that is nothing.
@@ -122,17 +120,13 @@ impl Remote {
         let first = usize::from(self.nack.number()) % turns;
         let mut in_turn = (first..turns).chain(0..first);
         in_turn.all(|turn| match self.streams.get(turn) {
-            Some(stream) if stream.is_missing(nacking) => {
+            Some(stream) if stream.is_missing(nacking, None) => {
                 stream.write_requests(nacking, fresh_only, scope.requests)
             }
             Some(_) => true,
             None => self.objects.write_requests(scope.object_nacking(), scope.requests),
         });
-        for object in &mut self.streams {
-            if let Body::Open(stream) = &mut object.body {
-                stream.on_asked();
-            }
-        }
+        self.streams.iter_mut().filter_map(StreamEntry::open_mut).for_each(RxStream::on_asked);
         if scope.requests.content().is_empty() {
             return false;
         }
@@ -149,10 +143,8 @@ impl Remote {
 
     /// A NACK is no longer than a segment of the sender it goes to.
     fn request_bytes_max(&self) -> usize {
-        let segment = self.streams.iter().find_map(|object| match &object.body {
-            Body::Open(stream) => Some(stream.window().segment_bytes()),
-            Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => None,
-        });
+        let segment =
+            self.streams.iter().find_map(StreamEntry::open).map(|open| open.window().segment_bytes());
         segment.or(self.objects.segment_bytes()).unwrap_or(512).clamp(64, 1400)
     }
 

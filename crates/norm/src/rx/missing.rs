@@ -52,6 +52,11 @@ impl Window {
         }
     }
 
+    /// Whether any segment counts as lost, unless somebody else asked for it in this cycle.
+    pub fn is_missing(&self, unless_in: Option<u16>) -> bool {
+        unless_in.map_or_else(|| self.has_missing(), |cycle| self.needs_asking(cycle))
+    }
+
     /// Whether any missing segment was not asked for by somebody else in this cycle.
     pub fn needs_asking(&self, cycle: u16) -> bool {
         let mut needed = false;

@@ -13,9 +13,9 @@ use crate::wire::repair::{RepairRange, RepairWriter};
 const ASKED_RUNS_MAX: usize = 64;
 
 impl RxObject {
-    /// Whether anything of it counts as lost.
-    pub fn has_missing(&self) -> bool {
-        self.first_missing(0).is_some()
+    /// Whether anything of it counts as lost, unless somebody else asked for it in this cycle.
+    pub fn is_missing(&self, unless_in: Option<u16>) -> bool {
+        unless_in.map_or_else(|| self.first_missing(0).is_some(), |cycle| self.needs_asking(cycle))
     }
 
     /// The first block from `from` on that lost something.
@@ -44,7 +44,7 @@ impl RxObject {
     }
 
     /// Whether anything is lost that nobody else asked for in this cycle.
-    pub fn needs_asking(&self, cycle: u16) -> bool {
+    fn needs_asking(&self, cycle: u16) -> bool {
         let asked = if self.asked_in == cycle { &self.asked[..] } else { &[] };
         let mut from = 0;
         while let Some(block) = self.first_missing(from) {
@@ -129,8 +129,7 @@ impl RxObject {
         if self.asked.len() >= ASKED_RUNS_MAX {
             return;
         }
-        let all = 0..u64::MAX;
-        let wanted = Wanted::read(range, &self.layout, all, |place| self.layout.block_at(place));
+        let wanted = Wanted::read(range, &self.layout, 0..u64::MAX, 0);
         let Some(Wanted { segments, parity }) = wanted else { return };
         match parity.filter(|_| segments.is_empty() && self.has_parity()) {
             // Symbols asked for by name may be ones we have; parity serves everybody who lacks no more.

@@ -460,14 +460,9 @@ impl RxObjects {
 
     // --- requests ---
 
-    /// Whether anything is missing that is to be asked for.
-    pub fn is_missing(&self, nacking: NackingMode) -> bool {
-        self.slots.iter().any(|slot| slot.is_missing(nacking))
-    }
-
-    /// Whether anything is missing that nobody else asked for in this cycle.
-    pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
-        self.slots.iter().any(|slot| slot.needs_asking(nacking, cycle))
+    /// Whether anything is missing that is to be asked for, unless somebody else did in this cycle.
+    pub fn is_missing(&self, nacking: NackingMode, unless_in: Option<u16>) -> bool {
+        self.slots.iter().any(|slot| slot.is_missing(nacking, unless_in))
     }
 
     /// Asks for what is missing. False if there was no room for all of it.
@@ -475,7 +470,7 @@ impl RxObjects {
         let mut unheard: Option<(ObjectId, ObjectId)> = None;
         for (index, slot) in self.slots.iter().enumerate() {
             let object = self.number(index);
-            if matches!(slot.body, Body::Wanted { .. }) && slot.is_missing(nacking) {
+            if matches!(slot.body, Body::Wanted { .. }) && slot.is_missing(nacking, None) {
                 unheard = Some(unheard.map_or((object, object), |(first, _)| (first, object)));
                 continue;
             }
@@ -483,7 +478,7 @@ impl RxObjects {
                 return false;
             }
             if let Body::Open(open) = &slot.body
-                && slot.is_missing(nacking)
+                && slot.is_missing(nacking, None)
             {
                 let info_missing = slot.info == InfoState::Missing;
                 let fits = if nacking == NackingMode::Full {

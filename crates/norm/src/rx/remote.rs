@@ -19,7 +19,7 @@ use crate::stats::{Reject, Taken};
 use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
-use crate::wire::{Data, Flags, Fti, Info, PayloadId, SenderHeader};
+use crate::wire::{Data, Flags, Info, PayloadId, SenderHeader};
 use crate::{NodeId, ObjectId};
 
 /// A message that lags behind by more is not late: we were away.
@@ -180,11 +180,7 @@ impl Remote {
     /// complete. All of it can be asked for again. True if it gave something back.
     pub fn make_way(&mut self, scope: &mut Scope<'_>) -> bool {
         let held = self.memory();
-        for known in &mut self.streams {
-            if let Body::Open(stream) = &mut known.body {
-                *scope.memory_left += stream.rest();
-            }
-        }
+        self.rest_streams(scope);
         self.streams.retain(|known| {
             let is_unjoined = matches!(known.body, Body::Unjoined(_));
             *scope.memory_left += if is_unjoined { known.memory() } else { 0 };
@@ -269,7 +265,7 @@ impl Remote {
             }
             Body::Wanted(_) => {
                 let at = (scope.config.sync != SyncPolicy::Current).then_some(0);
-                self.open(index, &data.header, data.fti, data.payload_id, at, scope)?;
+                self.open(index, data, at, scope)?;
             }
             Body::Unjoined(_) => return Ok(false),
             Body::Open(stream) => {
@@ -312,7 +308,8 @@ impl Remote {
         // NORM_INFO says how the stream is cut, but not where it is.
         let from_start = matches!(scope.config.sync, SyncPolicy::Start | SyncPolicy::All);
         if from_start && matches!(object.body, Body::Wanted(_)) && info.fti.is_some() {
-            self.open(index, &info.header, info.fti, PayloadId::default(), Some(0), scope)?;
+            let (header, fti, payload_id) = (info.header, info.fti, PayloadId::default());
+            self.open(index, &Data { header, fti, payload_id, payload: &[] }, Some(0), scope)?;
         }
         self.after_progress(index, scope);
         Ok(())
@@ -370,7 +367,7 @@ impl Remote {
     /// Something about an object of known length changed: start asking if something is missing.
     pub(super) fn after_object(&mut self, scope: &mut Scope<'_>) {
         self.timing.seen = scope.nacks.nodes() as f64;
-        if self.departed.is_none() && self.objects.is_missing(scope.object_nacking()) {
+        if self.departed.is_none() && self.objects.is_missing(scope.object_nacking(), None) {
             self.nack.on_loss(scope.now, &self.timing, scope.random);
         }
     }
@@ -434,19 +431,9 @@ impl Remote {
         Ok(())
     }
 
-    fn open(
-        &mut self,
-        index: usize,
-        header: &ObjectHeader,
-        fti: Option<Fti>,
-        heard: PayloadId,
-        at: Option<u64>,
-        scope: &mut Scope<'_>,
-    ) -> Taken {
-        let fti = fti.ok_or(Reject::ObjectInfo)?;
-        let id = self.stream_id(header.object);
-        let heard = PayloadId { symbol: heard.symbol.min(fti.block_symbols - 1), ..heard };
-        let stream = RxStream::join(id, (header.fec_id, fti), heard, at, scope)?;
+    fn open(&mut self, index: usize, data: &Data<'_>, at: Option<u64>, scope: &mut Scope<'_>) -> Taken {
+        let id = self.stream_id(data.header.object);
+        let stream = RxStream::join(id, data, at, scope)?;
         self.streams[index].body = Body::Open(Box::new(stream));
         scope.events.push_back(Event::StreamOpened { stream: id });
         Ok(())
@@ -457,26 +444,27 @@ impl Remote {
         let index = self.streams.iter().position(|known| known.object == object);
         let heard = index.and_then(|index| match &mut self.streams[index].body {
             Body::Unjoined(heard) => {
-                Some((index, heard.header, heard.fti, heard.payload_id, std::mem::take(&mut heard.symbol)))
+                Some((index, heard.header, heard.payload_id, heard.fti, &mut heard.symbol))
             }
             _ => None,
         });
-        *scope.memory_left += heard.as_ref().map_or(0, |(.., symbol)| symbol.len());
-        let Some((index, header, fti, payload_id, symbol)) = heard else {
+        let Some((index, header, payload_id, fti, symbol)) = heard else {
             if self.told.len() < scope.config.streams_per_sender_max {
                 self.told.push((object, join));
             }
             return Ok(());
         };
+        // It counts as what is sent for the first time, whatever it was.
+        let (header, symbol) = (ObjectHeader { flags: Flags::default(), ..header }, std::mem::take(symbol));
+        let data = Data { header, payload_id, fti: Some(fti), payload: &symbol };
+        *scope.memory_left += symbol.len();
         let at = match join {
             Join::Here => None,
             Join::At(segment) => Some(segment),
         };
-        self.open(index, &header, Some(fti), payload_id, at, scope)?;
-        if let Body::Open(stream) = &mut self.streams[index].body {
+        self.open(index, &data, at, scope)?;
+        if let Some(stream) = self.streams[index].open_mut() {
             // What was heard may lie before where we join, and then counts as a duplicate.
-            let header = ObjectHeader { flags: Flags::default(), ..header };
-            let data = Data { header, payload_id, fti: Some(fti), payload: &symbol };
             stream.receive(&data, &mut |_, _| false, scope)?;
         }
         self.after_progress(index, scope);
@@ -488,11 +476,11 @@ impl Remote {
         self.timing.seen = scope.nacks.nodes() as f64;
         self.settle(index, scope);
         if scope.config.nacking != NackingMode::Full
-            && let Body::Open(stream) = &mut self.streams[index].body
+            && let Some(stream) = self.streams[index].open_mut()
         {
             stream.on_asked();
         }
-        if self.departed.is_none() && self.streams[index].is_missing(scope.config.nacking) {
+        if self.departed.is_none() && self.streams[index].is_missing(scope.config.nacking, None) {
             self.nack.on_loss(scope.now, &self.timing, scope.random);
         }
     }
@@ -510,10 +498,7 @@ impl Remote {
     // --- reading ---
 
     pub fn stream_mut(&mut self, object: ObjectId) -> Option<&mut RxStream> {
-        self.streams.iter_mut().find_map(|known| match &mut known.body {
-            Body::Open(stream) if known.object == object => Some(&mut **stream),
-            _ => None,
-        })
+        self.streams.iter_mut().find(|known| known.object == object)?.open_mut()
     }
 
     /// So many bytes of a stream were read.
@@ -527,10 +512,8 @@ impl Remote {
 
     /// Whether everything that came was read.
     pub fn is_drained(&self) -> bool {
-        self.streams.iter().all(|object| match &object.body {
-            Body::Open(stream) => stream.window().first() == stream.window().complete(),
-            Body::Wanted(_) | Body::Unjoined(_) | Body::Closed => true,
-        })
+        let mut windows = self.streams.iter().filter_map(StreamEntry::open).map(RxStream::window);
+        windows.all(|window| window.first() == window.complete())
     }
 
     /// Gives all memory back and says that every stream is closed.

@@ -5,11 +5,12 @@
 //! have; which ones come is the sender's choice. Where more is missing than a block has parity: all parity,
 //! and the rest by name. These are libnorm's rules.
 
+use std::ops::Range;
+
 use super::parity::ParityStore;
 use super::stream::RxStream;
-use crate::ObjectId;
 use crate::wire::RepairFlags;
-use crate::wire::repair::{RepairRange, RepairWriter, each_run};
+use crate::wire::repair::{RepairWriter, each_run};
 
 /// Asks for the segments a stream misses, from `least` on. False if there was no room for all of it.
 pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool {
@@ -34,24 +35,23 @@ pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool
     stream.window().missing_runs_from(least, |from, to| {
         let first = (from / stream.symbols()).max(next_block);
         next_block = next_block.max((to - 1) / stream.symbols() + 1);
-        fits = fits && write_blocks(stream, parity, first, next_block, requests);
+        fits = fits && write_blocks(stream, parity, first..next_block, requests);
         fits
     });
     fits
 }
 
-/// Asks for what blocks `first..end` miss, where blocks have parity.
+/// Asks for what `blocks` miss, where blocks have parity.
 fn write_blocks(
     stream: &RxStream,
     parity: &ParityStore,
-    first: u64,
-    end: u64,
+    blocks: Range<u64>,
     requests: &mut RepairWriter,
 ) -> bool {
     let (symbols, window) = (stream.symbols(), stream.window());
     let (object, layout) = (stream.id.object, stream.layout());
     let item = |segment: u64| layout.position(object, segment);
-    let mut block = first;
+    let Range { start: mut block, end } = blocks;
     while block < end {
         let start = block * symbols;
         let known = (start + symbols).min(window.end()).min(window.checked());
@@ -106,27 +106,4 @@ pub fn write_symbols(
     let wanted = (0..by_parity).filter(|index| !held(*index)).map(|index| symbols + index);
     let symbols = lost.skip(by_parity.into()).chain(wanted).map(u64::from);
     each_run(symbols, |first, last| push(first as u16, last as u16))
-}
-
-/// How many symbols of one block somebody else asked for, in however many pieces.
-#[derive(Debug, Default)]
-pub struct ErasureTally {
-    block: Option<(ObjectId, u32)>,
-    erasures: usize,
-}
-
-impl ErasureTally {
-    /// Adds a request; returns how much was asked for of its block so far, as far as it names symbols.
-    pub fn add(&mut self, range: &RepairRange) -> usize {
-        let (first, last) = (range.first.payload_id, range.last.payload_id);
-        if !range.flags.has(RepairFlags::SEGMENT) || first.block != last.block {
-            return 0;
-        }
-        let block = (range.first.object, first.block);
-        if self.block.replace(block) != Some(block) {
-            self.erasures = 0;
-        }
-        self.erasures += usize::from(last.symbol.saturating_sub(first.symbol)) + 1;
-        self.erasures
-    }
 }

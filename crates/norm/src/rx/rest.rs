@@ -1,7 +1,7 @@
 //! Giving back the memory of a sender that is not expected to say more, without forgetting where its streams are:
 //! should it speak again they go on from there, with nothing twice.
 
-use super::entry::Body;
+use super::entry::StreamEntry;
 use super::remote::Remote;
 use super::scope::Scope;
 use super::stream::RxStream;
@@ -10,15 +10,16 @@ use super::window::{EMPTY, Slot, Window};
 impl Remote {
     /// Gives back what is not needed to go on reading where the readers are. False if something waits to be read.
     pub fn rest(&mut self, scope: &mut Scope<'_>) -> bool {
-        if !self.is_drained() {
-            return false;
+        let is_drained = self.is_drained();
+        if is_drained {
+            self.rest_streams(scope);
         }
-        for known in &mut self.streams {
-            if let Body::Open(stream) = &mut known.body {
-                *scope.memory_left += stream.rest();
-            }
-        }
-        true
+        is_drained
+    }
+
+    pub(super) fn rest_streams(&mut self, scope: &mut Scope<'_>) {
+        let open = self.streams.iter_mut().filter_map(StreamEntry::open_mut);
+        *scope.memory_left += open.map(RxStream::rest).sum::<usize>();
     }
 }
 

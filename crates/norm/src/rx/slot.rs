@@ -37,27 +37,15 @@ impl Slot {
         Slot { info: InfoState::None, body, ack: None, asked: Asked::default() }
     }
 
-    /// Whether something of it is missing that nobody else asked for in this cycle.
-    pub fn needs_asking(&self, nacking: NackingMode, cycle: u16) -> bool {
-        let info = self.info == InfoState::Missing && nacking != NackingMode::None;
-        (info && !self.asked.for_info(cycle))
+    /// Whether something of it is missing that is to be asked for, unless somebody else did in this cycle.
+    pub fn is_missing(&self, nacking: NackingMode, unless_in: Option<u16>) -> bool {
+        self.asked.lacks_info(self.info, nacking, unless_in)
             || nacking == NackingMode::Full
                 && match &self.body {
-                    Body::Open(open) => open.needs_asking(cycle),
-                    Body::Wanted { .. } => !self.asked.for_object(cycle),
+                    Body::Open(open) => open.is_missing(unless_in),
+                    Body::Wanted { .. } => self.asked.lacks_object(unless_in),
                     Body::Closed => false,
                 }
-    }
-
-    /// Whether something of it is missing that is to be asked for.
-    pub fn is_missing(&self, nacking: NackingMode) -> bool {
-        let info = self.info == InfoState::Missing && nacking != NackingMode::None;
-        info || nacking == NackingMode::Full
-            && match &self.body {
-                Body::Wanted { .. } => true,
-                Body::Open(open) => open.has_missing(),
-                Body::Closed => false,
-            }
     }
 
     /// Since when nothing of it came, unless it is done.

@@ -83,13 +83,8 @@ pub struct RxStream {
 impl RxStream {
     /// Joins a stream of which the segment at `heard` is known to exist: there, or `at` a segment counted
     /// from the stream's first.
-    pub fn join(
-        id: StreamId,
-        (fec_id, fti): (FecId, Fti),
-        heard: PayloadId,
-        at: Option<u64>,
-        scope: &mut Scope<'_>,
-    ) -> Taken<RxStream> {
+    pub fn join(id: StreamId, data: &Data<'_>, at: Option<u64>, scope: &mut Scope<'_>) -> Taken<RxStream> {
+        let (fec_id, fti) = (data.header.fec_id, data.fti.ok_or(Reject::ObjectInfo)?);
         let (layout, symbols) = (Layout::endless(fec_id, &fti), u64::from(fti.block_symbols));
         let (window_bytes, parity_lag) =
             (scope.config.receive_window_bytes, u64::from(scope.config.interleave_blocks) - 1);
@@ -97,7 +92,8 @@ impl RxStream {
         let unit = if parity.is_some() { symbols } else { 1 };
         // One whole round of block numbers below, so that numbers before the first heard exist too.
         let base_block = 1u64 << fec_id.block_bits();
-        let heard = (base_block + u64::from(heard.block)) * symbols + u64::from(heard.symbol);
+        let symbol = data.payload_id.symbol.min(fti.block_symbols - 1);
+        let heard = (base_block + u64::from(data.payload_id.block)) * symbols + u64::from(symbol);
         // A count may have gone round the block numbers more often than we know: what counts is how far
         // it lies from what was heard.
         let first = match at {
@@ -367,12 +363,9 @@ impl RxStream {
     /// Another receiver asked for something of this stream, and for `erasures` symbols of its block in all: it asked
     /// for us too.
     pub fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize, budget: &mut u64) {
-        let (layout, reference) = (self.layout, self.reference());
-        let block_at = |place: PayloadId| Some(layout.block_near(reference, place));
-        let Some(Wanted { segments, parity: wanted }) = Wanted::read(range, &layout, 0..u64::MAX, block_at)
-        else {
-            return;
-        };
+        let (layout, wanted) =
+            (self.layout, Wanted::read(range, &self.layout, 0..u64::MAX, self.reference()));
+        let Some(Wanted { segments, parity: wanted }) = wanted else { return };
         self.window.mark_asked(segments.start, segments.end, cycle, budget);
         // Symbols asked for by name may be ones we have; parity serves everybody who lacks no more.
         if let (Some(parity), Some((block, _))) = (&self.parity, wanted)

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 pub use super::acker::Reached;
 use super::acker::{Acker, REQUESTS_MIN, Standing};
+use crate::config::Watermark;
 use crate::effort;
+use crate::event::Event;
 use crate::time::Time;
-use crate::{Config, NodeId};
+use crate::{Config, NodeId, ObjectId};
 
 /// What became of acknowledgements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,16 @@ pub enum AckOutcome {
     Silent(NodeId),
     /// The application's watermark is settled: (acked, silent).
     Settled(Vec<NodeId>, Vec<NodeId>),
+}
+
+impl AckOutcome {
+    /// What tells of it, if it is about this stream or object.
+    pub fn into_event(self, object: ObjectId) -> Event {
+        match self {
+            AckOutcome::Silent(node) => Event::AckerSilent { object, node },
+            AckOutcome::Settled(acked, silent) => Event::WatermarkDone(Watermark { object, acked, silent }),
+        }
+    }
 }
 
 /// The acknowledgement state of one stream.

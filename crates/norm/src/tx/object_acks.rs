@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::acks::AckOutcome;
 use super::objects::{TxObjects, past_gone};
 use super::run::Segmented;
-use crate::config::Watermark;
 use crate::event::Event;
 use crate::time::Time;
 use crate::wire::command::Position;
@@ -155,13 +154,10 @@ impl TxObjects {
             let object = &mut self.cache[index];
             let (id, end) = (object.id, object.end());
             while let Some(outcome) = object.acks.poll_outcome() {
-                events.push_back(match outcome {
-                    AckOutcome::Silent(node) => Event::AckerSilent { object: id, node },
-                    AckOutcome::Settled(acked, silent) => {
-                        silent.iter().for_each(|node| self.window.on_silence(*node, end));
-                        Event::WatermarkDone(Watermark { object: id, acked, silent })
-                    }
-                });
+                if let AckOutcome::Settled(_, silent) = &outcome {
+                    silent.iter().for_each(|node| self.window.on_silence(*node, end));
+                }
+                events.push_back(outcome.into_event(id));
             }
             if object.is_watched() {
                 self.watched.insert(start);

@@ -16,31 +16,14 @@ use super::stream::{SMALL_GROUP_ACKERS_MAX, TxStream};
 use crate::datagram::Source;
 use crate::stats::{Reject, Stats};
 use crate::time::Time;
-use crate::wanted::Wanted;
+use crate::wanted::{ErasureTally, Wanted};
 use crate::wire::command::Position;
 use crate::wire::repair::RepairRange;
-use crate::wire::{Nack, PayloadId, RepairFlags, RepairRequests};
+use crate::wire::{Nack, RepairFlags, RepairRequests};
 use crate::{NodeId, ObjectId};
 
 /// What one NACK may cost beside one pass over the streams' caches, in objects, or segments that are being sent in turn.
 const OBJECT_WORK_MAX: u64 = 65_536;
-
-/// How many parity symbols of one block one NACK asks for, in however many pieces.
-#[derive(Debug, Default)]
-struct ErasureTally {
-    block: Option<(ObjectId, u64)>,
-    erasures: u16,
-}
-
-impl ErasureTally {
-    fn add(&mut self, block: (ObjectId, u64), erasures: u16) -> u16 {
-        if self.block.replace(block) != Some(block) {
-            self.erasures = 0;
-        }
-        self.erasures = self.erasures.saturating_add(erasures);
-        self.erasures
-    }
-}
 
 /// One NACK while it is taken in.
 struct Asking<'a> {
@@ -190,8 +173,7 @@ impl Sender {
 impl TxStream {
     fn request(&mut self, range: &RepairRange, asking: &mut Asking<'_>) {
         let (all, layout, sent) = (self.first()..self.sent(), *self.layout(), self.sent());
-        let block_at = |place: PayloadId| Some(layout.block_near(sent, place));
-        let Some(Wanted { segments, parity }) = Wanted::read(range, &layout, all, block_at) else { return };
+        let Some(Wanted { segments, parity }) = Wanted::read(range, &layout, all, sent) else { return };
         let (asked, hold_off) = (asking.stats.repairs_requested, self.repair_hold_off(asking.hold_off));
         if let Some((block, rows)) = parity {
             let block_segments = layout.block_segments(block);
@@ -236,8 +218,7 @@ impl TxObjects {
             }
         }
         let layout = *object.layout();
-        let wanted =
-            Wanted::read(range, &layout, 0..layout.segments(), |place: PayloadId| layout.block_at(place));
+        let wanted = Wanted::read(range, &layout, 0..layout.segments(), 0);
         let Some(Wanted { segments, parity }) = wanted else { return true };
         if let Some((block, rows)) = parity.filter(|(block, _)| object.order.was_block_sent(*block)) {
             asking.request_parity(object.id, &mut object.parity, (block, rows), asking.hold_off);

@@ -7,13 +7,11 @@
 
 use std::collections::VecDeque;
 
-use super::acks::AckOutcome;
 use super::repair::RepairGate;
 use super::run::{Run, RunLimit};
 use super::sender::Sender;
 use super::stream::TxStream;
 use crate::auth;
-use crate::config::Watermark;
 use crate::event::Event;
 use crate::stats::Stats;
 use crate::time::Time;
@@ -262,12 +260,7 @@ impl Sender {
         for stream in &mut self.streams {
             let object = stream.object;
             while let Some(outcome) = stream.acks.poll_outcome() {
-                events.push_back(match outcome {
-                    AckOutcome::Silent(node) => Event::AckerSilent { object, node },
-                    AckOutcome::Settled(acked, silent) => {
-                        Event::WatermarkDone(Watermark { object, acked, silent })
-                    }
-                });
+                events.push_back(outcome.into_event(object));
             }
             if stream.write_refused && stream.has_room() {
                 stream.write_refused = false;
