@@ -24,7 +24,7 @@ const IDLE_STRETCH: u32 = 8;
 #[derive(Debug, Default)]
 pub struct Grtt {
     estimate: Duration,
-    quantized: u8,
+    pub quantized: u8,
     least: Duration,
     greatest: Duration,
     /// It takes so long to send one packet: nobody can be answered sooner.
@@ -34,7 +34,7 @@ pub struct Grtt {
     /// Whether anybody ever answered.
     measured: bool,
     sequence: u16,
-    next_probe: Time,
+    pub next_probe: Time,
     interval: Duration,
     interval_active: Duration,
     interval_idle: Duration,
@@ -73,16 +73,6 @@ impl Grtt {
     /// The estimate as receivers hear it: quantised, so that both sides use the same value.
     pub fn advertised(&self) -> Duration {
         quantize::unquantize_rtt(self.quantized)
-    }
-
-    /// The estimate as it stands in headers.
-    pub fn quantized(&self) -> u8 {
-        self.quantized
-    }
-
-    /// When the next probe is due.
-    pub fn deadline(&self) -> Time {
-        self.next_probe
     }
 
     /// Data begins to flow: probe soon, and at the active interval.
@@ -220,8 +210,8 @@ mod tests {
         for _ in 0..5 {
             grtt.probe(at(0), false);
         }
-        assert_eq!(grtt.deadline(), at(30_000));
+        assert_eq!(grtt.next_probe, at(30_000));
         grtt.wake(at(10));
-        assert_eq!(grtt.deadline(), at(110));
+        assert_eq!(grtt.next_probe, at(110));
     }
 }

@@ -12,11 +12,11 @@ use crate::wire::{FecId, Fti, PayloadId};
 /// The cut.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    fec_id: FecId,
+    pub fec_id: FecId,
     object_bytes: u64,
     segment_bytes: u64,
-    segments: u64,
-    blocks: u64,
+    pub segments: u64,
+    pub blocks: u64,
     /// So many blocks have one segment more than the others.
     long_blocks: u64,
     short_symbols: u64,
@@ -50,20 +50,8 @@ impl Layout {
         }
     }
 
-    pub fn fec_id(&self) -> FecId {
-        self.fec_id
-    }
-
     pub fn is_finite(&self) -> bool {
         self.blocks < u64::MAX
-    }
-
-    pub fn segments(&self) -> u64 {
-        self.segments
-    }
-
-    pub fn blocks(&self) -> u64 {
-        self.blocks
     }
 
     /// Source symbols of a block.
@@ -169,7 +157,7 @@ mod tests {
     #[test]
     fn blocks_differ_by_one_segment_at_the_most() {
         let layout = layout(95);
-        assert_eq!((layout.segments(), layout.blocks()), (10, 3));
+        assert_eq!((layout.segments, layout.blocks), (10, 3));
         let lengths: Vec<u64> = (0..3).map(|block| layout.symbols(block)).collect();
         assert_eq!(lengths, [4, 3, 3]);
         assert_eq!(layout.block_segments(1), 4..7);
@@ -181,10 +169,10 @@ mod tests {
     fn every_segment_has_a_name_and_is_found_by_it() {
         for bytes in [1, 10, 39, 40, 41, 95, 1234] {
             let layout = layout(bytes);
-            for segment in 0..layout.segments() {
+            for segment in 0..layout.segments {
                 assert_eq!(layout.segment_at(layout.place_of(segment)), Some(segment), "{bytes} bytes");
             }
-            let beyond = PayloadId { block: layout.blocks() as u32, block_len: 4, symbol: 0 };
+            let beyond = PayloadId { block: layout.blocks as u32, block_len: 4, symbol: 0 };
             assert_eq!(layout.segment_at(beyond), None);
             let parity = layout.place(0, layout.symbols(0));
             assert_eq!(layout.segment_at(parity), None, "parity is no segment");

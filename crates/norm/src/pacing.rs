@@ -12,17 +12,13 @@ const BURST: Duration = Duration::from_millis(1);
 /// Spaces transmissions.
 #[derive(Clone, Debug)]
 pub struct Pacer {
-    rate_bytes_per_s: Option<f64>,
+    pub rate_bytes_per_s: Option<f64>,
     next: Time,
 }
 
 impl Pacer {
     pub fn new(rate_bytes_per_s: Option<f64>) -> Pacer {
         Pacer { rate_bytes_per_s, next: Time::ZERO }
-    }
-
-    pub fn rate_bytes_per_s(&self) -> Option<f64> {
-        self.rate_bytes_per_s
     }
 
     pub fn set_rate(&mut self, rate_bytes_per_s: Option<f64>) {

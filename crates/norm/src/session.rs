@@ -124,7 +124,7 @@ impl Session {
 
     /// The rate we send at now; `None` is as fast as the caller polls.
     pub fn rate_bytes_per_s(&self) -> Option<f64> {
-        self.sender.pacer.rate_bytes_per_s()
+        self.sender.pacer.rate_bytes_per_s
     }
 
     /// The receiver whose reports hold our rate down, where NORM-CC decides it.

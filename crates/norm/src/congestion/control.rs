@@ -56,7 +56,7 @@ impl RateControl {
     pub fn rate(&self) -> Option<f64> {
         match self {
             RateControl::Fixed(rate, brake) => rate.or(brake.rate()),
-            RateControl::NackDriven(control) => Some(control.rate()),
+            RateControl::NackDriven(control) => Some(control.rate),
             RateControl::NormCc(limiter) => Some(limiter.rate()),
             RateControl::Delivery(control) => Some(control.rate()),
         }

@@ -17,17 +17,12 @@ pub struct DeliveryMeter {
     since: Time,
     from: Option<u16>,
     /// What came before that, if the sender asked.
-    delivered: Option<Delivered>,
+    pub delivered: Option<Delivered>,
 }
 
 impl DeliveryMeter {
     pub fn new(now: Time) -> DeliveryMeter {
         DeliveryMeter { since: now, ..DeliveryMeter::default() }
-    }
-
-    /// What there is to tell the sender.
-    pub fn delivered(&self) -> Option<Delivered> {
-        self.delivered
     }
 
     /// A message of the sender came.
@@ -76,13 +71,13 @@ mod tests {
             }
         }
         meter.on_probe(at(40), true);
-        let told = meter.delivered().unwrap();
+        let told = meter.delivered.unwrap();
         assert_eq!(told.lost, 6, "two of a hundred, in 255ths, rounded up");
         assert!((quantize::unquantize_rate(told.rate) / 98_000.0 * 0.04 - 1.0).abs() < 0.01, "{told:?}");
         meter.on_probe(at(50), true);
-        assert_eq!(meter.delivered().unwrap().lost, 0);
+        assert_eq!(meter.delivered.unwrap().lost, 0);
         meter.on_probe(at(60), false);
-        assert_eq!(meter.delivered(), None, "nobody asked");
+        assert_eq!(meter.delivered, None, "nobody asked");
     }
 
     #[test]
@@ -94,6 +89,6 @@ mod tests {
             meter.on_message(number, 100);
         }
         meter.on_probe(at(10), true);
-        assert_eq!(meter.delivered().unwrap().lost, 0);
+        assert_eq!(meter.delivered.unwrap().lost, 0);
     }
 }

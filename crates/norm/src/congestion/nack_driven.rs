@@ -20,7 +20,7 @@ const STEP_MIN: Duration = Duration::from_millis(5);
 /// The rate.
 #[derive(Debug)]
 pub struct NackDriven {
-    rate: f64,
+    pub rate: f64,
     rate_min: f64,
     rate_max: f64,
     slowed_at: Time,
@@ -42,10 +42,6 @@ impl NackDriven {
     pub fn set_max(&mut self, rate_max: Option<f64>) {
         self.rate_max = rate_max.unwrap_or(f64::MAX);
         self.rate = self.rate.min(self.rate_max);
-    }
-
-    pub fn rate(&self) -> f64 {
-        self.rate
     }
 
     /// Somebody asked for repair. What is asked within one round trip was lost at one rate.
@@ -92,16 +88,16 @@ mod tests {
         let mut control = NackDriven::new(1e6, 0.0, None);
         control.on_nack(at(0), GRTT);
         control.on_nack(at(1), GRTT);
-        assert_eq!(control.rate(), 7.5e5);
+        assert_eq!(control.rate, 7.5e5);
         send(&mut control, 1..1000, 1e9);
-        assert!(control.rate() > 2e6, "{}", control.rate());
+        assert!(control.rate > 2e6, "{}", control.rate);
     }
 
     #[test]
     fn a_rate_that_is_not_used_does_not_grow() {
         let mut control = NackDriven::new(1e6, 0.0, None);
         send(&mut control, 0..60_000, 3e6);
-        assert!((3e6..7e6).contains(&control.rate()), "{}", control.rate());
+        assert!((3e6..7e6).contains(&control.rate), "{}", control.rate);
     }
 
     #[test]
@@ -110,8 +106,8 @@ mod tests {
         for millis in (0..10_000).step_by(20) {
             control.on_nack(at(millis), GRTT);
         }
-        assert_eq!(control.rate(), 1e5);
+        assert_eq!(control.rate, 1e5);
         send(&mut control, 10_000..20_000, 1e9);
-        assert_eq!(control.rate(), 2e6);
+        assert_eq!(control.rate, 2e6);
     }
 }

@@ -130,7 +130,7 @@ impl ReceiverCongestion {
             rtt: quantize::quantize_rtt(self.rtt(grtt)),
             loss: quantize::quantize_loss(self.loss.estimate()),
             rate: quantize::quantize_rate(self.rate(grtt)),
-            delivered: self.meter.delivered(),
+            delivered: self.meter.delivered,
         }
     }
 

@@ -93,7 +93,7 @@ impl Remote {
         let ack_at = listed.then_some(scope.now + spread);
         // What is refused, or there is no room for, is not missing yet, and not to be acknowledged.
         let is_refused = self.refused.contains(&position.object);
-        if !is_stream && (is_refused || !scope.has_room && self.objects.is_synced()) {
+        if !is_stream && (is_refused || !scope.has_room && self.objects.synced) {
             return;
         }
         if !is_stream && self.objects.announce(position, ack_at, scope) {
@@ -187,7 +187,7 @@ impl Remote {
         if !self.nack.is_backing_off() {
             return;
         }
-        let cycle = self.nack.number();
+        let cycle = self.nack.number;
         // However much one message asks for, it costs no more than so many steps.
         let mut budget = OVERHEARD_WORK_MAX;
         let mut tally = ErasureTally::default();

@@ -70,7 +70,7 @@ impl StreamEntry {
         self.asked.lacks_info(self.info, nacking, unless_in)
             || nacking == NackingMode::Full
                 && match &self.body {
-                    Body::Open(stream) => stream.window().is_missing(unless_in),
+                    Body::Open(stream) => stream.window.is_missing(unless_in),
                     Body::Wanted(_) => self.asked.lacks_object(unless_in),
                     Body::Unjoined(_) | Body::Closed => false,
                 }
@@ -115,7 +115,7 @@ impl StreamEntry {
                 requests.push(flags, item, item)
             }
             Body::Open(stream) => {
-                let least = if fresh_only { stream.asked_to() } else { 0 };
+                let least = if fresh_only { stream.asked_to } else { 0 };
                 requests::write(stream, least, requests)
             }
         }

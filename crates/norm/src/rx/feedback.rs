@@ -86,9 +86,9 @@ impl Remote {
         }
         // Who sends much is asked whenever it has to be: there are few of those.
         let sends_much = self.received_bytes - self.received_when_asked >= MUCH_BYTES;
-        if scope.nacks.ready_at() > scope.now && !sends_much {
+        if scope.nacks.next > scope.now && !sends_much {
             // It is not the turn of this sender: a little later, so that those that wait take turns.
-            self.not_before = scope.nacks.ready_at() + self.timing.grtt.mul_f64(scope.random.f64());
+            self.not_before = scope.nacks.next + self.timing.grtt.mul_f64(scope.random.f64());
             self.nack.postpone(self.not_before);
             return false;
         }
@@ -96,7 +96,7 @@ impl Remote {
             return self.write_nack(true, scope);
         }
         self.nack.on_asked(scope.now, &self.timing, scope.config.robust_factor);
-        let cycle = Some(self.nack.number());
+        let cycle = Some(self.nack.number);
         let of_streams = self.streams.iter().any(|object| object.is_missing(nacking, cycle));
         if !of_streams && !self.objects.is_missing(scope.object_nacking(), cycle) {
             scope.stats.nacks_suppressed += 1;
@@ -117,7 +117,7 @@ impl Remote {
         let nacking = scope.config.nacking;
         // Whoever comes first may fill a NACK, so that all streams, and the objects together, take turns.
         let turns = self.streams.len() + 1;
-        let first = usize::from(self.nack.number()) % turns;
+        let first = usize::from(self.nack.number) % turns;
         let mut in_turn = (first..turns).chain(0..first);
         in_turn.all(|turn| match self.streams.get(turn) {
             Some(stream) if stream.is_missing(nacking, None) => {
@@ -143,8 +143,7 @@ impl Remote {
 
     /// A NACK is no longer than a segment of the sender it goes to.
     fn request_bytes_max(&self) -> usize {
-        let segment =
-            self.streams.iter().find_map(StreamEntry::open).map(|open| open.window().segment_bytes());
+        let segment = self.streams.iter().find_map(StreamEntry::open).map(|open| open.window.segment_bytes);
         segment.or(self.objects.segment_bytes()).unwrap_or(512).clamp(64, 1400)
     }
 
@@ -163,7 +162,7 @@ impl Remote {
     pub fn deadline(&self) -> Time {
         let acks = self.streams.iter().filter(|object| object.is_ack_ready()).filter_map(|object| object.ack);
         let ack = acks.map(|(_, at)| at).min().unwrap_or(Time::NEVER);
-        let objects = self.objects.ack_deadline().min(self.objects.next_expiry());
+        let objects = self.objects.ack_deadline().min(self.objects.expiry);
         let answer = self.answer.map_or(Time::NEVER, |(.., at)| at);
         let fresh =
             if self.has_fresh_losses() && self.departed.is_none() { self.not_before } else { Time::NEVER };

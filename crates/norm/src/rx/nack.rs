@@ -80,7 +80,7 @@ impl GroupTiming {
 pub struct NackCycle {
     state: State,
     /// Counts cycles, never 0: requests overheard in another cycle do not suppress.
-    number: u16,
+    pub number: u16,
     /// How often the sender was asked since it was heard.
     unheard: u32,
     /// It was asked in vain, and is asked more rarely than usual, or not at all.
@@ -90,11 +90,6 @@ pub struct NackCycle {
 impl NackCycle {
     pub fn new() -> NackCycle {
         NackCycle { state: State::Idle, number: 1, unheard: 0, discouraged: false }
-    }
-
-    /// The cycle's number, for marking what others asked for.
-    pub fn number(&self) -> u16 {
-        self.number
     }
 
     /// Whether requests of others can still make ours needless.
@@ -206,9 +201,9 @@ mod tests {
         assert_eq!(cycle.deadline(), ask_at + Duration::from_millis(60));
         cycle.on_loss(ask_at, &TIMING, &mut random);
         assert_eq!(cycle.deadline(), ask_at + Duration::from_millis(60));
-        let number = cycle.number();
+        let number = cycle.number;
         cycle.poll(ask_at + Duration::from_millis(60), true, &TIMING, &mut random);
-        assert_ne!(cycle.number(), number);
+        assert_ne!(cycle.number, number);
     }
 
     #[test]

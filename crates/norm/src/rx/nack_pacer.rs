@@ -15,9 +15,9 @@ const INTERVAL_PER_NODE: Duration = Duration::from_micros(500);
 /// The pacer.
 #[derive(Debug, Default)]
 pub struct NackPacer {
-    nodes: usize,
+    pub nodes: usize,
     interval: Duration,
-    next: Time,
+    pub next: Time,
 }
 
 impl NackPacer {
@@ -26,16 +26,6 @@ impl NackPacer {
         self.nodes = nodes;
         let waits = if nodes > SMALL_GROUP_MAX { nodes as u32 } else { 0 };
         self.interval = INTERVAL_PER_NODE * waits;
-    }
-
-    /// How many nodes are known.
-    pub fn nodes(&self) -> usize {
-        self.nodes
-    }
-
-    /// When the next request may go.
-    pub fn ready_at(&self) -> Time {
-        self.next
     }
 
     /// A request goes.
@@ -54,11 +44,11 @@ mod tests {
         let now = Time::from_nanos(1);
         pacer.set_group(4);
         pacer.asked(now);
-        assert_eq!(pacer.ready_at(), now);
+        assert_eq!(pacer.next, now);
         for nodes in [20, 200, 300] {
             pacer.set_group(nodes);
             pacer.asked(now);
-            let per_second = nodes as f64 / pacer.ready_at().since(now).as_secs_f64();
+            let per_second = nodes as f64 / pacer.next.since(now).as_secs_f64();
             assert!(per_second <= 2001.0, "{nodes} nodes ask {per_second} times a second");
         }
     }

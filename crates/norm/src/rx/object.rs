@@ -30,7 +30,7 @@ const RUN_BYTES: usize = 64;
 pub struct RxObject {
     pub id: StreamId,
     pub last_progress: Time,
-    kind: ObjectKind,
+    pub kind: ObjectKind,
     pub(super) fti: Fti,
     pub(super) layout: Layout,
     /// Blocks that are complete.
@@ -86,7 +86,7 @@ impl RxObject {
             layout,
             complete: Runs::default(),
             first_incomplete: 0,
-            blocks_left: layout.blocks(),
+            blocks_left: layout.blocks,
             partial: BTreeMap::new(),
             gathered: BTreeMap::new(),
             parity: None,
@@ -103,12 +103,8 @@ impl RxObject {
         })
     }
 
-    pub fn kind(&self) -> ObjectKind {
-        self.kind
-    }
-
     pub fn fec_id(&self) -> FecId {
-        self.layout.fec_id()
+        self.layout.fec_id
     }
 
     pub fn object_bytes(&self) -> u64 {
@@ -209,7 +205,7 @@ impl RxObject {
 
     /// All of it was sent. Returns how much of it was news.
     pub fn announce_all(&mut self) -> u64 {
-        self.announce_before(self.layout.segments())
+        self.announce_before(self.layout.segments)
     }
 
     fn announce_before(&mut self, segment: u64) -> u64 {
@@ -384,7 +380,7 @@ impl RxObject {
         if self.kind == ObjectKind::Data {
             self.gathered = BTreeMap::new();
             (self.complete, self.first_incomplete) = (Runs::default(), 0);
-            self.blocks_left = self.layout.blocks();
+            self.blocks_left = self.layout.blocks;
         }
         *memory -= self.memory;
         self.count_runs(0, memory);

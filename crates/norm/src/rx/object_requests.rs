@@ -51,8 +51,8 @@ impl RxObject {
             let segments = self.layout.block_segments(block);
             let covers = |run: &&Range<u64>| run.start <= segments.start && segments.end <= run.end;
             if let Some(run) = asked.iter().find(covers) {
-                let blocks = self.layout.blocks();
-                from = if run.end < self.layout.segments() { self.layout.block_of(run.end) } else { blocks };
+                let blocks = self.layout.blocks;
+                from = if run.end < self.layout.segments { self.layout.block_of(run.end) } else { blocks };
                 continue;
             }
             let is_asked = |at: u64| asked.iter().any(|run| run.contains(&(segments.start + at)));
@@ -97,10 +97,10 @@ impl RxObject {
 
     /// The first block from `block` on of which something came, or of which not all was sent.
     fn untouched_end(&self, block: u64) -> u64 {
-        let sent_whole = if self.checked < self.layout.segments() {
+        let sent_whole = if self.checked < self.layout.segments {
             self.layout.block_of(self.checked)
         } else {
-            self.layout.blocks()
+            self.layout.blocks
         };
         let partial = self.partial.range(block..).next().map(|(touched, _)| *touched);
         let parity = self.parity.as_ref().and_then(|parity| parity.next_block(block));

@@ -44,10 +44,10 @@ pub struct RxObjects {
     /// The number of the first slot; meaningless before the first object came.
     first: ObjectId,
     pub(super) slots: VecDeque<Slot>,
-    synced: bool,
+    pub synced: bool,
     /// An object of which nothing came for so long is given up, the first not before `expiry`.
     idle_after: Duration,
-    expiry: Time,
+    pub expiry: Time,
     /// Watermarks that wait to be acknowledged.
     pub(super) acks: usize,
     /// Watermarks before the first slot: their acknowledgement was given, and may have been lost.
@@ -61,7 +61,7 @@ pub struct RxObjects {
     /// Slots were added since somebody asked.
     grown: bool,
     /// Bytes of the session's memory they hold.
-    memory: usize,
+    pub memory: usize,
     /// The FEC scheme the sender uses, for asking for what we know nothing of.
     fec_id: FecId,
 }
@@ -247,11 +247,6 @@ impl RxObjects {
         with_share(&mut self.memory, scope, |share, scope| open.receive(data, share, scope))
     }
 
-    /// Bytes of the session's memory they hold.
-    pub fn memory(&self) -> usize {
-        self.memory
-    }
-
     /// Forgets what came of objects that are not complete.
     pub fn make_way(&mut self, scope: &mut Scope<'_>) {
         for slot in &mut self.slots {
@@ -327,7 +322,7 @@ impl RxObjects {
                         if index + 1 < slots {
                             scope.stats.losses_detected += open.announce_all();
                         }
-                        let (kind, bytes) = (open.kind(), open.object_bytes());
+                        let (kind, bytes) = (open.kind, open.object_bytes());
                         scope.events.push_back(Event::ObjectOpened { object: id, kind, bytes });
                         slot.body = Body::Open(Box::new(open));
                     }
@@ -350,11 +345,6 @@ impl RxObjects {
     /// Whether there are more objects than when this was asked last.
     pub fn take_grown(&mut self) -> bool {
         std::mem::take(&mut self.grown)
-    }
-
-    /// Whether any object was heard.
-    pub fn is_synced(&self) -> bool {
-        self.synced
     }
 
     /// The number belongs to a stream.
@@ -438,11 +428,6 @@ impl RxObjects {
         }
         self.release(scope);
         self.expiry = self.first_expiry();
-    }
-
-    /// Not before this is any object given up.
-    pub fn next_expiry(&self) -> Time {
-        self.expiry
     }
 
     fn first_expiry(&self) -> Time {

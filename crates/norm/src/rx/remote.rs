@@ -173,7 +173,7 @@ impl Remote {
 
     /// Bytes of the session's memory it holds.
     pub fn memory(&self) -> usize {
-        self.streams.iter().map(StreamEntry::memory).sum::<usize>() + self.objects.memory()
+        self.streams.iter().map(StreamEntry::memory).sum::<usize>() + self.objects.memory
     }
 
     /// Gives back memory for somebody of whom more came: what lies behind a gap, what was not joined, what is not
@@ -269,15 +269,15 @@ impl Remote {
             }
             Body::Unjoined(_) => return Ok(false),
             Body::Open(stream) => {
-                if stream.fec_id() != data.header.fec_id || data.fti.is_some_and(|fti| fti != stream.fti()) {
+                if stream.fec_id() != data.header.fec_id || data.fti.is_some_and(|fti| fti != stream.fti) {
                     return Err(Reject::ObjectInfo);
                 }
             }
         }
         let Body::Open(stream) = &mut self.streams[index].body else { return Ok(false) };
-        let complete = stream.window().complete();
+        let complete = stream.window.complete;
         let received = stream.receive(data, take, scope);
-        let is_next = stream.window().complete() > complete;
+        let is_next = stream.window.complete > complete;
         self.after_progress(index, scope);
         received.map(|_| is_next)
     }
@@ -366,7 +366,7 @@ impl Remote {
 
     /// Something about an object of known length changed: start asking if something is missing.
     pub(super) fn after_object(&mut self, scope: &mut Scope<'_>) {
-        self.timing.seen = scope.nacks.nodes() as f64;
+        self.timing.seen = scope.nacks.nodes as f64;
         if self.departed.is_none() && self.objects.is_missing(scope.object_nacking(), None) {
             self.nack.on_loss(scope.now, &self.timing, scope.random);
         }
@@ -473,7 +473,7 @@ impl Remote {
 
     /// Something about an object changed: move its reader on, and start asking if something is missing.
     pub(super) fn after_progress(&mut self, index: usize, scope: &mut Scope<'_>) {
-        self.timing.seen = scope.nacks.nodes() as f64;
+        self.timing.seen = scope.nacks.nodes as f64;
         self.settle(index, scope);
         if scope.config.nacking != NackingMode::Full
             && let Some(stream) = self.streams[index].open_mut()
@@ -489,7 +489,7 @@ impl Remote {
         let object = &mut self.streams[index];
         let Body::Open(stream) = &mut object.body else { return };
         stream.settle(scope.stats, |event| scope.events.push_back(event));
-        if stream.has_ended() {
+        if stream.ended {
             *scope.memory_left += stream.memory();
             object.body = Body::Closed;
         }
@@ -512,8 +512,8 @@ impl Remote {
 
     /// Whether everything that came was read.
     pub fn is_drained(&self) -> bool {
-        let mut windows = self.streams.iter().filter_map(StreamEntry::open).map(RxStream::window);
-        windows.all(|window| window.first() == window.complete())
+        let mut windows = self.streams.iter().filter_map(StreamEntry::open).map(|stream| &stream.window);
+        windows.all(|window| window.first == window.complete)
     }
 
     /// Gives all memory back and says that every stream is closed.

@@ -14,7 +14,7 @@ use crate::wire::repair::{RepairWriter, each_run};
 
 /// Asks for the segments a stream misses, from `least` on. False if there was no room for all of it.
 pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool {
-    let (object, layout) = (stream.id.object, stream.layout());
+    let (object, layout) = (stream.id.object, stream.layout);
     let item = |segment: u64| layout.position(object, segment);
     let mut fits = true;
     // Whether what was refused is really gone shows when the first segment comes that is said not to be.
@@ -24,17 +24,17 @@ pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool
         return false;
     }
     let Some(parity) = stream.parity() else {
-        stream.window().missing_runs_from(least, |from, to| {
+        stream.window.missing_runs_from(least, |from, to| {
             fits = fits && requests.push_run(from..to, |segment| layout.block_around(segment), item);
             fits
         });
         return fits;
     };
     // The next block that was not looked at: runs of missing segments may share one.
-    let mut next_block = least / stream.symbols();
-    stream.window().missing_runs_from(least, |from, to| {
-        let first = (from / stream.symbols()).max(next_block);
-        next_block = next_block.max((to - 1) / stream.symbols() + 1);
+    let mut next_block = least / stream.symbols;
+    stream.window.missing_runs_from(least, |from, to| {
+        let first = (from / stream.symbols).max(next_block);
+        next_block = next_block.max((to - 1) / stream.symbols + 1);
         fits = fits && write_blocks(stream, parity, first..next_block, requests);
         fits
     });
@@ -48,23 +48,23 @@ fn write_blocks(
     blocks: Range<u64>,
     requests: &mut RepairWriter,
 ) -> bool {
-    let (symbols, window) = (stream.symbols(), stream.window());
-    let (object, layout) = (stream.id.object, stream.layout());
+    let (symbols, window) = (stream.symbols, &stream.window);
+    let (object, layout) = (stream.id.object, stream.layout);
     let item = |segment: u64| layout.position(object, segment);
     let Range { start: mut block, end } = blocks;
     while block < end {
         let start = block * symbols;
-        let known = (start + symbols).min(window.end()).min(window.checked());
+        let known = (start + symbols).min(window.end).min(window.checked);
         let is_missing = |segment: &u64| window.held(*segment).is_none();
         // What is missing before the window's complete part was lost for good, or never wanted.
-        let from = start.max(window.complete());
+        let from = start.max(window.complete);
         let erasures = (from..known).filter(is_missing).count() as u64;
         if erasures == symbols && parity.count(block) == 0 {
             let empty = |block: &u64| {
                 let start = block * symbols;
                 parity.count(*block) == 0 && (start..start + symbols).all(|segment| is_missing(&segment))
             };
-            let full = known.max(window.end().min(window.checked()) / symbols * symbols) / symbols;
+            let full = known.max(window.end.min(window.checked) / symbols * symbols) / symbols;
             let run_end = (block..end.min(full)).find(|block| !empty(block)).unwrap_or(end.min(full));
             if !requests.push(RepairFlags::BLOCK, item(start), item((run_end - 1) * symbols)) {
                 return false;
@@ -73,7 +73,7 @@ fn write_blocks(
             continue;
         }
         let computable = known == start + symbols && !(start..from).any(|segment| is_missing(&segment));
-        let parity_symbols = if computable { u64::from(stream.fti().parity_symbols) } else { 0 };
+        let parity_symbols = if computable { u64::from(stream.fti.parity_symbols) } else { 0 };
         let lost = (from..known).filter(is_missing).map(|segment| (segment - start) as u16);
         let fits = write_symbols(
             lost,

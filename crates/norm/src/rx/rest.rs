@@ -67,7 +67,7 @@ mod tests {
         window.shrink();
         assert_eq!(window.memory(), SLOT);
         assert_eq!(
-            (window.first(), missing(&window)),
+            (window.first, missing(&window)),
             (3, vec![(3, 41)]),
             "what lay beyond the gap is missing"
         );

@@ -40,10 +40,10 @@ pub type Take<'a> = dyn FnMut(StreamId, Chunk<'_>) -> bool + 'a;
 #[derive(Debug)]
 pub struct RxStream {
     pub id: StreamId,
-    layout: Layout,
-    symbols: u64,
-    fti: Fti,
-    pub(super) window: Window,
+    pub layout: Layout,
+    pub symbols: u64,
+    pub fti: Fti,
+    pub window: Window,
     /// The block that segment counts start from, so that they can go back a little.
     base_block: u64,
     /// Bytes already read of the first segment.
@@ -54,7 +54,7 @@ pub struct RxStream {
     /// Segments lost since the last one read: the first, and how many.
     gap: Option<(u64, u64)>,
     announced: bool,
-    ended: bool,
+    pub ended: bool,
     /// Segments before this one were sent: one at or after it was heard, not only spoken of.
     heard_to: u64,
     front: Front,
@@ -75,7 +75,7 @@ pub struct RxStream {
     /// By so many blocks the parity of a block is behind its segments.
     parity_lag: u64,
     /// Losses before this segment were asked for at least once.
-    asked_to: u64,
+    pub asked_to: u64,
     /// Losses were found since.
     fresh_losses: bool,
 }
@@ -133,19 +133,7 @@ impl RxStream {
     }
 
     pub fn fec_id(&self) -> FecId {
-        self.layout.fec_id()
-    }
-
-    pub fn fti(&self) -> Fti {
-        self.fti
-    }
-
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    pub fn window(&self) -> &Window {
-        &self.window
+        self.layout.fec_id
     }
 
     /// Bytes of memory held.
@@ -158,11 +146,6 @@ impl RxStream {
         self.parity.as_deref()
     }
 
-    /// Its end was read.
-    pub fn has_ended(&self) -> bool {
-        self.ended
-    }
-
     /// Which segment a payload id of a source symbol names.
     pub fn segment_at(&self, payload_id: PayloadId) -> u64 {
         self.layout.segment_near(self.reference(), payload_id)
@@ -171,12 +154,7 @@ impl RxStream {
     /// Whatever is told of places ahead, numbers are those around the reader.
     fn reference(&self) -> u64 {
         let quarter = (1u64 << (self.fec_id().block_bits() - 2)) * self.symbols;
-        self.window.end().min(self.window.complete() + quarter).max(1)
-    }
-
-    /// Source symbols of a block.
-    pub fn symbols(&self) -> u64 {
-        self.symbols
+        self.window.end.min(self.window.complete + quarter).max(1)
     }
 
     /// Takes a segment in; `repair` says that somebody had asked for it. What is next to be read is offered to
@@ -186,11 +164,11 @@ impl RxStream {
             return Ok(self.receive_parity(data, scope));
         }
         let (header, bytes) = SegmentHeader::split(data.payload)?;
-        if bytes.len() > self.window.segment_bytes() {
+        if bytes.len() > self.window.segment_bytes {
             return Err(Reject::Position);
         }
         let (segment, repair) = (self.segment_at(data.payload_id), data.header.flags.has(Flags::REPAIR));
-        if !self.front.judge(segment, self.window.end()) {
+        if !self.front.judge(segment, self.window.end) {
             return Err(Reject::BeyondWindow);
         }
         self.hear(segment);
@@ -199,15 +177,15 @@ impl RxStream {
             self.fresh = false;
             self.window.pass(&header);
             if !repair {
-                self.front.on_first_time(segment, self.window.end());
+                self.front.on_first_time(segment, self.window.end);
             }
             scope.stats.segments_received += 1;
             scope.stats.payload_bytes_received += bytes.len() as u64;
             return Ok(true);
         }
-        let known = self.window.end();
+        let known = self.window.end;
         let inserted = self.window.insert(segment, header, bytes, scope.memory_left);
-        let losses = segment.saturating_sub(known).min(self.window.end() - known);
+        let losses = segment.saturating_sub(known).min(self.window.end - known);
         scope.stats.losses_detected += losses;
         self.fresh_losses |= losses > 0;
         if self.parity.is_some() {
@@ -219,7 +197,7 @@ impl RxStream {
                 self.beyond = None;
                 scope.stats.segments_received += 1;
                 scope.stats.payload_bytes_received += bytes.len() as u64;
-                if !repair && self.front.on_first_time(segment, self.window.end()) {
+                if !repair && self.front.on_first_time(segment, self.window.end) {
                     self.retract(segment + 1);
                 }
                 if self.parity.is_some() {
@@ -246,7 +224,7 @@ impl RxStream {
     /// The sender is here: what is known of places ahead was somebody else's word.
     fn retract(&mut self, end: u64) {
         self.window.retract(end);
-        let end = self.window.end();
+        let end = self.window.end;
         (self.heard_to, self.refused_before, self.beyond) = (end, None, None);
         self.asked_to = self.asked_to.min(end);
         self.newest_block = self.newest_block.min(end / self.symbols);
@@ -256,8 +234,8 @@ impl RxStream {
     /// number. If the sender goes on before it, that is where the stream is.
     fn is_joined_too_late(&mut self, segment: u64) -> bool {
         self.joined_here
-            && segment < self.window.first()
-            && self.window.arrived() < ESTABLISHED_SEGMENTS
+            && segment < self.window.first
+            && self.window.arrived < ESTABLISHED_SEGMENTS
             && self.front.on_first_time(segment, u64::MAX)
     }
 
@@ -279,7 +257,7 @@ impl RxStream {
 
     /// Whether the reader waits for just this segment, and for nothing to be told before it.
     fn is_next(&self, segment: u64, header: &SegmentHeader) -> bool {
-        segment == self.window.first()
+        segment == self.window.first
             && self.window.is_caught_up()
             && header.length > 0
             && self.window.continues(header)
@@ -302,7 +280,7 @@ impl RxStream {
         let block = first / self.symbols;
         // Parity is computed from a whole block, so all of the block was sent.
         let end = first + self.symbols;
-        if end <= self.window.complete() || !self.front.judge(end - 1, self.window.end()) {
+        if end <= self.window.complete || !self.front.judge(end - 1, self.window.end) {
             return false;
         }
         scope.stats.losses_detected += self.window.extend(end);
@@ -347,16 +325,16 @@ impl RxStream {
                 scope.stats.reject(Reject::Position);
                 continue;
             };
-            if data.len() <= self.window.segment_bytes()
+            if data.len() <= self.window.segment_bytes
                 && self.window.insert(segment, header, data, scope.memory_left) == Insert::New
             {
                 scope.stats.segments_recovered += 1;
                 scope.stats.payload_bytes_received += data.len() as u64;
             }
         }
-        let reader = self.window.first() / self.symbols;
+        let reader = self.window.first / self.symbols;
         if let Some(parity) = &mut self.parity {
-            parity.forget_before(reader.min(self.window.complete() / self.symbols));
+            parity.forget_before(reader.min(self.window.complete / self.symbols));
         }
     }
 
@@ -402,7 +380,7 @@ impl RxStream {
     /// The sender, which is quiet or sends data, says that it has sent everything up to here. Returns how much of it was news.
     pub fn announce(&mut self, payload_id: PayloadId, is_quiet: bool) -> u64 {
         let end = self.segment_at(payload_id) + 1;
-        if !is_quiet && !self.front.judge(end - 1, self.window.end()) {
+        if !is_quiet && !self.front.judge(end - 1, self.window.end) {
             return 0;
         }
         if self.parity.is_some() {
@@ -418,20 +396,15 @@ impl RxStream {
         self.fresh_losses && self.window.has_missing()
     }
 
-    /// Losses before this segment were asked for at least once.
-    pub fn asked_to(&self) -> u64 {
-        self.asked_to
-    }
-
     /// Everything missing so far was asked for.
     pub fn on_asked(&mut self) {
         self.fresh_losses = false;
-        self.asked_to = self.window.end().min(self.window.checked());
+        self.asked_to = self.window.end.min(self.window.checked);
     }
 
     /// Everything up to here is present, or known to be lost.
     pub fn has_up_to(&self, payload_id: PayloadId) -> bool {
-        self.segment_at(payload_id) < self.window.complete()
+        self.segment_at(payload_id) < self.window.complete
     }
 
     /// The sender can repair nothing before here. Anybody can say so: it is believed as far as segments were heard, and
@@ -451,10 +424,10 @@ impl RxStream {
 
     fn give_up_before(&mut self, before: u64) {
         // What refuses nothing that is missing here is meant for others.
-        if before <= self.window.complete() {
+        if before <= self.window.complete {
             return;
         }
-        let first = self.window.first();
+        let first = self.window.first;
         let mut before = before;
         if self.refused_at == Some(first)
             && self.window.is_empty()
@@ -471,7 +444,7 @@ impl RxStream {
             self.lose(first, skipped);
             self.at = 0;
         }
-        self.refused_at = Some(self.window.first());
+        self.refused_at = Some(self.window.first);
     }
 
     fn lose(&mut self, first: u64, count: u64) {
@@ -483,9 +456,9 @@ impl RxStream {
     /// Brings the reader to the next byte there is, telling on the way what it passes.
     pub fn settle(&mut self, stats: &mut Stats, mut tell: impl FnMut(Event)) {
         let stream = self.id;
-        while !self.ended && self.window.first() < self.window.complete() {
+        while !self.ended && self.window.first < self.window.complete {
             let Some(header) = self.window.reader_header() else {
-                self.lose(self.window.first(), 1);
+                self.lose(self.window.first, 1);
                 self.window.release_first();
                 self.at = 0;
                 continue;
@@ -524,7 +497,7 @@ impl RxStream {
 
     /// What can be read now.
     pub fn chunk(&mut self) -> Option<Chunk<'_>> {
-        let readable = !self.ended && !self.seeking && self.window.first() < self.window.complete();
+        let readable = !self.ended && !self.seeking && self.window.first < self.window.complete;
         self.announced = readable;
         if !readable {
             return None;
@@ -540,7 +513,7 @@ impl RxStream {
     /// The reader lost its place: skip to where the next message starts.
     pub fn resync(&mut self) {
         self.seeking = true;
-        if self.at > 0 && self.window.first() < self.window.complete() {
+        if self.at > 0 && self.window.first < self.window.complete {
             self.window.release_first();
             self.at = 0;
         }

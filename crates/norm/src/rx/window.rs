@@ -60,7 +60,7 @@ pub enum Insert {
 pub struct Window {
     bytes: Vec<u8>,
     pub(super) entries: Vec<Entry>,
-    segment_bytes: usize,
+    pub segment_bytes: usize,
     pub(super) slots_max: usize,
     /// Segments that are kept together until none of them is missing: a block, or 1.
     unit: u64,
@@ -69,11 +69,11 @@ pub struct Window {
     /// The oldest segment held.
     pub(super) base: u64,
     /// Where the reader is.
-    first: u64,
+    pub first: u64,
     /// Every segment before this one is present or lost.
-    pub(super) complete: u64,
+    pub complete: u64,
     /// One past the newest segment known to exist.
-    pub(super) end: u64,
+    pub end: u64,
     /// Where the data of segment `complete` begins in the stream, if that is known; and what was refused last because it
     /// begins elsewhere: its number, and where.
     next_offset: Option<u32>,
@@ -83,9 +83,9 @@ pub struct Window {
     /// Segments that wait for the reader.
     pub(super) present: u64,
     /// Segments that came, ever.
-    arrived: u64,
+    pub arrived: u64,
     /// Only what is missing before this segment counts as lost: the rest may still come as parity.
-    pub(super) checked: u64,
+    pub checked: u64,
 }
 
 impl Window {
@@ -135,31 +135,6 @@ impl Window {
         (self.slots_max as u64).min(earned.next_power_of_two()).max(self.entries.len() as u64)
     }
 
-    /// Bytes of data in a full segment.
-    pub fn segment_bytes(&self) -> usize {
-        self.segment_bytes
-    }
-
-    /// Segments that came, ever.
-    pub fn arrived(&self) -> u64 {
-        self.arrived
-    }
-
-    /// Where the reader is.
-    pub fn first(&self) -> u64 {
-        self.first
-    }
-
-    /// Every segment before this one is present or lost.
-    pub fn complete(&self) -> u64 {
-        self.complete
-    }
-
-    /// One past the newest segment known to exist.
-    pub fn end(&self) -> u64 {
-        self.end
-    }
-
     /// Whether any segment that counts as lost is missing.
     pub fn has_missing(&self) -> bool {
         self.missing > 0 && self.complete < self.checked
@@ -168,11 +143,6 @@ impl Window {
     /// What is missing before `segment` counts as lost.
     pub fn check_before(&mut self, segment: u64) {
         self.checked = self.checked.max(segment);
-    }
-
-    /// What is missing before this segment counts as lost.
-    pub fn checked(&self) -> u64 {
-        self.checked
     }
 
     /// A segment that is held, read or not.
@@ -492,11 +462,11 @@ pub(super) mod tests {
         put(&mut window, 0);
         assert_eq!(window.insert(2, moved, b"copy", &mut usize::MAX.clone()), Insert::New);
         put(&mut window, 1);
-        assert_eq!((window.complete(), missing(&window)), (2, vec![(2, 3)]));
+        assert_eq!((window.complete, missing(&window)), (2, vec![(2, 3)]));
         assert_eq!(put(&mut window, 2), Insert::New, "this is the one that belongs there");
         assert_eq!(window.insert(3, moved, b"copy", &mut usize::MAX.clone()), Insert::Misplaced);
         assert_eq!(window.insert(3, moved, b"copy", &mut usize::MAX.clone()), Insert::New);
-        assert_eq!((window.complete(), missing(&window)), (4, vec![]));
+        assert_eq!((window.complete, missing(&window)), (4, vec![]));
     }
 
     #[test]
@@ -507,10 +477,10 @@ pub(super) mod tests {
         }
         window.extend(5_000);
         window.retract(4);
-        assert_eq!((window.end(), missing(&window)), (4, vec![(2, 3)]));
+        assert_eq!((window.end, missing(&window)), (4, vec![(2, 3)]));
         (4..60).for_each(|segment| assert_eq!(put(&mut window, segment), Insert::New));
         put(&mut window, 2);
-        assert_eq!(window.complete(), 60);
+        assert_eq!(window.complete, 60);
         assert!(!window.has_missing());
     }
 
@@ -548,7 +518,7 @@ pub(super) mod tests {
             put(&mut window, segment);
             assert_eq!(window.run(0), (segment as u32).to_be_bytes());
             window.release_first();
-            assert_eq!(window.slot(window.first()), 0);
+            assert_eq!(window.slot(window.first), 0);
         }
     }
 
@@ -558,7 +528,7 @@ pub(super) mod tests {
         put(&mut window, 0);
         put(&mut window, 3);
         assert_eq!(window.give_up_before(3), 0);
-        assert_eq!(window.complete(), 4);
+        assert_eq!(window.complete, 4);
         assert!(window.reader_header().is_some());
         window.release_first();
         assert!(window.reader_header().is_none());
@@ -570,7 +540,7 @@ pub(super) mod tests {
         let mut window = window(10);
         window.extend(500);
         assert_eq!(window.give_up_before(400), 390);
-        assert_eq!((window.first(), window.complete()), (400, 400));
+        assert_eq!((window.first, window.complete), (400, 400));
         assert_eq!(missing(&window), [(400, 464)]);
     }
 

@@ -41,20 +41,20 @@ pub struct AckProcess {
     /// In the order of their ids.
     ackers: Vec<Acker>,
     /// How far all of those got who count; `None` if nobody does.
-    reached: Option<Reached>,
+    pub reached: Option<Reached>,
     /// Everybody, whether it counts or not, has everything before this segment; and whoever counts owes nothing before
     /// this one.
-    all_acked: u64,
+    pub all_acked: u64,
     all_owe_from: u64,
     /// Somebody's standing changed, and may have to be told.
     untold: bool,
     /// The watermark being asked for.
     requested: Option<u64>,
-    next_request: Time,
+    pub next_request: Time,
     /// Of those who owe it, these were asked already: a list longer than a segment goes in several.
     turn: usize,
     /// What the application wants to know about.
-    wanted: Option<u64>,
+    pub wanted: Option<u64>,
     robust_factor: u32,
     patience: Duration,
     /// The most nodes to list in one request.
@@ -150,19 +150,9 @@ impl AckProcess {
         self.acked().is_some_and(|acked| acked >= segment) && self.all_owe_from < segment
     }
 
-    /// How far everybody who counts got; `None` if nobody counts.
-    pub fn reached(&self) -> Option<Reached> {
-        self.reached
-    }
-
     /// Somebody listed has not everything before this segment, whether he still answers or not.
     pub fn is_owed(&self, segment: u64) -> bool {
         self.all_acked < segment
-    }
-
-    /// Everybody listed has everything before this segment; the last there is, if nobody is listed.
-    pub fn all_acked(&self) -> u64 {
-        self.all_acked
     }
 
     /// Who has not everything before this segment, whether he still answers or not, and from where on.
@@ -176,11 +166,6 @@ impl AckProcess {
     pub fn want(&mut self, segment: u64) {
         self.wanted = Some(segment);
         self.ackers.iter_mut().for_each(Acker::on_watermark);
-    }
-
-    /// What the application wants to know about.
-    pub fn wanted(&self) -> Option<u64> {
-        self.wanted
     }
 
     /// Whether somebody, of whom the application wants to know, has not all of it that was sent.
@@ -202,10 +187,6 @@ impl AckProcess {
         self.requested.is_some_and(|asked| {
             self.all_acked < asked && self.awaited().any(|acker| acker.reached.acked < asked)
         })
-    }
-
-    pub fn deadline(&self) -> Time {
-        self.next_request
     }
 
     /// If a request is due: the watermark, and in `nodes` whom to ask. If it is not, `nodes` are those who no longer
@@ -428,7 +409,7 @@ mod tests {
         acks.on_ack(Time::ZERO, 2, 12);
         assert_eq!(acks.poll_outcome(), Some(AckOutcome::Settled(vec![1, 2], vec![])));
         assert_eq!(acks.acked(), Some(10));
-        assert_eq!(acks.deadline(), Time::NEVER);
+        assert_eq!(acks.next_request, Time::NEVER);
     }
 
     #[test]
@@ -619,7 +600,7 @@ mod tests {
         }
         assert_eq!(listed, nodes);
         assert_eq!(acks.poll(Time::ZERO, STEP, &mut asked), None, "everybody was asked");
-        assert_eq!(acks.deadline(), Time::ZERO + STEP);
+        assert_eq!(acks.next_request, Time::ZERO + STEP);
     }
 
     /// A sender that always has something to send, with a window of forty, and ackers that acknowledge what they are asked

@@ -43,11 +43,11 @@ pub struct SegmentCache {
     mask: u64,
     places_max: usize,
     /// Full segments there is room for.
-    slots: usize,
+    pub slots: usize,
     /// Bytes of a full datagram.
-    stride: usize,
-    template: Template,
-    fti: Fti,
+    pub stride: usize,
+    pub template: Template,
+    pub fti: Fti,
 }
 
 impl SegmentCache {
@@ -96,11 +96,6 @@ impl SegmentCache {
             let start = self.places[self.slot(segment)].start;
             rename(&mut self.bytes[start..], node);
         }
-    }
-
-    /// Full segments there is room for.
-    pub fn slots(&self) -> usize {
-        self.slots
     }
 
     /// Segments there are places for now.
@@ -167,7 +162,7 @@ impl SegmentCache {
         if end > self.bytes.len() && !self.take_memory(end) {
             return false;
         }
-        let template = self.template.bytes();
+        let template = &self.template.bytes;
         self.bytes[start..start + template.len()].copy_from_slice(template);
         let slot = self.slot(head);
         self.places[slot] = Place { start, length: self.stride };
@@ -204,15 +199,6 @@ impl SegmentCache {
         if end > first.start { end - first.start } else { self.ring_bytes - first.start + end }
     }
 
-    /// How the stream is cut, as NORM_INFO says it.
-    pub fn fti(&self) -> Fti {
-        self.fti
-    }
-
-    pub fn template(&self) -> &Template {
-        &self.template
-    }
-
     /// Bytes of data in a full segment.
     pub fn segment_bytes(&self) -> usize {
         self.fti.segment_bytes.into()
@@ -223,7 +209,7 @@ impl SegmentCache {
     }
 
     fn header_bytes(&self) -> usize {
-        self.template.bytes().len()
+        self.template.bytes.len()
     }
 
     /// Puts `data` at `at` in the segment; returns how much fitted.
@@ -263,11 +249,6 @@ impl SegmentCache {
             SegmentHeader::split(self.symbol(*segment)).is_ok_and(|(header, _)| header.message_start > 0)
         };
         segments.rev().find(starts)
-    }
-
-    /// Bytes of a full datagram.
-    pub fn datagram_bytes_max(&self) -> usize {
-        self.stride
     }
 
     /// Bytes of data in a sealed segment.

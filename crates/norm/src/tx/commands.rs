@@ -23,11 +23,11 @@ impl Sender {
         self.streams.retain(|stream| !stream.is_forgettable(now, hold));
         for stream in &mut self.streams {
             stream.pass_time(now, grtt);
-            if stream.acks.wanted().is_some() && !stream.acks.is_waiting() {
+            if stream.acks.wanted.is_some() && !stream.acks.is_waiting() {
                 // Whoever was asked before may have fallen silent; the others were not asked for all of it yet.
                 stream.ask(now);
             }
-            if stream.acks.deadline() <= now {
+            if stream.acks.next_request <= now {
                 let owed = stream.repairs_needed() * usize::from(self.config.segment_bytes);
                 stream.acks.set_owed(self.pacer.time_for(owed));
             }
@@ -51,13 +51,13 @@ impl Sender {
         if self.questions.poll(now, again, &self.header, &mut self.scratch) {
             return true;
         }
-        if self.grtt.deadline() <= now {
+        if self.grtt.next_probe <= now {
             let active = now.since(self.last_data_at) < ACTIVE_INTERVALS * self.config.probe_interval;
             let sequence = self.grtt.probe(now, active);
             // Whoever was out of reach while the last segment was announced learns of it now.
             self.streams.iter_mut().for_each(|stream| stream.remind(now));
             self.objects.remind(now);
-            let rate = self.pacer.rate_bytes_per_s().unwrap_or(f64::from(u32::MAX));
+            let rate = self.pacer.rate_bytes_per_s.unwrap_or(f64::from(u32::MAX));
             if let Some(interval) = self.control.on_probe(now, sequence, grtt, &mut self.cc_nodes)
                 && active
             {

@@ -144,7 +144,7 @@ impl TxObject {
 
     /// Where it ends in the row.
     pub fn end(&self) -> u64 {
-        self.start + self.layout.segments()
+        self.start + self.layout.segments
     }
 
     /// Everything before this place in the row was sent, and can be acknowledged.
@@ -164,7 +164,7 @@ impl TxObject {
 
     /// Whether somebody waits to know who has it.
     pub fn is_watched(&self) -> bool {
-        self.acks.wanted().is_some()
+        self.acks.wanted.is_some()
     }
 
     /// The first block of which segments were asked for by name.
@@ -178,7 +178,7 @@ impl TxObject {
 
     /// Whether every segment of it was asked for again, and its information.
     pub fn is_asked_for_whole(&self) -> bool {
-        (self.info.is_empty() || self.info_pending) && self.repairs.count() == self.layout.segments()
+        (self.info.is_empty() || self.info_pending) && self.repairs.count() == self.layout.segments
     }
 
     /// The place of a segment, as commands name it.
@@ -227,7 +227,7 @@ impl TxObject {
         let repairs = self.first_named_block().into_iter().chain(self.parity.first_block());
         let wanted = repairs.chain(ahead);
         wanted
-            .filter(|block| *block < self.layout.blocks())
+            .filter(|block| *block < self.layout.blocks)
             .find(|block| !self.has_block(*block) && !loaded.asked.contains(block))
     }
 

@@ -51,7 +51,7 @@ impl TxObjects {
     /// Asks who counts to acknowledge an object. False if it is not here.
     pub fn want_ack(&mut self, id: ObjectId, ackers: &[NodeId], now: Time) -> bool {
         let Some(object) = self.find(id) else { return false };
-        let end = object.layout().segments();
+        let end = object.layout().segments;
         object.acks.set_ackers(ackers, 0);
         object.acks.want(end);
         object.acks.request(now, end);
@@ -86,7 +86,7 @@ impl TxObjects {
         }
         let watched = self.watched.iter().filter_map(|start| self.index_at(*start));
         let due =
-            |index: &usize| self.cache[*index].is_watched() && self.cache[*index].acks.deadline() <= now;
+            |index: &usize| self.cache[*index].is_watched() && self.cache[*index].acks.next_request <= now;
         let due: Vec<usize> = watched.take_while(|index| *index < self.sent).filter(due).collect();
         due.into_iter().find_map(|index| {
             let object = &mut self.cache[index];
@@ -101,14 +101,14 @@ impl TxObjects {
         let waiting = watched.take_while(|index| *index < self.sent).map(|index| &self.cache[index]);
         waiting
             .filter(|object| object.is_watched())
-            .map(|object| object.acks.deadline())
+            .map(|object| object.acks.next_request)
             .min()
             .unwrap_or(Time::NEVER)
     }
 
     /// When anybody is to be asked for an acknowledgement.
     pub fn ack_deadline(&self) -> Time {
-        self.window.acks.deadline().min(self.watermark_deadline())
+        self.window.acks.next_request.min(self.watermark_deadline())
     }
 
     /// The last segment before a place in the row.
@@ -134,7 +134,7 @@ impl TxObjects {
             return self.position_before(row);
         }
         let last = self.cache.get(self.sent.checked_sub(1)?)?;
-        Some(last.position(last.layout().segments() - 1))
+        Some(last.position(last.layout().segments - 1))
     }
 
     /// Tells who stopped answering.

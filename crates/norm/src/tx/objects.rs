@@ -366,7 +366,7 @@ impl TxObjects {
         let mut next = announcement.map_or(Time::NEVER, |(at, _)| at);
         // Where every object was cancelled there is nothing left to ask for.
         if !self.cache.is_empty() {
-            next = next.min(self.window.acks.deadline());
+            next = next.min(self.window.acks.next_request);
         }
         next = next.min(self.watermark_deadline());
         if self.informing().is_some() || has_output {

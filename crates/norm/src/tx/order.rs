@@ -66,14 +66,14 @@ impl SendOrder {
         // Without parity a gap is a loss to every receiver, so there must be none.
         let interleave = if config.parity_symbols > 0 { config.interleave_blocks } else { 1 };
         let mut order = SendOrder { interleave: interleave.into(), ..SendOrder::of_stream(config, layout) };
-        order.begin_group(layout.segments());
+        order.begin_group(layout.segments);
         order
     }
 
     /// Begins a group if none is being sent, where segments before `sendable` may be.
     pub fn begin_group(&mut self, sendable: u64) {
-        if self.group.is_empty() && self.group.start < self.layout.blocks() {
-            let left = self.layout.blocks() - self.group.start;
+        if self.group.is_empty() && self.group.start < self.layout.blocks {
+            let left = self.layout.blocks - self.group.start;
             let whole = self.layout.block_segments(self.group.start + self.interleave.min(left) - 1);
             let blocks = if whole.end <= sendable { self.interleave.min(left) } else { 1 };
             self.group.end = self.group.start + blocks;
@@ -87,7 +87,7 @@ impl SendOrder {
 
     /// Whether everything went.
     pub fn is_done(&self) -> bool {
-        self.group.start == self.layout.blocks()
+        self.group.start == self.layout.blocks
     }
 
     /// The source segments of the group.
@@ -124,7 +124,7 @@ impl SendOrder {
     pub fn advance(&mut self, step: &Step) {
         self.advance_by(step.datagrams() as u64);
         if self.layout.is_finite() {
-            self.begin_group(self.layout.segments());
+            self.begin_group(self.layout.segments);
         }
     }
 
@@ -175,7 +175,7 @@ impl SendOrder {
 
     /// Segments before this one went, with their parity.
     pub fn whole(&self) -> u64 {
-        if self.is_done() { self.layout.segments() } else { self.segments().start }
+        if self.is_done() { self.layout.segments } else { self.segments().start }
     }
 
     /// Segments before this one went, all of them, and perhaps more of those being sent together.
@@ -187,7 +187,7 @@ impl SendOrder {
     /// How many segments went.
     pub fn count(&self) -> u64 {
         if self.is_done() {
-            return self.layout.segments();
+            return self.layout.segments;
         }
         let group = self.segments();
         (group.start + self.done).min(group.end)
@@ -196,7 +196,7 @@ impl SendOrder {
     /// One past the last segment of which the group, or one before it, has sent something.
     pub fn reach(&self) -> u64 {
         match (self.is_done(), self.done) {
-            (true, _) => self.layout.segments(),
+            (true, _) => self.layout.segments,
             (false, 0) => self.segments().start,
             (false, _) => self.segments().end,
         }
@@ -295,7 +295,7 @@ mod tests {
             }
             sent.sort_unstable();
             assert_eq!(sent, (0..segments).collect::<Vec<_>>());
-            let blocks = order.layout.blocks();
+            let blocks = order.layout.blocks;
             assert_eq!(went.len() as u64, segments + u64::from(auto) * blocks);
             if blocks.is_multiple_of(interleave.into()) {
                 let burst = 3 * usize::from(interleave);

@@ -218,7 +218,7 @@ impl TxObjects {
             }
         }
         let layout = *object.layout();
-        let wanted = Wanted::read(range, &layout, 0..layout.segments(), 0);
+        let wanted = Wanted::read(range, &layout, 0..layout.segments, 0);
         let Some(Wanted { segments, parity }) = wanted else { return true };
         if let Some((block, rows)) = parity.filter(|(block, _)| object.order.was_block_sent(*block)) {
             asking.request_parity(object.id, &mut object.parity, (block, rows), asking.hold_off);

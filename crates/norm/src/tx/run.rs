@@ -30,13 +30,13 @@ pub trait Segmented {
 
     /// Bytes of a full datagram.
     fn datagram_bytes_max(&self) -> usize {
-        self.template().bytes().len() + self.symbol_bytes_max()
+        self.template().bytes.len() + self.symbol_bytes_max()
     }
 
     /// Bytes of each datagram of a step.
     fn datagram_bytes(&self, step: &Step) -> usize {
         match step {
-            Step::Segment(segment) => self.template().bytes().len() + self.symbol(*segment).len(),
+            Step::Segment(segment) => self.template().bytes.len() + self.symbol(*segment).len(),
             Step::Parity { .. } => self.datagram_bytes_max(),
         }
     }
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
     fn add_parity(&mut self, source: &impl Segmented, block: u64, rows: SymbolSet, repair: bool) {
         let Some(code) = self.code else { return };
         let (layout, template, start) = (source.layout(), source.template(), self.out.len());
-        let (header_bytes, datagram_bytes) = (template.bytes().len(), source.datagram_bytes_max());
+        let (header_bytes, datagram_bytes) = (template.bytes.len(), source.datagram_bytes_max());
         self.rows.clear();
         self.rows.extend(rows.iter().map(usize::from));
         for (at, row) in self.rows.iter().enumerate() {

@@ -96,7 +96,7 @@ impl Sender {
                 sequence: 0,
                 source: config.node,
                 instance: config.instance,
-                grtt: grtt.quantized(),
+                grtt: grtt.quantized,
                 backoff: config.backoff_factor,
                 group_size: quantize::quantize_group_size(config.group_size),
             },

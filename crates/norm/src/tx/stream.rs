@@ -65,7 +65,7 @@ pub struct TxStream {
     pub squelch: bool,
     /// A write was refused for want of room.
     pub write_refused: bool,
-    cache: SegmentCache,
+    pub cache: SegmentCache,
     layout: Layout,
     first: u64,
     sent: u64,
@@ -95,7 +95,7 @@ impl TxStream {
         options: &StreamOptions,
         cache: SegmentCache,
     ) -> Option<TxStream> {
-        let layout = Layout::endless(config.fec_id, &cache.fti());
+        let layout = Layout::endless(config.fec_id, &cache.fti);
         Some(TxStream {
             object,
             precedence: options.precedence,
@@ -118,7 +118,7 @@ impl TxStream {
             message_start: 0,
             offset: 0,
             window: options.window_bytes.map(|bytes| {
-                let limit = (bytes / cache.segment_bytes()).clamp(1, cache.slots());
+                let limit = (bytes / cache.segment_bytes()).clamp(1, cache.slots);
                 SendWindow::new(limit as u64)
             }),
             held_since: None,
@@ -146,7 +146,7 @@ impl TxStream {
 
     /// Every acker has everything before this segment.
     pub fn acknowledged(&self) -> u64 {
-        self.acks.all_acked().min(self.sent)
+        self.acks.all_acked.min(self.sent)
     }
 
     /// Its datagrams come from another node id from now on.
@@ -177,10 +177,6 @@ impl TxStream {
     /// Bytes the stream took so far.
     pub fn bytes_written(&self) -> u64 {
         self.offset + self.filled as u64
-    }
-
-    pub fn cache(&self) -> &SegmentCache {
-        &self.cache
     }
 
     pub fn cache_mut(&mut self) -> &mut SegmentCache {
@@ -308,7 +304,7 @@ impl TxStream {
     /// Without a window, which keeps what is not acknowledged, what waits to be sent takes half the cache at
     /// most: the other half is for repair.
     fn has_backlog(&self) -> bool {
-        let half = (self.cache.slots() as u64 / 2, self.cache.slots() * self.cache.datagram_bytes_max() / 2);
+        let half = (self.cache.slots as u64 / 2, self.cache.slots * self.cache.stride / 2);
         self.window.is_none()
             && self.waiting() >= half.0
             && (self.cache.is_at_most(2 * self.waiting())
@@ -336,7 +332,7 @@ impl TxStream {
             None => sent,
         };
         // Parity is computed from whole blocks, so they are kept whole.
-        if self.cache.fti().parity_symbols > 0 { self.layout.block_around(released).start } else { released }
+        if self.cache.fti.parity_symbols > 0 { self.layout.block_around(released).start } else { released }
     }
 
     /// Whether all of a block is here, so that its parity can be computed.
@@ -393,7 +389,7 @@ impl TxStream {
 
     /// Segments before this one may be sent: all, or as far as the window reaches.
     pub fn sendable(&self) -> u64 {
-        match (&self.window, self.acks.reached()) {
+        match (&self.window, self.acks.reached) {
             (Some(window), Some(reached)) => self.head.min(window.end(reached)),
             _ => self.head,
         }
@@ -436,7 +432,7 @@ impl TxStream {
     /// window is unacknowledged. Never of what is still to be sent: nobody could acknowledge it, and the
     /// window would never move again.
     pub fn ask(&mut self, now: Time) {
-        let due = match (&mut self.window, self.acks.reached()) {
+        let due = match (&mut self.window, self.acks.reached) {
             // Small amounts sent one by one fill the window with segments, but hardly with bytes.
             (Some(window), Some(reached)) => {
                 let bytes = (window.open() * self.cache.segment_bytes() as u64 / 8).max(1);
@@ -488,14 +484,14 @@ impl TxStream {
 
     /// Somebody may have got farther.
     pub fn on_reached(&mut self, now: Time) {
-        if let (Some(window), Some(reached)) = (&mut self.window, self.acks.reached()) {
+        if let (Some(window), Some(reached)) = (&mut self.window, self.acks.reached) {
             window.on_reached(now, reached);
         }
     }
 
     /// For how long a repair that was sent may be on its way: what is asked for again before that crossed it.
     pub fn repair_hold_off(&self, grtt: Duration) -> Duration {
-        self.window.as_ref().map_or(grtt, |window| grtt.max(window.round_trip()))
+        self.window.as_ref().map_or(grtt, |window| grtt.max(window.round_trip))
     }
 
     /// Takes note of the time.
@@ -624,7 +620,7 @@ impl Segmented for TxStream {
     }
 
     fn template(&self) -> &Template {
-        self.cache.template()
+        &self.cache.template
     }
 
     fn symbol(&self, segment: u64) -> &[u8] {

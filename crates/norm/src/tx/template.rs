@@ -17,7 +17,7 @@ const PAYLOAD_ID_AT: usize = 16;
 /// The header of a message without its place.
 #[derive(Debug)]
 pub struct Template {
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     fec_id: FecId,
 }
 
@@ -30,10 +30,6 @@ impl Template {
         finish_header(&mut bytes);
         auth::reserve(&mut bytes, auth::extension_bytes(&config.auth));
         Template { bytes, fec_id: header.fec_id }
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 
     /// Lets messages come from another node id.

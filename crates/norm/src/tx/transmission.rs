@@ -37,7 +37,7 @@ impl Sender {
     /// The next datagrams to the group: bytes side by side, and how long each is (the last may be shorter).
     pub fn poll_transmit(&mut self, now: Time, stats: &mut Stats) -> Option<(&mut [u8], usize)> {
         self.grtt.set_packet_interval(self.pacer.time_for(self.config.segment_bytes.into()));
-        self.header.grtt = self.grtt.quantized();
+        self.header.grtt = self.grtt.quantized;
         let plan = self.plan(now, stats)?;
         let (bytes, datagram_bytes) = match plan {
             Plan::Scratch { datagram_bytes } => (&mut self.scratch[..], datagram_bytes),
@@ -117,7 +117,7 @@ impl Sender {
             fec_id: self.config.fec_id,
             object: stream.object,
         };
-        Info::write(&header, Some(stream.cache().fti()), &stream.info, &mut self.scratch);
+        Info::write(&header, Some(stream.cache.fti), &stream.info, &mut self.scratch);
         true
     }
 
@@ -193,11 +193,11 @@ impl Sender {
         let (first, sendable) = (stream.sent(), stream.sendable());
         if let Some(end) = stream.order.run_end(sendable) {
             let end = end.min(first.saturating_add(stream.run_max()));
-            let count = stream.cache().run_length(first, end, limit.segments_max, limit.bytes_max);
+            let count = stream.cache.run_length(first, end, limit.segments_max, limit.bytes_max);
             let mut bytes = 0;
             for segment in first..first + count as u64 {
-                bytes += stream.cache().datagram(segment).len();
-                stats.payload_bytes_sent += stream.cache().data_bytes(segment) as u64;
+                bytes += stream.cache.datagram(segment).len();
+                stats.payload_bytes_sent += stream.cache.data_bytes(segment) as u64;
             }
             stats.segments_sent += count as u64;
             stream.order.ran(count as u64);
@@ -226,10 +226,10 @@ impl Sender {
         if let Some((at, left)) = self.leaving {
             return if left > 0 { at } else { Time::NEVER };
         }
-        let mut next = self.grtt.deadline().min(self.questions.deadline());
+        let mut next = self.grtt.next_probe.min(self.questions.deadline());
         next = next.min(self.objects.deadline(self.pacer.ready_at(), self.repair_hold()));
         for stream in &self.streams {
-            next = next.min(stream.acks.deadline());
+            next = next.min(stream.acks.next_request);
             next = next.min(stream.next_announcement());
             next = next.min(stream.window_deadline());
             if stream.squelch {

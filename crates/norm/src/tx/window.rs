@@ -93,7 +93,7 @@ pub struct SendWindow {
     /// Rounds without loss, up to the last one.
     lossless: u32,
     /// How long rounds without loss took: the last one, and the shortest one.
-    round_trip: Duration,
+    pub round_trip: Duration,
     shortest: Duration,
     /// What was sent before this segment is no longer on its way, whether anybody told or not.
     passed: u64,
@@ -134,11 +134,6 @@ impl SendWindow {
     /// The most to send in one go: what follows is on its way while the first part is acknowledged.
     pub fn run_max(&self) -> u64 {
         (self.open() / 2).max(1)
-    }
-
-    /// How long it took lately until everybody had what was sent, with all queues on the way.
-    pub fn round_trip(&self) -> Duration {
-        self.round_trip
     }
 
     /// Everything before `sent` was sent. True if most of the window is used.
