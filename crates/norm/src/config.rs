@@ -76,6 +76,8 @@ pub enum NackingMode {
     None,
 }
 
+const OBJECTS_WANTED: &str = "from 1 to 16384, a quarter of the numbers objects have";
+
 /// One member of a group.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -233,7 +235,10 @@ impl Config {
 
     /// Says what is wrong, if anything is.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let symbols_max = self.fec_id.symbols_max();
+        let (symbols, parity) = (u32::from(self.block_symbols), u32::from(self.parity_symbols));
+        let has_code = parity == 0 || self.fec_id != FecId::NoCode;
+        let few_symbols = parity == 0 || symbols + parity <= shoal_fec::SYMBOLS_MAX as u32;
+        let has_rate = self.rate_bytes_per_s.is_none_or(|rate| rate.is_finite() && rate >= 1.0);
         let checks = [
             (self.node != 0 && self.node != u32::MAX, "node", "neither 0 nor 4294967295"),
             (self.segment_bytes >= 16, "segment_bytes", "at least 16"),
@@ -243,23 +248,9 @@ impl Config {
                 "so small that a datagram stays within 65507 bytes",
             ),
             (self.block_symbols >= 1, "block_symbols", "at least 1"),
-            (
-                u32::from(self.block_symbols) <= symbols_max,
-                "block_symbols",
-                "within what the FEC scheme allows",
-            ),
-            (
-                self.parity_symbols == 0 || self.fec_id != FecId::NoCode,
-                "parity_symbols",
-                "0 with Compact No-Code, which has none",
-            ),
-            (
-                self.parity_symbols == 0
-                    || usize::from(self.block_symbols) + usize::from(self.parity_symbols)
-                        <= shoal_fec::SYMBOLS_MAX,
-                "parity_symbols",
-                "so few that a block has at most 255 symbols",
-            ),
+            (symbols <= self.fec_id.symbols_max(), "block_symbols", "within what the FEC scheme allows"),
+            (has_code, "parity_symbols", "0 with Compact No-Code, which has none"),
+            (few_symbols, "parity_symbols", "so few that a block has at most 255 symbols"),
             (self.auto_parity <= self.parity_symbols, "auto_parity", "at most parity_symbols"),
             ((1..=64).contains(&self.interleave_blocks), "interleave_blocks", "from 1 to 64"),
             (self.burst_bytes_max <= 65_507, "burst_bytes_max", "at most 65507"),
@@ -268,11 +259,7 @@ impl Config {
                 "burst_segments_max",
                 "from 1 to 64, the most the kernel segments in one call",
             ),
-            (
-                self.rate_bytes_per_s.is_none_or(|rate| rate.is_finite() && rate >= 1.0),
-                "rate_bytes_per_s",
-                "at least 1, or none",
-            ),
+            (has_rate, "rate_bytes_per_s", "at least 1, or none"),
             (
                 self.rate_min_bytes_per_s >= 0.0
                     && self.rate_min_bytes_per_s <= self.rate_bytes_per_s.unwrap_or(f64::MAX),
@@ -285,16 +272,8 @@ impl Config {
             (!self.probe_interval.is_zero(), "probe_interval", "more than zero"),
             (self.probe_interval <= self.probe_interval_max, "probe_interval", "at most probe_interval_max"),
             (self.robust_factor >= 1, "robust_factor", "at least 1"),
-            (
-                (1..=16_384).contains(&self.send_objects_max),
-                "send_objects_max",
-                "from 1 to 16384, a quarter of the numbers objects have",
-            ),
-            (
-                (1..=16_384).contains(&self.objects_per_sender_max),
-                "objects_per_sender_max",
-                "from 1 to 16384, a quarter of the numbers objects have",
-            ),
+            ((1..=16_384).contains(&self.send_objects_max), "send_objects_max", OBJECTS_WANTED),
+            ((1..=16_384).contains(&self.objects_per_sender_max), "objects_per_sender_max", OBJECTS_WANTED),
             (self.senders_max >= 1, "senders_max", "at least 1"),
             (
                 auth::fits(&self.auth),

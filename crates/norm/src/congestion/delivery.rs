@@ -38,6 +38,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::extremes::{Longest, Shortest};
+use super::rate_at_start;
 use crate::NodeId;
 use crate::quantize;
 use crate::time::Time;
@@ -88,9 +89,6 @@ const LOST_ANYWAY_MAX: u8 = 51;
 /// A receiver that leaves so many probes unanswered, for so long, is gone.
 const UNANSWERED_MAX: u32 = 10;
 const SILENCE_MIN: Duration = Duration::from_millis(500);
-/// Segments per round-trip time to begin with, and the slowest beginning.
-const SEGMENTS_AT_START: f64 = 10.0;
-const RATE_AT_START_MIN: f64 = 125_000.0;
 
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 enum Phase {
@@ -171,10 +169,9 @@ impl DeliveryControl {
     pub fn new(packet_bytes: usize, grtt: Duration, rate_min: f64, rate_max: Option<f64>) -> DeliveryControl {
         let packet_bytes = packet_bytes as f64;
         let rate_max = rate_max.unwrap_or(f64::MAX);
-        let start = (SEGMENTS_AT_START * packet_bytes / grtt.as_secs_f64().max(1e-3)).max(RATE_AT_START_MIN);
         DeliveryControl {
             packet_bytes,
-            rate_start: start.max(rate_min).min(rate_max),
+            rate_start: rate_at_start(packet_bytes, grtt).max(rate_min).min(rate_max),
             rate_min,
             rate_max,
             probes: VecDeque::with_capacity(PROBES_MAX),

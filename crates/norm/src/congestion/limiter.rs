@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use super::tcp_rate;
+use super::{rate_at_start, tcp_rate};
 use crate::NodeId;
 use crate::quantize;
 use crate::time::Time;
@@ -39,10 +39,6 @@ const WEIGHT_MAX: f64 = 0.5;
 const DAMPING_MAX: f64 = 1.5;
 /// So much slower a receiver may think it is, because what it is told is rounded.
 const ROUNDING_MAX: f64 = 1.1;
-/// Segments per round-trip time to begin with, as TCP begins (RFC 6928).
-const SEGMENTS_AT_START: f64 = 10.0;
-/// The slowest beginning, so that a wrong first guess of the round-trip time is no crawl.
-const RATE_AT_START_MIN: f64 = 125_000.0;
 
 #[derive(Copy, Clone, Debug)]
 struct Candidate {
@@ -103,8 +99,7 @@ impl RateLimiter {
     pub fn new(packet_bytes: usize, grtt: Duration, rate_min: f64, rate_max: Option<f64>) -> RateLimiter {
         let packet_bytes = packet_bytes as f64;
         let rate_max = rate_max.unwrap_or(f64::MAX);
-        let start = (SEGMENTS_AT_START * packet_bytes / grtt.as_secs_f64().max(1e-3)).max(RATE_AT_START_MIN);
-        let rate_start = start.max(rate_min).min(rate_max);
+        let rate_start = rate_at_start(packet_bytes, grtt).max(rate_min).min(rate_max);
         RateLimiter {
             rate: rate_start,
             rate_start,

@@ -18,6 +18,16 @@ pub mod receiver;
 
 use std::time::Duration;
 
+/// Segments per round-trip time to begin with, as TCP begins (RFC 6928).
+const SEGMENTS_AT_START: f64 = 10.0;
+/// The slowest beginning, so that a wrong first guess of the round-trip time is no crawl.
+const RATE_AT_START_MIN: f64 = 125_000.0;
+
+/// The rate in bytes per second to begin with.
+fn rate_at_start(packet_bytes: f64, grtt: Duration) -> f64 {
+    (SEGMENTS_AT_START * packet_bytes / grtt.as_secs_f64().max(1e-3)).max(RATE_AT_START_MIN)
+}
+
 /// The rate in bytes per second a TCP connection reaches with packets of `packet_bytes`, a round-trip time
 /// and a loss event rate (RFC 5348 section 3.1, as RFC 5740 simplifies it).
 pub fn tcp_rate(packet_bytes: f64, rtt: Duration, loss: f64) -> f64 {

@@ -289,13 +289,8 @@ impl RxObject {
 
     /// Computes what a block misses, if there is enough parity.
     fn recover(&mut self, block: u64, memory: &mut usize, stats: &mut Stats) {
+        let Some(mut parity) = self.parity.take_if(|parity| parity.count(block) > 0) else { return };
         let symbols = self.layout.symbols(block);
-        let lacking = self.partial.get(&block).map_or(symbols, PartialBlock::missing);
-        let held = self.parity.as_ref().map_or(0, |parity| parity.count(block)) as u64;
-        if lacking == 0 || held < lacking {
-            return;
-        }
-        let Some(mut parity) = self.parity.take() else { return };
         let symbol = |at: usize| self.symbol(block, at as u64).map(Symbol::from);
         let recovered = parity.recover(block, symbols as usize, symbol);
         self.parity = Some(parity);

@@ -37,7 +37,7 @@ const SLOTS_FIRST: usize = 1024;
 const STREAMS_MAX: usize = 64;
 
 /// The objects of one sender.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RxObjects {
     node: NodeId,
     instance: u16,
@@ -68,23 +68,8 @@ pub struct RxObjects {
 
 impl RxObjects {
     pub fn new(node: NodeId, instance: u16) -> RxObjects {
-        RxObjects {
-            node,
-            instance,
-            first: 0,
-            slots: VecDeque::new(),
-            synced: false,
-            idle_after: Duration::MAX,
-            expiry: Time::NEVER,
-            acks: 0,
-            acks_again: VecDeque::new(),
-            given_up: GivenUp::default(),
-            streams: VecDeque::new(),
-            came: 0,
-            grown: false,
-            memory: 0,
-            fec_id: FecId::ReedSolomon8,
-        }
+        let (idle_after, expiry) = (Duration::MAX, Time::NEVER);
+        RxObjects { node, instance, idle_after, expiry, ..RxObjects::default() }
     }
 
     fn id(&self, object: ObjectId) -> StreamId {

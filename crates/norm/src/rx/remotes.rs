@@ -188,7 +188,7 @@ impl Remotes {
         }
         let known = previous.map(|index| self.list[index].instance);
         if self.list.len() >= scope.config.senders_max
-            && !(self.knocked_before(header.source) && self.forget_idle(scope))
+            && !(self.knock(header.source) && self.forget_idle(scope))
         {
             return Err(Reject::TooManySenders);
         }
@@ -251,9 +251,9 @@ impl Remotes {
         }
     }
 
-    /// Whether a node that finds no room found none a short time ago too. Ids made up one after the other do not
+    /// A node finds no room: whether it found none a short time ago too. Ids made up one after the other do not
     /// come back, so they take nobody's place, and do not keep an honest newcomer out.
-    fn knocked_before(&mut self, node: NodeId) -> bool {
+    fn knock(&mut self, node: NodeId) -> bool {
         self.knocks.resize(KNOCKS, 0);
         let place = node.wrapping_mul(0x9e37_79b1) >> (u32::BITS - KNOCKS.ilog2());
         std::mem::replace(&mut self.knocks[place as usize], node) == node

@@ -207,7 +207,7 @@ impl RxStream {
             }
             Insert::Duplicate => {
                 scope.stats.duplicates_received += 1;
-                if !repair && self.is_joined_too_late(segment) {
+                if !repair && self.judge_join(segment) {
                     self.join_again(segment);
                 }
                 Ok(false)
@@ -230,9 +230,9 @@ impl RxStream {
         self.newest_block = self.newest_block.min(end / self.symbols);
     }
 
-    /// It was joined where the first segment was that came in its sender's name: that may have been a copy with another
-    /// number. If the sender goes on before it, that is where the stream is.
-    fn is_joined_too_late(&mut self, segment: u64) -> bool {
+    /// A segment came for the first time. The stream was joined where the first segment was that came in its sender's name: that
+    /// may have been a copy with another number. True if the sender goes on before it, and that is where the stream is.
+    fn judge_join(&mut self, segment: u64) -> bool {
         self.joined_here
             && segment < self.window.first
             && self.window.arrived < ESTABLISHED_SEGMENTS

@@ -324,13 +324,13 @@ impl AckProcess {
         self.refresh(Time::ZERO);
     }
 
-    /// Settles what the application wanted to know at once: (acked, silent). `None` if it wanted nothing.
-    pub fn settle_now(&mut self) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
+    /// Settles what the application wanted to know at once. `None` if it wanted nothing.
+    pub fn settle_now(&mut self) -> Option<AckOutcome> {
         let wanted = self.wanted.take()?;
         let has = |acker: &&Acker| acker.reached.acked >= wanted;
         let (has, lacks): (Vec<_>, Vec<_>) = self.ackers.iter().partition(has);
         let names = |ackers: Vec<&Acker>| ackers.into_iter().map(|acker| acker.node).collect();
-        Some((names(has), names(lacks)))
+        Some(AckOutcome::Settled(names(has), names(lacks)))
     }
 
     /// `node` asks for repair of segments. True if it counts.
@@ -373,8 +373,7 @@ impl AckProcess {
         if self.awaited().any(|acker| acker.reached.acked < wanted) {
             return None;
         }
-        let (acked, silent) = self.settle_now()?;
-        Some(AckOutcome::Settled(acked, silent))
+        self.settle_now()
     }
 }
 

@@ -33,8 +33,7 @@ impl Sender {
             }
             if let Some(watermark) = stream.acks.poll(now, again, &mut self.asked) {
                 let position = stream.position(watermark.saturating_sub(1));
-                command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
-                return true;
+                return self.write_flush(position);
             }
         }
         if self.objects.ack_deadline() <= now
@@ -44,8 +43,7 @@ impl Sender {
             self.objects.set_owed(self.pacer.time_for(owed));
         }
         if let Some(position) = self.objects.poll_ack_request(now, again, &mut self.asked) {
-            command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
-            return true;
+            return self.write_flush(position);
         }
         self.questions.settle(now, &mut self.settled);
         if self.questions.poll(now, again, &self.header, &mut self.scratch) {
@@ -136,16 +134,19 @@ impl Sender {
                 stream.acks.request(now, stream.sent());
             }
             stream.acks.poll(now, 2 * grtt, &mut self.asked);
-            command::write_flush(&self.header, stream.position(last), &self.asked, &mut self.scratch);
-            return true;
+            let position = stream.position(last);
+            return self.write_flush(position);
         }
         if self.objects.has_output() || self.objects.has_repairs() {
             return false;
         }
         let position = self.objects.poll_announcement(now, 2 * grtt, &mut self.asked);
-        position.is_some_and(|position| {
-            command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
-            true
-        })
+        position.is_some_and(|position| self.write_flush(position))
+    }
+
+    /// Says that everything up to a place was sent, and asks those for acknowledgement who are to be asked.
+    fn write_flush(&mut self, position: Position) -> bool {
+        command::write_flush(&self.header, position, &self.asked, &mut self.scratch);
+        true
     }
 }

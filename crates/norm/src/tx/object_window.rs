@@ -74,9 +74,8 @@ impl ObjectWindow {
         let Some(acked) = self.acks.acked() else { return };
         let enough = sent.row - self.asked.row.min(sent.row) >= self.segments_max / ASK_ONE_IN
             || sent.objects - self.asked.objects >= (self.objects_max / ASK_ONE_IN).max(1);
-        if sent.row > acked && (enough || is_waited_for) && !self.acks.is_waiting() {
-            self.asked = sent;
-            self.acks.request(now, sent.row);
+        if sent.row > acked && (enough || is_waited_for) {
+            self.ask_everybody(now, sent);
         }
     }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 use super::object::TxObject;
 use super::object_window::{ObjectWindow, Sent};
 use super::run::Run;
-use crate::config::Watermark;
 use crate::effort;
 use crate::event::Event;
 use crate::time::Time;
@@ -131,12 +130,7 @@ impl TxObjects {
             self.sent_and_gone += 1;
         }
         let id = object.id;
-        self.settled.extend(
-            object
-                .acks
-                .settle_now()
-                .map(|(acked, silent)| Event::WatermarkDone(Watermark { object: id, acked, silent })),
-        );
+        self.settled.extend(object.acks.settle_now().map(|outcome| outcome.into_event(id)));
         self.settled.push(Event::ObjectReleased { object: id });
         let (cache, row_end) = (&self.cache, self.row_end);
         self.window.acks.advance(|row| past_gone(cache, row, row_end));

@@ -4,12 +4,13 @@ use super::{read_u16, read_u32};
 use crate::stats::Reject;
 
 /// The FEC schemes this engine speaks, by their IANA number.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FecId {
     /// Compact No-Code (RFC 5445): 16-bit block, 16-bit symbol.
     NoCode = 0,
     /// Reed-Solomon over GF(2^8) (RFC 5510): 24-bit block, 8-bit symbol.
+    #[default]
     ReedSolomon8 = 5,
     /// Small Block Systematic (RFC 5445): 32-bit block, 16-bit block length, 16-bit symbol.
     SmallBlock = 129,
