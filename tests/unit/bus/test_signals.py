@@ -11,6 +11,14 @@ import shoal
 from shoal import jms
 
 
+@pytest.fixture(autouse=True)
+def caught() -> Iterator[None]:
+    """Ctrl-C raises, as in every program, also where a shell has tests ignore it in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def bus(request: pytest.FixtureRequest) -> Iterator[shoal.Bus]:
     with shoal.connect(f"inproc://{request.node.name}") as bus:
