@@ -362,7 +362,7 @@ impl Outlet {
             self.begin(key, next);
             if let Some(passed) = self.passed.get_mut(&key) {
                 passed.next = passed.next.max(next);
-                (passed.marked, passed.dropped) = (None, false);
+                (passed.marked, passed.dropped) = (None, 0);
             }
         }
         self.marked = None;
