@@ -1,6 +1,10 @@
 """A daemon's links: opened, closed and looked at by the names that the file gives them."""
 
+import fcntl
+import ipaddress
 import logging
+import socket
+import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +19,8 @@ from shoal.link.state import LinkState
 
 log = logging.getLogger("shoal.daemon")
 
+#: What Linux is asked for an interface's address and mask by.
+_SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 #: A link that cannot be opened is tried again after so long.
 RETRY_S = 5.0
 
@@ -116,9 +122,8 @@ class Links:
         told = node.norm_link(number)
         if told is None:
             return {"state": "failed", "up": 0, "why": "it was closed"}
-        where = (
-            {"far": config.group} if config.is_unicast else {"lan": f"{config.where()} {told['interface']}"}
-        )
+        lan = f"{config.where()} on {_network_of(told['interface'])}"
+        where = {"far": config.group} if config.is_unicast else {"lan": lan}
         stats = told["stats"]
         return {
             "state": "up",
@@ -195,3 +200,18 @@ def _single(state: LinkState) -> dict[str, Any]:
         "unsent_bytes": state.unsent_bytes,
         "unacknowledged_bytes": state.unacknowledged_bytes,
     }
+
+
+def _network_of(interface: str) -> str:
+    """The network of an interface: two LANs may have the same group, on interfaces of the same name."""
+    name = struct.pack("256s", interface.encode())
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            address, mask = (
+                socket.inet_ntoa(fcntl.ioctl(asking, request, name)[20:24])
+                for request in (_SIOCGIFADDR, _SIOCGIFNETMASK)
+            )
+        return str(ipaddress.ip_interface(f"{address}/{mask}").network)
+    except (OSError, ValueError):
+        # It has no address of IPv4.
+        return interface

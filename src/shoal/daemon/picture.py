@@ -28,7 +28,7 @@ def dot(network: Network) -> str:
 
 def svg(network: Network) -> str:
     """A whole SVG file."""
-    at = layout(network)
+    at = {key: _inside(network.places[key], *where) for key, where in layout(network).items()}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="13">',
@@ -49,10 +49,23 @@ def svg(network: Network) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def _size(labels: list[str]) -> tuple[int, int]:
+    """Width and height of what stands for a place."""
+    return max(40, 8 * max(map(len, labels)) + 16), 16 * len(labels) + 12
+
+
+def _inside(place: Place, x: float, y: float) -> tuple[float, float]:
+    """The nearest point at which the whole of a place is in the picture."""
+    width, height = _size(_labels(place))
+    return (
+        min(max(x, width / 2 + 2), max(WIDTH - width / 2 - 2, WIDTH / 2)),
+        min(max(y, height / 2 + 2), HEIGHT - height / 2 - 2),
+    )
+
+
 def _shape(place: Place, x: float, y: float) -> str:
     labels = _labels(place)
-    width = max(40, 8 * max(map(len, labels)) + 16)
-    height = 16 * len(labels) + 12
+    width, height = _size(labels)
     rounded = {"daemon": 4, "node": height // 2, "lan": 0}[place.kind]
     texts = "".join(
         f'<text x="{x:.0f}" y="{y - height / 2 + 19 + 16 * row:.0f}" text-anchor="middle">'

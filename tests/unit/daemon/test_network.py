@@ -73,6 +73,11 @@ def test_svg_is_xml_with_every_place_inside_and_names_escaped() -> None:
     for x, y in re.findall(r'<text x="(\d+)" y="(\d+)"', drawn):
         assert 0 < int(x) < WIDTH
         assert 0 < int(y) < HEIGHT
+    boxes = [box.attrib for box in tree.iter("{http://www.w3.org/2000/svg}rect") if "rx" in box.attrib]
+    assert len(boxes) == 4
+    for box in boxes:
+        assert 0 <= int(box["x"]) <= int(box["x"]) + int(box["width"]) <= WIDTH
+        assert 0 <= int(box["y"]) <= int(box["y"]) + int(box["height"]) <= HEIGHT
 
 
 def test_a_picture_is_the_same_each_time_and_keeps_places_apart() -> None:
