@@ -98,6 +98,7 @@ class StoreChannel:
         self._bus: Bus | None = None
         self._node: _core.Node | None = None
         self._replies: _core.Subscription | None = None
+        #: Where requests go; empty until their answers are subscribed to.
         self._topic = ""
         #: The store's own link was up once.
         self._was_up = False
@@ -534,7 +535,8 @@ class StoreChannel:
         if here is None or node is None:
             return
         with self._lock:
-            self._unsaid = None
+            # Until then nobody says anything, whoever wants to.
+            self._unsaid, self._topic = None, ""
             self._session.begin(time.monotonic())
             session = self._session.id
         # An address that was given may be that of somebody who only leads to the store.
@@ -614,7 +616,7 @@ class StoreChannel:
     def _pump(self) -> None:
         """Say what is to be said, in order, as far as the link takes it."""
         node = self._node
-        while node is not None:
+        while node is not None and self._topic:
             body = self._unsaid or self._session.poll_output(time.monotonic())
             if body is None:
                 return

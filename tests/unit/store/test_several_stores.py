@@ -4,10 +4,13 @@ import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import shoal
+from shoal.bus import store_channel
+from shoal.bus.store_protocol import session_topic
 from shoal.config import ConnectionConfig
 from shoal.store import Store, resolve
 
@@ -64,6 +67,26 @@ def test_a_connection_speaks_with_the_store_that_keeps_what_it_asks_for_first(
         assert subscription.receive(PATIENCE_S).body == b"z"  # type: ignore[union-attr]
     assert end_of(stores[name], 2)
     assert end_of(stores[other], 1)
+
+
+def test_nothing_is_said_to_a_store_before_its_answers_are_subscribed_to(
+    domain: str, stores: dict[str, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shoal.connect(f"inproc://{domain}") as bus:
+        channel = bus._connection.channel()
+        topics: list[str] = []
+
+        def topic_of(*arguments: Any, **options: Any) -> str:
+            # As a thread does that publishes at this moment.
+            with channel._lock:
+                channel._pump()
+                topics.append(channel._topic)
+            return session_topic(*arguments, **options)
+
+        monkeypatch.setattr(store_channel, "session_topic", topic_of)
+        bus.publish("orders/1", "x", persistent=True, timeout_s=PATIENCE_S)
+        assert topics
+        assert not any(topics)
 
 
 def test_an_outbox_brings_each_store_what_it_keeps_in_order(
