@@ -1197,5 +1197,10 @@ def offsets_of(messages: list[Message]) -> list[int]:
 def split_rows(rows: bytes) -> list[tuple[int, bytes]]:
     """Each row by itself, with its number."""
 
-def take_rows(log: Log, start: int, end: int, rows_max: int, bytes_max: int) -> tuple[bytes, int, int]:
-    """Rows of a log from an offset on: the rows, the offset after the last one, how many there are."""
+def take_rows(
+    log: Log, start: int, end: int, rows_max: int, bytes_max: int, now_us: int | None = None
+) -> tuple[bytes, int, int]:
+    """Rows of a log from an offset on: the rows, the offset after the last one, how many there are.
+
+    A message whose time to live is over at `now_us` has next to none left.
+    """

@@ -113,7 +113,9 @@ class Outbox:
         end = self._log.durable_end
         if self._read >= end:
             return None
-        rows, after, count = take_rows(self._log, self._read, end, ROWS_TOGETHER, BYTES_TOGETHER)
+        # What lived too long here expires at the store at once.
+        now_us = time.time_ns() // 1000
+        rows, after, count = take_rows(self._log, self._read, end, ROWS_TOGETHER, BYTES_TOGETHER, now_us)
         first, self._read = self._read + 1, after
         return (rows, first, after) if count else None
 

@@ -252,6 +252,18 @@ def test_an_outbox_keeps_messages_until_there_is_a_store_also_after_a_restart(
         assert [row.message.body for row in again.rows] == [4], "what was stored is not sent again"
 
 
+def test_what_lived_too_long_in_an_outbox_expires_at_the_store(domain: str, tmp_path: Path) -> None:
+    with shoal.connect(domain, outbox=tmp_path / "out") as bus:
+        bus.publish("a", "old", persistent=True, ttl_s=60.0, timestamp=time.time() - 61)
+        bus.publish("a", "new", persistent=True, ttl_s=60.0)
+        bus.publish("a", "for ever", persistent=True)
+    with shoal.connect(domain) as others, shoal.connect(domain, outbox=tmp_path / "out"):
+        store = PlainStore(others)
+        until(lambda: len(store.rows) == 3)
+        lives = [(row.message.body, row.message.ttl_s) for row in store.rows]
+        assert lives == [("old", 1e-6), ("new", 60.0), ("for ever", None)]
+
+
 def test_an_outbox_has_one_owner(domain: str, tmp_path: Path) -> None:
     with shoal.connect(domain, outbox=tmp_path / "out") as bus:
         bus.publish("a", persistent=True)

@@ -328,8 +328,9 @@ pub fn split_rows<'py>(py: Python<'py>, rows: &[u8]) -> PyResult<Vec<(u64, Bound
 }
 
 /// Rows of a log from an offset on, at most so many and about so many bytes: the rows, the offset after the last one, how
-/// many there are.
+/// many there are. A message whose time to live is over at `now_us` has next to none left.
 #[pyfunction]
+#[pyo3(signature = (log, start, end, rows_max, bytes_max, now_us = None))]
 pub fn take_rows<'py>(
     py: Python<'py>,
     log: &Log,
@@ -337,6 +338,7 @@ pub fn take_rows<'py>(
     end: u64,
     rows_max: u32,
     bytes_max: usize,
+    now_us: Option<u64>,
 ) -> PyResult<(Bound<'py, PyBytes>, u64, u32)> {
     let shared = log.here()?;
     let taken = detached(py, || {
@@ -354,11 +356,28 @@ pub fn take_rows<'py>(
                 number: row.number,
                 timestamp_us: row.timestamp_us,
             };
-            rows.push(&meta, row.record);
+            match now_us.and_then(|now_us| as_expired(&row, now_us)) {
+                Some(record) => rows.push(&meta, &record),
+                None => rows.push(&meta, row.record),
+            }
             next = row.offset + 1;
         }
         Ok((rows, next))
     });
     let (rows, next) = taken.map_err(errors::store)?;
     Ok((PyBytes::new(py, rows.bytes()), next, rows.count()))
+}
+
+/// A message that lived too long where it waited: whoever gets it sees it expire at once. None if it did not.
+fn as_expired(row: &Row<'_>, now_us: u64) -> Option<Vec<u8>> {
+    let view = MessageView::parse(row.record).ok()?;
+    let ttl_us = view.ttl_us().ok()??;
+    if row.timestamp_us == 0 || row.timestamp_us.saturating_add(ttl_us) > now_us {
+        return None;
+    }
+    let mut message = view.to_outgoing().ok()?;
+    message.fields.ttl_us = Some(1);
+    let mut record = Vec::new();
+    message.encode_into(&mut record).ok()?;
+    Some(record)
 }
