@@ -75,6 +75,30 @@ class TestUnsharedDurable:
             assert next_of(consumer) == "theirs"
             assert consumer.receive(0.2) is None
 
+    @pytest.mark.parametrize("mode", list(jms.DeliveryMode))
+    def test_no_local_leaves_out_what_connections_of_its_client_id_sent_in_earlier_runs(
+        self, bus: shoal.Bus, mode: jms.DeliveryMode
+    ) -> None:
+        with context_of(bus, None) as context:
+            context.client_id = "desk"
+            context.create_durable_consumer(X, "audit", no_local=True).close()
+            context.create_producer().set_delivery_mode(mode).send(X, "own")
+        with context_of(bus, "other") as other:
+            other.create_producer().set_delivery_mode(mode).set_property("a", 1).send(X, "theirs")
+        with context_of(bus) as context:
+            consumer = context.create_durable_consumer(X, "audit", no_local=True)
+            message = consumer.receive(PATIENCE_S)
+            assert message is not None
+            assert (message.body, dict(message.properties).keys()) == ("theirs", {"a", "JMSXDeliveryCount"})
+            assert consumer.receive(0.2) is None
+
+    def test_another_value_of_no_local_begins_anew(self, bus: shoal.Bus) -> None:
+        with context_of(bus) as context:
+            context.create_durable_consumer(X, "audit").close()
+            context.create_producer().send(X, "of the old one")
+            consumer = context.create_durable_consumer(X, "audit", no_local=True)
+            assert consumer.receive(0.2) is None
+
     def test_a_consumer_that_is_there_gets_messages_that_are_not_persistent_too(self, bus: shoal.Bus) -> None:
         with context_of(bus) as context:
             consumer = context.create_durable_consumer(X, "audit")

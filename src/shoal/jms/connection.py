@@ -23,7 +23,7 @@ from shoal.jms.failures import closed_error, translating
 from shoal.jms.feeds import Feed
 from shoal.jms.gate import Gate
 from shoal.jms.options import JMSOptions
-from shoal.jms.property_names import JMSX
+from shoal.jms.property_names import CLIENT, JMSX, client_hash
 from shoal.jms.session import Session
 from shoal.jms.shared import SharedNode
 
@@ -77,6 +77,8 @@ class Connection:
         self._gate = Gate()
         self._number = node.join()
         self._client_id: str | None = None
+        #: What every message of it says beside its own properties.
+        self._marks: dict[str, str] = {}
         self._closed = False
         self._shut = False
         self._closing = threading.Lock()
@@ -102,6 +104,7 @@ class Connection:
     def _claim(self, client_id: str) -> None:
         self._node.claim(client_id)
         self._client_id = client_id
+        self._marks[CLIENT] = client_hash(client_id)
         self._claimed.append(client_id)
         self._used = True
 

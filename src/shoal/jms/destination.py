@@ -105,11 +105,28 @@ class Queue(Destination):
         return self._name
 
 
-class _Temporary:
+class _Temporary(Destination):
     """What temporary destinations have: an owner, and an end."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_delete", "is_deleted")
     is_temporary: ClassVar[bool] = True
+
+    def __init__(self, name: str, delete: "Callable[[Any], None] | None" = None) -> None:
+        super().__init__(name)
+        self._delete = delete
+        self.is_deleted = False
+
+    def delete(self) -> None:
+        """End it.
+
+        Raises:
+            IllegalStateError: a consumer still reads it.
+            InvalidDestinationError: another connection made it.
+        """
+        if self._delete is None:
+            raise InvalidDestinationError(f"{self} was made by another connection, which alone can delete it")
+        self._delete(self)
+        self.is_deleted = True
 
     def __copy__(self) -> NoReturn:
         raise TypeError("a temporary destination is unique: it cannot be copied")
@@ -124,52 +141,15 @@ class _Temporary:
 class TemporaryTopic(_Temporary, Topic):
     """A topic of one connection, which alone may read it; it ends with the connection, or by `delete`."""
 
-    __slots__ = ("__weakref__", "_delete", "is_deleted")
+    __slots__ = ()
     _kind = "temporary topic"
-
-    def __init__(self, name: str, delete: "Callable[[TemporaryTopic], None] | None" = None) -> None:
-        super().__init__(name)
-        self._delete = delete
-        self.is_deleted = False
-
-    def delete(self) -> None:
-        """End it.
-
-        Raises:
-            IllegalStateError: a consumer still reads it.
-            InvalidDestinationError: another connection made it.
-        """
-        _delete(self, self._delete)
 
 
 class TemporaryQueue(_Temporary, Queue):
     """A queue of one connection, which alone may read it; it ends with the connection, or by `delete`."""
 
-    __slots__ = ("__weakref__", "_delete", "is_deleted")
+    __slots__ = ()
     _kind = "temporary queue"
-
-    def __init__(self, name: str, delete: "Callable[[TemporaryQueue], None] | None" = None) -> None:
-        super().__init__(name)
-        self._delete = delete
-        self.is_deleted = False
-
-    def delete(self) -> None:
-        """End it.
-
-        Raises:
-            IllegalStateError: a consumer still reads it.
-            InvalidDestinationError: another connection made it.
-        """
-        _delete(self, self._delete)
-
-
-def _delete(destination: Any, delete: Callable[[Any], None] | None) -> None:
-    if delete is None:
-        raise InvalidDestinationError(
-            f"{destination} was made by another connection, which alone can delete it"
-        )
-    delete(destination)
-    destination.is_deleted = True
 
 
 def of_reply_to(name: str | None) -> Destination | None:

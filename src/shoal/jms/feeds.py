@@ -139,10 +139,9 @@ class StoreFeed(Feed):
 
     is_kept = True
 
-    def __init__(self, consumer: Consumer, local: tuple[int, int] | None) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         super().__init__()
         self._consumer = consumer
-        self._local = local
         self._is_retired = False
 
     def _take(self, timeout_s: float | None) -> Entry | None:
@@ -157,10 +156,8 @@ class StoreFeed(Feed):
             if core is None:
                 if left_s == 0.0:
                     return None
-            elif self._local is None or (core.publisher, core.connection) != self._local:
-                return Entry(core, core.delivery_count, time.monotonic())
             else:
-                self._consumer.ack(core)
+                return Entry(core, core.delivery_count, time.monotonic())
 
     def attach_bell(self, bell: _core.Bell, source: int) -> None:
         """Ring when there is something to take, or never will be."""

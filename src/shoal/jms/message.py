@@ -12,6 +12,7 @@ from shoal.errors import MessageFormatError, MessageNotWriteableError
 from shoal.jms import values
 from shoal.jms.destination import Destination, of_reply_to
 from shoal.jms.property_names import (
+    CLIENT,
     DELIVERY_COUNT,
     GROUP_ID,
     GROUP_SEQUENCE,
@@ -330,7 +331,7 @@ class Message:
             found = self._properties = {}
             if self._core is not None:
                 found, group = self._core._properties_and_group
-                if HELD in found or NULL_TEXT in found:
+                if CLIENT in found or HELD in found or NULL_TEXT in found:
                     found = {name: each for name, each in found.items() if not name.startswith(PRIVATE)}
                 if group is not None:
                     found.setdefault(GROUP_ID, group)

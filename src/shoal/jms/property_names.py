@@ -1,6 +1,7 @@
 """Which properties a message may have (sections 3.5.1, 3.5.9 and 3.5.10)."""
 
 import functools
+import hashlib
 
 from shoal.errors import InvalidSelectorError, MessageFormatError
 from shoal.selector import Selector
@@ -14,6 +15,15 @@ PRIVATE = "JMS_Shoal_"
 HELD = PRIVATE + "Held"
 #: Of a TextMessage whose text is null.
 NULL_TEXT = PRIVATE + "NullText"
+#: Of a message that was sent by a connection with a client id: a hash of it.
+CLIENT = PRIVATE + "Client"
+
+
+def client_hash(client_id: str | None) -> str:
+    """What stands for a client id where that might be too long; empty without one."""
+    if client_id is None:
+        return ""
+    return hashlib.sha256(client_id.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -35,13 +35,15 @@ _own_ids = itertools.count(1)
 class Sender:
     """The sending half of a session. For the thread that has the session."""
 
-    def __init__(self, node: "SharedNode", connection: int, transacted: bool) -> None:
+    def __init__(self, node: "SharedNode", connection: int, transacted: bool, marks: dict[str, str]) -> None:
         self.completions = Completions()
         self._node = node
         self._bus = node.bus
         # The extension's own: one call less for each message.
         self._publish = node_of(node.bus).publish
         self._connection = connection
+        #: What every message says beside its own properties.
+        self._marks = marks
         #: Whether what is sent waits for `commit`.
         self.is_transacted = transacted
         #: What is published with the commit, where no store has to know of it.
@@ -79,6 +81,8 @@ class Sender:
             if needs_store or self.is_transacted:
                 self._node.check_reliable("queues" if is_queue else "persistent and transacted messages")
             given = given_of(message, priority, ttl_s, now, self._connection)
+            if self._marks:
+                given["properties"] = {**(given["properties"] or {}), **self._marks}
             if needs_store:
                 given["persistent"] = delivery_mode is not _NON_PERSISTENT
                 given["delivery_delay_s"] = delay_s or None
@@ -131,11 +135,14 @@ class Sender:
             correlation_id = message._wire_correlation_id()
         # Where nothing is to be added the properties are as they were set.
         own = message._settable
+        properties = own if own and message._is_as_set else message._wire_properties()
+        if self._marks:
+            properties = {**(properties or {}), **self._marks}
         try:
             number = self._publish(
                 name,
                 message._wire_body(),
-                properties=own if own and message._is_as_set else message._wire_properties(),
+                properties=properties,
                 priority=priority,
                 ttl_s=ttl_s or None,
                 correlation_id=correlation_id,

@@ -49,7 +49,10 @@ class Session(Making):
         self._shut = False
         options = connection._options
         self._sender = Sender(
-            connection._node, connection._number, mode is AcknowledgeMode.SESSION_TRANSACTED
+            connection._node,
+            connection._number,
+            mode is AcknowledgeMode.SESSION_TRANSACTED,
+            connection._marks,
         )
         self._delivering = self._make_delivering(
             connection._gate, mode, options.unacknowledged_max, options.redeliveries_max

@@ -1,6 +1,5 @@
 """How a session's consumers subscribe: to topics of the bus, or to what a store serves."""
 
-import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from shoal.errors import IllegalStateError, InvalidDestinationError
 from shoal.jms.destination import Destination, Queue, Topic
 from shoal.jms.failures import translating
 from shoal.jms.feeds import Feed, StoreFeed, TopicFeed
+from shoal.jms.property_names import CLIENT, client_hash
 from shoal.selector import CorrelationFilter
 
 if TYPE_CHECKING:
@@ -49,10 +49,13 @@ class Subscribing:
                 )
                 return TopicFeed(subscription, self._local(no_local))
             if no_local or correlation is not None:
-                raise InvalidDestinationError(f"{destination}: no_local and correlation are for topics")
+                raise InvalidDestinationError(
+                    f"{destination}: no_local and correlation are for topics, because a queue keeps what "
+                    "nobody takes; a selector such as JMSCorrelationID IN ('a', 'b') chooses from a queue"
+                )
             self._connection._check_reliable("queues")
             queue = self._bus.queue(destination.bus_name)
-            return StoreFeed(queue.consume(selector=selector, prefetch=options.prefetch, ack="manual"), None)
+            return StoreFeed(queue.consume(selector=selector, prefetch=options.prefetch, ack="manual"))
 
     def durable(self, topic: Topic, name: str, selector: str | None, no_local: bool) -> Feed:
         """The consumer of an unshared durable subscription.
@@ -68,8 +71,11 @@ class Subscribing:
             )
         with connection._gate.lock:
             connection._check_durable(name)
-            kept = self._named(topic, selector, durable=True, shared=full)
-            feed = StoreFeed(kept, self._local(no_local))
+            if no_local:
+                # Whatever a connection of this client id sent, in this run of the program or an earlier one.
+                theirs = f"({CLIENT} IS NULL OR {CLIENT} <> '{client_hash(connection._client_id)}')"
+                selector = f"({selector}) AND {theirs}" if selector else theirs
+            feed = StoreFeed(self._named(topic, selector, durable=True, shared=full))
             connection._durable[name] = feed
         return feed
 
@@ -78,8 +84,8 @@ class Subscribing:
         full = self._full_name(name)
         if durable:
             self._connection._check_durable(name)
-            return StoreFeed(self._named(topic, selector, durable=True, shared=full), None)
-        return StoreFeed(self._named(topic, selector, shared=full), None)
+            return StoreFeed(self._named(topic, selector, durable=True, shared=full))
+        return StoreFeed(self._named(topic, selector, shared=full))
 
     def _named(self, topic: Topic, selector: str | None, **given: str | bool) -> Consumer:
         self._connection._check_reliable("durable and shared subscriptions")
@@ -105,10 +111,7 @@ class Subscribing:
             )
         client_id = self._connection._client_id
         # A hash, because a name has its bound, and both together might exceed it.
-        owner = (
-            "" if client_id is None else hashlib.sha256(client_id.encode(errors="surrogatepass")).hexdigest()
-        )
-        return f"{owner[:32]}/{name}"
+        return f"{client_hash(client_id)}/{name}"
 
     def browse(self, queue: Queue, selector: str | None) -> Iterator[BusMessage]:
         """The messages of a queue as they are now."""
