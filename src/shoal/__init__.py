@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         TrimmedError,
         UndeliveredWarning,
     )
-    from shoal.link.state import LinkState
+    from shoal.link.state import LinkState, NetworkLink, NetworkNode
     from shoal.selector import CorrelationFilter, Selector
     from shoal.types import Byte, Double, Float, Int, Long, Short
 
@@ -110,7 +110,7 @@ _HOMES = {
     "bus.subscription": ("Subscription",),
     "bus.sync": ("Bus", "connect", "listen"),
     "bus.transactions": ("Transaction",),
-    "link.state": ("LinkState",),
+    "link.state": ("LinkState", "NetworkLink", "NetworkNode"),
     "errors": (
         "BacklogError",
         "ClosedError",
@@ -209,6 +209,8 @@ __all__ = [
     "MessageNotWriteableError",
     "MessageTooLongError",
     "MessagesLost",
+    "NetworkLink",
+    "NetworkNode",
     "NoReplyError",
     "NoRespondersError",
     "NoStoreError",

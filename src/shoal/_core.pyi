@@ -236,6 +236,8 @@ class Node:
     def attach_bell(self, bell: Bell) -> None:
         """Ring `bell` as source 0 when something changed."""
     def begin_flush(self) -> int: ...
+    def network(self) -> list[tuple[int, bool, list[tuple[bool, list[int]]]]]:
+        """Everybody who says where its links lead, whether it is a router, and its links."""
     def begin_sync(self) -> int:
         """Start waiting until every router knows what was subscribed to before."""
     def poll_flush(self, flush: int) -> list[int] | None: ...

@@ -95,6 +95,11 @@ def test_two_groups_are_joined_by_routers_and_what_nobody_wants_does_not_cross(
     assert {message and message.publisher for message in found} == {publisher.publisher}
     (link,) = [link for link in two.links if link.role == "connect"]
     assert link.bytes_received < 500_000, "what nobody wants stays where it is"
+    assert (link.messages_received, link.resting) == (2000, False)
+    network = {node.publisher: node for node in one.network}
+    assert set(network) == {one.publisher, two.publisher}
+    assert all(node.router for node in network.values())
+    assert two.publisher in {far for link in network[one.publisher].links for far in link.neighbours}
 
 
 def test_a_router_may_be_on_two_groups_itself_and_answers_find_their_way(

@@ -23,6 +23,8 @@ use crate::hub::LinkId;
 
 /// Nodes that are remembered; of others nothing is known, and links to them are used.
 const NODES_MAX: usize = 4096;
+/// Neighbours that a node says, or is believed, to hear, on all its links together; of more, nobody is told.
+const NEIGHBOURS_MAX: usize = 1024;
 /// What a step over a shared link costs, and over one that has a single neighbour.
 const SHARED_COST: u64 = 1;
 const SINGLE_COST: u64 = 2;
@@ -124,7 +126,10 @@ impl Map {
     /// What is to be said of a node, ourselves included.
     pub fn record(&self, publisher: u64) -> Option<Vec<u8>> {
         let state = if publisher == self.own {
-            self.own_state()
+            let mut state = self.own_state();
+            // Who leads nowhere else is nobody's business.
+            state.links.retain(|link| !link.neighbours.is_empty());
+            state
         } else {
             let known = self.nodes.get(&publisher)?;
             let Known { version, is_router, links } = known;
@@ -149,7 +154,8 @@ impl Map {
             is_shared: link.is_shared,
             neighbours: link.neighbours.iter().filter(|_| !link.is_suspected).filter_map(has_say).collect(),
         };
-        let links = self.links.values().map(reach).collect();
+        let mut links: Vec<Reach> = self.links.values().map(reach).collect();
+        bound(&mut links);
         LinkState {
             domain: self.domain,
             publisher: self.own,
@@ -157,6 +163,13 @@ impl Map {
             is_router: self.is_router,
             links,
         }
+    }
+
+    /// The network as far as known: everybody who has a say, whether it is a router, and where its links lead.
+    pub fn network(&self) -> Vec<(u64, bool, Vec<Reach>)> {
+        let nodes = self.nodes.iter().map(|(&node, known)| (node, known.is_router, known.links.clone()));
+        let own = (self.own, self.is_router, self.own_state().links);
+        nodes.chain([own]).collect()
     }
 
     // --- commands: each is true if what we say of ourselves changed ---
@@ -214,7 +227,9 @@ impl Map {
 
     /// What somebody says of itself, or of another one. `Some` if it is new: whether what we say of ourselves changed, too.
     pub fn handle(&mut self, state: LinkState) -> Option<bool> {
-        let LinkState { domain, publisher, version, is_router, links } = state;
+        let LinkState { domain, publisher, version, is_router, mut links } = state;
+        bound(&mut links);
+        links.retain(|link| !link.neighbours.is_empty());
         let is_old = self.nodes.get(&publisher).is_some_and(|known| known.version >= version);
         let is_strange = !self.nodes.contains_key(&publisher) && self.nodes.len() >= NODES_MAX;
         if domain != self.domain || publisher == self.own || is_old || is_strange {
@@ -433,6 +448,15 @@ impl Map {
                 Map::used_by_leaf(links, ways).contains(&place)
             }
         }
+    }
+}
+
+/// Leaves neighbours out beyond what is told.
+fn bound(links: &mut [Reach]) {
+    let mut left = NEIGHBOURS_MAX;
+    for link in links {
+        link.neighbours.truncate(left);
+        left -= link.neighbours.len();
     }
 }
 

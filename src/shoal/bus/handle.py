@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 from shoal.bus.connection import Connection
 from shoal.config import ConnectionConfig
 from shoal.link.address import target_of
-from shoal.link.state import LinkState
+from shoal.link.state import LinkState, NetworkLink, NetworkNode
 
 
 class Handle:
@@ -75,6 +75,25 @@ class Handle:
     def links(self) -> list[LinkState]:
         """The links and the listeners as they are now; empty without a network, and once it is closed."""
         return [] if self.closed else self._connection.link_states()
+
+    @property
+    def network(self) -> list[NetworkNode]:
+        """The whole network as this node knows it: routers, nodes with several links, where those lead.
+
+        A node that is no router and has one link knows nobody but itself.
+        """
+        if self.closed:
+            return []
+        return [
+            NetworkNode(
+                publisher=publisher,
+                router=router,
+                links=tuple(
+                    NetworkLink(shared=shared, neighbours=tuple(neighbours)) for shared, neighbours in links
+                ),
+            )
+            for publisher, router, links in self._connection.node.network()
+        ]
 
     def listen(self, url: str) -> str:
         """Let others connect to one more place, such as `tcp://address:port`, and return its URL.

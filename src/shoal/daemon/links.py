@@ -197,6 +197,9 @@ def _single(state: LinkState) -> dict[str, Any]:
         "round_trip_s": state.round_trip_s,
         "bytes_sent": state.bytes_sent,
         "bytes_received": state.bytes_received,
+        "messages_sent": state.messages_sent,
+        "messages_received": state.messages_received,
+        "resting": state.resting,
         "unsent_bytes": state.unsent_bytes,
         "unacknowledged_bytes": state.unacknowledged_bytes,
     }

@@ -19,6 +19,8 @@ _LINK = (
     ("up", "link_up", "gauge", "Whether the link carries messages."),
     ("bytes_sent", "link_sent_bytes_total", "counter", "Bytes sent over the link."),
     ("bytes_received", "link_received_bytes_total", "counter", "Bytes received over the link."),
+    ("messages_sent", "link_sent_messages_total", "counter", "Messages sent over the link."),
+    ("messages_received", "link_received_messages_total", "counter", "Messages received over the link."),
     ("repairs_sent", "link_repairs_sent_total", "counter", "Segments or parity sent again."),
     ("unacknowledged_bytes", "link_unacknowledged_bytes", "gauge", "Bytes sent that were not acknowledged."),
     ("unsent_bytes", "link_unsent_bytes", "gauge", "Bytes that wait to be sent."),

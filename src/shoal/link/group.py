@@ -55,9 +55,11 @@ class Group:
             stats, address = told.get("stats", {}), told.get("address", "")
             round_trip_s = told.get("round_trip_s")
         else:
+            told = {}
             described = self._node.describe_link()
             stats, address = self._node.stats(), "" if described is None else described[1]
             round_trip_s = None
+        traffic = ("messages_sent", "messages_received", "resting")
         totals = (stats.get("bytes_sent", 0), stats.get("bytes_received", 0))
         with self._lock:
             sent_rate, received_rate = self._rates.update(self._clock(), totals)
@@ -71,6 +73,7 @@ class Group:
             round_trip_s=round_trip_s,
             bytes_sent=totals[0],
             bytes_received=totals[1],
+            **{name: told[name] for name in traffic if name in told},
             send_bytes_per_s=sent_rate,
             receive_bytes_per_s=received_rate,
             unsent_bytes=unsent,

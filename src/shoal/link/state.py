@@ -40,6 +40,12 @@ class LinkState:
     bytes_sent: int = 0
     #: Bytes read from the network.
     bytes_received: int = 0
+    #: Messages given to the link, also those that were said again after another way broke.
+    messages_sent: int = 0
+    #: Messages that came over it.
+    messages_received: int = 0
+    #: Whether it is not used, because another link leads to the same nodes.
+    resting: bool = False
     #: Bytes written in the last second; of a group, in a second since `links` was looked at before.
     send_bytes_per_s: float = 0.0
     #: Bytes read in the last second.
@@ -54,3 +60,22 @@ class LinkState:
     turned_away: int = 0
     #: Of a listener: how many it refused, because of what they said, or did not say in time.
     refused: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NetworkLink:
+    """A link of some node of the network."""
+
+    #: Whether it is multicast: everybody there hears everybody.
+    shared: bool
+    #: The publishers there that are routers, or have several links.
+    neighbours: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NetworkNode:
+    """What a node says of its links: a router, or one that has several."""
+
+    publisher: int
+    router: bool
+    links: tuple[NetworkLink, ...]

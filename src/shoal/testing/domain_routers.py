@@ -126,7 +126,7 @@ def two_routers_between_the_same_lans(domain: Domain) -> None:
 
 @domain_scenario
 def a_router_crashes_while_messages_cross(domain: Domain) -> None:
-    """Of two routers between two LANs one crashes and comes back while messages cross: nobody misses one."""
+    """Of two routers between two LANs one crashes, and returns, while messages cross: none is missed."""
     draw = random.Random(domain.seed)
     routers = [domain.add_node(segments=(0, 1), router=True, heartbeat_s=1.0) for _ in range(2)]
     here, there = (domain.add_node(segments=(segment,), heartbeat_s=1.0) for segment in (0, 1))

@@ -62,7 +62,12 @@ impl NormLink {
         NormLink::start(options, Clock::start(), place, NormBell::new(), application, Some(room))
     }
 
-    /// The same, as a link of a hub, which has its buffers and rings its bell.
+    /// Its number in its hub.
+    pub fn hub_link(&self) -> LinkId {
+        self.shared.link
+    }
+
+    /// The same as [`NormLink::open`], as a link of a hub, which has its buffers and rings its bell.
     pub fn open_on(
         options: LinkOptions,
         clock: Clock,

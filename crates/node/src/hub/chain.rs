@@ -412,6 +412,11 @@ impl Chains {
         self.each(link, |outlet| outlet.appended).collect()
     }
 
+    /// Messages ever given to a link.
+    pub(super) fn messages(&self, link: LinkId) -> u64 {
+        self.each(link, |outlet| outlet.messages).sum()
+    }
+
     fn each<T: Default>(&self, link: LinkId, get: impl Fn(&Outlet) -> T) -> impl Iterator<Item = T> {
         (0..self.chains.len()).map(move |chain| {
             self.lock(chain).outlets.get(link).and_then(Option::as_ref).map_or_else(T::default, &get)

@@ -301,6 +301,8 @@ struct Staged {
     /// What goes on to other links, and which these are for one message.
     outbound: Outbound,
     links: Vec<LinkId>,
+    /// Messages that came since somebody counted.
+    count: u64,
 }
 
 impl Staged {
@@ -315,6 +317,7 @@ impl Staged {
         at: usize,
         passes: Option<LinkId>,
     ) -> Result<bool, DecodeError> {
+        self.count += 1;
         let origin = notes.next_origin();
         if origin.number < notes.floor || notes.hold != Hold::Ours {
             return Ok(false);
@@ -325,7 +328,7 @@ impl Staged {
             aged => aged.map(|(age, _)| age),
         };
         let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
-        let Staged { entries, ids, ages, sources, outbound, links } = self;
+        let Staged { entries, ids, ages, sources, outbound, links, .. } = self;
         let each = |id| {
             let staged = entries.entry(id).or_default();
             if staged.is_empty() {
@@ -412,6 +415,11 @@ impl Inbox {
     /// Bytes of messages whose end has not come, beside short ones.
     pub fn part_bytes(&self) -> usize {
         self.assembly.bytes
+    }
+
+    /// Messages that came since it was asked before.
+    pub fn take_count(&mut self) -> u64 {
+        std::mem::take(&mut self.staged.count)
     }
 
     /// Whether something waits for [`Inbox::hand_over`].

@@ -26,6 +26,17 @@ pub trait LinkBell: Send + Sync {
     }
 }
 
+/// What went over a link.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages given to it, those that were said again included.
+    pub messages_sent: u64,
+    /// Messages that came over it.
+    pub messages_received: u64,
+    /// Whether it is not used, because another one leads to the same nodes.
+    pub is_resting: bool,
+}
+
 /// For links that look by themselves, as those in a simulation do.
 #[derive(Debug, Default)]
 pub struct Silent;
@@ -52,6 +63,8 @@ pub struct Link {
     pub(super) is_to_rest: AtomicBool,
     /// It was taken up a short time ago: what is asked for there may have been on a way that broke.
     pub(super) is_fresh: AtomicBool,
+    /// Messages that came over it.
+    pub(super) received: AtomicU64,
     /// Something is to be said over it of where links lead.
     pub(super) has_news: AtomicBool,
 }

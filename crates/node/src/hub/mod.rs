@@ -41,7 +41,7 @@ pub use self::consumer::{Batch, Consumer, Entry, Overflow, Source, Taken};
 pub use self::event::{Departure, HubEvent, Lost};
 pub use self::flush::{FlushId, FlushState};
 pub use self::inbox::{Fed, SourceId, SourceNews, Told};
-pub use self::link::{LinkBell, Ring, Silent};
+pub use self::link::{LinkBell, Ring, Silent, Traffic};
 pub use self::port::Port;
 pub use self::publish::{Attempt, Patience, Publication, Refusal, Unrung, WhenFull};
 pub use self::routes::{InterestId, Plan};
@@ -266,6 +266,17 @@ impl Hub {
         // Read first: what changes meanwhile makes the plan an old one.
         let version = self.interest_version();
         self.routes().plan(topic, version)
+    }
+
+    /// What went over a link.
+    pub fn traffic(&self, link: LinkId) -> Traffic {
+        let messages_sent = self.chains.messages(link);
+        let routes = self.routes();
+        routes.link(link).map_or_else(Traffic::default, |link| Traffic {
+            messages_sent,
+            messages_received: link.received.load(Ordering::Relaxed),
+            is_resting: link.is_resting(),
+        })
     }
 
     /// Why there is no link left, if the last one failed.
@@ -503,9 +514,20 @@ impl Hub {
         let (rests, is_to_rest, is_fresh) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
         let name = name.to_owned();
         let has_news = AtomicBool::new(false);
-        let wanted = version;
-        let link = Link { id, name, remote, bell, wanted, lagging, rests, is_to_rest, is_fresh, has_news };
-        let link = Arc::new(link);
+        let (wanted, received) = (version, AtomicU64::new(0));
+        let link = Arc::new(Link {
+            id,
+            name,
+            remote,
+            bell,
+            wanted,
+            lagging,
+            rests,
+            is_to_rest,
+            is_fresh,
+            received,
+            has_news,
+        });
         self.chains.set_bell(&link);
         self.routes().add_link(link.clone());
         self.remote_links.fetch_add(usize::from(remote), Ordering::Relaxed);

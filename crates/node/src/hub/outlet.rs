@@ -42,8 +42,9 @@ struct Passed {
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub bytes: Vec<u8>,
-    /// Bytes ever appended.
+    /// Bytes ever appended, and messages.
     pub appended: u64,
+    pub messages: u64,
     /// Of our own chain: the number that a message has if no skip stands before it.
     pub next: u64,
     /// What the last mark of our own chain said, unless another chain's came after it.
@@ -74,6 +75,7 @@ impl Outlet {
         Outlet {
             bytes: Vec::new(),
             appended: 0,
+            messages: 0,
             next,
             marked: None,
             unmarked: false,
@@ -125,6 +127,7 @@ impl Outlet {
         }
         self.next = number + 1;
         self.unmarked = true;
+        self.messages += 1;
         self.append(length, parts);
     }
 
@@ -313,6 +316,7 @@ impl Outlet {
             }
         }
         self.unmarked = true;
+        self.messages += 1;
         self.append(record.len(), &[record]);
     }
 
@@ -348,6 +352,7 @@ impl Outlet {
             if next < number {
                 self.append_skip(SkipReason::Unwanted, next, number - next);
             }
+            self.messages += 1;
             self.append(record.len(), &[record]);
             reached.insert(key, number + 1);
             current = Some((*chain, timestamp_us));

@@ -26,7 +26,7 @@ use super::chain::LinkId;
 use super::consumer::Source;
 use super::event::{Departure, HubEvent, Lost};
 use super::inbox::{Fed, Inbox, Place, SourceId, SourceNews, Told};
-use super::link::{Link, Ring};
+use super::link::{Link, Ring, Traffic};
 use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::interest::{Announcer, Entry};
@@ -84,6 +84,11 @@ impl Port {
         self.link.id
     }
 
+    /// What went over the link.
+    pub fn traffic(&self) -> Traffic {
+        self.hub.traffic(self.link.id)
+    }
+
     /// How many lanes there are; the first is the link's own.
     pub fn lanes(&self) -> usize {
         self.hub.lanes
@@ -134,6 +139,10 @@ impl Port {
             self.inbox.hand_over(now, &self.hub.routes());
         }
         self.inbox.finish(now);
+        let came = self.inbox.take_count();
+        if came > 0 {
+            self.link.received.fetch_add(came, Ordering::Relaxed);
+        }
     }
 
     /// Looks again at what waits for another source, which may bring what comes before it. Returns when to do so next, and

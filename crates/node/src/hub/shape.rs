@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{Answer, LinkState, MessageView, Question};
+use shoal_wire::{Answer, LinkState, MessageView, Question, Reach};
 
 use super::chain::LinkId;
 use super::flush::{Asker, Heard, Router, Saying};
@@ -141,6 +141,11 @@ impl Hub {
             view.is_ok_and(|view| wanted(&view))
         });
         link.bell.ring(Ring::Turn);
+    }
+
+    /// The network as far as known: everybody who has several links or is a router, and where its links lead.
+    pub fn network(&self) -> Vec<(u64, bool, Vec<Reach>)> {
+        lock(&self.shape).map.network()
     }
 
     /// Links that rest, because others lead to the same nodes.

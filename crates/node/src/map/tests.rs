@@ -250,3 +250,19 @@ fn a_broken_link_is_used_only_if_there_is_no_other_way() {
     pair.maps[0].set_suspected(0, true);
     assert_eq!(pair.maps[0].resting(), BTreeSet::new(), "what is for the other side waits there");
 }
+
+#[test]
+fn neighbours_that_a_node_claims_are_bounded() {
+    let mut map = Map::new(1, 5);
+    map.set_router();
+    map.open(0, true);
+    let neighbours: BTreeMap<u64, bool> = (10..10_000).map(|node| (node, true)).collect();
+    map.set_neighbours(0, neighbours.clone());
+    let own = LinkState::read(&map.record(5).unwrap()).unwrap();
+    assert_eq!(own.links[0].neighbours.len(), NEIGHBOURS_MAX);
+    let links = vec![Reach { is_shared: true, neighbours: neighbours.into_keys().collect() }; 3];
+    map.handle(LinkState { domain: 1, publisher: 10, version: 1, is_router: true, links });
+    let found = map.network();
+    assert_eq!(found.iter().map(|(node, ..)| *node).collect::<Vec<_>>(), [10, 5]);
+    assert_eq!(found[0].2.iter().map(|link| link.neighbours.len()).sum::<usize>(), NEIGHBOURS_MAX);
+}

@@ -123,6 +123,7 @@ impl TcpLinks {
                 round_trip: session.round_trip,
                 bytes_sent: session.sent.total,
                 bytes_received: session.received.total,
+                traffic: session.traffic(),
                 send_rate: session.sent.rate(now),
                 receive_rate: session.received.rate(now),
                 waiting: session.waiting() as u64,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use shoal_norm::NodeId;
 
+use crate::hub::Traffic;
+
 /// Names a connection; whoever opens it chooses the name.
 pub type ConnectionId = u64;
 
@@ -109,6 +111,8 @@ pub struct LinkState {
     pub bytes_sent: u64,
     /// Bytes read, in all.
     pub bytes_received: u64,
+    /// Messages that went over it.
+    pub traffic: Traffic,
     /// Bytes written in a second.
     pub send_rate: f64,
     /// Bytes read in a second.

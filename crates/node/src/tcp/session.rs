@@ -8,7 +8,7 @@ use shoal_wire::{Announce, Goodbye, RecordKind, Roles};
 use super::flow::{Inflow, Outflow};
 use super::greeting::Position;
 use super::meter::Meter;
-use crate::hub::{Departure, Fed, HubEvent, Lost, Port, Source, SourceNews, Told};
+use crate::hub::{Departure, Fed, HubEvent, Lost, Port, Source, SourceNews, Told, Traffic};
 use crate::interest::{AnnouncedInterest, Applied, InterestBounds};
 
 /// What was read is acknowledged after so long at the latest.
@@ -112,6 +112,11 @@ impl Session {
     /// Bytes that wait in the hub.
     pub fn waiting(&self) -> usize {
         self.port.hub().chains().waiting(self.port.link())
+    }
+
+    /// Messages that went over it.
+    pub fn traffic(&self) -> Traffic {
+        self.port.traffic()
     }
 
     /// Bytes that the other side's hub has not got, without those that wait in ours.

@@ -26,6 +26,7 @@ use super::fork::Birth;
 use super::outgoing::{Extras, Given, Scratch, correlation_bytes, given_priority, timestamp_us};
 use super::publishing::Wait;
 use super::subscription::Subscription;
+use super::tcp::set_traffic;
 use super::topic_cache::TopicCache;
 use crate::bell::Bell;
 use crate::convert::{argument, duration, linger, text_argument};
@@ -292,6 +293,7 @@ impl Node {
         told.set_item("address", sockets.local_addr()?.to_string())?;
         told.set_item("rate_bytes_per_s", rate)?;
         told.set_item("round_trip_s", grtt.as_secs_f64())?;
+        set_traffic(&told, self.inner()?.bus.hub().traffic(link.hub_link()))?;
         told.set_item("has_ended", link.has_left())?;
         told.set_item("stats", stats_to_python(py, &detached(py, || link.stats()))?)?;
         Ok(Some(told))
@@ -493,6 +495,20 @@ impl Node {
         let inner = self.inner()?;
         inner.check_link()?;
         Ok(detached(py, || inner.bus.hub().begin_flush()))
+    }
+
+    /// The network as far as known: everybody who has several links or is a router, whether it is one, and for each of its links
+    /// whether it is multicast, and who is there.
+    fn network(&self, py: Python<'_>) -> PyResult<Vec<(u64, bool, Vec<(bool, Vec<u64>)>)>> {
+        let inner = self.inner()?;
+        let network = detached(py, || inner.bus.hub().network());
+        let links = |links: Vec<shoal_wire::Reach>| {
+            links.into_iter().map(|link| (link.is_shared, link.neighbours)).collect()
+        };
+        Ok(network
+            .into_iter()
+            .map(|(publisher, is_router, reach)| (publisher, is_router, links(reach)))
+            .collect())
     }
 
     /// Starts waiting until every router knows what was subscribed to before; `poll_flush` tells the outcome.

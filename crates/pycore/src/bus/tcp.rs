@@ -64,6 +64,13 @@ impl Tls {
     }
 }
 
+/// What went over a link, among what is told of it.
+pub(super) fn set_traffic(item: &Bound<'_, PyDict>, traffic: shoal_node::hub::Traffic) -> PyResult<()> {
+    item.set_item("messages_sent", traffic.messages_sent)?;
+    item.set_item("messages_received", traffic.messages_received)?;
+    item.set_item("resting", traffic.is_resting)
+}
+
 fn set_place(item: &Bound<'_, PyDict>, place: Place) -> PyResult<()> {
     item.set_item("address", place.address)?;
     item.set_item("identity", place.identity)?;
@@ -229,6 +236,7 @@ impl TcpLinks {
             item.set_item("round_trip_s", round_trip.map(|span| span.as_secs_f64()))?;
             item.set_item("bytes_sent", state.bytes_sent)?;
             item.set_item("bytes_received", state.bytes_received)?;
+            set_traffic(&item, state.traffic)?;
             item.set_item("send_bytes_per_s", state.send_rate)?;
             item.set_item("receive_bytes_per_s", state.receive_rate)?;
             item.set_item("unsent_bytes", state.waiting)?;
