@@ -242,3 +242,50 @@ def test_a_slow_reader_behind_a_router_is_told_what_it_lost_though_nothing_more_
     wait_until(is_told, "the reader lacks messages that nobody told it of")
     assert lost
     assert not lost & got
+
+
+def test_what_only_its_publisher_wants_without_its_own_goes_over_no_link(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    router = open_bus(shoal.listen("tcp://127.0.0.1:0", router=True))
+    url = router.links[0].url
+    here, there = open_bus(shoal.connect(url)), open_bus(shoal.connect(url))
+    here.subscribe("t", no_local=True, wait=True)
+    wanted = there.subscribe("wanted", wait=True)
+    wait_until(lambda: goes_through(here, wanted, "wanted"), "there is a way")
+    (link,) = here.links
+    for number in range(100):
+        here.publish("t", number)
+    here.flush(WITHIN_S)
+    assert here.links[0].messages_sent == link.messages_sent
+
+
+def test_of_multicast_and_tcp_between_two_programs_one_is_used_and_the_other_when_that_is_gone(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    where = group()
+    publisher = open_bus(shoal.connect(f"norm://{where}", interface="lo"))
+    reader = open_bus(shoal.connect(f"norm://{where}", interface="lo"))
+    reader.connect(publisher.listen("tcp://127.0.0.1:0"))
+    subscription = reader.subscribe("t", wait=True)
+    wait_until(lambda: goes_through(publisher, subscription, "t"), "there is a way")
+
+    def rests() -> bool:
+        return any(link.resting for link in publisher.links if link.role == "accept")
+
+    wait_until(rests, "tcp rests beside multicast")
+    read_rest(subscription)
+    for number in range(500):
+        publisher.publish("t", number)
+    publisher.flush(WITHIN_S)
+    assert bodies(subscription, 500) == list(range(500))
+    assert subscription.receive(0.2) is None, "nothing comes twice"
+    reader.disconnect(f"norm://{where}")
+    for number in range(500, 1000):
+        publisher.publish("t", number)
+        time.sleep(0.001)
+    publisher.publish("t", "last")
+    found: list[object] = []
+    while "last" not in found:
+        found += bodies(subscription, 1)
+    assert found == [*range(500, 1000), "last"], "neither lost nor doubled"

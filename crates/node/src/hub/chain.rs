@@ -433,14 +433,15 @@ impl Chains {
         self.lock(chain).last
     }
 
+    /// Whether what is published and passed on is kept for a while.
     #[inline]
-    fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         self.keeps.load(Ordering::Relaxed)
     }
 
-    /// Says whether what is published and passed on is kept for a while.
-    pub(super) fn set_keeping(&self, keeps: bool) {
-        self.keeps.store(keeps, Ordering::Relaxed);
+    /// Keeps what is published and passed on from now on. True if that is new.
+    pub(super) fn begin_keeping(&self) -> bool {
+        !self.keeps.swap(true, Ordering::SeqCst)
     }
 
     /// Nothing is published or passed on while `change` makes that a link gets something, and what it gets from then on follows

@@ -253,7 +253,8 @@ impl Hub {
     /// The same, unless somebody else holds the lock that it takes.
     pub fn try_plan(&self, topic: &[u8]) -> Option<Plan> {
         let version = self.interest_version();
-        self.try_routes().map(|mut routes| routes.plan(topic, version))
+        let keeps = self.chains.keeps();
+        self.try_routes().map(|mut routes| Plan { keeps, ..routes.plan(topic, version) })
     }
 
     /// Waits until nobody reads or changes who wants what.
@@ -264,8 +265,8 @@ impl Hub {
     /// Who gets what is published on a topic.
     pub fn plan(&self, topic: &[u8]) -> Plan {
         // Read first: what changes meanwhile makes the plan an old one.
-        let version = self.interest_version();
-        self.routes().plan(topic, version)
+        let (version, keeps) = (self.interest_version(), self.chains.keeps());
+        Plan { keeps, ..self.routes().plan(topic, version) }
     }
 
     /// What went over a link.

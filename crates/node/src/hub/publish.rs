@@ -213,7 +213,7 @@ impl Hub {
         if plan.version != self.interest_version() {
             return Some(Attempt::Outdated);
         }
-        if plan.is_empty() {
+        if plan.is_idle() {
             return Some(Attempt::Done(publishing.finish()));
         }
         let local = plan.asks || !plan.consumers.is_empty();

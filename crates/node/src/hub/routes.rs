@@ -52,9 +52,17 @@ pub struct Plan {
     pub(super) asks: bool,
     pub(super) consumers: Vec<Arc<Consumer>>,
     pub(super) links: Vec<Arc<Link>>,
+    /// It is kept, because somebody may ask for it on another way.
+    pub(super) keeps: bool,
 }
 
 impl Plan {
+    /// Whether nobody wants it, and nobody may ask for it later.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.is_empty() && !self.keeps
+    }
+
     /// Whether nobody wants it.
     pub fn is_empty(&self) -> bool {
         !self.asks && self.consumers.is_empty() && self.links.is_empty()

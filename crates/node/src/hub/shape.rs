@@ -74,10 +74,14 @@ impl Hub {
             links.into_iter().for_each(|link| shape.tell_all(link));
         }
         let resting = shape.map.resting();
-        self.chains.set_keeping(shape.map.has_other_routers());
+        let has_ways = shape.map.has_other_routers() || !resting.is_empty();
+        let is_kept_anew = has_ways && self.chains.begin_keeping();
         let due: Vec<LinkId> =
             shape.due.iter().filter(|(_, due)| !due.is_empty()).map(|(&link, _)| link).collect();
         drop(shape);
+        if is_kept_anew {
+            self.change_interest();
+        }
         let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
         let turned: Vec<&Arc<Link>> = links
             .iter()

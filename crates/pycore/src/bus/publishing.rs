@@ -76,7 +76,7 @@ impl Node {
         let lane = Lane::of(known.topic.as_topic().as_str().as_bytes(), priority.class()).number();
         let expires = extras.ttl.is_some();
         let plain = extras.is_empty() && encoded.detail.is_empty();
-        if known.plan.is_empty()
+        if known.plan.is_idle()
             && let Some(mapping) = extras.properties
         {
             drop(topics);
@@ -85,7 +85,7 @@ impl Node {
             topics = self.topics();
         }
         let known = topics.get(topic)?;
-        if plain || known.plan.is_empty() {
+        if plain || known.plan.is_idle() {
             known.set_kind(encoded.kind, priority);
             let mut unrung = Unrung::default();
             let attempt = bus.hub().try_publish(
