@@ -62,6 +62,9 @@ impl Inner {
     }
 }
 
+/// Who it is, whether it is a router, and its links: whether one is multicast, and who is there.
+type Known = (u64, bool, Vec<(bool, Vec<u64>)>);
+
 /// A node: what a connection is made of. May be shared between threads.
 #[pyclass(module = "shoal._core", frozen, subclass, weakref)]
 pub struct Node {
@@ -499,7 +502,7 @@ impl Node {
 
     /// The network as far as known: everybody who has several links or is a router, whether it is one, and for each of its links
     /// whether it is multicast, and who is there.
-    fn network(&self, py: Python<'_>) -> PyResult<Vec<(u64, bool, Vec<(bool, Vec<u64>)>)>> {
+    fn network(&self, py: Python<'_>) -> PyResult<Vec<Known>> {
         let inner = self.inner()?;
         let network = detached(py, || inner.bus.hub().network());
         let links = |links: Vec<shoal_wire::Reach>| {
