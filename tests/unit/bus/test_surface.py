@@ -18,7 +18,19 @@ from shoal.config import ConnectionConfig, resolve
 from shoal.errors import ConfigError, InvalidTopicError
 
 BUS = {
-    *("close", "closed", "config", "events", "flush", "link", "members", "message_id", "node", "publish"),
+    *(
+        "close",
+        "closed",
+        "config",
+        "events",
+        "flush",
+        "link",
+        "members",
+        "network",
+        "message_id",
+        "node",
+        "publish",
+    ),
     *(
         "publisher",
         "rate_bytes_per_s",

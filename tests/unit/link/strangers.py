@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
@@ -31,13 +31,19 @@ class Stranger:
         self._web: ClientConnection | None = None
         self._sock = socket.create_connection((target.host, target.port), timeout=60)
         if target.scheme in ("ws", "wss"):
-            tls: dict[str, Any] = {} if context is None else {"ssl": context, "server_hostname": "localhost"}
-            web = connect(
-                url, sock=self._sock, subprotocols=[Subprotocol("shoal")], ping_interval=None, **tls
-            )
-            self._web = web.__enter__()
+            try:
+                self._web = self._upgraded(url, context)
+            except InvalidHandshake:
+                # On a busy machine a handshake may take longer than a listener waits for one.
+                self._sock = socket.create_connection((target.host, target.port), timeout=60)
+                self._web = self._upgraded(url, context)
         elif context is not None:
             self._sock = context.wrap_socket(self._sock, server_hostname="localhost")
+
+    def _upgraded(self, url: str, context: ssl.SSLContext | None) -> ClientConnection:
+        tls: dict[str, Any] = {} if context is None else {"ssl": context, "server_hostname": "localhost"}
+        web = connect(url, sock=self._sock, subprotocols=[Subprotocol("shoal")], ping_interval=None, **tls)
+        return web.__enter__()
 
     def send(self, said: bytes) -> None:
         """Say something; that the other end has hung up is no error."""
