@@ -68,8 +68,8 @@ class TunnelOptions:
     size: int = 1024
     rounds: int = 3
     #: How long each tunnel is used, and how much of its beginning does not count.
-    seconds: float = 20.0
-    warm_up_s: float = 5.0
+    seconds: float = 12.0
+    warm_up_s: float = 3.0
     contests: tuple[str, ...] = tuple(CONTESTS)
 
     def __post_init__(self) -> None:

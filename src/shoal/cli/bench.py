@@ -244,7 +244,7 @@ def tunnel(
         str, typer.Option(help=f"Which of {', '.join(tunnel_experiment.CONTESTS)}; all by default.")
     ] = "",
     rounds: Rounds = 3,
-    seconds: Annotated[float, typer.Option(help="How long tunnels run; a quarter of it is warm-up.")] = 20.0,
+    seconds: Annotated[float, typer.Option(help="How long tunnels run; a quarter of it is warm-up.")] = 12.0,
     json: Json = None,
 ) -> None:
     """Two LANs joined over a long path that loses, by NORM and by TCP (needs root)."""
