@@ -5,11 +5,13 @@ import socket
 import ssl
 import struct
 from pathlib import Path
-from typing import Any
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
-from websockets.sync.client import ClientConnection, connect
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidState
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
 from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
 
 from shoal.link.address import target_of
 
@@ -20,44 +22,43 @@ _PIECE_BYTES = 60_000
 
 
 class Stranger:
-    """A connection to a listener; inside TLS and WebSockets where its URL says so."""
+    """A connection to a listener; inside TLS and WebSockets where its URL says so. Used by one thread."""
 
     def __init__(self, url: str, certs: Path) -> None:
         target = target_of(url, 0)
-        context = None
+        self._sock = socket.create_connection((target.host, target.port), timeout=60)
         if target.scheme in ("tls", "wss"):
             context = ssl.create_default_context(cafile=certs / "ca.pem")
             context.load_cert_chain(certs / "leaf.pem", certs / "leaf.key")
-        self._web: ClientConnection | None = None
-        self._sock = socket.create_connection((target.host, target.port), timeout=60)
-        if target.scheme in ("ws", "wss"):
-            try:
-                self._web = self._upgraded(url, context)
-            except InvalidHandshake:
-                # On a busy machine a handshake may take longer than a listener waits for one.
-                self._sock = socket.create_connection((target.host, target.port), timeout=60)
-                self._web = self._upgraded(url, context)
-        elif context is not None:
             self._sock = context.wrap_socket(self._sock, server_hostname="localhost")
-
-    def _upgraded(self, url: str, context: ssl.SSLContext | None) -> ClientConnection:
-        tls: dict[str, Any] = {} if context is None else {"ssl": context, "server_hostname": "localhost"}
-        web = connect(url, sock=self._sock, subprotocols=[Subprotocol("shoal")], ping_interval=None, **tls)
-        return web.__enter__()
+        self._web: ClientProtocol | None = None
+        if target.scheme in ("ws", "wss"):
+            self._web = ClientProtocol(parse_uri(url), subprotocols=[Subprotocol("shoal")])
+            self._web.send_request(self._web.connect())
+            while self._web.state is State.CONNECTING and self._web.handshake_exc is None:
+                self._exchange()
+            self._web.events_received()
 
     def send(self, said: bytes) -> None:
         """Say something; that the other end has hung up is no error."""
-        with contextlib.suppress(OSError, ConnectionClosed):
+        with contextlib.suppress(OSError, InvalidState):
             if self._web is not None:
-                self._web.send(said)
+                self._web.send_binary(said)
+                self._write()
             else:
                 self._sock.sendall(said)
 
     def receive(self) -> bytes:
         """What it says next; nothing once it has hung up."""
-        with contextlib.suppress(OSError, ConnectionClosed):
-            heard = self._sock.recv(1 << 16) if self._web is None else self._web.recv(60)
-            return heard if isinstance(heard, bytes) else heard.encode()
+        with contextlib.suppress(OSError):
+            if self._web is None:
+                return self._sock.recv(1 << 16)
+            while True:
+                frames = [event for event in self._web.events_received() if isinstance(event, Frame)]
+                heard = b"".join(frame.data for frame in frames if frame.opcode is Opcode.BINARY)
+                if heard or self._web.state is not State.OPEN:
+                    return heard
+                self._exchange()
         return b""
 
     def receive_all(self) -> bytes:
@@ -69,10 +70,23 @@ class Stranger:
 
     def close(self) -> None:
         """Go without a word."""
-        if self._web is not None:
-            self._web.close_socket()
+        self._sock.close()
+
+    def _exchange(self) -> None:
+        assert self._web is not None
+        self._write()
+        came = self._sock.recv(1 << 16)
+        if came:
+            self._web.receive_data(came)
         else:
-            self._sock.close()
+            self._web.receive_eof()
+        self._write()
+
+    def _write(self) -> None:
+        assert self._web is not None
+        for piece in self._web.data_to_send():
+            if piece:
+                self._sock.sendall(piece)
 
 
 def _text(text: str) -> bytes:
