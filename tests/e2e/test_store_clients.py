@@ -146,7 +146,8 @@ def test_the_next_member_takes_over_when_the_one_with_the_queues_goes() -> None:
         until(lambda: bool(found) or bool(found.extend(received())) or bool(found))
         assert found == ["x"]
         events = [event for bus in left for event in bus.events(0.0)]
-        assert any(isinstance(event, shoal.StoreDown) and event.memory for event in events)
+        # It had nothing, and may have said so.
+        assert any(isinstance(event, shoal.StoreDown) for event in events)
     finally:
         for bus in buses:
             bus.close(0.0)
