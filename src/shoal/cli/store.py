@@ -267,6 +267,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
     ]
     if status["pinned_by"] is not None:
         lines.append(f"oldest       needed by {status['pinned_by']}")
+    if status.get("unheard"):
+        lines.append(f"unheard      {status['unheard']} messages that are not persistent, for want of room")
     lines.append(f"sessions     {status['sessions_count']}")
     lines.append(f"topics       {status['topics_count']}")
     lines += [
