@@ -13,6 +13,9 @@ import shoal
 from shoal import jms
 
 ORDERS, DONE, TOLD = jms.Queue("orders"), jms.Queue("done"), jms.Topic("told")
+# A client that was killed has not everything when the program that stays ends soon after.
+pytestmark = pytest.mark.filterwarnings("ignore::shoal.errors.UndeliveredWarning")
+
 #: The store notices by itself that a client has gone.
 GONE_S = 60.0
 
