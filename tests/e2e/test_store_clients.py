@@ -151,3 +151,18 @@ def test_the_next_member_takes_over_when_the_one_with_the_queues_goes() -> None:
     finally:
         for bus in buses:
             bus.close(0.0)
+
+
+def test_a_store_that_appears_takes_over_from_queues_in_memory_that_were_empty(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    domain = f"inproc://{secrets.token_hex(8)}"
+    with shoal.connect(domain) as owner, shoal.connect(domain) as other:
+        with owner.queue("jobs").consume() as jobs:
+            other.queue("jobs").send("light", persistent=False, timeout_s=PATIENCE_S)
+            assert jobs.receive(PATIENCE_S) is not None
+        with shoal.connect(domain, store=tmp_path):
+            other.queue("jobs").send("kept", timeout_s=PATIENCE_S)
+            downs = [event for event in other.events(0.0) if isinstance(event, shoal.StoreDown)]
+    assert [(event.memory, event.gave_way) for event in downs] == [(True, True)]
+    assert "lost" not in caplog.text

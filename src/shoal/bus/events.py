@@ -190,9 +190,10 @@ class StoreDown:
 
     #: What it is called.
     name: str
-    #: It had queues in memory, for want of a store: what was in them is lost if it does not come back. One
-    #: that gives way to a store, or had nothing, says so itself.
+    #: It had queues in memory, for want of a store: what was in them is lost if it does not come back.
     memory: bool
+    #: It closed, or another one took over. If messages are lost with one in memory, that one logs it.
+    gave_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,12 +284,14 @@ def warning(event: Event) -> str | None:
             )
         case LinkReconnecting(link, delay_s, why):
             return f"the link {link} is tried again in {delay_s:.2g} s: {why}"
+        case StoreDown(_, True, True):
+            return "the member that had the domain's queues in memory gave them up"
         case StoreDown(_, True):
             return (
                 "the member that had the domain's queues in memory does not answer any more: what was in "
                 "them is lost; run a store if that must not be"
             )
-        case StoreDown(name, False):
+        case StoreDown(name):
             return f"the store {name!r} does not answer any more: what it did not store is kept meanwhile"
         case BacklogDropped(name, messages):
             return (

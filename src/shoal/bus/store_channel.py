@@ -644,10 +644,11 @@ class StoreChannel:
             self._compare()
             self._connection.tell(StoreUp(str(self._session.greeting.get("name", "")), self._session.run))
         elif state == "idle" and self._session.greeting and not self._stopped:
-            # One that gives way to a store says itself what is lost with it.
-            gives_way = self._session.left == 0 or (self._here is not None and not self._here.memory)
-            memory = self._is_memory and not gives_way
-            self._connection.tell(StoreDown(str(self._session.greeting.get("name", "")), memory))
+            name = str(self._session.greeting.get("name", ""))
+            here = self._here
+            is_replaced = self._is_memory and here is not None and not here.memory
+            gave_way = self._session.is_dismissed or is_replaced
+            self._connection.tell(StoreDown(name, self._is_memory, gave_way))
         self._ear.ring()
 
 

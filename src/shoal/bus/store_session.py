@@ -55,8 +55,8 @@ class Session:
         self.run = ""
         #: What the store said of itself.
         self.greeting: Body = {}
-        #: How many messages the store had when it closed, if it said so.
-        self.left: int | None = None
+        #: The store ended the session itself, as one does that closes.
+        self.is_dismissed = False
         self.chains: list[Chain] = []
         self.inboxes: dict[int, Inbox] = {}
         #: Called when the state changed.
@@ -210,7 +210,7 @@ class Session:
                 if inbox is not None:
                     inbox.on_deliver(body)
             case "gone" if body.get("consumer") is None:
-                self.left = body.get("messages")
+                self.is_dismissed = True
                 self.end()
             case "gone":
                 inbox = self.inboxes.get(body["consumer"])
@@ -237,7 +237,7 @@ class Session:
     def _open(self, body: Body) -> None:
         if self.state != "greeting":
             return
-        self.greeting, self.run, self.left = body, body["run"], None
+        self.greeting, self.run, self.is_dismissed = body, body["run"], False
         self._lease_s = body.get("lease_s", LEASE_S)
         self._refused_since, self.unanswered = None, 0
         waiting = list(self._requests.values())

@@ -233,10 +233,9 @@ class Machine:
         """Take nothing more, and note how far readers are; `append`, sync and `settle` follow."""
         self._core.now = now
         self._is_closing = True
-        left = sum(max(0, reader.totals.messages) for reader in self._readers)
         for session in list(self._sessions.values()):
             body = {"op": "gone", "consumer": None, "error": "CLOSING", "text": "the store closes"}
-            self._core.say(session.id, {**body, "messages": left})
+            self._core.say(session.id, body)
             self._end(session, {})
         for reader in self._readers:
             reader.rest(self._core)
