@@ -14,6 +14,7 @@ from programs import PATIENCE_S
 
 import shoal
 from shoal.bench.store_process import StoreProcess
+from shoal.bus import store_channel
 
 
 def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
@@ -154,8 +155,9 @@ def test_the_next_member_takes_over_when_the_one_with_the_queues_goes() -> None:
 
 
 def test_a_store_that_appears_takes_over_from_queues_in_memory_that_were_empty(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(store_channel, "LOOK_S", 0.5)
     domain = f"inproc://{secrets.token_hex(8)}"
     with shoal.connect(domain) as owner, shoal.connect(domain) as other:
         with owner.queue("jobs").consume() as jobs:
