@@ -178,6 +178,13 @@ def routers_in_any_graph(domain: Domain) -> None:
 
 
 @domain_scenario
+def routers_on_shared_lans(domain: Domain) -> None:
+    """The same, where some networks have several routers: of those, one passes on."""
+    draw = random.Random(domain.seed)
+    _Graph(domain, draw, draw.randint(4, 8), lans=draw.randint(1, 3)).run()
+
+
+@domain_scenario
 def fifty_routers(domain: Domain) -> None:
     """Fifty routers in a random graph with failures."""
     _Graph(domain, random.Random(domain.seed), 50).run()
@@ -186,7 +193,7 @@ def fifty_routers(domain: Domain) -> None:
 class _Graph:
     """A random graph of routers, each edge a network of its own, and programs at some of them."""
 
-    def __init__(self, domain: Domain, draw: random.Random, count: int) -> None:
+    def __init__(self, domain: Domain, draw: random.Random, count: int, lans: int = 0) -> None:
         self.domain, self.draw, self.count = domain, draw, count
         edges = {(draw.randrange(place), place) for place in range(1, count)}
         while len(edges) < count + count // 2 and len(edges) < count * (count - 1) // 2:
@@ -197,6 +204,9 @@ class _Graph:
         for segment, (one, two) in enumerate(self.edges):
             links[one].append(segment)
             links[two].append(segment)
+        for segment in range(len(self.edges), len(self.edges) + lans):
+            for place in draw.sample(range(count), draw.randint(3, min(count, 5))):
+                links[place].append(segment)
         self.routers = [
             domain.add_node(segments=tuple(links[place]), router=True, heartbeat_s=1.0)
             for place in range(count)
