@@ -76,6 +76,9 @@ class NetworkLink:
 class NetworkNode:
     """What a node says of its links: a router, or one that has several."""
 
+    #: Who publishes there.
     publisher: int
+    #: Whether it passes on what comes over one link to others.
     router: bool
+    #: Its links that lead to routers, or to nodes that have several.
     links: tuple[NetworkLink, ...]
