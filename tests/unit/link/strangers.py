@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidState
+from websockets.exceptions import ProtocolError
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.typing import Subprotocol
@@ -22,7 +22,7 @@ _PIECE_BYTES = 60_000
 
 
 class Stranger:
-    """A connection to a listener; inside TLS and WebSockets where its URL says so. Used by one thread."""
+    """A connection to a listener; inside TLS and WebSockets where its URL says so. For one thread."""
 
     def __init__(self, url: str, certs: Path) -> None:
         target = target_of(url, 0)
@@ -33,32 +33,38 @@ class Stranger:
             self._sock = context.wrap_socket(self._sock, server_hostname="localhost")
         self._web: ClientProtocol | None = None
         if target.scheme in ("ws", "wss"):
-            self._web = ClientProtocol(parse_uri(url), subprotocols=[Subprotocol("shoal")])
+            self._web = ClientProtocol(parse_uri(url), subprotocols=[Subprotocol("shoal")], max_size=None)
             self._web.send_request(self._web.connect())
-            while self._web.state is State.CONNECTING and self._web.handshake_exc is None:
-                self._exchange()
-            self._web.events_received()
+            self._flush(self._web)
+            while self._web.state is State.CONNECTING:
+                self._web.receive_data(self._sock.recv(1 << 16))
+                self._web.events_received()
 
     def send(self, said: bytes) -> None:
         """Say something; that the other end has hung up is no error."""
-        with contextlib.suppress(OSError, InvalidState):
-            if self._web is not None:
-                self._web.send_binary(said)
-                self._write()
-            else:
+        with contextlib.suppress(OSError, ProtocolError):
+            if self._web is None:
                 self._sock.sendall(said)
+            else:
+                self._web.send_binary(said)
+                self._flush(self._web)
 
     def receive(self) -> bytes:
         """What it says next; nothing once it has hung up."""
-        with contextlib.suppress(OSError):
-            if self._web is None:
-                return self._sock.recv(1 << 16)
-            while True:
-                frames = [event for event in self._web.events_received() if isinstance(event, Frame)]
-                heard = b"".join(frame.data for frame in frames if frame.opcode is Opcode.BINARY)
-                if heard or self._web.state is not State.OPEN:
+        try:
+            while heard := self._sock.recv(1 << 16):
+                if self._web is None:
                     return heard
-                self._exchange()
+                self._web.receive_data(heard)
+                frames = [event for event in self._web.events_received() if isinstance(event, Frame)]
+                if said := b"".join(bytes(one.data) for one in frames if one.opcode is Opcode.BINARY):
+                    return said
+                self._flush(self._web)
+        except TimeoutError:
+            # It has not hung up.
+            raise
+        except OSError:
+            pass
         return b""
 
     def receive_all(self) -> bytes:
@@ -72,19 +78,8 @@ class Stranger:
         """Go without a word."""
         self._sock.close()
 
-    def _exchange(self) -> None:
-        assert self._web is not None
-        self._write()
-        came = self._sock.recv(1 << 16)
-        if came:
-            self._web.receive_data(came)
-        else:
-            self._web.receive_eof()
-        self._write()
-
-    def _write(self) -> None:
-        assert self._web is not None
-        for piece in self._web.data_to_send():
+    def _flush(self, web: ClientProtocol) -> None:
+        for piece in web.data_to_send():
             if piece:
                 self._sock.sendall(piece)
 
