@@ -107,10 +107,6 @@ pub(super) struct State {
     kept: Keep,
 }
 
-/// What is passed on waits once so many bytes wait for a link. It is taken in small pieces, so that whoever sends it sees a router
-/// get on at least every half second, also where a slow path is behind it.
-const PASSED_BYTES_MAX: usize = 128 << 10;
-
 /// Chains, by the number of their lane, and the buffers of all links.
 pub struct Chains {
     chains: Box<[Mutex<State>]>,
@@ -363,7 +359,7 @@ impl Chains {
         self.passed.fetch_add(passed, Ordering::Relaxed);
         done.settle(|link| {
             let outlet = state.outlets.get_mut(link)?.as_mut()?;
-            let is_full = outlet.bytes.len() >= bytes_max.min(PASSED_BYTES_MAX) && !outlet.bytes.is_empty();
+            let is_full = outlet.bytes.len() >= bytes_max && !outlet.bytes.is_empty();
             if is_full && !outlet.parked.contains(&from) {
                 outlet.parked.push(from);
             }
@@ -381,7 +377,7 @@ impl Chains {
     pub(super) fn is_full_for(&self, lane: usize, link: LinkId, from: LinkId) -> bool {
         let Some(chain) = self.chains.get(lane) else { return false };
         let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes_max = self.lane_bytes_max.min(PASSED_BYTES_MAX);
+        let bytes_max = self.lane_bytes_max;
         let Some(Some(outlet)) = state.outlets.get_mut(link) else { return false };
         let is_full = outlet.bytes.len() >= bytes_max && !outlet.bytes.is_empty() && !self.lags(link);
         if is_full && !outlet.parked.contains(&from) {
