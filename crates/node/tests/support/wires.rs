@@ -1,5 +1,6 @@
 //! TCP links of several nodes on wires without sockets, clock or threads.
 
+// Each test program uses a part of it, and the compiler looks at one program at a time.
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, VecDeque};
