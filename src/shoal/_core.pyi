@@ -170,6 +170,8 @@ class Node:
         """Join one more group: the link's number. The first link, if it is a group, is number 1."""
     def remove_norm(self, number: int, linger_s: float = 0.0) -> bool:
         """Leave a group, after waiting for its members; false if there is no such link."""
+    def set_norm_cost(self, number: int, cost: int | None) -> bool:
+        """Say what a step over a group's link costs; `None` as usual; false if there is no such link."""
     def norm_link(self, number: int) -> dict[str, Any] | None:
         """A group's link as it is now; `None` if it was left."""
     def add_tcp(
@@ -253,6 +255,8 @@ class Node:
         """The greatest round trip to a member of the group, as it is estimated; `None` without multicast."""
     def describe_link(self) -> tuple[str, str, int] | None:
         """Interface, own address and granted receive buffer."""
+    def udp_down(self) -> str | None:
+        """Why nothing goes out or comes in over `udp`, while its interface is gone."""
     def set_keys(self, keys: str, number: int | None = None) -> bool:
         """Change the keys of all links that have some, or of one. False if none has."""
     def take_socket_error(self, number: int | None = None) -> str | None:
@@ -281,8 +285,13 @@ class TcpLinks:
     """The TCP links of a node that has such. May be shared between threads."""
 
     def __init__(self, node: Node) -> None: ...
-    def listen(self, host: str, port: int, connections_max: int, tls: Tls | None = None) -> tuple[int, int]:
-        """Listen at an address: the listener's number, and the port."""
+    def listen(
+        self, host: str, port: int, connections_max: int, tls: Tls | None = None, *, asks: bool = False
+    ) -> tuple[int, int]:
+        """Listen at an address: the listener's number, and the port.
+
+        With `asks`, whoever says hello there is told as news of kind `asks`, and waits for `admit`.
+        """
     def dial(
         self,
         host: str,
@@ -293,8 +302,10 @@ class TcpLinks:
         name: str = "",
     ) -> int:
         """Begin to connect to an address, where this publisher was last: the connection's number."""
-    def add_listener(self, connections_max: int) -> int:
-        """A listener that a transport written in Python has: its number."""
+    def add_listener(self, connections_max: int, *, asks: bool = False) -> int:
+        """A listener that a transport written in Python has: its number. `asks` as of `listen`."""
+    def admit(self, connection: int, refused: str | None = None) -> None:
+        """Let somebody in who is asked about; or not, with the reason that it hears."""
     def adopt(
         self, address: str, identity: str, *, listener: int | None = None, last: int | None = None
     ) -> tuple[int, int] | None:
@@ -302,10 +313,14 @@ class TcpLinks:
 
         `None` if the listener has too many.
         """
+    def join(self, other: TcpLinks, last: int | None = None) -> int:
+        """Make a connection with another node of this process: its number. `last` as of `dial`."""
     def identify(self, connection: int, identity: str) -> None:
         """The other end of such a connection proved its name."""
     def end(self, connection: int, why: str, refused: bool) -> None:
         """Such a connection is over; `refused` says that trying again does not help."""
+    def set_cost(self, publisher: int, cost: int | None) -> bool:
+        """Say what a step over the link with a publisher costs; `None` as usual; false if there is none."""
     def part(self, connection: int) -> None:
         """End a connection: goodbye is said once everything was sent."""
     def close_listener(self, listener: int) -> None:
@@ -376,6 +391,14 @@ class NormLink:
     @property
     def grtt_s(self) -> float: ...
     def close(self, linger_s: float = 1.0) -> bool: ...
+
+def norm_defaults() -> dict[str, Any]:
+    """The options of a NORM session, each with the default of a LAN."""
+
+def check_norm_options(
+    node: int, *, group: str, port: int, interface: str = "auto", seed: int | None = None, **options: Any
+) -> None:
+    """Refuse what `NormLink` would refuse."""
 
 def norm_send_bulk(
     node: int,
@@ -515,6 +538,11 @@ class _DomainNodeState(TypedDict):
     receive_bytes_max: int
     queue_bytes_over_peak: int
     waiting_bytes_peak: int
+    #: What came over TCP and waited for readers, or for the rest of its message.
+    held_bytes_peak: int
+    assembly_bytes_max: int
+    #: Sessions over TCP.
+    tcp_links: int
     lane_bytes_max: int
     message_bytes_max: int
     lanes: int
@@ -547,6 +575,8 @@ class DomainSimulation:
         wall_s: float,
     ) -> int: ...
     def restart(self, name: int, node: int, options: dict[str, object]) -> int: ...
+    def lay_cable(self, one: int, two: int) -> None: ...
+    def hang_up(self, name: int) -> None: ...
     def stop(self, name: int) -> None: ...
     def resume(self, name: int) -> None: ...
     def freeze(self, name: int, socket_bytes: int) -> None: ...
@@ -780,7 +810,7 @@ class Log:
     def forget(self, scope: str) -> bool:
         """Remember nothing of a scope any more; whether there was anything."""
     def unpublished(self) -> list[tuple[int, int]]:
-        """Runs of committed rows that are still to be published."""
+        """Runs of committed rows that are durable and still to be published."""
     def set_published(self, offset: int) -> None:
         """Note that committed rows below an offset are published."""
     def put(self, key: str, value: bytes | None) -> None:
@@ -820,6 +850,9 @@ class Log:
         """Gaps: the offset before (-1 if none), publisher, chain, first, last, count, stored, away."""
     def segments(self) -> list[dict[str, Any]]:
         """The segments, oldest first."""
+    @property
+    def used_bytes(self) -> int:
+        """How long the segments are together."""
     def build_next_index(self) -> bool:
         """Make the next index that is missing; false if there is none."""
     def sync_stats(self) -> tuple[int, int, float, float, float]:
@@ -976,10 +1009,11 @@ class Backlog:
         """Messages that are not done, their bytes, and how many lie behind the window; reads all of them."""
     def take(
         self, consumer: int, now_us: int, messages_max: int, bytes_max: int
-    ) -> tuple[list[tuple[int, bytes, list[tuple[int, int]], int, int]], bool]:
+    ) -> tuple[list[tuple[int, bytes, list[tuple[int, int]], list[tuple[int, int]], int, int]], bool]:
         """Give a consumer messages, and say whether there is more to look at.
 
-        Each batch: offset of the first, rows, (offset, deliveries) where that is not once, messages, bytes.
+        Each batch: offset of the first, rows, (offset, deliveries) where that is not once, (offset,
+        microseconds) where a message has a time to live, messages, bytes.
         """
     def take_these(self, consumer: int, runs: Sequence[tuple[int, int]], now_us: int) -> int:
         """Give a consumer these runs of offsets, as far as it may have them; how many."""

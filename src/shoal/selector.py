@@ -57,6 +57,12 @@ def _header_fields(message: Selectable) -> dict[str, PropertyValue]:
 def _check_text(text: object) -> None:
     if not isinstance(text, str):
         raise TypeError(f"text is {text!r}, and must be a str")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        shown = text.encode(errors="replace").decode()
+        caret = f"{shown}\n{' ' * error.start}^"
+        raise InvalidSelectorError(error.start, repr(text[error.start]), "a character", caret) from None
 
 
 class Selector:

@@ -14,6 +14,15 @@ from typing import ClassVar, Self, SupportsFloat, SupportsInt
 __all__ = ["Byte", "Char", "Double", "Float", "Int", "Long", "QueueName", "Short"]
 
 
+def is_text(value: str) -> bool:
+    """Whether a text can be sent: `os.fsdecode` and bad JSON give characters that no encoding has."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class _Sized(int):
     """An integer of so many bits."""
 

@@ -38,17 +38,25 @@ class Host:
 
     def __init__(self, lab: "Lab", number: int) -> None:
         self.namespace = f"{lab.name}h{number}"
-        self.port = f"{lab.name}v{number}"
+        self.switch, self.port = lab.name, f"{lab.name}v{number}"
         self.address = f"10.74.0.{number}"
         self.address6 = f"fd74::{number}"
         run("ip", "netns", "add", self.namespace)
+        self.ip("link", "set", "lo", "up")
+        self.plug_in(self.address)
+
+    def plug_in(self, address: str) -> None:
+        """Give it an interface, with this address."""
         run("ip", "link", "add", self.port, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
-        run("ip", "link", "set", self.port, "master", lab.name, "up")
-        self.ip("addr", "add", f"{self.address}/24", "dev", "eth0")
+        run("ip", "link", "set", self.port, "master", self.switch, "up")
+        self.ip("addr", "add", f"{address}/24", "dev", "eth0")
         self.ip("addr", "add", f"{self.address6}/64", "dev", "eth0", "nodad")
-        for device in ("eth0", "lo"):
-            self.ip("link", "set", device, "up")
+        self.ip("link", "set", "eth0", "up")
         self.ip("route", "add", "default", "dev", "eth0")
+
+    def unplug(self) -> None:
+        """Take its interface away."""
+        run("ip", "link", "del", self.port)
 
     def ip(self, *arguments: str) -> str:
         """Run `ip` inside."""
@@ -58,6 +66,11 @@ class Host:
     def prefix(self) -> tuple[str, ...]:
         """What to put before a command to run it on this host."""
         return ("ip", "netns", "exec", self.namespace)
+
+    @property
+    def sent_bytes(self) -> int:
+        """What the host has sent."""
+        return int(Path(f"/sys/class/net/{self.port}/statistics/rx_bytes").read_text())
 
     def shape(self, rate: str) -> None:
         """Limit what the host sends and what it gets."""

@@ -155,10 +155,11 @@ class Peer:
     def received(self, pattern: str) -> dict[str, Any]:
         return {"received": self.audits[pattern].report(), "senders": dict(self.audits[pattern].senders)}
 
-    def wait_event(self, event: str, node: int | None = None, timeout_s: float = 60) -> dict[str, Any]:
+    def wait_event(self, event: str, timeout_s: float = 60, **fields: Any) -> dict[str, Any]:
+        wanted = {"event": event, **fields}.items()
+
         def found() -> dict[str, Any] | None:
-            wanted = (e for e in list(self.events) if e["event"] == event and node in (None, e["node"]))
-            return next(wanted, None)
+            return next((told for told in list(self.events) if wanted <= told.items()), None)
 
         wait_until(found, timeout_s, lambda: f"no {event} among {self.events}")
         return found() or {}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from programs import PATIENCE_S
 
+import shoal
 from shoal.history import History, connect
 
 
@@ -60,6 +61,13 @@ class StoreProgram:
         while (reached := self.history.info()["end"]) < end:
             assert time.monotonic() < deadline, f"{reached} of {end} messages are stored"
             self.history.wait(start=end - 1, timeout_s=1.0)
+
+    def meet(self, bus: shoal.Bus) -> None:
+        """Return when it knows what `bus` subscribed to: it publishes nothing that nobody wants."""
+        assert bus.wait_for_subscribers("met", 1, PATIENCE_S)
+        end = self.history.info()["end"]
+        bus.publish("met", "")
+        self.wait_for_end(end + 1)
 
     def crash(self) -> None:
         """Kill it where it stands."""

@@ -76,7 +76,7 @@ def test_what_a_subscriber_in_trouble_costs_the_others_is_measured() -> None:
 
 
 def test_messages_with_headers_are_compared_with_plain_bytes() -> None:
-    done = bench("jms", "--count", "2000")
+    done = bench("jms", "--count", "2000", "--peers", "")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["plain"]["times_plain_cpu"] == 1.0

@@ -175,7 +175,7 @@ def test_a_file_that_becomes_unreadable_is_a_failure(start: Start, tmp_path: Pat
         (["send", "/dev/zero"], 1, "/dev/zero is no regular file"),
         (["send", __file__, "--to", "nobody"], 2, "'nobody' is no node id"),
         (["send", __file__, "--to", "0"], 2, "ackers is (0,), and must be ids of other nodes"),
-        (["send", __file__, "--parity", "200"], 2, "parity_symbols is 200, and must be at most 191"),
+        (["send", __file__, "--parity", "200"], 2, "parity_symbols is 200, and must be from 0 to 191"),
         (["send", __file__, "--auto-parity", "2"], 2, "auto_parity is 2, and must be at most parity_symbols"),
         (["send", __file__, "--rate", "0"], 2, "rate_bytes_per_s is 0.0, and must be at least 1"),
         (["receive", __file__], 1, "File exists"),

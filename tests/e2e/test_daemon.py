@@ -49,7 +49,8 @@ def test_sighup_opens_and_closes_links_and_a_wrong_file_changes_nothing() -> Non
             daemon.reload(first + more + http + "[connection]\nheartbeat_s = 1\n")
             assert "needs a restart" in logged("was not taken over")
             assert status()["reloads"] == 1
-            lan = f'[link.lan]\nurl = "norm://{unique_group()}?interface=lo"\n'
+            group = f"norm://{unique_group()}?interface=lo"
+            lan = f'[link.lan]\nurl = "{group}"\n'
             daemon.reload(first + lan + http)
             assert "closed more, opened lan" in logged("was read again")
             assert {link["name"] for link in status()["links"]} == {"clients", "lan"}
@@ -59,6 +60,13 @@ def test_sighup_opens_and_closes_links_and_a_wrong_file_changes_nothing() -> Non
             down = next(event for event in bus.events(timeout_s=60) if isinstance(event, shoal.LinkDown))
             assert down.left, down
             assert [link["name"] for link in status()["links"]] == ["lan"]
+        with shoal.connect(group) as bus:
+            assert next(event for event in bus.events(60) if isinstance(event, shoal.MemberJoined))
+            daemon.reload(first + http)
+            assert "closed lan, opened clients" in logged("was read again")
+            left = next(event for event in bus.events(60) if isinstance(event, shoal.MemberLeft))
+            assert (left.node, left.failed) == (before["node"], False)
+            assert (status()["members"], status()["healthy"]) == (0, True)
         assert daemon.end() == 0
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -116,6 +117,7 @@ def test_a_follower_gets_what_comes_without_asking_and_ends_where_it_is_told(
 
 def test_rows_written_in_are_published_in_order(store: StoreProgram, bus: shoal.Bus) -> None:
     with bus.subscribe("orders/*") as orders:
+        store.meet(bus)
         rows = {"topic": [f"orders/{n}" for n in range(100)], "body": [f"order {n}" for n in range(100)]}
         answer = store.history.write(pa.table(rows), scope="job", number=1)
         assert (answer["rows"], answer["repeated"]) == (100, False)
@@ -161,6 +163,7 @@ def test_a_commit_is_published_whole_though_the_store_is_killed_meanwhile(
             shoal.connect(domain=f"{domain}-published", interface="lo") as bus,
             bus.subscribe("rows", queue_bytes_max=64 << 20) as rows,
         ):
+            store.meet(bus)
             table = pa.table({"body": [str(row) for row in range(count)]})
             store.history.write(table, topic="rows", scope="job", number=1)
             received = [rows.receive(60) for _ in range(1000)]
@@ -183,6 +186,43 @@ def test_a_commit_is_published_whole_though_the_store_is_killed_meanwhile(
         assert list(seen) == ids
     finally:
         store.crash()
+
+
+def test_rows_are_published_only_when_every_subscriber_has_them(
+    tmp_path: Path, store: StoreProgram, bus: shoal.Bus, domain: str
+) -> None:
+    command = [sys.executable, "-m", "shoal.cli", "sub", "slowly", "--domain", domain, "--interface", "lo"]
+    with (tmp_path / "out").open("w") as out:
+        reader = subprocess.Popen(command, stdout=out)
+    try:
+        with bus.subscribe("slowly") as rows:
+            store.meet(bus)
+            while "known" not in (tmp_path / "out").read_text():
+                store.history.write(pa.table({"body": ["known"]}), topic="slowly")
+                assert rows.receive(60)
+            assert wait_for_unpublished(store, 0)
+            reader.send_signal(signal.SIGSTOP)
+            store.history.write(pa.table({"body": ["row"] * 500}), topic="slowly")
+            for _ in range(500):
+                assert rows.receive(60)
+            assert wait_for_unpublished(store, 500), (
+                "a store that was killed now would not publish them again"
+            )
+            reader.send_signal(signal.SIGCONT)
+            assert wait_for_unpublished(store, 0)
+    finally:
+        reader.send_signal(signal.SIGCONT)
+        reader.terminate()
+        reader.wait(60)
+
+
+def wait_for_unpublished(store: StoreProgram, count: int) -> bool:
+    deadline = time.monotonic() + 30
+    while store.history.status()["unpublished_rows"] != count:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def write(store: StoreProgram, number: int) -> None:

@@ -59,16 +59,17 @@ def test_two_hosts_get_everything_from_a_third(lan: LAN, on: OnHost) -> None:
 
 
 def test_eight_hosts_get_everything_on_a_slow_network(lan: LAN, on: OnHost) -> None:
-    publisher, *subscribers = [on(host) for host in lan(9, rate="100mbit").hosts]
+    hosts = lan(9, rate="100mbit").hosts
+    publisher, *subscribers = [on(host) for host in hosts]
     meet([publisher], subscribers)
-    began = time.monotonic()
+    before = hosts[0].sent_bytes
     publisher.ask("publish", topic="t/x", count=15_000, sizes=[1000])
     publisher.ask("flush", timeout_s=60)
-    took = time.monotonic() - began
+    sent = hosts[0].sent_bytes - before
     for subscriber in subscribers:
         whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=15_000), 0, 15_000)
-    # Once over the wire takes 1.2 s; eight times, ten.
-    assert took < 6
+    # Once over the wire, with repairs where the machine is busy; not eight times.
+    assert 15_000_000 <= sent < 60_000_000
     for peer in (publisher, *subscribers):
         assert not [e for e in peer.ask("told")["events"] if e["event"] in ("MessagesLost", "MemberSlow")]
 
@@ -105,6 +106,35 @@ def test_a_cable_that_is_cut_and_mended(lan: LAN, on: OnHost) -> None:
     assert not [fault for fault in tally["faults"] if "missing" not in fault]
     assert tally["count"] + tally["skipped"] == 1200
     whole(whole_time.ask("wait_received", pattern="t/>", source=0, count=1200), 0, 1200)
+    down = cut_off.ask("wait_event", event="LinkDown", timeout_s=60)
+    assert (down["why"], down["left"]) == ("the interface eth0 has no carrier", False)
+
+
+def test_an_interface_that_goes_and_comes_back_as_another_one(lan: LAN, on: OnHost) -> None:
+    hosts = lan(2).hosts
+    publisher, subscriber = (on(host, heartbeat_s=0.2, missed_heartbeats_max=6) for host in hosts)
+    meet([publisher], [subscriber])
+    publisher.ask("publish", topic="t/x", count=100, sizes=[1000])
+    whole(subscriber.ask("wait_received", pattern="t/>", source=0, count=100), 0, 100)
+    both = (publisher, subscriber)
+    for one, other in zip(both, reversed(both), strict=True):
+        one.ask("wait_event", event="MemberJoined", node=other.node)
+    for host in hosts:
+        host.unplug()
+    for gone, other in zip(both, reversed(both), strict=True):
+        down = gone.ask("wait_event", event="LinkDown", timeout_s=60)
+        assert (down["node"], down["why"], down["left"]) == (0, "the interface eth0 is gone", False)
+        gone.ask("wait_event", event="MemberLeft", node=other.node, timeout_s=60)
+    for number, (host, back) in enumerate(zip(hosts, both, strict=True), 51):
+        host.plug_in(f"10.74.0.{number}")
+        up = back.ask("wait_event", event="LinkUp", resumed=True, timeout_s=60)
+        assert up["address"].startswith(f"10.74.0.{number}:")
+        assert up["link"].startswith("norm://")
+    publisher.ask("wait_for_subscribers", topic="t/x", count=1, timeout_s=60)
+    publisher.ask("publish", topic="t/x", count=100, sizes=[1000], start=100)
+    tally = subscriber.ask("wait_next", pattern="t/>", source=0, number=200)["received"]["0"]
+    assert not [fault for fault in tally["faults"] if "missing" not in fault]
+    assert tally["count"] + tally["skipped"] == 200
 
 
 def test_a_cable_that_is_cut_for_a_moment_costs_nothing(lan: LAN, on: OnHost) -> None:

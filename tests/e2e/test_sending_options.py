@@ -81,7 +81,7 @@ def test_parity_follows_each_block() -> None:
         ),
         ({"rate_min_bytes_per_s": 9, "rate_bytes_per_s": 5}, "rate_min_bytes_per_s is 9"),
         ({"rate_min_bytes_per_s": 2, "rate_bytes_per_s": 5}, "0 beside a fixed rate_bytes_per_s"),
-        ({"parity_symbols": 250}, "parity_symbols is 250, and must be at most 191"),
+        ({"parity_symbols": 250}, "parity_symbols is 250, and must be from 0 to 191"),
         ({"auto_parity": 1}, "auto_parity is 1, and must be at most parity_symbols"),
         ({"block_symbols": 0}, "block_symbols is 0, and must be from 1 to 255"),
         ({"cache_bytes": 1 << 36}, "cache_bytes is 68719476736, and must be from 65536 to 4294967296"),

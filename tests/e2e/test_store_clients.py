@@ -64,18 +64,20 @@ def test_a_worker_that_dies_gives_its_work_to_another(store: StoreProcess) -> No
         "print(consumer.receive(30).body, flush=True)\n"
         "time.sleep(600)\n"
     )
-    with connect(store) as bus:
-        for number in range(20):
-            bus.queue("jobs").send(number)
-        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as mortal:
-            assert mortal.stdout is not None
-            in_hand = int(mortal.stdout.readline())
-            mortal.kill()
-        with bus.queue("jobs").consume() as consumer:
-            got = [consumer.receive(PATIENCE_S) for _ in range(20)]
-        again = {message.body for message in got if message is not None and message.redelivered}
-        assert sorted(message.body for message in got if message is not None) == list(range(20))
-        assert in_hand in again
+    bus = connect(store)
+    for number in range(20):
+        bus.queue("jobs").send(number)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as mortal:
+        assert mortal.stdout is not None
+        in_hand = int(mortal.stdout.readline())
+        mortal.kill()
+    with bus.queue("jobs").consume() as consumer:
+        got = [consumer.receive(PATIENCE_S) for _ in range(20)]
+    # The store may have found before this connection that the worker is dead.
+    bus.close(0.0)
+    again = {message.body for message in got if message is not None and message.redelivered}
+    assert sorted(message.body for message in got if message is not None) == list(range(20))
+    assert in_hand in again
 
 
 def test_an_address_names_a_store_that_cannot_be_heard(tmp_path: Path) -> None:
@@ -168,3 +170,26 @@ def test_a_store_that_appears_takes_over_from_queues_in_memory_that_were_empty(
             downs = [event for event in other.events(0.0) if isinstance(event, shoal.StoreDown)]
     assert [(event.memory, event.gave_way) for event in downs] == [(True, True)]
     assert "lost" not in caplog.text
+
+
+def test_queues_in_memory_are_there_as_soon_as_it_is_known_that_nobody_is_a_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Without that knowledge it would look for one for longer than the test waits.
+    monkeypatch.setattr(store_channel, "LOOK_S", 10 * PATIENCE_S)
+    with shoal.connect(f"inproc://{secrets.token_hex(8)}") as bus:
+        bus.queue("jobs").send("light", persistent=False, timeout_s=PATIENCE_S)
+        received = bus.queue("jobs").receive(PATIENCE_S)
+    assert received is not None
+    assert received.body == "light"
+
+
+def test_nobody_has_queues_in_memory_while_somebody_may_be_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_channel, "LOOK_S", 10 * PATIENCE_S)
+    monkeypatch.setitem(store_channel.KNOWN_S, "inproc", 0.0)
+    domain = f"inproc://{secrets.token_hex(8)}"
+    with shoal.connect(domain) as other, shoal.connect(domain) as bus:
+        # As a store does that has not answered yet.
+        with other.subscribe("_store/who"), pytest.raises(shoal.StoreAwayError):
+            bus.queue("jobs").send("light", persistent=False, timeout_s=0.3)
+        bus.queue("jobs").send("light", persistent=False, timeout_s=PATIENCE_S)

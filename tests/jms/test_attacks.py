@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import NON_PERSISTENT, PATIENCE_S
+from conftest import NON_PERSISTENT, PATIENCE_S, World
 from waiting import until
 
 import shoal
@@ -147,3 +147,36 @@ def test_two_hundred_tasks_that_are_cancelled_lose_nothing(url: str) -> None:
             assert heard == list(range(200))
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_an_attribute_that_a_producer_does_not_have_is_not_set_in_vain(world: World) -> None:
+    producer = world.sender()._session.create_producer(jms.Topic("x"))
+    with pytest.raises(AttributeError):
+        producer.time_to_live = 5000
+    with pytest.raises(AttributeError):
+        world.sender().create_producer().time_to_live = 5000
+
+
+def test_a_mode_that_is_none_is_refused_before_anything_is_opened() -> None:
+    factory = jms.ConnectionFactory("tcp://127.0.0.1:1")
+    with pytest.raises(ValueError, match="acknowledge_mode is 9"):
+        factory.create_context(9)
+
+
+def test_names_that_cannot_be_sent_are_refused_and_harm_nobody_else(tmp_path: Path, url: str) -> None:
+    bad = "t\ud800"
+    factory = jms.ConnectionFactory(url, store=tmp_path)
+    with factory.create_context() as context, factory.create_context() as other:
+        for make in (jms.Queue, jms.Topic):
+            with pytest.raises(jms.InvalidDestinationError, match="cannot be sent"):
+                make(bad)
+        with factory.create_connection() as connection, pytest.raises(jms.InvalidClientIDError):
+            connection.client_id = bad
+        with pytest.raises(jms.InvalidSelectorError, match="at position 6"):
+            context.create_consumer(ORDERS, f"a = '{bad}'")
+        with pytest.raises(shoal.ShoalError, match="1 to 255 characters"):
+            context.create_shared_durable_consumer(X, bad)
+        other.create_producer().send(ORDERS, "1")
+        message = other.create_consumer(ORDERS).receive(PATIENCE_S)
+        assert message is not None
+        assert message.body == "1"

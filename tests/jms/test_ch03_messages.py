@@ -53,6 +53,16 @@ class TestHeaders:
         ids = {world.exchange(message).jms_message_id for _ in range(3)}
         assert len(ids) == 3
 
+    def test_the_id_hint_changes_nothing(self, world: World) -> None:
+        """Section 3.4.3."""
+        consumer = world.receiver().create_consumer(jms.Topic("x"))
+        world.wait("x")
+        message = jms.Message()
+        world.sender().create_producer().set_disable_message_id(True).send(jms.Topic("x"), message)
+        arrived = consumer.receive(PATIENCE_S)
+        assert arrived is not None
+        assert arrived.jms_message_id == message.jms_message_id is not None
+
     def test_what_the_program_sets_of_the_providers_fields_is_overwritten_by_sending(
         self, world: World
     ) -> None:
@@ -242,6 +252,7 @@ class TestProperties:
 
     def test_iteration_gives_every_name_once(self, world: World) -> None:
         message = jms.Message()
+        message.jms_type = message.jms_correlation_id = "no property"
         for name in ("a", "b", "c"):
             message.set_string_property(name, name)
         assert sorted(world.exchange(message).property_names) == ["JMSXDeliveryCount", "a", "b", "c"]
@@ -339,7 +350,7 @@ class TestBodies:
         message.write_char("c")
         arrived = world.exchange(message)
         assert isinstance(arrived, jms.StreamMessage)
-        with pytest.raises(jms.MessageFormatError, match="value 0 is a int"):
+        with pytest.raises(jms.MessageFormatError, match="value 0 is an int"):
             arrived.read_short()
         assert arrived.read_long() == 5
         assert arrived.read_byte() == 7

@@ -62,10 +62,12 @@ class TestClientId:
             with pytest.raises(jms.IllegalStateError, match="'desk' already"):
                 connection.client_id = "other"
 
-    @pytest.mark.parametrize("action", ["create_session", "start", "stop"])
+    @pytest.mark.parametrize("action", ["create_session", "start", "stop", "metadata"])
     def test_setting_it_after_something_was_done_is_refused(self, url: str, action: str) -> None:
         with factory(url).create_connection() as connection:
-            getattr(connection, action)()
+            done = getattr(connection, action)
+            if callable(done):
+                done()
             with pytest.raises(jms.IllegalStateError, match="before anything else"):
                 connection.client_id = "desk"
 
@@ -200,6 +202,46 @@ class TestStartAndStop:
         connection.start()
         until(lambda: done == ["1", "2"])
 
+    def test_a_listener_that_stop_waits_for_can_use_everything(self, world: World) -> None:
+        connection = world.connection()
+        session = connection.create_session(jms.Session.SESSION_TRANSACTED)
+        begun, end, committed = threading.Event(), threading.Event(), []
+        answers = world.sender().create_consumer(jms.Topic("y"))
+
+        def listen(message: jms.Message) -> None:
+            begun.set()
+            assert end.wait(PATIENCE_S)
+            session.create_producer(jms.Topic("y")).send(session.create_text_message("answer"))
+            session.create_consumer(jms.Topic("z")).close()
+            session.commit()
+            committed.append(connection.started)
+
+        session.create_consumer(jms.Topic("x")).message_listener = listen
+        connection.start()
+        world.wait("x")
+        assert world.receiving.wait_for_subscribers("y", 1, PATIENCE_S)
+        world.sender().create_producer().send(jms.Topic("x"), "")
+        assert begun.wait(PATIENCE_S)
+        stopping = threading.Thread(target=connection.stop)
+        stopping.start()
+        until(lambda: not connection.started)
+        end.set()
+        stopping.join(PATIENCE_S)
+        assert committed == [False]
+        assert answers.receive_body(str, PATIENCE_S) == "answer"
+
+    def test_a_context_starts_with_its_first_consumer_unless_it_is_told_not_to(self, url: str) -> None:
+        with factory(url).create_context() as context, factory(url).create_context() as other:
+            assert not context._connection.started
+            context.create_consumer(jms.Topic("x"))
+            assert context._connection.started
+            other.auto_start = False
+            consumer = other.create_consumer(jms.Topic("x"))
+            context.create_producer().send(jms.Topic("x"), "waits")
+            assert consumer.receive(0.05) is None
+            other.start()
+            assert consumer.receive_body(str, PATIENCE_S) == "waits"
+
     def test_starting_and_stopping_twice_does_nothing(self, world: World) -> None:
         connection = world.connection()
         for call in (connection.stop, connection.start, connection.start, connection.stop, connection.stop):
@@ -250,8 +292,86 @@ def test_an_exception_listener_hears_of_problems_that_have_no_other_place() -> N
     assert heard[0].error_code == "LinkDown"
 
 
+class TestExceptionListener:
+    """Section 6.1.7."""
+
+    def test_it_is_not_told_what_a_call_raises(self, url: str) -> None:
+        heard: list[jms.JMSError] = []
+        with factory(url).create_connection() as connection:
+            assert connection.exception_listener is None
+            connection.exception_listener = heard.append
+            session = connection.create_session()
+            with pytest.raises(jms.InvalidSelectorError):
+                session.create_consumer(jms.Topic("x"), "x =")
+            with pytest.raises(jms.InvalidDestinationError):
+                session.create_producer(jms.Topic("a/*")).send(session.create_message())
+            with pytest.raises(jms.IllegalStateError):
+                session.commit()
+        assert heard == []
+
+    def test_it_is_called_once_at_a_time(self, url: str) -> None:
+        begun: list[jms.JMSError] = []
+        end = threading.Event()
+
+        def listen(error: jms.JMSError) -> None:
+            begun.append(error)
+            assert end.wait(PATIENCE_S)
+
+        with factory(url).create_connection() as connection:
+            connection.exception_listener = listen
+            problems = [jms.JMSError("one"), jms.JMSError("other")]
+            threads = [threading.Thread(target=connection._tell, args=(each,)) for each in problems]
+            for thread in threads:
+                thread.start()
+            until(lambda: begun)
+            threads[1].join(0.05)
+            assert len(begun) == 1
+            end.set()
+            for thread in threads:
+                thread.join(PATIENCE_S)
+            assert len(begun) == 2
+
+    def test_it_may_close_its_connection(self) -> None:
+        other = shoal.listen("tcp://127.0.0.1:0")
+        connection = factory(other.links[0].url).create_connection()
+        closed = threading.Event()
+
+        def listen(_: jms.JMSError) -> None:
+            connection.close()
+            closed.set()
+
+        connection.exception_listener = listen
+        other.close()
+        assert closed.wait(PATIENCE_S)
+        with pytest.raises(jms.IllegalStateError):
+            connection.create_session()
+
+
 class TestClosing:
     """Section 6.1.8."""
+
+    def test_the_last_context_closes_the_connection(self, url: str) -> None:
+        first = factory(url).create_context()
+        second = first.create_context()
+        connection = first._connection
+        first.close()
+        first.close()
+        with pytest.raises(jms.IllegalStateError):
+            first.create_message()
+        assert connection.create_session() is not None
+        second.close()
+        with pytest.raises(jms.IllegalStateError):
+            connection.create_session()
+
+    def test_its_transactions_are_rolled_back(self, world: World) -> None:
+        heard = world.sender().create_consumer(jms.Topic("y"))
+        connection = world.connection()
+        session = connection.create_session(True)
+        assert world.receiving.wait_for_subscribers("y", 1, PATIENCE_S)
+        session.create_producer(jms.Topic("y")).send(session.create_text_message("never"))
+        connection.close()
+        world.receiver().create_producer().send(jms.Topic("y"), "sent")
+        assert heard.receive_body(str, PATIENCE_S) == "sent"
 
     def test_a_receive_that_waits_returns_none(self, world: World) -> None:
         connection = world.connection()

@@ -370,6 +370,31 @@ class TestClosing:
         assert message is not None
         assert message.body == "still"
 
+    def test_what_it_has_sent_in_a_transaction_is_never_sent(self, world: World) -> None:
+        consumer = world.receiver().create_consumer(X)
+        connection = world.factory(world.sending).create_connection()
+        session = connection.create_session(True)
+        world.wait("x")
+        session.create_producer(X).send(session.create_text_message("never"))
+        session.close()
+        session = connection.create_session()
+        session.create_producer(X).send(session.create_text_message("sent"))
+        assert texts(consumer, 1) == ["sent"]
+        connection.close()
+
+    def test_a_receive_that_waits_in_it_has_returned_when_it_is_closed(self, world: World) -> None:
+        connection = world.connection()
+        session = connection.create_session()
+        consumer = session.create_consumer(X)
+        connection.start()
+        got: list[object] = []
+        thread = threading.Thread(target=lambda: got.append(consumer.receive()))
+        thread.start()
+        until(lambda: session._delivering._receiving is consumer)
+        session.close()
+        thread.join(PATIENCE_S)
+        assert got == [None]
+
     def test_it_ends_its_threads(self, world: World) -> None:
         before = set(threading.enumerate())
         receiver = world.receiver()
@@ -419,6 +444,16 @@ class TestTemporary:
         with pytest.raises(jms.InvalidDestinationError):
             receiver.create_consumer(topic)
 
+    def test_they_end_with_their_connection(self, world: World) -> None:
+        receiver, other = world.receiver(), world.receiver()
+        topic = receiver.create_temporary_topic()
+        producer = other._session.create_producer(topic)
+        receiver.close()
+        with pytest.raises(jms.InvalidDestinationError, match="deleted"):
+            producer.send(jms.Message())
+        with pytest.raises(jms.InvalidDestinationError):
+            other.create_consumer(topic)
+
     def test_one_of_a_message_that_was_received_cannot_be_deleted(self, world: World) -> None:
         message = jms.Message()
         message.jms_reply_to = world.receiver().create_temporary_topic()
@@ -452,3 +487,21 @@ def test_sessions_are_made_in_all_of_javas_ways(world: World) -> None:
     assert connection.create_session(False, CLIENT).acknowledge_mode == CLIENT
     assert connection.create_session(DUPS_OK).acknowledge_mode == DUPS_OK
     assert connection.create_session(TRANSACTED).transacted
+
+
+def test_destinations_are_made_by_name(world: World) -> None:
+    """Section 6.2.3."""
+    session = world.connection().create_session()
+    assert session.create_topic("prices/ACME") == jms.Topic("prices/ACME")
+    assert session.create_queue("orders") == jms.Queue("orders") != jms.Topic("orders")
+
+
+def test_a_message_that_one_session_made_another_sends(world: World) -> None:
+    """Sections 6.2.4 and 6.1.8: also after the first was closed."""
+    consumer = world.receiver().create_consumer(X)
+    world.wait("x")
+    connection = world.connection()
+    message = connection.create_session().create_text_message("made here")
+    connection.close()
+    world.sender().create_producer().send(X, message)
+    assert texts(consumer, 1) == ["made here"]

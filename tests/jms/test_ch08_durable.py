@@ -146,6 +146,23 @@ class TestUnsharedDurable:
             consumer = context.create_durable_consumer(X, "audit")
             assert consumer.receive(0.2) is None
 
+    def test_errors_call_it_by_the_name_that_the_program_gave_it(self, bus: shoal.Bus) -> None:
+        with context_of(bus) as context, pytest.raises(jms.InvalidDestinationError) as caught:
+            context.unsubscribe("prices")
+        assert "no durable subscription 'prices' of the client id 'desk'" in str(caught.value)
+
+    def test_without_a_store_errors_call_it_by_its_name(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("shoal.bus.store_channel.LOOK_S", 0.1)
+        with (
+            shoal.connect(url) as bus,
+            context_of(bus) as context,
+            pytest.raises(jms.ResourceAllocationError) as caught,
+        ):
+            context.create_durable_consumer(jms.Topic("x"), "prices")
+        assert str(caught.value).startswith("the durable subscription 'prices' of the client id 'desk' needs")
+
     def test_it_cannot_be_forgotten_while_a_message_is_not_acknowledged(self, bus: shoal.Bus) -> None:
         with context_of(bus, mode=TRANSACTED) as context:
             consumer = context.create_durable_consumer(X, "audit")

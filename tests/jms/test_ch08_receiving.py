@@ -6,6 +6,7 @@ import pytest
 from conftest import PATIENCE_S, World
 from waiting import until
 
+import shoal
 from shoal import jms
 
 X = jms.Topic("x")
@@ -26,6 +27,44 @@ class TestSubscriptions:
         world.sender().create_producer().send(X, "all")
         for consumer in consumers:
             assert consumer.receive_body(str, PATIENCE_S) == "all"
+
+    def test_a_consumer_gets_what_is_sent_after_it_was_made_however_far_away(self) -> None:
+        with (
+            shoal.listen("tcp://127.0.0.1:0", router=True) as far,
+            shoal.listen("tcp://127.0.0.1:0", router=True) as near,
+            shoal.connect(far.links[0].url) as sending,
+            shoal.connect(near.links[0].url) as receiving,
+        ):
+            near.connect(far.links[0].url)
+            sender = jms.ConnectionFactory(bus=sending, default_delivery_mode=1).create_context()
+            receiver = jms.ConnectionFactory(bus=receiving).create_context()
+            first = receiver.create_consumer(jms.Topic("first"))
+            # From here on the way is there.
+            assert sending.wait_for_subscribers("first", 1, PATIENCE_S)
+            for number in range(50):
+                topic = jms.Topic(f"t/{number}")
+                consumer = receiver.create_consumer(topic)
+                sender.create_producer().send(topic, "at once")
+                assert consumer.receive_body(str, PATIENCE_S) == "at once"
+            first.close()
+            sender.close()
+            receiver.close()
+
+    def test_a_node_that_does_not_answer_is_named_and_the_consumer_made_all_the_same(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        failures = [shoal.errors.FlushError("7 went", (7,)), shoal.errors.FlushError("8 did not answer")]
+
+        def sync(bus: shoal.Bus, timeout_s: float | None = None) -> None:
+            raise failures.pop(0)
+
+        monkeypatch.setattr(shoal.Bus, "sync", sync)
+        consumer = world.receiver().create_consumer(X)
+        world.wait("x")
+        assert "a consumer may miss messages that are sent now: 8 did not answer" in caplog.text
+        assert not failures
+        world.sender().create_producer().send(X, "there")
+        assert consumer.receive_body(str, PATIENCE_S) == "there"
 
     def test_wildcards_are_levels(self, world: World) -> None:
         receiver = world.receiver()

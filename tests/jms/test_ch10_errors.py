@@ -1,5 +1,7 @@
 """Chapter 10, sections 10.1 to 10.3: errors by their names, with a code and what caused them."""
 
+from collections.abc import Callable
+
 import pytest
 
 from shoal import errors, jms
@@ -33,3 +35,53 @@ def test_an_error_says_what_happened_to_what(url: str) -> None:
             context.commit()
         with pytest.raises(jms.MessageFormatError, match="must be a shoal"):
             context._session.create_producer(jms.Topic("x")).send("text")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "java",
+    [
+        "JMSException",
+        "IllegalStateException",
+        "JMSSecurityException",
+        "InvalidClientIDException",
+        "InvalidDestinationException",
+        "InvalidSelectorException",
+        "MessageEOFException",
+        "MessageFormatException",
+        "MessageNotReadableException",
+        "MessageNotWriteableException",
+        "ResourceAllocationException",
+        "TransactionInProgressException",
+        "TransactionRolledBackException",
+    ],
+)
+def test_every_standard_exception_has_its_error(java: str) -> None:
+    """Section 10.3."""
+    kind = getattr(jms, java.replace("Exception", "Error"))
+    assert issubclass(kind, jms.JMSError)
+    assert kind.error_code is None
+
+
+def _read(message: jms.StreamMessage) -> jms.StreamMessage:
+    message.reset()
+    return message
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        (jms.MessageFormatError, lambda: jms.StreamMessage().write_object(object())),
+        (jms.MessageFormatError, lambda: jms.MapMessage().set_object("x", object())),
+        # What a type checker refuses, too.
+        (jms.MessageFormatError, lambda: jms.Message().set_object_property("x", object())),  # type: ignore[arg-type]
+        (jms.MessageFormatError, lambda: _read(jms.StreamMessage([True])).read_short()),
+        (jms.NumberFormatError, lambda: _read(jms.StreamMessage(["x"])).read_short()),
+        (jms.MessageEOFError, lambda: _read(jms.StreamMessage()).read_short()),
+        (jms.MessageNotReadableError, lambda: jms.StreamMessage([1]).read_long()),
+        (jms.MessageNotWriteableError, lambda: _read(jms.StreamMessage()).write_long(1)),
+    ],
+)
+def test_messages_raise_what_the_specification_names(kind: type, call: Callable[[], object]) -> None:
+    """Section 10.3."""
+    with pytest.raises(kind):
+        call()

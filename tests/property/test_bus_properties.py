@@ -58,6 +58,7 @@ def round_trip(bus: shoal.Bus, body: Any, **options: Any) -> shoal.Message:
         return message
 
 
+@settings(deadline=None)
 @given(body=values)
 def test_any_value_arrives_as_it_was(bus: shoal.Bus, body: Any) -> None:
     arrived = round_trip(bus, body).body
@@ -65,6 +66,7 @@ def test_any_value_arrives_as_it_was(bus: shoal.Bus, body: Any) -> None:
     assert type(arrived) is type(body)
 
 
+@settings(deadline=None)
 @given(array=arrays)
 def test_any_array_arrives_as_it_was(bus: shoal.Bus, array: Any) -> None:
     if array.dtype.itemsize == 0:
@@ -81,6 +83,7 @@ def is_no_keyword(name: str) -> bool:
     return False
 
 
+@settings(deadline=None)
 @given(
     properties=st.dictionaries(
         st.from_regex(r"[a-z_$ä][A-Za-z0-9_$ßд]{0,19}", fullmatch=True).filter(is_no_keyword),
@@ -110,6 +113,7 @@ def test_any_fields_arrive_as_they_were(
         assert math.isclose(message.ttl_s, ttl_s, abs_tol=1e-6)
 
 
+@settings(deadline=None)
 @given(levels=topic_levels)
 def test_any_topic_that_is_valid_is_delivered_under_its_own_name(bus: shoal.Bus, levels: list[str]) -> None:
     topic = "/".join(levels)
@@ -123,6 +127,7 @@ def test_any_topic_that_is_valid_is_delivered_under_its_own_name(bus: shoal.Bus,
             assert message.topic == topic
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=20))
 def test_any_text_is_a_topic_or_refused(bus: shoal.Bus, text: str) -> None:
     refused = contextlib.suppress(InvalidTopicError, UnicodeEncodeError)
@@ -140,7 +145,7 @@ def matches(pattern: list[str], rest: bool, topic: list[str]) -> bool:
     return all(wanted in ("*", level) for wanted, level in zip(pattern, topic, strict=False))
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(
     patterns=st.lists(st.tuples(pattern_levels, st.booleans()), min_size=1, max_size=4),
     topics=st.lists(few_levels, min_size=1, max_size=5),

@@ -5,7 +5,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal import jms
@@ -52,6 +52,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 TYPED = st.sampled_from(KINDS).flatmap(lambda kind: st.tuples(st.just(kind), VALUES[kind]))
 
 
+@settings(deadline=None)
 @given(TYPED, st.sampled_from(KINDS))
 def test_a_value_can_be_read_as_what_the_table_says_and_as_nothing_else(
     typed: tuple[str, Any], wanted: str
@@ -75,6 +76,7 @@ def test_a_value_can_be_read_as_what_the_table_says_and_as_nothing_else(
             assert found == value
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["byte", "short", "int", "long"]), st.integers(-(2**70), 2**70))
 def test_a_text_is_read_as_a_whole_number_within_its_range(kind: str, number: int) -> None:
     bits = {"byte": 8, "short": 16, "int": 32, "long": 64}[kind]
@@ -132,11 +134,13 @@ def test_a_float_is_rounded_once() -> None:
     assert values.converted(text, "float", "x") == struct.unpack(">f", bytes.fromhex("3f800001"))[0]
 
 
+@settings(deadline=None)
 @given(st.one_of(st.booleans(), st.text()))
 def test_true_is_true_in_any_case_and_all_else_is_false(value: bool | str) -> None:
     assert values.converted(value, "boolean", "x") == (str(value).lower() == "true")
 
 
+@settings(deadline=None)
 @given(st.floats())
 def test_a_double_is_written_so_that_it_is_read_again(number: float) -> None:
     text = values.text_of(number)
@@ -146,6 +150,7 @@ def test_a_double_is_written_so_that_it_is_read_again(number: float) -> None:
     assert "inf" not in text
 
 
+@settings(deadline=None)
 @given(st.floats(width=32))
 def test_so_is_a_float_with_as_few_digits_as_that_takes(number: float) -> None:
     text = values.text_of(Float(number))
@@ -178,6 +183,7 @@ def test_a_number_is_written_as_java_writes_it(number: Any, text: str) -> None:
     assert values.text_of(number) == text
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(KINDS),
     st.one_of(st.none(), st.integers(), st.text(), st.floats(), st.binary(), st.booleans()),
@@ -190,6 +196,7 @@ def test_what_is_kept_as_a_type_is_of_that_type(kind: str, value: Any) -> None:
     assert kept is None or values.kind_of(kept) == kind
 
 
+@settings(deadline=None)
 @given(TYPED)
 def test_map_and_stream_bodies_give_back_what_was_written(typed: tuple[str, Any]) -> None:
     _, value = typed
@@ -198,6 +205,7 @@ def test_map_and_stream_bodies_give_back_what_was_written(typed: tuple[str, Any]
     assert stream.read_object() == mapping.get_object("x") == value
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["short", "int", "long", "utf"]), st.integers(-(2**15), 2**15 - 1)),
@@ -214,6 +222,7 @@ def test_bytes_are_read_as_they_were_written(writes: list[tuple[str, int]]) -> N
     assert message.read_bytes() is None
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=())))
 def test_javas_utf_brings_any_text_back(text: str) -> None:
     message = jms.BytesMessage()

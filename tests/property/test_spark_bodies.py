@@ -3,7 +3,7 @@
 import json
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.spark import bodies
@@ -29,6 +29,7 @@ def parsed(texts: list[bytes], kind: str) -> dict[str, list[object]]:
     return {name: array.to_pylist() for name, array in made.items()}
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_both_ways_of_parsing_agree(rows: list[dict[str, object]]) -> None:
     texts = [json.dumps(row).encode() for row in rows]

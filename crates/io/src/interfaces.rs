@@ -32,6 +32,8 @@ pub struct InterfaceInfo {
     pub addresses: Vec<IpAddr>,
     /// Whether it is switched on.
     pub up: bool,
+    /// Whether there is something at the other end of its cable.
+    pub running: bool,
     /// Whether it can do multicast. Loopback says no on Linux, and can.
     pub multicast: bool,
     /// Whether it leads nowhere but to this machine.
@@ -77,6 +79,7 @@ pub fn list() -> io::Result<Vec<InterfaceInfo>> {
                 index: raw.index,
                 addresses: Vec::new(),
                 up: raw.up,
+                running: raw.running,
                 multicast: raw.multicast,
                 loopback: raw.loopback,
             });
@@ -135,6 +138,68 @@ fn no_interface(
     )
 }
 
+/// How the interface of a link is, compared with what it was when the link was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// As it was.
+    Same,
+    /// The link cannot be used: why.
+    Away(String),
+    /// The link has to be opened anew, on this one.
+    Changed(String),
+}
+
+/// Looks at the interface that a link `used`, where it was asked for as `wanted`.
+pub fn look(wanted: &Interface, used: &InterfaceInfo, ipv6: bool) -> io::Result<Standing> {
+    let found = list()?;
+    let standing = look_among(&found, wanted, used, ipv6, None);
+    match standing {
+        // Where nobody said which one, the link follows the default route.
+        Standing::Away(_) if *wanted == Interface::Auto => {
+            Ok(look_among(&found, wanted, used, ipv6, default_route_address(ipv6)))
+        }
+        standing => Ok(standing),
+    }
+}
+
+/// [`look`] without a look at the machine.
+pub fn look_among(
+    interfaces: &[InterfaceInfo],
+    wanted: &Interface,
+    used: &InterfaceInfo,
+    ipv6: bool,
+    default_route: Option<IpAddr>,
+) -> Standing {
+    let name = &used.name;
+    let now = interfaces.iter().find(|info| info.name == *name);
+    let (here, there) = (now.and_then(|info| info.address(ipv6)), used.address(ipv6));
+    let why = match now {
+        None => format!("the interface {name} is gone"),
+        Some(info) if !info.up => format!("the interface {name} is switched off"),
+        // One that had no cable when the link was opened serves programs of this machine.
+        Some(info) if used.running && !info.running => format!("the interface {name} has no carrier"),
+        Some(_) if here.is_none() => format!("the interface {name} has no address"),
+        Some(info) => match wanted {
+            Interface::Address(address) if !info.addresses.contains(address) => {
+                format!("the interface {name} has another address than {address}")
+            }
+            _ if info.index == used.index && there.is_some_and(|there| info.addresses.contains(&there)) => {
+                return Standing::Same;
+            }
+            _ => return Standing::Changed(name.clone()),
+        },
+    };
+    let usable = |info: &&InterfaceInfo| {
+        info.name != *name && info.up && info.running && info.multicast && !info.loopback
+    };
+    let route =
+        |info: &&InterfaceInfo| default_route.is_some_and(|address| info.addresses.contains(&address));
+    match interfaces.iter().filter(usable).find(route) {
+        Some(other) => Standing::Changed(other.name.clone()),
+        None => Standing::Away(why),
+    }
+}
+
 /// The address from which packets to the rest of the world would be sent. Sends nothing.
 fn default_route_address(ipv6: bool) -> Option<IpAddr> {
     // Documentation addresses: routed like any other, owned by nobody.
@@ -158,6 +223,7 @@ mod tests {
             index: 1,
             addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
             up: true,
+            running: true,
             multicast,
             loopback: name == "lo",
         }
@@ -214,6 +280,60 @@ mod tests {
         assert!(error.contains("tun0 (10.9.0.1, no multicast)"), "{error}");
         let error = name_of(&Interface::Name("eth1".into()), true, None).unwrap_err();
         assert!(error.contains("eth1 (10.1.0.1) is down or has no IPv6 address"), "{error}");
+    }
+
+    /// How `eth0` of a machine is whose interfaces changed in this way.
+    fn seen(
+        wanted: &Interface,
+        change: impl FnOnce(&mut Vec<InterfaceInfo>),
+        route: Option<&str>,
+    ) -> Standing {
+        let (used, mut now) = (machine().remove(2), machine());
+        change(&mut now);
+        look_among(&now, wanted, &used, false, route.map(|text| text.parse().unwrap()))
+    }
+
+    fn away(why: &str) -> Standing {
+        Standing::Away(why.to_owned())
+    }
+
+    #[test]
+    fn a_link_is_away_while_its_interface_is() {
+        let auto = Interface::Auto;
+        assert_eq!(seen(&auto, |_| {}, None), Standing::Same);
+        assert_eq!(seen(&auto, |all| all[2].up = false, None), away("the interface eth0 is switched off"));
+        assert_eq!(
+            seen(&auto, |all| all[2].running = false, None),
+            away("the interface eth0 has no carrier")
+        );
+        assert_eq!(
+            seen(&auto, |all| all[2].addresses.clear(), None),
+            away("the interface eth0 has no address")
+        );
+        assert_eq!(seen(&auto, |all| drop(all.remove(2)), None), away("the interface eth0 is gone"));
+    }
+
+    #[test]
+    fn a_link_is_opened_anew_where_its_interface_comes_back_as_another_one() {
+        let changed = Standing::Changed("eth0".to_owned());
+        let (name, other) = (Interface::Name("eth0".into()), "10.0.0.9".parse().unwrap());
+        assert_eq!(seen(&name, |all| all[2].index = 7, None), changed);
+        assert_eq!(seen(&name, |all| all[2].addresses = vec![other], None), changed);
+        assert_eq!(seen(&name, |all| all[2].addresses.insert(0, other), None), Standing::Same, "one more");
+        let address = Interface::Address("10.0.0.1".parse().unwrap());
+        assert_eq!(
+            seen(&address, |all| all[2].addresses = vec![other], None),
+            away("the interface eth0 has another address than 10.0.0.1")
+        );
+    }
+
+    #[test]
+    fn a_link_that_was_left_to_choose_follows_the_default_route_and_nothing_else() {
+        let off = |all: &mut Vec<InterfaceInfo>| all[2].up = false;
+        let moved = Standing::Changed("eth1".to_owned());
+        assert_eq!(seen(&Interface::Auto, off, Some("10.1.0.1")), moved);
+        assert_eq!(seen(&Interface::Auto, off, Some("10.9.0.1")), away("the interface eth0 is switched off"));
+        assert_eq!(seen(&Interface::Auto, |_| {}, Some("10.1.0.1")), Standing::Same, "its own one works");
     }
 
     #[test]

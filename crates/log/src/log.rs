@@ -53,6 +53,8 @@ pub(crate) struct Active<D: Disk> {
     pub file: Arc<D::File>,
     pub capacity: u64,
     pub position: u64,
+    /// The file was written up to here, with zeros behind the frames.
+    pub written: u64,
 }
 
 /// What a commit came to.
@@ -154,6 +156,13 @@ impl<D: Disk> Log<D> {
     /// The state with everything that was appended.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Runs of committed rows that are durable and still to be published.
+    pub fn unpublished(&self) -> impl Iterator<Item = (u64, u64)> {
+        let visible = self.durable.end;
+        let runs = self.state.unpublished().take_while(move |&(first, _)| first < visible);
+        runs.map(move |(first, end)| (first, end.min(visible)))
     }
 
     /// Bytes of discarded stagings in a segment, as far as is known.
@@ -376,6 +385,12 @@ impl<D: Disk> Log<D> {
         (self.spares.count(), self.spares.bytes())
     }
 
+    /// Closes the spare segments of a log that nothing is appended to any more: an open file takes room on the disk though its
+    /// directory was removed.
+    pub fn let_spares_go(&mut self) {
+        self.spares.let_go();
+    }
+
     /// Has spare segments made, if some are missing and the disk has room.
     pub fn fill_spares(&mut self) -> Result<(), LogError> {
         self.spares.fill()
@@ -388,12 +403,16 @@ impl<D: Disk> Log<D> {
         if self.flushing || self.pending.is_empty() || self.failed.is_some() {
             return None;
         }
-        let active = self.active.as_ref()?;
+        let active = self.active.as_mut()?;
         self.flushing = true;
         self.pending_bytes = 0;
+        let mut chunks = std::mem::take(&mut self.pending);
+        if let Some(last) = chunks.last_mut() {
+            active.written = last.clear_ahead(active.written, active.capacity);
+        }
         Some(Flush {
             disk: self.disk.clone(),
-            chunks: std::mem::take(&mut self.pending),
+            chunks,
             reached: Durable { segment: active.number, position: active.position, end: self.end },
         })
     }
@@ -534,6 +553,7 @@ impl<D: Disk> Log<D> {
             file: spare.file.clone(),
             capacity: spare.bytes,
             position: 0,
+            written: 0,
         });
         self.pending.push(Chunk {
             segment: number,

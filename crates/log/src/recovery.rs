@@ -240,7 +240,7 @@ fn replay<D: Disk>(log: &mut Log<D>, frames: &mut Frames<D>, file_bytes: u64) ->
         segment.end_position = position;
         segment.ended_us = log.stored_us;
     }
-    log.active = Some(Active { number, file: frames.file().clone(), capacity, position });
+    log.active = Some(Active { number, file: frames.file().clone(), capacity, position, written: position });
     Ok(Recovery { created: false, bytes_read: position, bytes_torn: torn })
 }
 

@@ -38,6 +38,11 @@ impl<D: Disk> Spares<D> {
         self.spares.len()
     }
 
+    /// Closes them; who opens the log next finds them.
+    pub fn let_go(&mut self) {
+        self.spares.clear();
+    }
+
     pub fn bytes(&self) -> u64 {
         self.spares.iter().map(|spare| spare.bytes).sum()
     }

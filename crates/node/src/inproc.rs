@@ -17,7 +17,7 @@ type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 
 /// What one hub sends on one lane.
 #[derive(Default)]
-struct Lane {
+struct HubLane {
     /// Taken from its buffer, and not everybody has it.
     bytes: Vec<u8>,
     /// How far each of the others is.
@@ -31,7 +31,7 @@ struct Lane {
 struct Member {
     port: Port,
     clock: Clock,
-    lanes: Vec<Lane>,
+    lanes: Vec<HubLane>,
     /// The others' lanes, as this hub knows them.
     sources: HashMap<(NodeId, usize), SourceId>,
     /// What it announced to the others that it wants.
@@ -80,7 +80,7 @@ impl Meeting {
         let node = hub.node();
         let bell = Bell { meeting: Arc::downgrade(self), node };
         let port = hub.attach("inproc", false, Box::new(bell));
-        let lanes = (0..port.lanes()).map(|_| Lane::default()).collect();
+        let lanes = (0..port.lanes()).map(|_| HubLane::default()).collect();
         let newcomer = Member {
             port,
             clock: Box::new(clock),

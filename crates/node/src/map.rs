@@ -7,15 +7,18 @@
 //! | rule                                                                                                 |
 //! |------------------------------------------------------------------------------------------------------|
 //! | two nodes are joined if each says that it hears the other                                            |
-//! | the root is the router with the smallest id; every router has the shortest way to it                 |
-//! | of equally short ways the one over a shared link counts, and then the one to the smaller id          |
+//! | the root is the router with the smallest id; every router has the cheapest way to it                 |
+//! | a step costs what somebody said at either end of the link, the more of both; otherwise 1 on a shared link and 2 on another |
+//! | of equally cheap ways the one over a shared link counts, and then the one to the smaller id          |
 //! | of the routers on a shared link, as multicast is, the one next to the root serves it; of those equally far, the smaller |
-//! | a node that is no router uses one of its links that lead to the same routers: a shared one, or the one next to the root |
+//! | a node that is no router uses one of its links that lead to the same routers: a shared one, the cheapest, or the one next to the root |
 //! | a link behind which no router is, is used, unless its neighbour is heard on a shared link, too       |
 //! | a link that is broken, and may be mended, is used only if there is no other way                      |
+//! | a router behind a broken link that serves nobody, and all of whose neighbours are reached another way, is not waited for |
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::num::NonZeroU32;
 
 use shoal_wire::{LinkState, Reach};
 
@@ -25,7 +28,11 @@ use crate::hub::LinkId;
 const NODES_MAX: usize = 4096;
 /// Neighbours that a node says, or is believed, to hear, on all its links together; of more, nobody is told.
 const NEIGHBOURS_MAX: usize = 1024;
-/// What a step over a shared link costs, and over one that has a single neighbour.
+/// Which of its links a node without a tree of its own prefers: shared ones, then what the step costs, what the way behind it
+/// costs, and who is there.
+type LinkOrder = (bool, u64, u64, u64);
+
+/// What a step over a shared link costs, and over one that has a single neighbour, if nobody said otherwise.
 const SHARED_COST: u64 = 1;
 const SINGLE_COST: u64 = 2;
 
@@ -37,6 +44,8 @@ struct Own {
     neighbours: BTreeMap<u64, bool>,
     /// It is broken, and may be mended.
     is_suspected: bool,
+    /// What it costs, if somebody said so.
+    cost: Option<NonZeroU32>,
 }
 
 /// What a node said last of itself.
@@ -44,6 +53,7 @@ struct Own {
 struct Known {
     version: u64,
     is_router: bool,
+    serves: bool,
     links: Vec<Reach>,
 }
 
@@ -66,6 +76,8 @@ pub struct Map {
     /// Others.
     nodes: BTreeMap<u64, Known>,
     version: u64,
+    /// Our own programs want something.
+    is_reader: bool,
     /// We have several links, or had: others know of them, and have to hear that they are gone.
     had_several: bool,
 }
@@ -80,6 +92,7 @@ impl Map {
             links: BTreeMap::new(),
             nodes: BTreeMap::new(),
             version: 0,
+            is_reader: false,
             had_several: false,
         }
     }
@@ -99,6 +112,11 @@ impl Map {
     /// Whether we have a say, and there is a router beside us: there may be several ways.
     pub fn has_other_routers(&self) -> bool {
         self.takes_part() && self.nodes.values().any(|known| known.is_router)
+    }
+
+    /// Our links that are broken, and may be mended.
+    pub fn suspected(&self) -> impl Iterator<Item = LinkId> {
+        self.links.iter().filter(|(_, link)| link.is_suspected).map(|(&id, _)| id)
     }
 
     /// Whether somebody said where its links lead.
@@ -128,16 +146,17 @@ impl Map {
         let state = if publisher == self.own {
             let mut state = self.own_state();
             // Who leads nowhere else is nobody's business.
-            state.links.retain(|link| !link.neighbours.is_empty());
+            state.links.retain(is_worth_telling);
             state
         } else {
             let known = self.nodes.get(&publisher)?;
-            let Known { version, is_router, links } = known;
+            let Known { version, is_router, serves, links } = known;
             LinkState {
                 domain: self.domain,
                 publisher,
                 version: *version,
                 is_router: *is_router,
+                serves: *serves,
                 links: links.clone(),
             }
         };
@@ -150,13 +169,18 @@ impl Map {
         let has_say = |(publisher, is_router): (&u64, &bool)| {
             (*is_router || self.nodes.contains_key(publisher)).then_some(*publisher)
         };
+        let has_programs = |link: &Own| link.neighbours.iter().any(|neighbour| has_say(neighbour).is_none());
         let reach = |link: &Own| Reach {
             is_shared: link.is_shared,
+            cost: link.cost,
+            has_programs: link.is_shared && has_programs(link),
             neighbours: link.neighbours.iter().filter(|_| !link.is_suspected).filter_map(has_say).collect(),
         };
         let mut links: Vec<Reach> = self.links.values().map(reach).collect();
         bound(&mut links);
+        let serves = self.links.values().any(|link| !link.is_shared && has_programs(link));
         LinkState {
+            serves: self.is_reader || serves,
             domain: self.domain,
             publisher: self.own,
             version: self.version,
@@ -184,6 +208,11 @@ impl Map {
         self.domain = domain;
     }
 
+    /// Whether several nodes are on a link.
+    pub fn is_shared(&self, link: LinkId) -> bool {
+        self.links.get(&link).is_some_and(|link| link.is_shared)
+    }
+
     /// A link begins.
     pub fn open(&mut self, link: LinkId, is_shared: bool) -> bool {
         self.change(|map| {
@@ -197,6 +226,20 @@ impl Map {
         self.change(|map| {
             map.links.remove(&link);
         })
+    }
+
+    /// What a step over a link costs; `None` if it costs as usual.
+    pub fn set_cost(&mut self, link: LinkId, cost: Option<NonZeroU32>) -> bool {
+        self.change(|map| {
+            if let Some(own) = map.links.get_mut(&link) {
+                own.cost = cost;
+            }
+        })
+    }
+
+    /// Whether our own programs want something.
+    pub fn set_reader(&mut self, is_reader: bool) -> bool {
+        self.change(|map| map.is_reader = is_reader)
     }
 
     /// Who is on a link now, and whether each is a router.
@@ -227,15 +270,15 @@ impl Map {
 
     /// What somebody says of itself, or of another one. `Some` if it is new: whether what we say of ourselves changed, too.
     pub fn handle(&mut self, state: LinkState) -> Option<bool> {
-        let LinkState { domain, publisher, version, is_router, mut links } = state;
+        let LinkState { domain, publisher, version, is_router, serves, mut links } = state;
         bound(&mut links);
-        links.retain(|link| !link.neighbours.is_empty());
+        links.retain(is_worth_telling);
         let is_old = self.nodes.get(&publisher).is_some_and(|known| known.version >= version);
         let is_strange = !self.nodes.contains_key(&publisher) && self.nodes.len() >= NODES_MAX;
         if domain != self.domain || publisher == self.own || is_old || is_strange {
             return None;
         }
-        let known = Known { version, is_router, links };
+        let known = Known { version, is_router, serves, links };
         let changed = self.change(|map| {
             map.nodes.insert(publisher, known);
             map.forget_unreachable();
@@ -275,21 +318,24 @@ impl Map {
         all
     }
 
-    /// Who is next to whom among routers, over which kind of link.
-    fn steps(all: &BTreeMap<u64, (bool, Vec<Reach>)>) -> BTreeMap<u64, BTreeSet<(bool, u64)>> {
+    /// Who is next to whom among routers, over which kind of link, and what that costs.
+    fn steps(all: &BTreeMap<u64, (bool, Vec<Reach>)>) -> BTreeMap<u64, BTreeMap<(bool, u64), u64>> {
+        // What the other end says that it costs, if it hears us on such a link at all.
         let hears = |from: u64, is_shared: bool, to: u64| {
-            all.get(&from).is_some_and(|(_, links)| {
-                links.iter().any(|link| link.is_shared == is_shared && link.neighbours.contains(&to))
-            })
+            let (_, links) = all.get(&from)?;
+            let to = links.iter().filter(|link| link.is_shared == is_shared && link.neighbours.contains(&to));
+            to.map(|link| link.cost).min_by_key(|&cost| cost_of(is_shared, cost, None))
         };
-        let mut steps: BTreeMap<u64, BTreeSet<(bool, u64)>> = BTreeMap::new();
+        let mut steps: BTreeMap<u64, BTreeMap<(bool, u64), u64>> = BTreeMap::new();
         for (&node, (_, links)) in all.iter().filter(|(_, (is_router, _))| *is_router) {
             let next = steps.entry(node).or_default();
             for link in links {
                 for &other in &link.neighbours {
                     let is_router = all.get(&other).is_some_and(|(is_router, _)| *is_router);
-                    if is_router && hears(other, link.is_shared, node) {
-                        next.insert((link.is_shared, other));
+                    if let Some(theirs) = hears(other, link.is_shared, node).filter(|_| is_router) {
+                        let cost = cost_of(link.is_shared, link.cost, theirs);
+                        let known = next.entry((link.is_shared, other)).or_insert(cost);
+                        *known = cost.min(*known);
                     }
                 }
             }
@@ -298,8 +344,7 @@ impl Map {
     }
 
     /// Every router's way to its root.
-    fn ways(steps: &BTreeMap<u64, BTreeSet<(bool, u64)>>) -> BTreeMap<u64, Way> {
-        let cost = |is_shared: bool| if is_shared { SHARED_COST } else { SINGLE_COST };
+    fn ways(steps: &BTreeMap<u64, BTreeMap<(bool, u64), u64>>) -> BTreeMap<u64, Way> {
         let mut ways: BTreeMap<u64, Way> = BTreeMap::new();
         for &root in steps.keys() {
             if ways.contains_key(&root) {
@@ -311,8 +356,8 @@ impl Map {
                 if ways.get(&node).is_some_and(|way| way.cost < so_far) {
                     continue;
                 }
-                for &(is_shared, next) in steps.get(&node).into_iter().flatten() {
-                    let way = Way { root, cost: so_far + cost(is_shared), parent: Some((is_shared, node)) };
+                for (&(is_shared, next), &cost) in steps.get(&node).into_iter().flatten() {
+                    let way = Way { root, cost: so_far + cost, parent: Some((is_shared, node)) };
                     let order =
                         |way: &Way| (way.cost, way.parent.map(|(is_shared, node)| (!is_shared, node)));
                     match ways.get(&next) {
@@ -335,11 +380,12 @@ impl Map {
     fn used_by_leaf(links: &[Reach], ways: &BTreeMap<u64, Way>) -> BTreeSet<usize> {
         let mut used = BTreeSet::new();
         // By root: the best link, and what makes it so.
-        let mut best: BTreeMap<u64, ((bool, u64, u64), usize)> = BTreeMap::new();
+        let mut best: BTreeMap<u64, (LinkOrder, usize)> = BTreeMap::new();
         for (place, link) in links.iter().enumerate() {
             let near = link.neighbours.iter().filter_map(|node| Some((ways.get(node)?, *node)));
+            let step = cost_of(link.is_shared, link.cost, None);
             let near = near
-                .map(|(way, node)| (way.root, (!link.is_shared, way.cost, node)))
+                .map(|(way, node)| (way.root, (!link.is_shared, step, way.cost, node)))
                 .min_by_key(|near| near.1);
             match near {
                 None => {
@@ -355,6 +401,55 @@ impl Map {
         }
         used.extend(best.into_values().map(|(_, place)| place));
         used
+    }
+
+    /// Our links that are broken and need not be waited for: others lead to those behind them, or nobody is there.
+    pub fn broken(&self) -> BTreeSet<LinkId> {
+        if self.suspected().next().is_none() {
+            return BTreeSet::new();
+        }
+        let resting = self.resting();
+        let deserted = if self.takes_part() { self.deserted() } else { BTreeSet::new() };
+        self.suspected().filter(|link| resting.contains(link) || deserted.contains(link)).collect()
+    }
+
+    /// Our broken links behind which a router is that serves nobody, and all of whose neighbours are reached another way.
+    fn deserted(&self) -> BTreeSet<LinkId> {
+        let all = self.everybody();
+        let ways = Map::ways(&Map::steps(&all));
+        let roots = self.roots(&all[&self.own].1, &ways);
+        let reaches_router = |node: &u64| ways.get(node).is_some_and(|way| roots.contains(&way.root));
+        let is_reached = |node: &u64, without: u64| {
+            *node == self.own
+                || reaches_router(node)
+                || all.get(node).is_some_and(|(is_router, links)| {
+                    let others = links.iter().flat_map(|link| &link.neighbours);
+                    !is_router && others.filter(|&&other| other != without).any(reaches_router)
+                })
+        };
+        let is_deserted = |router: &u64| {
+            let Some(known) = self.nodes.get(router).filter(|known| known.is_router) else { return false };
+            let is_empty = |link: &Reach| {
+                let served = !link.has_programs || link.neighbours.iter().any(reaches_router);
+                served && link.neighbours.iter().all(|node| is_reached(node, *router))
+            };
+            !known.serves && known.links.iter().all(is_empty)
+        };
+        let deserted = self.links.iter().filter(|(_, link)| {
+            link.is_suspected && !link.is_shared && link.neighbours.keys().all(is_deserted)
+        });
+        deserted.map(|(&id, _)| id).collect()
+    }
+
+    /// The roots of the trees that our links lead to.
+    fn roots(&self, links: &[Reach], ways: &BTreeMap<u64, Way>) -> BTreeSet<u64> {
+        match ways.get(&self.own) {
+            Some(way) => BTreeSet::from([way.root]),
+            None => {
+                let near = links.iter().flat_map(|link| &link.neighbours);
+                near.filter_map(|node| Some(ways.get(node)?.root)).collect()
+            }
+        }
     }
 
     /// Which of our links rest.
@@ -376,13 +471,7 @@ impl Map {
             };
             !link.is_shared && link.neighbours.iter().any(|(node, is_router)| !is_router && elsewhere(node))
         };
-        let roots: BTreeSet<u64> = match ways.get(&self.own) {
-            Some(way) => BTreeSet::from([way.root]),
-            None => {
-                let near = links.iter().flat_map(|link| &link.neighbours);
-                near.filter_map(|node| Some(ways.get(node)?.root)).collect()
-            }
-        };
+        let roots = self.roots(links, &ways);
         let has_other_way = |link: &Own| {
             link.neighbours.keys().any(|node| ways.get(node).is_some_and(|way| roots.contains(&way.root)))
         };
@@ -411,9 +500,11 @@ impl Map {
             })
         };
         if let Some((true, parent)) = way.parent {
-            // The next node may be on several of them; one is enough.
-            let leads = |link: &Reach| link.is_shared && link.neighbours.contains(&parent);
-            if links.iter().position(leads) == Some(place) {
+            // The next node may be on several of them; one is enough, the cheapest.
+            let leads = |(_, link): &(usize, &Reach)| link.is_shared && link.neighbours.contains(&parent);
+            let leading = links.iter().enumerate().filter(leads);
+            let cheapest = leading.min_by_key(|(_, link)| cost_of(true, link.cost, None));
+            if cheapest.is_some_and(|(cheapest, _)| cheapest == place) {
                 return true;
             }
         }
@@ -449,6 +540,17 @@ impl Map {
             }
         }
     }
+}
+
+/// What a step costs: the more of what both ends say, or as usual if neither does.
+fn cost_of(is_shared: bool, one: Option<NonZeroU32>, two: Option<NonZeroU32>) -> u64 {
+    let usual = if is_shared { SHARED_COST } else { SINGLE_COST };
+    one.max(two).map_or(usual, |cost| cost.get().into())
+}
+
+/// Whether a link leads to somebody.
+fn is_worth_telling(link: &Reach) -> bool {
+    link.has_programs || !link.neighbours.is_empty()
 }
 
 /// Leaves neighbours out beyond what is told.

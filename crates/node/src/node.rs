@@ -1,22 +1,28 @@
-//! A whole node without sockets, threads or clock: a hub and its NORM links, for simulations.
+//! A whole node without sockets, threads or clock: a hub, its NORM links and its TCP links, for simulations.
 //!
 //! Input: [`Node::handle_datagram`], [`Node::handle_timeout`], and commands. Output, to be asked for after each of them:
-//! [`Node::poll_transmit`] until there is nothing, [`Node::poll_timeout`], [`Node::poll_event`].
+//! [`Node::poll_transmit`] until there is nothing, [`Node::poll_timeout`], [`Node::poll_event`]. What goes over TCP links goes in and out
+//! at [`Node::tcp`]; [`Node::handle_timeout`] has to follow.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use shoal_norm::{Config, ConfigError, FeedbackMode, Session, Source, SyncPolicy, Time, Transmit};
 
 use crate::hub::{
-    Asleep, Attempt, Clock, Consumer, FlushId, FlushState, Hub, HubConfig, HubEvent, Overflow, Publication,
-    Silent,
+    Asleep, Attempt, Clock, Consumer, FlushId, FlushState, Hub, HubConfig, HubEvent, LinkBell, Overflow,
+    Publication, Ring, Silent,
 };
 use crate::membership::MembershipConfig;
 use crate::norm::{Driver, NormBus, lane_streams};
 use crate::switch::{Interest, SubscriptionId};
+use crate::tcp::{TcpConfig, TcpLinks};
 
 /// Runs that are transmitted between the decision to leave and the goodbye: what is said last is among the first of them.
 const LAST_WORDS: u32 = 4;
+/// Whoever leaves has so long to send over TCP what was published.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a node is made from.
 #[derive(Clone, Debug)]
@@ -25,6 +31,8 @@ pub struct NodeConfig {
     pub hub: HubConfig,
     /// Its links: the session of each, in which what a bus needs is set here, and how it finds others.
     pub links: Vec<(Config, MembershipConfig)>,
+    /// How it meets others over TCP.
+    pub tcp: TcpConfig,
     /// Bytes sent ahead of the slowest member in the window.
     pub window_bytes: usize,
     /// What is kept for repair, per lane.
@@ -61,10 +69,22 @@ impl Clock for Moment {
     }
 }
 
+/// The bell of a TCP link: somebody looks soon.
+struct Noted(Arc<AtomicBool>);
+
+impl LinkBell for Noted {
+    fn ring(&self, _why: Ring) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A node.
 pub struct Node {
     hub: Arc<Hub>,
     links: Vec<Driver>,
+    tcp: TcpLinks,
+    /// A TCP link was rung, and not asked since what it has to say.
+    rung: Arc<AtomicBool>,
     /// Runs that each link transmits before it leaves, and one.
     last_words: Vec<u32>,
 }
@@ -87,10 +107,14 @@ impl Node {
             let streams = lane_streams(config.window_bytes, config.cache_bytes);
             let opened = Driver::new(session, &[], &streams, chains, link, Box::new(application));
             let wanted = "room for its lanes";
-            links.push(opened.map_err(|_| ConfigError { field: "cache_bytes", wanted })?);
+            links.push(opened.map_err(|_| ConfigError::new("cache_bytes", wanted))?);
         }
         let last_words = vec![0; links.len()];
-        Ok(Node { hub, links, last_words })
+        let rung = Arc::new(AtomicBool::new(false));
+        let bell = rung.clone();
+        let bells = Box::new(move || Box::new(Noted(bell.clone())) as Box<dyn LinkBell>);
+        let tcp = TcpLinks::new(hub.clone(), config.tcp.clone(), bells);
+        Ok(Node { hub, links, tcp, rung, last_words })
     }
 
     // --- getters ---
@@ -105,9 +129,19 @@ impl Node {
         self.links.iter().map(|link| &link.session)
     }
 
+    /// Its TCP links.
+    pub fn tcp_links(&self) -> &TcpLinks {
+        &self.tcp
+    }
+
     /// Bytes that wait to be written to streams.
     pub fn waiting(&self) -> usize {
-        self.links.iter().map(Driver::waiting).sum()
+        self.links.iter().map(Driver::waiting).sum::<usize>() + self.tcp.sendable()
+    }
+
+    /// Bytes that came over TCP, and wait for readers or for the rest of their message.
+    pub fn held_bytes(&self) -> usize {
+        self.tcp.held_bytes() + self.tcp.part_bytes()
     }
 
     /// Whether everything published was sent, and acknowledged by everybody who is known.
@@ -117,7 +151,7 @@ impl Node {
 
     /// Whether the goodbye was said.
     pub fn has_left(&self) -> bool {
-        self.sessions().all(Session::has_left)
+        self.sessions().all(Session::has_left) && self.tcp.connections() == 0
     }
 
     // --- input ---
@@ -131,6 +165,16 @@ impl Node {
         self.turn(now);
     }
 
+    /// Connections come and go, and bytes come over them and go.
+    pub fn tcp(&mut self) -> &mut TcpLinks {
+        &mut self.tcp
+    }
+
+    /// Whether a TCP link was rung since this was asked: what it has to say is to be taken.
+    pub fn take_rung(&mut self) -> bool {
+        self.rung.swap(false, Ordering::Relaxed)
+    }
+
     /// Time went by, or a reader made room.
     pub fn handle_timeout(&mut self, now: Time) {
         self.links.iter_mut().for_each(|link| link.note_room(now));
@@ -138,6 +182,7 @@ impl Node {
     }
 
     fn turn(&mut self, now: Time) {
+        self.tcp.handle_timeout(now);
         for link in &mut self.links {
             link.deliver(now);
             link.serve(now);
@@ -207,6 +252,7 @@ impl Node {
             link.begin_leaving(now);
             *last_words = LAST_WORDS;
         }
+        self.tcp.leave(now, now + LEAVES_WITHIN);
     }
 
     // --- output ---
@@ -225,7 +271,10 @@ impl Node {
 
     /// When [`Node::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Time {
-        self.links.iter().map(Driver::poll_timeout).fold(Time::NEVER, Time::min)
+        if self.rung.load(Ordering::Relaxed) {
+            return Time::ZERO;
+        }
+        self.links.iter().map(Driver::poll_timeout).fold(self.tcp.poll_timeout(), Time::min)
     }
 
     /// The next thing that happened.

@@ -308,6 +308,25 @@ fn a_source_that_filled_a_queue_has_no_credit_until_it_was_read() {
 }
 
 #[test]
+fn a_router_takes_what_it_passes_on_in_pieces_much_shorter_than_a_lane() {
+    let hub = hub(1 << 20);
+    hub.set_router();
+    let mut near = TestLink::new(&hub, "near");
+    let mut far = TestLink::new(&hub, "far");
+    far.join(20, "a");
+    let source = near.port.open_source(Source { publisher: 7, chain: 2, node: 10 });
+    let body = "x".repeat(20_000);
+    let fed =
+        (0..50).take_while(|_| near.port.has_credit(source) && near.feed(source, "a", &body) == Fed::All);
+    let count = fed.count();
+    assert!((5..=8).contains(&count), "{count} messages of 20 kB were taken at once");
+    near.rang();
+    assert_eq!(far.take().iter().filter(|body| body.len() == 20_000).count(), count);
+    assert_eq!(near.rang(), [Ring::Turn]);
+    assert!(near.port.has_credit(source));
+}
+
+#[test]
 fn a_flush_waits_for_every_link_and_fails_with_one_that_fails() {
     let hub = hub(1 << 20);
     let mut links = [TestLink::new(&hub, "one"), TestLink::new(&hub, "two")];

@@ -272,7 +272,7 @@ fn a_program_linked_to_two_routers_gets_everything_once_and_goes_on_with_the_oth
     assert_eq!((read(&reader).len(), read(&other).len()), (10, 10));
     assert_eq!((net.lost(2), net.lost(3)), (vec![], vec![]));
     let again = 10;
-    assert_eq!((net.cable(1, 2).messages, net.cable(0, 1).messages), (20 + again, 20));
+    assert_eq!((net.cable(1, 2).messages, net.cable(0, 1).messages), (20 + again, 20 + again));
 }
 
 #[test]
@@ -334,6 +334,109 @@ fn a_publisher_says_again_what_the_router_that_broke_did_not_pass_on() {
     net.run();
     assert_eq!(bodies(&read(&reader)), ["1", "2", "3", "4", "5", "6"]);
     assert_eq!(net.lost(3), []);
+}
+
+/// A publisher, a router and a reader, who read five messages. Then the router is gone, and four more are published.
+fn router_gone() -> (Net, Vec<(Origin, Vec<u8>)>) {
+    let mut net = Net::new(5, &[1, 3, 4]);
+    net.join(0, 1);
+    net.join(1, 2);
+    let (_, reader) = net.subscribe(2, "a", None);
+    net.run();
+    (1..=5).for_each(|_| assert!(net.publish(0, "a", b"read") > 0));
+    net.run();
+    let read = read(&reader);
+    net.part(0, 1);
+    net.part(1, 2);
+    (6..=9).for_each(|_| assert!(net.publish(0, "a", b"nobody is there") > 0));
+    (net, read)
+}
+
+#[test]
+fn what_was_lost_while_the_only_router_was_gone_is_told_when_there_is_another_though_nothing_more_comes() {
+    for order in [[(0, 3), (3, 2)], [(3, 2), (0, 3)]] {
+        let (mut net, read) = router_gone();
+        assert_eq!(read.len(), 5);
+        for (one, two) in order {
+            net.join(one, two);
+            net.run();
+        }
+        assert_eq!(net.lost(2), [(0x1000, 6, 9)], "{order:?}");
+        net.run();
+        assert_eq!(net.lost(2).len(), 1, "it is told once");
+    }
+    // Behind two routers.
+    let (mut net, _) = router_gone();
+    for (one, two) in [(4, 2), (3, 4), (0, 3)] {
+        net.join(one, two);
+        net.run();
+    }
+    assert_eq!(net.lost(2), [(0x1000, 6, 9)]);
+}
+
+#[test]
+fn a_goodbye_tells_those_behind_a_new_router_how_many_were_published() {
+    for is_first in [true, false] {
+        let (mut net, _) = router_gone();
+        if is_first {
+            net.join(3, 2);
+            net.run();
+        }
+        net.join(0, 3);
+        net.leave(0, 3);
+        net.run();
+        if !is_first {
+            net.join(3, 2);
+            net.run();
+        }
+        assert_eq!(net.lost(2), [(0x1000, 6, 9)], "{is_first}");
+    }
+}
+
+#[test]
+fn whoever_subscribes_later_lost_nothing_of_what_was_before() {
+    let mut net = Net::row(4);
+    net.subscribe(3, "a", None);
+    net.run();
+    (1..=5).for_each(|_| assert!(net.publish(0, "a", b"before") > 0));
+    net.run();
+    let (_, late) = net.subscribe(2, "a", None);
+    net.run();
+    net.publish(0, "a", b"after");
+    net.run();
+    assert_eq!(bodies(&read(&late)), ["after"]);
+    assert_eq!((net.lost(2), net.lost(3)), (vec![], vec![]));
+}
+
+#[test]
+fn what_is_said_again_to_a_router_that_knew_nothing_of_it_reaches_whoever_did() {
+    // 2 publishes and 3 reads, each linked to both routers; 4 comes later.
+    let mut net = Net::new(5, &[0, 1]);
+    for (one, two) in [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (1, 4)] {
+        net.join(one, two);
+    }
+    let (_, reader) = net.subscribe(3, "a", None);
+    net.run();
+    (1..=5).for_each(|_| assert!(net.publish(2, "a", b"x") > 0));
+    net.run();
+    assert_eq!(net.cable(1, 2).messages, 0);
+    for (one, two) in [(0, 1), (0, 2), (0, 3)] {
+        net.cable(one, two).cut = true;
+    }
+    (6..=9).for_each(|_| assert!(net.publish(2, "a", b"x") > 0));
+    net.run();
+    net.wait(Duration::from_secs(1));
+    for (one, two) in [(0, 1), (0, 2), (0, 3)] {
+        net.part(one, two);
+    }
+    let (_, late) = net.subscribe(4, "a", None);
+    net.run();
+    net.publish(2, "a", b"x");
+    net.run();
+    let numbers = |read: Vec<(Origin, Vec<u8>)>| read.iter().map(|read| read.0.number).collect::<Vec<_>>();
+    assert_eq!(numbers(read(&reader)), (1..=10).collect::<Vec<_>>());
+    assert_eq!(numbers(read(&late)), [10], "who came later gets nothing of before");
+    assert_eq!((net.lost(3), net.lost(4)), (vec![], vec![]));
 }
 
 #[test]
@@ -431,7 +534,11 @@ fn a_subscription_is_known_everywhere_once_every_router_said_so() {
     net.subscribe(4, "a", None);
     let id = net.hubs[4].begin_sync();
     net.run();
-    assert_eq!(net.hubs[4].flush_state(id), FlushState::Done(vec![]), "the last one is no router");
+    assert_eq!(net.hubs[4].flush_state(id), FlushState::Pending, "the last one publishes, too");
+    net.cable(0, 1).cut = false;
+    net.run();
+    assert_eq!(net.hubs[4].flush_state(id), FlushState::Done(vec![]));
+    assert!(net.hubs[0].interested(b"a").contains(&2));
     net.cable(1, 2).cut = true;
     net.subscribe(4, "b", None);
     let id = net.hubs[4].begin_sync();

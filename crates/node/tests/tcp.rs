@@ -10,11 +10,11 @@ mod wires;
 use std::time::Duration;
 
 use fastrand::Rng;
-use shoal_node::HubEvent;
 use shoal_node::hub::{Departure, FlushState};
-use shoal_node::tcp::Role;
+use shoal_node::tcp::{Role, TcpConfig};
+use shoal_node::{HubConfig, HubEvent};
 use shoal_norm::Time;
-use wires::{FOR_EVER, Node, World, numbers};
+use wires::{FOR_EVER, Node, World, hub_config, numbers, tcp_config};
 
 const LANES: [usize; 2] = [2, 4];
 
@@ -210,6 +210,30 @@ fn whoever_leaves_says_so_and_is_gone_at_once() {
 }
 
 #[test]
+fn whoever_leaves_with_everything_is_not_named_by_a_flush() {
+    for seed in 0..20 {
+        let mut world = pair(["desk", "desk"]);
+        world.rng = Rng::with_seed(seed);
+        assert!(world.run_until(Duration::from_secs(5), |world| world.is_meshed(1)));
+        let now = world.now;
+        assert!(world.nodes[0].publish(now, 2, 100));
+        let has_all = |world: &World| {
+            let ends = || world.wires.iter().flat_map(|wire| &wire.ends).filter(|end| end.node == 1);
+            let written = world.wires.iter().all(|wire| !world.nodes[0].links.has_unwritten(wire.id));
+            numbers(&world.nodes[1], 1, 2) == [1] && written && ends().all(|end| end.coming.is_empty())
+        };
+        assert!(world.run_until(Duration::from_secs(5), has_all), "seed {seed}");
+        let now = world.now;
+        world.nodes[1].hub.stop_publishing();
+        world.nodes[1].links.leave(now, now + Duration::from_secs(5));
+        let flush = world.nodes[0].hub.begin_flush();
+        let is_over = |world: &World| world.nodes[0].hub.flush_state(flush) != FlushState::Pending;
+        assert!(world.run_until(Duration::from_secs(5), is_over), "seed {seed}");
+        assert_eq!(world.nodes[0].hub.flush_state(flush), FlushState::Done(vec![]), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_connection_that_one_end_gives_up_takes_its_session_with_it_at_both() {
     let mut world = pair(["desk", "desk"]);
     assert!(world.run_until(Duration::from_secs(5), |world| world.is_meshed(1)));
@@ -265,6 +289,41 @@ fn a_peer_that_takes_nothing_holds_nobody_back_while_another_does_and_is_told_wh
     let lost: u64 = world.nodes[2].lost().iter().map(|lost| lost.3 - lost.2 + 1).sum();
     assert!(lost > 0);
     assert_eq!(read.len() as u64 + lost, 501);
+}
+
+#[test]
+fn a_reader_behind_a_router_that_takes_nothing_is_noticed_though_little_waits_for_it() {
+    let tcp = || TcpConfig { patience: Duration::from_millis(500), window_bytes: 50_000, ..tcp_config() };
+    let node = |at: u64| {
+        let config = HubConfig { lane_bytes_max: 1 << 20, ..hub_config(at + 1, at as u32 + 1) };
+        Node::made(&config, tcp(), if at == 3 { 500 } else { 1 << 20 })
+    };
+    let mut world = World::new(3, (0..4).map(node).collect());
+    world.nodes[0].hub.set_router();
+    (1..4).for_each(|leaf| world.dialler(leaf, 0));
+    assert!(world.run_until(Duration::from_secs(5), |world| world.is_meshed(3)));
+    world.nodes[3].reading = false;
+    let mut published = 0;
+    let end = world.now + Duration::from_secs(60);
+    while published < 500 && world.now < end {
+        let now = world.now;
+        published += usize::from(world.nodes[1].publish(now, 2, 5000));
+        world.step();
+    }
+    let arrived = world.run_until(Duration::from_secs(60), |world| {
+        numbers(&world.nodes[2], 2, 2).len() == published && published == 500
+    });
+    assert!(arrived, "the publisher, or the other reader, is held back");
+    assert!(world.nodes[0].events.contains(&HubEvent::Slow(4)));
+    world.nodes[3].reading = true;
+    let known = |world: &World| {
+        let lost: u64 = world.nodes[3].lost().iter().map(|lost| lost.3 - lost.2 + 1).sum();
+        (numbers(&world.nodes[3], 2, 2).len() as u64, lost)
+    };
+    let told = world.run_until(Duration::from_secs(5), |world| known(world).0 + known(world).1 == 500);
+    let (read, lost) = known(&world);
+    assert!(told, "it read {read} of 500, and was told of {lost}");
+    assert!(lost > 0);
 }
 
 #[test]

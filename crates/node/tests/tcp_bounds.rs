@@ -6,8 +6,9 @@ mod wires;
 use std::time::Duration;
 
 use shoal_node::hub::{Attempt, Refusal, SendError};
-use shoal_node::tcp::TcpConfig;
+use shoal_node::tcp::{Over, Role, TcpConfig, TcpNews};
 use shoal_node::{HubConfig, HubEvent};
+use shoal_norm::Time;
 use wires::{Node, World, hub_config, numbers, tcp_config};
 
 const QUEUE: usize = 4 << 20;
@@ -39,6 +40,70 @@ fn whoever_connects_with_an_id_that_somebody_has_takes_another() {
         let told: usize = world.nodes.iter().map(renamed).sum();
         assert_eq!(told, if ids == [5, 5, 5] { 2 } else { 1 });
     }
+}
+
+/// Gives each of two ends what the other says, until neither says anything.
+fn talk(ends: &mut [Node; 2], now: Time) {
+    loop {
+        let mut said = false;
+        for (from, to) in [(0, 1), (1, 0)] {
+            let bytes = ends[from].links.transmit(now, 1).to_vec();
+            ends[from].links.written(now, 1, bytes.len());
+            ends[to].links.handle_bytes(now, 1, &bytes);
+            said |= !bytes.is_empty();
+        }
+        if !said {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_guest_waits_until_it_is_decided_whether_it_is_let_in_and_hears_why_not() {
+    let now = Time::from_nanos(1_000_000_000);
+    let news = |node: &mut Node| std::iter::from_fn(|| node.links.poll_news()).collect::<Vec<_>>();
+    for refused in [None, Some("it is not on the list")] {
+        let mut ends = [1, 2].map(|number| node(&hub_config(number, number as u32)));
+        ends[0].links.open(now, 1, Role::Guest, 5);
+        ends[1].links.open(now, 1, Role::Dialled(None), 5);
+        talk(&mut ends, now);
+        assert_eq!(news(&mut ends[0]), [TcpNews::Asks { connection: 1, publisher: 2, node: 2 }]);
+        assert_eq!((news(&mut ends[1]), ends[0].hub.members().len()), (vec![], 0), "nothing is decided");
+        ends[0].links.admit(now, 1, refused);
+        talk(&mut ends, now);
+        let told = ends.each_mut().map(news);
+        match refused {
+            None => assert!(matches!(told, [ref one, ref two] if matches!(one[..], [TcpNews::Up { .. }])
+                && matches!(two[..], [TcpNews::Up { .. }]))),
+            Some(why) => {
+                let over = |why| vec![TcpNews::Over { connection: 1, peer: None, why }];
+                assert_eq!(told, [over(Over::Turned(why.into())), over(Over::Refused(why.into()))]);
+            }
+        }
+        // It is decided once.
+        ends[0].links.admit(now, 1, Some("changed our mind"));
+        assert_eq!(news(&mut ends[0]), []);
+    }
+}
+
+#[test]
+fn a_guest_that_nobody_decides_about_may_come_again_later() {
+    let now = Time::from_nanos(1_000_000_000);
+    let mut ends = [1, 2].map(|number| node(&hub_config(number, number as u32)));
+    ends[0].links.open(now, 1, Role::Guest, 5);
+    ends[1].links.open(now, 1, Role::Dialled(None), 5);
+    talk(&mut ends, now);
+    let late = ends[0].links.poll_timeout();
+    assert!(late <= now + MEETING);
+    ends[0].links.handle_timeout(late);
+    talk(&mut ends, late);
+    let why = "nobody decided within 5 s whether to let it in";
+    let over = |node: &mut Node| std::iter::from_fn(|| node.links.poll_news()).last();
+    let expected = |why| Some(TcpNews::Over { connection: 1, peer: None, why });
+    assert_eq!(over(&mut ends[0]), expected(Over::Turned(why.into())));
+    assert_eq!(over(&mut ends[1]), expected(Over::Broken(why.into())));
+    ends[0].links.admit(late, 1, None);
+    assert_eq!(ends[0].hub.members().len(), 0);
 }
 
 #[test]

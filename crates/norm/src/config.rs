@@ -1,5 +1,6 @@
-//! What a session can be told. Checked once, when the session is made.
+//! What a session can be told. Checked once, when the session is made: see [`Config::check`].
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,8 +76,6 @@ pub enum NackingMode {
     /// Nothing: what is lost is lost, unless parity or somebody else's request brings it.
     None,
 }
-
-const OBJECTS_WANTED: &str = "from 1 to 16384, a quarter of the numbers objects have";
 
 /// One member of a group.
 #[derive(Clone, Debug)]
@@ -225,81 +224,29 @@ impl Config {
 
     /// Bytes before the payload of a NORM_DATA message.
     pub(crate) fn data_header_bytes(&self) -> usize {
-        Data::header_bytes(self.fec_id, true) + auth::extension_bytes(&self.auth)
+        Data::header_bytes(self.fec_id) + auth::extension_bytes(&self.auth)
     }
 
     /// Bytes of a datagram with stream data that are not the data.
     pub fn header_bytes(&self) -> usize {
         self.data_header_bytes() + SEGMENT_HEADER_BYTES
     }
-
-    /// Says what is wrong, if anything is.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let (symbols, parity) = (u32::from(self.block_symbols), u32::from(self.parity_symbols));
-        let has_code = parity == 0 || self.fec_id != FecId::NoCode;
-        let few_symbols = parity == 0 || symbols + parity <= shoal_fec::SYMBOLS_MAX as u32;
-        let has_rate = self.rate_bytes_per_s.is_none_or(|rate| rate.is_finite() && rate >= 1.0);
-        let checks = [
-            (self.node != 0 && self.node != u32::MAX, "node", "neither 0 nor 4294967295"),
-            (self.segment_bytes >= 16, "segment_bytes", "at least 16"),
-            (
-                usize::from(self.segment_bytes) + self.header_bytes() <= 65_507,
-                "segment_bytes",
-                "so small that a datagram stays within 65507 bytes",
-            ),
-            (self.block_symbols >= 1, "block_symbols", "at least 1"),
-            (symbols <= self.fec_id.symbols_max(), "block_symbols", "within what the FEC scheme allows"),
-            (has_code, "parity_symbols", "0 with Compact No-Code, which has none"),
-            (few_symbols, "parity_symbols", "so few that a block has at most 255 symbols"),
-            (self.auto_parity <= self.parity_symbols, "auto_parity", "at most parity_symbols"),
-            ((1..=64).contains(&self.interleave_blocks), "interleave_blocks", "from 1 to 64"),
-            (self.burst_bytes_max <= 65_507, "burst_bytes_max", "at most 65507"),
-            (
-                (1..=64).contains(&self.burst_segments_max),
-                "burst_segments_max",
-                "from 1 to 64, the most the kernel segments in one call",
-            ),
-            (has_rate, "rate_bytes_per_s", "at least 1, or none"),
-            (
-                self.rate_min_bytes_per_s >= 0.0
-                    && self.rate_min_bytes_per_s <= self.rate_bytes_per_s.unwrap_or(f64::MAX),
-                "rate_min_bytes_per_s",
-                "at least 0, and at most rate_bytes_per_s where that is given",
-            ),
-            (self.backoff_factor <= 15, "backoff_factor", "at most 15"),
-            (!self.grtt_min.is_zero(), "grtt_min", "more than zero"),
-            (self.grtt_min <= self.grtt_max, "grtt_min", "at most grtt_max"),
-            (!self.probe_interval.is_zero(), "probe_interval", "more than zero"),
-            (self.probe_interval <= self.probe_interval_max, "probe_interval", "at most probe_interval_max"),
-            (self.robust_factor >= 1, "robust_factor", "at least 1"),
-            ((1..=16_384).contains(&self.send_objects_max), "send_objects_max", OBJECTS_WANTED),
-            ((1..=16_384).contains(&self.objects_per_sender_max), "objects_per_sender_max", OBJECTS_WANTED),
-            (self.senders_max >= 1, "senders_max", "at least 1"),
-            (
-                auth::fits(&self.auth),
-                "auth",
-                "with content two bytes longer than a multiple of four, at most 510",
-            ),
-            (
-                self.receive_window_bytes <= self.receive_bytes_max,
-                "receive_window_bytes",
-                "at most receive_bytes_max",
-            ),
-        ];
-        match checks.into_iter().find(|(fine, ..)| !fine) {
-            Some((_, field, wanted)) => Err(ConfigError { field, wanted }),
-            None => Ok(()),
-        }
-    }
 }
 
 /// A field whose value cannot work.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The field.
+    /// Its name.
     pub field: &'static str,
     /// What would be accepted.
-    pub wanted: &'static str,
+    pub wanted: Cow<'static, str>,
+}
+
+impl ConfigError {
+    /// What is wrong with a field: what would be accepted.
+    pub const fn new(field: &'static str, wanted: &'static str) -> ConfigError {
+        ConfigError { field, wanted: Cow::Borrowed(wanted) }
+    }
 }
 
 impl fmt::Display for ConfigError {

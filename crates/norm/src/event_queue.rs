@@ -10,7 +10,9 @@ use crate::event::Event;
 /// So many events may wait before what makes more of them is refused.
 const EVENTS_MAX: usize = 16_384;
 
-/// The events.
+/// Of the bytes that may be received and not read yet, one part in so many may be carried by events that wait.
+const EVENT_BYTES_ONE_IN: usize = 4;
+
 #[derive(Debug, Default)]
 pub struct EventQueue {
     events: VecDeque<Event>,
@@ -22,9 +24,9 @@ impl EventQueue {
         self.events.is_empty()
     }
 
-    /// Whether more may come that carries bytes, where `bytes_max` may wait.
-    pub fn has_room(&self, bytes_max: usize) -> bool {
-        self.bytes < bytes_max && self.events.len() < EVENTS_MAX
+    /// Whether more may come that carries bytes, where `receive_bytes_max` may be received and not read yet.
+    pub fn has_room(&self, receive_bytes_max: usize) -> bool {
+        self.bytes < receive_bytes_max / EVENT_BYTES_ONE_IN && self.events.len() < EVENTS_MAX
     }
 
     pub fn push_back(&mut self, event: Event) {
@@ -66,10 +68,10 @@ mod tests {
         let mut queue = EventQueue::default();
         let command = || Event::CommandReceived { node: 1, instance: 1, content: vec![7; 100] };
         queue.push_back(command());
-        assert!(queue.has_room(101));
+        assert!(queue.has_room(4 * 101));
         queue.push_back(command());
-        assert!(!queue.has_room(200));
+        assert!(!queue.has_room(4 * 200));
         assert!(queue.pop_front().is_some());
-        assert!(queue.has_room(200));
+        assert!(queue.has_room(4 * 200));
     }
 }

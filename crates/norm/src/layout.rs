@@ -9,7 +9,6 @@ use crate::serial;
 use crate::wire::command::Position;
 use crate::wire::{FecId, Fti, PayloadId};
 
-/// The cut.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub fec_id: FecId,

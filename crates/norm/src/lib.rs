@@ -21,6 +21,7 @@
 mod auth;
 mod backoff;
 pub mod config;
+mod config_rules;
 mod congestion;
 mod datagram;
 mod effort;
@@ -30,6 +31,7 @@ mod grtt;
 mod layout;
 mod pacing;
 pub mod quantize;
+mod receiving;
 mod runs;
 mod rx;
 mod sending;

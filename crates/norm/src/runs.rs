@@ -44,7 +44,7 @@ impl Runs {
     }
 
     /// The runs, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
         self.ends.iter().map(|(start, end)| *start..*end)
     }
 

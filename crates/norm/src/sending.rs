@@ -23,7 +23,7 @@ impl Session {
         data: &[u8],
         starts_message: bool,
     ) -> Result<usize, WriteError> {
-        let stream = self.sender.stream_mut(object).filter(|stream| stream.state() == StreamState::Open);
+        let stream = self.sender.stream_mut(object).filter(|stream| stream.state == StreamState::Open);
         let stream = stream.ok_or(WriteError::NoStream)?;
         let (taken, quiet) = (stream.write(data, starts_message), stream.quiet);
         if !quiet {
@@ -82,7 +82,9 @@ impl Session {
 
     /// Bytes of a file, as [`Session::poll_read`] asked for them.
     pub fn supply_file(&mut self, object: ObjectId, offset: u64, bytes: &[u8]) {
-        self.sender.objects.supply(object, offset, bytes);
+        if let Some(object) = self.sender.objects.find_mut(object) {
+            object.supply(offset, bytes);
+        }
     }
 
     /// Forgets an object being sent. Receivers that have parts of it are told. False if there is none.

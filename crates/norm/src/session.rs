@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use crate::auth;
-use crate::config::{Config, ConfigError, Join, NackingMode};
+use crate::config::{Config, ConfigError};
 use crate::datagram::{Destination, Source, Transmit};
-use crate::event::{Event, StreamId};
+use crate::event::Event;
 use crate::event_queue::EventQueue;
+use crate::rx::Take;
 use crate::rx::nack_pacer::NackPacer;
 use crate::rx::remote::Remote;
-use crate::rx::remotes::{Remotes, SILENT_FOR};
-use crate::rx::scope::Scope;
-use crate::rx::{Chunk, Take};
+use crate::rx::remotes::Remotes;
 use crate::stats::{Reject, Stats, Taken};
 use crate::time::Time;
 use crate::tx::objects::FileRead;
@@ -23,12 +22,6 @@ use crate::wire::{AckType, Command, Message, parse};
 use crate::write_error::WriteError;
 use crate::{NodeId, ObjectId};
 
-/// Of the bytes that may be received and not read yet, one part in so many may be carried by events that were not taken.
-const EVENT_BYTES_ONE_IN: usize = 4;
-
-/// A node that has another id now is silent under the one before, for so long: anybody can say that it has another one.
-const MOVED_AFTER: Duration = Duration::from_millis(100);
-
 /// Somebody else has our node id who spoke so often in a row.
 const TAKEN_IN_A_ROW: u32 = 4;
 
@@ -37,22 +30,22 @@ const TAKEN_IN_A_ROW: u32 = 4;
 pub struct Session {
     pub(crate) config: Config,
     pub(crate) sender: Sender,
-    remotes: Remotes,
-    random: fastrand::Rng,
-    stats: Stats,
-    events: EventQueue,
-    memory_left: usize,
-    nacks: NackPacer,
+    pub(crate) remotes: Remotes,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) stats: Stats,
+    pub(crate) events: EventQueue,
+    pub(crate) memory_left: usize,
+    pub(crate) nacks: NackPacer,
     /// Whether our application has room for objects and commands.
-    has_room: bool,
+    pub(crate) has_room: bool,
     /// Somebody else speaks under our node id: as which instance, and how often in a row; and that was told.
     taken_by: (u16, u32),
     told_taken: bool,
     /// When anything was heard or sent last.
-    heard_at: Time,
-    feedback_sequence: u16,
-    feedback: Vec<u8>,
-    requests: RepairWriter,
+    pub(crate) heard_at: Time,
+    pub(crate) feedback_sequence: u16,
+    pub(crate) feedback: Vec<u8>,
+    pub(crate) requests: RepairWriter,
 }
 
 macro_rules! scope {
@@ -60,14 +53,13 @@ macro_rules! scope {
         scope!($session, $session.heard_at)
     };
     ($session:ident, $now:expr) => {
-        &mut Scope {
+        &mut $crate::rx::scope::Scope {
             now: $now,
             config: &$session.config,
             random: &mut $session.random,
             memory_left: &mut $session.memory_left,
             nacks: &mut $session.nacks,
-            has_room: $session.has_room
-                && $session.events.has_room($session.config.receive_bytes_max / EVENT_BYTES_ONE_IN),
+            has_room: $session.has_room && $session.events.has_room($session.config.receive_bytes_max),
             stats: &mut $session.stats,
             events: &mut $session.events,
             sequence: $session.feedback_sequence,
@@ -76,6 +68,8 @@ macro_rules! scope {
         }
     };
 }
+
+pub(crate) use scope;
 
 impl Session {
     /// A session, if its configuration can work.
@@ -129,40 +123,12 @@ impl Session {
 
     /// The receiver whose reports hold our rate down, where NORM-CC decides it.
     pub fn limiting_receiver(&self) -> Option<NodeId> {
-        self.sender.limiting_receiver()
+        self.sender.control.limiting_receiver()
     }
 
     /// Bytes of receive buffers in use.
     pub fn receive_bytes(&self) -> usize {
         self.config.receive_bytes_max - self.memory_left
-    }
-
-    /// Senders listened to.
-    pub fn senders(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.remotes.iter().map(|remote| remote.node)
-    }
-
-    /// The round-trip time a remote sender advertises.
-    pub fn remote_grtt(&self, node: NodeId) -> Option<Duration> {
-        self.remotes.iter().rfind(|remote| remote.node == node).map(Remote::grtt)
-    }
-
-    /// When anything was heard of a sender last.
-    pub fn last_heard(&self, node: NodeId, instance: u16) -> Option<Time> {
-        self.remotes.get(node, instance).map(|remote| remote.last_heard)
-    }
-
-    /// Whether a node's run speaks, and has done so a few times since another one was heard last, which is silent.
-    pub fn has_succeeded(&self, new: (NodeId, u16), old: (NodeId, u16)) -> bool {
-        let since = self.last_heard(old.0, old.1).unwrap_or(Time::ZERO);
-        let speaks = self.remotes.get(new.0, new.1).is_some_and(|remote| remote.row_began() > since);
-        let patience = if new.0 == old.0 { SILENT_FOR } else { MOVED_AFTER };
-        speaks && self.heard_at.since(since) >= patience
-    }
-
-    /// Whether a node said goodbye, and nothing else was heard of it since: in a moment it is gone.
-    pub fn is_departing(&self, node: NodeId) -> bool {
-        self.remotes.iter().any(|remote| remote.node == node && remote.departed.is_some())
     }
 
     /// Whether `write` would take something now.
@@ -177,12 +143,12 @@ impl Session {
 
     /// Segments sent so far.
     pub fn segments_sent(&self, object: ObjectId) -> u64 {
-        self.sender.stream(object).map_or(0, |stream| stream.sent())
+        self.sender.stream(object).map_or(0, |stream| stream.sent)
     }
 
     /// The oldest segment that can be repaired.
     pub fn oldest_segment(&self, object: ObjectId) -> u64 {
-        self.sender.stream(object).map_or(0, |stream| stream.first())
+        self.sender.stream(object).map_or(0, |stream| stream.first)
     }
 
     /// The segment in which the message begins that a receiver may have a part of, if it has everything before `segment`;
@@ -194,11 +160,6 @@ impl Session {
     /// Every acker has everything of a stream before this segment, whether it still answers or not.
     pub fn acknowledged_segments(&self, object: ObjectId) -> u64 {
         self.sender.stream(object).map_or(0, TxStream::acknowledged)
-    }
-
-    /// Whether everything that came from a sender was read.
-    pub fn is_drained(&self, node: NodeId, instance: u16) -> bool {
-        self.remotes.get(node, instance).is_none_or(Remote::is_drained)
     }
 
     /// Bytes the stream took so far.
@@ -233,29 +194,6 @@ impl Session {
 
     // --- commands ---
 
-    /// Gives up an object being received, or one that came completely and could not be kept. It is not acknowledged.
-    pub fn abandon_object(&mut self, object: StreamId) {
-        if let Some(remote) = self.remotes.find(object.node, object.instance) {
-            remote.abandon(object.object, scope!(self));
-        }
-    }
-
-    /// Sets whether our application has room for objects and commands. While it has none, what comes of them is
-    /// refused: objects are asked for again when there is room, if their sender still has them; commands are gone.
-    pub fn set_room(&mut self, now: Time, has_room: bool) {
-        let has_room_again = has_room && !self.has_room;
-        self.has_room = has_room;
-        if has_room_again {
-            self.remotes.change_all(|remote| remote.on_room(scope!(self, now)));
-        }
-    }
-
-    /// A sender is not expected to say more: gives its receive buffers back, but keeps its streams' places. Should it
-    /// speak again they go on from there. False if something of it waits to be read: then call again.
-    pub fn rest_sender(&mut self, node: NodeId, instance: u16) -> bool {
-        self.remotes.find(node, instance).is_none_or(|remote| remote.rest(scope!(self)))
-    }
-
     /// Speaks under another node id from now on, which nobody has as far as was heard, and returns it. To receivers this is
     /// another sender, whose streams go on where they are.
     pub fn rename(&mut self) -> NodeId {
@@ -270,21 +208,16 @@ impl Session {
         node
     }
 
-    /// Sets what to ask for when something is missing.
-    pub fn set_nacking(&mut self, nacking: NackingMode) {
-        self.config.nacking = nacking;
-    }
-
     /// Sets whose acknowledgements the window and watermarks wait for. One that is new owes nothing that
     /// was sent before.
     pub fn set_ackers(&mut self, nodes: &[NodeId]) {
-        self.sender.set_ackers(nodes, TxStream::sent);
+        self.sender.set_ackers(nodes, |stream| stream.sent);
         self.sender.objects.set_ackers(nodes, false);
     }
 
     /// As [`Session::set_ackers`], but one that is new owes everything that can still be repaired.
     pub fn set_ackers_from_oldest(&mut self, nodes: &[NodeId]) {
-        self.sender.set_ackers(nodes, TxStream::first);
+        self.sender.set_ackers(nodes, |stream| stream.first);
         self.sender.objects.set_ackers(nodes, true);
     }
 
@@ -307,7 +240,7 @@ impl Session {
     /// Asks the ackers to confirm an object, or everything written to a stream so far; [`Event::WatermarkDone`] tells
     /// the outcome.
     pub fn request_watermark(&mut self, now: Time, object: ObjectId) -> Result<(), WriteError> {
-        if self.sender.want_object_ack(now, object) {
+        if self.sender.objects.want_ack(object, &self.sender.ackers, now) {
             return Ok(());
         }
         self.sender.stream_mut(object).ok_or(WriteError::NoStream)?.want_acks(now);
@@ -318,37 +251,6 @@ impl Session {
     /// Says goodbye to the group.
     pub fn leave(&mut self, now: Time) {
         self.sender.leave(now);
-    }
-
-    /// Says where to join a stream of a sender that was heard, before or after [`Event::StreamHeard`] tells of it.
-    pub fn join(&mut self, now: Time, stream: StreamId, join: Join) {
-        if let Some(remote) = self.remotes.find(stream.node, stream.instance)
-            && let Err(reason) = remote.join(stream.object, join, scope!(self, now))
-        {
-            self.stats.reject(reason);
-        }
-    }
-
-    /// What can be read of a stream now.
-    pub fn read(&mut self, stream: StreamId) -> Option<Chunk<'_>> {
-        self.remotes.find(stream.node, stream.instance)?.stream_mut(stream.object)?.chunk()
-    }
-
-    /// So many bytes of what [`Session::read`] gave were used.
-    pub fn consume(&mut self, now: Time, stream: StreamId, bytes: usize) {
-        if let Some(remote) = self.remotes.find(stream.node, stream.instance) {
-            remote.consume(stream.object, bytes, scope!(self, now));
-        }
-    }
-
-    /// The reader of a stream lost its place; it goes on where the next message starts.
-    pub fn resync(&mut self, now: Time, stream: StreamId) {
-        if let Some(remote) = self.remotes.find(stream.node, stream.instance)
-            && let Some(found) = remote.stream_mut(stream.object)
-        {
-            found.resync();
-            remote.consume(stream.object, 0, scope!(self, now));
-        }
     }
 
     // --- input ---
@@ -417,7 +319,7 @@ impl Session {
                 // Memory goes to whom something comes from, not to whom it is only promised by.
                 if handled == Err(Reject::NoMemory)
                     && self.remotes.make_way(header.source, header.instance, scope)
-                    && let Some(remote) = self.remotes.find(header.source, header.instance)
+                    && let Some(remote) = self.remotes.get_mut(header.source, header.instance)
                 {
                     handled = remote.handle_data(data, take, scope);
                 }
@@ -427,7 +329,7 @@ impl Session {
             Message::Command(_, command) => {
                 remote.handle_command(from.arrived_at(now), command, scope);
                 if remote.departed.is_some() {
-                    self.remotes.note_departure();
+                    self.remotes.departing = true;
                 }
                 Ok(())
             }
@@ -463,7 +365,7 @@ impl Session {
     }
 
     fn remote_of(&mut self, header: &FeedbackHeader) -> Option<&mut Remote> {
-        self.remotes.find(header.sender, header.instance)
+        self.remotes.get_mut(header.sender, header.instance)
     }
 
     /// A deadline that [`Session::poll_timeout`] gave has come. Everything timed is decided by
@@ -496,7 +398,7 @@ impl Session {
         self.sender.observe_group(self.remotes.count() as u32 + 1);
         let scope = scope!(self, now);
         let to = self.remotes.serve(now, |remote| {
-            remote.expire(scope);
+            remote.objects.expire(scope);
             remote.poll_transmit(scope)
         });
         if to.is_some() {

@@ -1,4 +1,4 @@
-//! The Reed-Solomon code for Python: over lists of `bytes`, and a load to measure it with.
+//! The Reed-Solomon code for Python, over lists of `bytes`.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use shoal_fec::{CodeError, Kernel, Symbol, Workspace};
 
 /// One code, frozen; may be shared between threads.
 #[pyclass(frozen, module = "shoal._core")]
-pub struct ReedSolomon(shoal_fec::ReedSolomon);
+pub struct ReedSolomon(pub shoal_fec::ReedSolomon);
 
 #[pymethods]
 impl ReedSolomon {
@@ -76,73 +76,6 @@ impl ReedSolomon {
         });
         Ok(whole.collect())
     }
-}
-
-/// One block to be coded over and over, so that coding is measured and Python is not.
-#[pyclass(module = "shoal._core")]
-pub struct CodingLoad {
-    code: Py<ReedSolomon>,
-    source: Vec<Vec<u8>>,
-    parity: Vec<Vec<u8>>,
-    buffers: Vec<Vec<u8>>,
-    workspace: Workspace,
-}
-
-#[pymethods]
-impl CodingLoad {
-    /// A block of `code` with symbols of `symbol_bytes`.
-    #[new]
-    fn new(py: Python<'_>, code: Py<ReedSolomon>, symbol_bytes: usize) -> Self {
-        let (source_symbols, parity_symbols) = (code.get().source_symbols(), code.get().parity_symbols());
-        // Bytes differ between symbols and positions; their distribution does not matter to the speed.
-        let byte = |symbol: usize, position: usize| (symbol * 31 + position * 7 + position / 256) as u8;
-        let source = (0..source_symbols).map(|symbol| (0..symbol_bytes).map(|at| byte(symbol, at)).collect());
-        let parity = vec![vec![0; symbol_bytes]; parity_symbols];
-        let mut load = Self {
-            code: code.clone_ref(py),
-            source: source.collect(),
-            buffers: parity.clone(),
-            parity,
-            workspace: Workspace::new(),
-        };
-        load.encode(py, 1).expect("the block was made for the code");
-        load
-    }
-
-    /// Compute all parity of the block, `blocks` times.
-    fn encode(&mut self, py: Python<'_>, blocks: usize) -> PyResult<()> {
-        let Self { code, source, parity, .. } = self;
-        let code = &code.get().0;
-        let encode_one = || code.encode(source.iter().map(|symbol| symbol.as_slice().into()), parity);
-        py.detach(|| repeat(blocks, encode_one)).map_err(refusal)
-    }
-
-    /// Recover as many source symbols, the block's first, as there is parity, `blocks` times.
-    fn decode(&mut self, py: Python<'_>, blocks: usize) -> PyResult<()> {
-        let Self { code, source, parity, buffers, workspace } = self;
-        let code = &code.get().0;
-        let lost: Vec<usize> = (0..parity.len().min(source.len())).collect();
-        let buffers = &mut buffers[..lost.len()];
-        py.detach(|| {
-            repeat(blocks, || {
-                for (buffer, symbol) in buffers.iter_mut().zip(&*parity) {
-                    buffer.copy_from_slice(symbol);
-                }
-                let present = source.iter().enumerate().skip(lost.len());
-                let present = present.map(|(index, symbol)| (index, Symbol::from(symbol.as_slice())));
-                code.recover(workspace, &lost, &lost, present, buffers)
-            })
-        })
-        .map_err(refusal)?;
-        if blocks > 0 && buffers[..] != source[..lost.len()] {
-            return Err(PyValueError::new_err("recovered symbols differ from those sent"));
-        }
-        Ok(())
-    }
-}
-
-fn repeat(times: usize, mut task: impl FnMut() -> Result<(), CodeError>) -> Result<(), CodeError> {
-    (0..times).try_for_each(|_| task())
 }
 
 fn kernel_named(name: &str) -> PyResult<Kernel> {

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 mod bell;
+mod bench;
 mod bus;
 mod columns;
 mod convert;
@@ -14,7 +15,6 @@ mod memory;
 mod norm;
 mod options;
 mod selector;
-mod selector_bench;
 mod sim;
 mod sim_domain;
 mod staging;
@@ -26,6 +26,8 @@ mod _core {
     #[pymodule_export]
     use crate::bell::Bell;
     #[pymodule_export]
+    use crate::bench::{CodingLoad, SelectorBench, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
+    #[pymodule_export]
     use crate::bus::exit::{is_abandoned, mark_exiting, wait_for_waiting_threads};
     #[pymodule_export]
     use crate::bus::rows::{RowsBuilder, offsets_of, pass_on, read_rows, split_rows, take_rows};
@@ -34,7 +36,9 @@ mod _core {
     #[pymodule_export]
     use crate::columns::{HistoryScan, columnise, encode_record};
     #[pymodule_export]
-    use crate::fec::{CodingLoad, ReedSolomon};
+    use crate::fec::ReedSolomon;
+    #[pymodule_export]
+    use crate::link_options::check_norm_options;
     #[pymodule_export]
     use crate::log::{
         Backlog, Hearing, Lanes, Log, Recorder, SimulatedDisk, Turn, check_rows, heard_rows, match_topics,
@@ -43,11 +47,11 @@ mod _core {
     #[pymodule_export]
     use crate::memory::ArrowBuffer;
     #[pymodule_export]
-    use crate::norm::{NormLink, norm_receive_bulk, norm_send_bulk, raw_receive, raw_send};
+    use crate::norm::NormLink;
+    #[pymodule_export]
+    use crate::options::norm_defaults;
     #[pymodule_export]
     use crate::selector::{CorrelationFilter, Selector, SelectorIndex, SelectorSyntaxError};
-    #[pymodule_export]
-    use crate::selector_bench::SelectorBench;
     #[pymodule_export]
     use crate::sim::Simulation;
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! A link from Python keywords: where it is, and what it is told beside what its session is told.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
@@ -8,7 +9,7 @@ use pyo3::types::PyDict;
 use shoal_io::interfaces::Interface;
 use shoal_io::norm::{LinkOptions, fresh_instance};
 use shoal_io::udp::LinkAddress;
-use shoal_norm::{NodeId, StreamOptions};
+use shoal_norm::{Config, CongestionControl, NodeId, StreamOptions};
 use shoal_seal::Keys;
 use shoal_wire::frame::FRAME_BYTES_MAX;
 
@@ -16,14 +17,16 @@ use crate::convert::{Described, extract};
 use crate::errors;
 use crate::options;
 
-/// The most a stream may keep for repair: it takes this memory when it is opened.
-const CACHE_BYTES_MAX: usize = 1 << 32;
+/// What a stream may keep for repair: it takes this memory when it is opened.
+const CACHE_BYTES: RangeInclusive<usize> = 65_536..=1 << 32;
+/// What the kernel may be asked to keep of what came.
+const RECEIVE_BUFFER_BYTES: RangeInclusive<usize> = 4096..=i32::MAX as usize;
 
 /// Where a link is.
 pub fn address(group: &str, port: u16, interface: &str) -> PyResult<LinkAddress> {
-    let group: IpAddr = group
-        .parse()
-        .map_err(|_| errors::config(format!("group is {group:?}, and must be an IP address")))?;
+    let group: IpAddr = group.parse().map_err(|_| {
+        errors::config(format!("group is '{group}', and must be an IP address such as 239.192.74.2"))
+    })?;
     require(port > 0, "port", &port, "from 1 to 65535")?;
     let interface = match interface.parse::<IpAddr>() {
         Ok(address) => Interface::Address(address),
@@ -38,21 +41,25 @@ fn require(fine: bool, field: &str, value: &dyn std::fmt::Display, wanted: &str)
     if fine { Ok(()) } else { Err(errors::config(format!("{field} is {value}, and must be {wanted}"))) }
 }
 
+fn require_in(range: &RangeInclusive<usize>, field: &str, value: usize) -> PyResult<()> {
+    let wanted = format!("from {} to {}", range.start(), range.end());
+    require(range.contains(&value), field, &value, &wanted)
+}
+
 /// The keys of a group, one in a line.
 pub fn keys_of(text: &str) -> PyResult<Keys> {
     Keys::parse(text).map_err(|error| errors::config(format!("key cannot be read: {error}")))
 }
 
 /// Nodes other than ourselves, each once.
-pub fn node_ids(field: &str, mut nodes: Vec<NodeId>, own: NodeId) -> PyResult<Vec<NodeId>> {
-    for node in &nodes {
-        require(
-            ![0, u32::MAX, own].contains(node),
-            field,
-            &format_args!("{nodes:?}"),
-            &format!("ids of other nodes: not 0, not 4294967295, not {own}, which is our own"),
-        )?;
-    }
+pub fn node_ids(field: &str, nodes: Vec<NodeId>, own: NodeId) -> PyResult<Vec<NodeId>> {
+    let given = format!("{nodes:?}");
+    other_nodes(field, nodes, own, &given)
+}
+
+fn other_nodes(field: &str, mut nodes: Vec<NodeId>, own: NodeId, given: &str) -> PyResult<Vec<NodeId>> {
+    let wanted = format!("ids of other nodes: not 0, not 4294967295, not {own}, which is our own");
+    require(!nodes.iter().any(|node| [0, u32::MAX, own].contains(node)), field, &given, &wanted)?;
     nodes.sort_unstable();
     nodes.dedup();
     Ok(nodes)
@@ -60,8 +67,7 @@ pub fn node_ids(field: &str, mut nodes: Vec<NodeId>, own: NodeId) -> PyResult<Ve
 
 /// Refuses caches that memory cannot hold, before anything tries to take so much.
 pub fn check_cache(cache_bytes: usize, lanes: usize) -> PyResult<()> {
-    let wanted = format!("at most {CACHE_BYTES_MAX}");
-    require(cache_bytes <= CACHE_BYTES_MAX, "cache_bytes", &cache_bytes, &wanted)?;
+    require_in(&CACHE_BYTES, "cache_bytes", cache_bytes)?;
     let fits = Vec::<u8>::new().try_reserve_exact(cache_bytes * lanes).is_ok();
     require(fits, "cache_bytes", &cache_bytes, &format!("so small that memory holds it for {lanes} streams"))
 }
@@ -90,7 +96,6 @@ pub fn link_options(
         Some(options) => options.copy()?,
         None => PyDict::new(py),
     };
-    let multicast = address.group.ip().is_multicast();
     let lanes: usize = take(&options, "lanes", 1)?;
     let stream = StreamOptions {
         cache_bytes: take(&options, "cache_bytes", 16 << 20)?,
@@ -99,57 +104,20 @@ pub fn link_options(
         precedence: 0,
         quiet: false,
     };
-    let drop_received: f64 = take(&options, "drop_received", 0.0)?;
-    let receive_buffer_bytes: usize = take(&options, "receive_buffer_bytes", 8 << 20)?;
-    let listen_port: Option<u16> = take(&options, "listen_port", None)?;
-    let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
-    let ackers = node_ids("ackers", take(&options, "ackers", Vec::new())?, node)?;
-    let message_bytes_max: usize = take(&options, "message_bytes_max", 128 << 20)?;
-    let fit_segments = take(&options, "fit_segments", false)?;
+    let given = options.get_item("ackers")?.map_or_else(String::new, |ackers| format!("{ackers:?}"));
+    let ackers = other_nodes("ackers", take(&options, "ackers", Vec::new())?, node, &given)?;
     let keys: Option<String> = take(&options, "keys", None)?;
-    let keys = keys.map(|text| keys_of(&text)).transpose()?;
+    let drop_received = take(&options, "drop_received", 0.0)?;
+    let receive_buffer_bytes = take(&options, "receive_buffer_bytes", 8 << 20)?;
+    let listen_port = take(&options, "listen_port", None)?;
+    let files_directory: Option<PathBuf> = take(&options, "files_directory", None)?;
+    let message_bytes_max = take(&options, "message_bytes_max", 128 << 20)?;
+    let fit_segments = options.get_item("segment_bytes")?.is_some_and(|bytes| bytes.is_none());
+    if fit_segments {
+        options.del_item("segment_bytes")?;
+    }
     let norm = options::config(node, fresh_instance(), seed, &options)?;
-
-    let lanes_max = norm.send_streams_max.min(u8::MAX.into());
-    require(
-        lanes <= lanes_max,
-        "lanes",
-        &lanes,
-        &format!("from 0 to {lanes_max}, which send_streams_max allows"),
-    )?;
-    check_cache(stream.cache_bytes, lanes)?;
-    if let Some(window_bytes) = stream.window_bytes {
-        let fine = (1..=stream.cache_bytes).contains(&window_bytes);
-        require(fine, "window_bytes", &window_bytes, "from 1 to cache_bytes")?;
-    }
-    require((0.0..=1.0).contains(&drop_received), "drop_received", &drop_received, "a share from 0 to 1")?;
-    require(
-        (1..=i32::MAX as usize).contains(&receive_buffer_bytes),
-        "receive_buffer_bytes",
-        &receive_buffer_bytes,
-        "from 1 to 2147483647",
-    )?;
-    if let Some(port) = listen_port {
-        require(port > 0, "listen_port", &port, "from 1 to 65535")?;
-        let wanted = "left out on a multicast group, on whose port everybody listens";
-        require(!multicast, "listen_port", &port, wanted)?;
-    }
-    if let Some(directory) = &files_directory {
-        let shown = format!("{directory:?}");
-        require(directory.is_dir(), "files_directory", &shown, "a directory that exists")?;
-    }
-    require(
-        (1..=FRAME_BYTES_MAX).contains(&message_bytes_max),
-        "message_bytes_max",
-        &message_bytes_max,
-        &format!("from 1 to {FRAME_BYTES_MAX}"),
-    )?;
-    require(
-        norm.interleave_blocks == 1 || norm.parity_symbols > 0,
-        "interleave_blocks",
-        &norm.interleave_blocks,
-        "1 without parity_symbols, which interleaving is for",
-    )?;
+    check_streams(&stream, lanes, &norm, fit_segments)?;
 
     let mut link = LinkOptions::new(address, norm);
     link.fit_segments = fit_segments;
@@ -160,6 +128,75 @@ pub fn link_options(
     link.ackers = ackers;
     link.files_directory = files_directory;
     link.message_bytes_max = message_bytes_max;
-    link.keys = keys;
+    link.keys = keys.map(|text| keys_of(&text)).transpose()?;
+    check_link(&link)?;
     Ok(link)
+}
+
+/// Refuses streams that a session cannot have.
+fn check_streams(stream: &StreamOptions, lanes: usize, norm: &Config, fit_segments: bool) -> PyResult<()> {
+    let lanes_max = norm.send_streams_max.min(u8::MAX.into());
+    let wanted = format!("from 0 to {lanes_max}, which send_streams_max allows");
+    require(lanes <= lanes_max, "lanes", &lanes, &wanted)?;
+    check_cache(stream.cache_bytes, lanes)?;
+    if let Some(window_bytes) = stream.window_bytes {
+        let fine = (1..=stream.cache_bytes).contains(&window_bytes);
+        require(fine, "window_bytes", &window_bytes, "from 1 to cache_bytes, or None")?;
+    }
+    let info = format!("{} bytes long", stream.info.len());
+    let fits = fit_segments || stream.info.len() <= norm.segment_bytes.into();
+    require(fits, "info", &info, "no longer than segment_bytes")?;
+    require(stream.info.is_empty() || lanes > 0, "info", &info, "left out without lanes, whose it is")
+}
+
+/// Refuses what a link cannot be told.
+fn check_link(link: &LinkOptions) -> PyResult<()> {
+    let multicast = link.address.group.ip().is_multicast();
+    let share = link.drop_received;
+    require((0.0..=1.0).contains(&share), "drop_received", &share, "a share from 0 to 1")?;
+    require_in(&RECEIVE_BUFFER_BYTES, "receive_buffer_bytes", link.sockets.receive_buffer_bytes)?;
+    require_in(&(1..=FRAME_BYTES_MAX), "message_bytes_max", link.message_bytes_max)?;
+    if let Some(port) = link.sockets.listen_port {
+        require(port > 0, "listen_port", &port, "from 1 to 65535")?;
+        let wanted = "left out on a multicast group, on whose port everybody listens";
+        require(!multicast, "listen_port", &port, wanted)?;
+    }
+    let has_two_ends = link.norm.congestion == CongestionControl::Delivery;
+    let wanted = "fixed, nack_driven or norm_cc on a multicast group: it is for two ends";
+    require(!(has_two_ends && multicast), "congestion", &"'delivery'", wanted)?;
+    if let Some(directory) = &link.files_directory {
+        let shown = format!("{directory:?}");
+        require(directory.is_dir(), "files_directory", &shown, "a directory that exists")?;
+    }
+    Ok(())
+}
+
+/// Refuses what a link with these options would refuse when it is opened.
+#[pyfunction]
+#[pyo3(signature = (node, *, group, port, interface = "auto", seed = None, **options))]
+pub fn check_norm_options(
+    py: Python<'_>,
+    node: &Bound<'_, PyAny>,
+    group: &str,
+    port: &Bound<'_, PyAny>,
+    interface: &str,
+    seed: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    named_link(py, node, group, port, interface, seed, options).map(drop)
+}
+
+/// A link from what Python calls it by.
+pub fn named_link(
+    py: Python<'_>,
+    node: &Bound<'_, PyAny>,
+    group: &str,
+    port: &Bound<'_, PyAny>,
+    interface: &str,
+    seed: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<LinkOptions> {
+    let seed = seed.map_or(Ok(0), |seed| extract("seed", seed))?;
+    let address = address(group, extract("port", port)?, interface)?;
+    link_options(address, extract("node", node)?, seed, options, py)
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_bench::{BulkReport, raw};
 use shoal_io::files::{FileFailure, StoredFile};
 use shoal_io::norm::{Arrival, Full, NormLink as Link, Queue, SendError};
 use shoal_norm::{AbortReason, Event, NodeId, Stats, WriteError};
@@ -18,9 +17,9 @@ use crate::bus::body::to_python;
 use crate::bus::exit::{check, detached};
 use crate::bus::fork::Birth;
 use crate::bus::node::{SIGNAL_CHECK, deadline};
-use crate::convert::{duration, event_to_python, extract, linger};
+use crate::convert::{event_to_python, linger};
 use crate::errors;
-use crate::link_options::{address, keys_of, link_options, node_ids};
+use crate::link_options::{keys_of, named_link, node_ids};
 
 /// What waits for Python, at the most.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
@@ -120,10 +119,7 @@ impl NormLink {
         seed: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<NormLink> {
-        let node = extract("node", node)?;
-        let seed = seed.map_or(Ok(0), |seed| extract("seed", seed))?;
-        let address = address(group, extract("port", port)?, interface)?;
-        let options = link_options(address, node, seed, options, py)?;
+        let options = named_link(py, node, group, port, interface, seed, options)?;
         let (queue, inbox) =
             Queue::new(QUEUE_BYTES_MAX, options.message_bytes_max, options.files_directory.clone());
         let link = detached(py, || Link::open(options, Box::new(inbox))).map_err(errors::link)?;
@@ -444,109 +440,4 @@ fn failure_to_python<'py>(
     fields.set_item("sending", matches!(failure, FileFailure::Sending(..)))?;
     fields.set_item("why", failure.why())?;
     Ok(("file_failed", fields))
-}
-
-fn report_to_python<'py>(py: Python<'py>, report: &BulkReport) -> PyResult<Bound<'py, PyDict>> {
-    let fields = stats_to_python(py, &report.stats)?;
-    fields.set_item("bytes", report.bytes)?;
-    fields.set_item("seconds", report.seconds)?;
-    fields.set_item("fault", &report.fault)?;
-    Ok(fields)
-}
-
-/// Calls back into Python a few times a second, and passes on what it raises.
-fn report_progress(progress: Option<Py<PyAny>>) -> impl FnMut(u64) {
-    let mut last = std::time::Instant::now();
-    move |bytes| {
-        if let Some(callback) = &progress
-            && last.elapsed() >= Duration::from_millis(100)
-        {
-            last = std::time::Instant::now();
-            Python::attach(|py| {
-                if let Err(error) = callback.call1(py, (bytes,)) {
-                    error.print(py);
-                }
-            });
-        }
-    }
-}
-
-/// Sends one long stream as fast as it goes.
-#[pyfunction]
-#[pyo3(signature = (node, bytes, message_bytes, *, group, port, interface = "lo", linger_s = 10.0, progress = None, **options))]
-#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
-pub fn norm_send_bulk<'py>(
-    py: Python<'py>,
-    node: NodeId,
-    bytes: u64,
-    message_bytes: usize,
-    group: &str,
-    port: u16,
-    interface: &str,
-    linger_s: f64,
-    progress: Option<Py<PyAny>>,
-    options: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let options = link_options(address(group, port, interface)?, node, u64::from(node), options, py)?;
-    let linger = duration("linger_s", linger_s)?;
-    let report = py
-        .detach(|| shoal_bench::send_bulk(options, bytes, message_bytes, linger, report_progress(progress)))
-        .map_err(errors::link)?;
-    report_to_python(py, &report)
-}
-
-/// Receives one long stream, and checks every byte of it.
-#[pyfunction]
-#[pyo3(signature = (node, message_bytes, *, group, port, interface = "lo", patience_s = 10.0, progress = None, **options))]
-#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
-pub fn norm_receive_bulk<'py>(
-    py: Python<'py>,
-    node: NodeId,
-    message_bytes: usize,
-    group: &str,
-    port: u16,
-    interface: &str,
-    patience_s: f64,
-    progress: Option<Py<PyAny>>,
-    options: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let options = link_options(address(group, port, interface)?, node, u64::from(node), options, py)?;
-    let patience = duration("patience_s", patience_s)?;
-    let report = py
-        .detach(|| shoal_bench::receive_bulk(options, message_bytes, patience, report_progress(progress)))
-        .map_err(errors::link)?;
-    report_to_python(py, &report)
-}
-
-/// Sends datagrams with no protocol for a while: (bytes, seconds).
-#[pyfunction]
-#[pyo3(signature = (segment_bytes, duration_s, *, group, port, interface = "lo"))]
-pub fn raw_send(
-    py: Python<'_>,
-    segment_bytes: usize,
-    duration_s: f64,
-    group: &str,
-    port: u16,
-    interface: &str,
-) -> PyResult<(u64, f64)> {
-    let address = address(group, port, interface)?;
-    let span = duration("duration_s", duration_s)?;
-    let rate = py.detach(|| raw::send_for(&address, segment_bytes, span))?;
-    Ok((rate.bytes, rate.seconds))
-}
-
-/// Counts what [`raw_send`] sends: (bytes, seconds).
-#[pyfunction]
-#[pyo3(signature = (*, group, port, interface = "lo", patience_s = 10.0))]
-pub fn raw_receive(
-    py: Python<'_>,
-    group: &str,
-    port: u16,
-    interface: &str,
-    patience_s: f64,
-) -> PyResult<(u64, f64)> {
-    let address = address(group, port, interface)?;
-    let patience = duration("patience_s", patience_s)?;
-    let rate = py.detach(|| raw::receive_until_end(&address, patience))?;
-    Ok((rate.bytes, rate.seconds))
 }

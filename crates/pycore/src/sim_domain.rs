@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use shoal_node::hub::{Overflow, WhenFull};
 use shoal_node::norm::LANES;
+use shoal_node::tcp::TcpConfig;
 use shoal_node::{HubConfig, Interest, MembershipConfig, NodeConfig};
 use shoal_norm::{ConfigError, NodeId, Time};
 use shoal_sim::node::Clock;
@@ -102,6 +103,7 @@ impl DomainSimulation {
         let bytes = |field: &str| -> PyResult<usize> { extract(field, &take(field)?) };
         let (window_bytes, cache_bytes) = (bytes("window_bytes")?, bytes("cache_bytes")?);
         let lane_bytes_max = bytes("lane_bytes_max")?;
+        let resume = duration("resume_s", extract("resume_s", &take("resume_s")?)?)?;
         let router: bool = extract("router", &take("router")?)?;
         let message_bytes_max = bytes("message_bytes_max")?;
         let assembly_bytes_max = bytes("assembly_bytes_max")?;
@@ -132,7 +134,19 @@ impl DomainSimulation {
             };
             configs.push((norm, membership));
         }
-        Ok(Told { config: NodeConfig { hub, links: configs, window_bytes, cache_bytes, router }, patience })
+        let tcp = TcpConfig {
+            domain: "simulated".to_owned(),
+            domain_number: domain,
+            software: "shoal".to_owned(),
+            heartbeat,
+            missed_heartbeats_max,
+            resume,
+            patience,
+            window_bytes,
+            peers_max: 1000,
+        };
+        let config = NodeConfig { hub, links: configs, tcp, window_bytes, cache_bytes, router };
+        Ok(Told { config, patience })
     }
 }
 
@@ -233,14 +247,24 @@ impl DomainSimulation {
     /// Starts a node over under a node id, and returns its new publisher id.
     fn restart(&mut self, name: NodeId, node: NodeId, options: &Bound<'_, PyDict>) -> PyResult<u64> {
         let (links, domain) = {
-            let links = &self.node(name)?.config().links;
-            (links.len(), links[0].1.domain)
+            let config = self.node(name)?.config();
+            (config.links.len(), config.tcp.domain_number)
         };
         let Told { config, .. } = self.told(node, domain, links, options)?;
         let publisher = config.hub.publisher;
         let begun = self.network().replace(name, |whole| whole.restart(config));
         begun.ok_or_else(|| no_such_node(name))?.map_err(config_error)?;
         Ok(publisher)
+    }
+
+    /// Lays a cable for TCP between two nodes; the first one dials.
+    fn lay_cable(&mut self, one: NodeId, two: NodeId) -> PyResult<()> {
+        self.network().lay_cable(one, two).ok_or_else(|| no_such_node(if one == two { one } else { two }))
+    }
+
+    /// The connections of a node end, as those of a killed process do.
+    fn hang_up(&mut self, name: NodeId) -> PyResult<()> {
+        self.network().hang_up(name).ok_or_else(|| no_such_node(name))
     }
 
     fn stop(&mut self, name: NodeId) -> PyResult<()> {
@@ -397,7 +421,10 @@ impl DomainSimulation {
         state.set_item("queue_bytes_over_peak", whole.peaks.queue_bytes_over)?;
         state.set_item("waiting_bytes_peak", whole.peaks.waiting_bytes)?;
         state.set_item("lane_bytes_max", config.hub.lane_bytes_max)?;
-        let lanes = config.hub.lanes * config.links.len();
+        state.set_item("held_bytes_peak", whole.peaks.held_bytes)?;
+        state.set_item("assembly_bytes_max", config.hub.assembly_bytes_max)?;
+        state.set_item("tcp_links", whole.node().tcp_links().states(Time::ZERO).len())?;
+        let lanes = config.hub.lanes * (config.links.len() + whole.cables);
         state.set_item("lanes", lanes)?;
         state.set_item("message_bytes_max", config.hub.message_bytes_max)?;
         state.set_item("passed_messages", whole.node().hub().chains().passed())?;

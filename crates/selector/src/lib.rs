@@ -22,8 +22,6 @@ mod number;
 mod parser;
 mod selector;
 mod value;
-#[cfg(feature = "workload")]
-pub mod workload;
 
 pub use ast::ComparisonOp;
 pub use correlation::{CORRELATION_ID_BYTES_MAX, CORRELATION_ITEMS_MAX, CorrelationFilter};

@@ -39,10 +39,10 @@ impl Conditions {
             ("reordering", self.reordering),
         ];
         if let Some((field, _)) = shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
-            return Err(ConfigError { field, wanted: "from 0 to 1" });
+            return Err(ConfigError::new(field, "from 0 to 1"));
         }
         if self.burst_begins > 0.0 && self.burst_ends == 0.0 {
-            return Err(ConfigError { field: "burst_ends", wanted: "more than 0, or a burst never ends" });
+            return Err(ConfigError::new("burst_ends", "more than 0, or a burst never ends"));
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Port {
         ];
         let works = |rate: &f64| rate.is_finite() && *rate >= 1.0;
         match rates.into_iter().find(|(_, rate)| rate.is_some_and(|rate| !works(&rate))) {
-            Some((field, _)) => Err(ConfigError { field, wanted: "at least 1, or none" }),
+            Some((field, _)) => Err(ConfigError::new(field, "at least 1, or none")),
             None => Ok(()),
         }
     }

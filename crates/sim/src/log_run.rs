@@ -373,6 +373,10 @@ impl Driver {
                 let durable: Vec<_> =
                     self.durable.rows.iter().filter(|row| row.offset >= log.floor()).collect();
                 assert!(seen.iter().eq(durable), "a reader sees {} rows", seen.len());
+                // Nothing else is published.
+                let runs: Vec<_> = log.unpublished().collect();
+                let visible = |&(first, end): &(u64, u64)| first < end && end <= self.durable.end;
+                assert!(runs.iter().all(visible), "to publish: {runs:?} of {}", self.durable.end);
                 Ok(())
             }
         }

@@ -59,7 +59,7 @@ impl Clock {
         if self.skew > -1.0 && self.skew <= 1.0 {
             return Ok(());
         }
-        Err(ConfigError { field: "skew", wanted: "more than -1 and at most 1" })
+        Err(ConfigError::new("skew", "more than -1 and at most 1"))
     }
 
     pub(crate) fn read(&self, now: Time) -> Time {

@@ -8,13 +8,13 @@ use std::time::Duration;
 use shoal_norm::{Config, ConfigError, Destination, NodeId, Source, Time};
 
 use crate::agenda::Agenda;
+use crate::cable::{self, Cables, Carried, WireId};
 use crate::link::{Conditions, Ingress, Path, Port};
 use crate::node::{Clock, Node};
 use crate::station::Station;
 
 const PORT: u16 = 7400;
-const NO_SUCH_NODE: ConfigError =
-    ConfigError { field: "node", wanted: "the id of a node of this simulation" };
+const NO_SUCH_NODE: ConfigError = ConfigError::new("node", "the id of a node of this simulation");
 
 /// Who speaks that is no station of the simulation, and from where.
 const STRANGER: NodeId = NodeId::MAX;
@@ -33,6 +33,8 @@ enum Happening {
     Arrive { to: usize, arrived: Arrived },
     /// It is through the cable.
     Receive { to: usize, arrived: Arrived },
+    /// Something comes out of a connection at one of its ends.
+    Carry { wire: WireId, side: usize },
     /// A station's deadline.
     Wake { place: usize, incarnation: u32 },
 }
@@ -105,6 +107,7 @@ pub struct Simulation<S: Station = Node> {
     conditions: Conditions,
     overrides: HashMap<(usize, usize), Conditions>,
     paths: HashMap<(usize, usize), Path>,
+    cables: Cables,
     digest: u64,
     datagrams_sent: u64,
     /// Runs of datagrams that nodes handed over.
@@ -173,6 +176,7 @@ impl<S: Station> Simulation<S> {
             conditions: Conditions::default(),
             overrides: HashMap::new(),
             paths: HashMap::new(),
+            cables: Cables::default(),
             digest: 0xcbf2_9ce4_8422_2325,
             datagrams_sent: 0,
             runs: 0,
@@ -204,7 +208,7 @@ impl<S: Station> Simulation<S> {
     /// Says what is wrong with a new station, if anything is.
     pub fn check_new(&self, name: NodeId, clock: Clock, port: &Port) -> Result<(), ConfigError> {
         if self.by_name.contains_key(&name) {
-            return Err(ConfigError { field: "node", wanted: "different from every other node's" });
+            return Err(ConfigError::new("node", "different from every other node's"));
         }
         clock.check()?;
         port.check()
@@ -239,6 +243,26 @@ impl<S: Station> Simulation<S> {
             incarnation: 0,
             wake_at: Time::NEVER,
         });
+    }
+
+    /// Lays a cable between two stations; the first one dials. `None` if there is no such station.
+    pub fn lay_cable(&mut self, from: NodeId, to: NodeId) -> Option<()> {
+        let (from, to) = (*self.by_name.get(&from)?, *self.by_name.get(&to)?);
+        let cable = self.cables.add(from, to);
+        let now = self.now;
+        self.places[from].station.add_cable(now, cable, true);
+        self.places[to].station.add_cable(now, cable, false);
+        self.serve(from);
+        Some(())
+    }
+
+    /// The connections of a station end, as those of a process do that is killed: the other ends hear of it.
+    pub fn hang_up(&mut self, name: NodeId) -> Option<()> {
+        let index = *self.by_name.get(&name)?;
+        for (wire, side) in self.cables.of(index) {
+            self.close_wire(wire, side, false);
+        }
+        Some(())
     }
 
     /// A station, if there is one of this name.
@@ -344,6 +368,7 @@ impl<S: Station> Simulation<S> {
     /// Exchanges what stands at a place for something that begins anew, and lets it begin.
     pub fn replace<R>(&mut self, id: NodeId, begin: impl FnOnce(&mut S) -> R) -> Option<R> {
         let index = *self.by_name.get(&id)?;
+        self.hang_up(id);
         self.places[index].incarnation += 1;
         self.places[index].unread = None;
         let begun = begin(&mut self.places[index].station);
@@ -389,6 +414,7 @@ impl<S: Station> Simulation<S> {
                 }
             }
             Happening::Receive { to, arrived } => self.receive(to, arrived),
+            Happening::Carry { wire, side } => self.carry(wire, side),
             Happening::Wake { place: index, incarnation } => {
                 let place = &mut self.places[index];
                 if place.up && place.incarnation == incarnation && place.wake_at <= self.now {
@@ -452,11 +478,106 @@ impl<S: Station> Simulation<S> {
         for link in 0..self.places[index].sockets.len() {
             self.transmit(index, link, &mut outgoing);
         }
+        self.converse(index);
         self.places[index].station.finish_turn(now);
         for datagram in &outgoing {
             self.send(datagram);
         }
         self.schedule(index);
+    }
+
+    /// Lets a station say what it has to say on its connections, dial, and hang up.
+    fn converse(&mut self, index: usize) {
+        let now = self.now;
+        while let Some(cable) = self.places[index].station.poll_dial(now) {
+            let other = self.cables.ends(cable)[1];
+            let is_cut = |from, to| self.overrides.get(&(from, to)).unwrap_or(&self.conditions).cut;
+            let reached = self.places[other].up && !is_cut(index, other) && !is_cut(other, index);
+            let wire = reached.then(|| {
+                let there = now + self.delay(index, other);
+                let here = there + self.delay(other, index);
+                let wire = self.cables.open(cable, [here, there]);
+                (0..2).for_each(|side| self.look_later(wire, side));
+                wire
+            });
+            self.places[index].station.dialled(now, cable, wire);
+        }
+        for (id, side) in self.cables.of(index) {
+            let Some(wire) = self.cables.wires.get(&id) else { continue };
+            let (room, other) = (wire.room(side), wire.ends[1 - side].place);
+            let bytes = if room > 0 { self.places[index].station.speak(now, id, room) } else { Vec::new() };
+            if !bytes.is_empty() {
+                let at = now + self.delay(index, other);
+                if let Some(wire) = self.cables.wires.get_mut(&id) {
+                    wire.say(side, at, bytes);
+                }
+                self.look_later(id, 1 - side);
+            }
+            if self.places[index].station.is_through(id) {
+                self.close_wire(id, side, true);
+            }
+        }
+        while let Some(id) = self.places[index].station.poll_close() {
+            let side =
+                self.cables.of(index).into_iter().find(|(found, _)| *found == id).map(|(_, side)| side);
+            side.into_iter().for_each(|side| self.close_wire(id, side, false));
+        }
+    }
+
+    fn delay(&mut self, from: usize, to: usize) -> Duration {
+        let conditions = self.overrides.get(&(from, to)).unwrap_or(&self.conditions);
+        cable::delay(conditions, &mut self.random)
+    }
+
+    fn look_later(&mut self, wire: WireId, side: usize) {
+        let due = self.cables.due(wire, side);
+        if due != Time::NEVER {
+            self.agenda.add(due.max(self.now), Happening::Carry { wire, side });
+        }
+    }
+
+    /// An end of a connection hangs up, or says nothing more.
+    fn close_wire(&mut self, id: WireId, side: usize, hears_on: bool) {
+        let Some(wire) = self.cables.wires.get(&id) else { return };
+        let (from, to) = (wire.ends[side].place, wire.ends[1 - side].place);
+        let at = self.now + self.delay(from, to);
+        self.cables.hang_up(id, side, at, hears_on);
+        self.look_later(id, 1 - side);
+    }
+
+    /// Hands a station what came over a connection, unless the network is cut or the station stands still.
+    fn carry(&mut self, id: WireId, side: usize) {
+        let Some(wire) = self.cables.wires.get_mut(&id) else { return };
+        let (from, to) = (wire.ends[1 - side].place, wire.ends[side].place);
+        if wire.ends[side].due > self.now {
+            return;
+        }
+        let cut = self.overrides.get(&(from, to)).unwrap_or(&self.conditions).cut;
+        if cut || !self.places[to].up {
+            wire.ends[side].put_off(self.now);
+            return self.look_later(id, side);
+        }
+        let Some(carried) = wire.ends[side].take(self.now) else { return };
+        wire.ends[side].look_again();
+        self.look_later(id, side);
+        let now = self.now;
+        match carried {
+            Carried::Open => {
+                let fresh = self.random.u64(1..);
+                self.places[to].station.handle_open(now, id, fresh);
+            }
+            Carried::Bytes(bytes) => {
+                self.record(self.places[from].name, to, &bytes);
+                self.places[to].station.handle_bytes(now, id, &bytes);
+                // There is room for more.
+                self.serve(from);
+            }
+            Carried::End => {
+                self.places[to].station.handle_end(now, id);
+                self.close_wire(id, side, false);
+            }
+        }
+        self.serve(to);
     }
 
     /// Takes what a link of a station has to send, as far as its cable takes it.

@@ -1,4 +1,4 @@
-//! A whole node: a hub with its NORM links, an application that publishes and reads, and clocks that may be wrong.
+//! A whole node: a hub with its NORM and TCP links, an application that publishes and reads, and clocks that may be wrong.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,12 +8,15 @@ use shoal_node::hub::{
     Attempt, Consumer, FlushId, FlushState, Overflow, Patience, Publication, Refusal, WhenFull,
 };
 use shoal_node::norm::Lane;
+use shoal_node::tcp::Role;
 use shoal_node::{HubEvent, Interest, Moment, Node, NodeConfig, SubscriptionId};
 use shoal_norm::{ConfigError, Destination, NodeId, Source, Time};
 use shoal_wire::{
     BodyKind, Destination as Address, EncodeError, MessageId, MessageView, Outgoing, Priority, Roles, Topic,
 };
 
+use crate::cable::WireId;
+use crate::dialler::Dialler;
 use crate::node::Clock;
 use crate::station::Station;
 
@@ -75,6 +78,8 @@ pub struct Peaks {
     pub queue_bytes_over: usize,
     /// What waited to be written.
     pub waiting_bytes: usize,
+    /// What came over TCP and waited for readers, or for the rest of its message.
+    pub held_bytes: usize,
 }
 
 struct Subscription {
@@ -108,6 +113,10 @@ pub struct Whole {
     subscriptions: BTreeMap<u32, Subscription>,
     outgoing: VecDeque<Waiting>,
     flushes: Vec<(u32, FlushId, Time)>,
+    /// The cables at whose ends it is.
+    pub cables: usize,
+    /// Those of them on which it dials.
+    diallers: Vec<Dialler>,
     /// What it published and nobody took yet.
     pub published: Vec<Published>,
     /// What its application read and nobody took yet.
@@ -139,6 +148,8 @@ impl Whole {
             subscriptions: BTreeMap::new(),
             outgoing: VecDeque::new(),
             flushes: Vec::new(),
+            cables: 0,
+            diallers: Vec::new(),
             published: Vec::new(),
             read: Vec::new(),
             events: Vec::new(),
@@ -183,6 +194,7 @@ impl Whole {
         self.subscriptions.clear();
         self.outgoing.clear();
         self.flushes.clear();
+        self.diallers.iter_mut().for_each(Dialler::forget);
         // What nobody took of the life before is gone with it.
         self.published.clear();
         self.read.clear();
@@ -268,6 +280,7 @@ impl Whole {
         self.take_messages(now);
         self.subscriptions.clear();
         self.outgoing.clear();
+        self.diallers.clear();
         self.node.leave(self.clock.read(now));
     }
 
@@ -376,6 +389,7 @@ impl Whole {
         self.peaks.receive_bytes = self.peaks.receive_bytes.max(receive_bytes);
         self.peaks.queue_bytes_over = self.peaks.queue_bytes_over.max(over);
         self.peaks.waiting_bytes = self.peaks.waiting_bytes.max(self.node.waiting());
+        self.peaks.held_bytes = self.peaks.held_bytes.max(self.node.held_bytes());
     }
 }
 
@@ -408,6 +422,10 @@ impl Station for Whole {
         self.node.handle_timeout(self.clock.read(now));
         self.turn(now);
         self.take_flushes(now);
+        let local = self.clock.read(now);
+        while let Some(news) = self.node.tcp().poll_news() {
+            self.diallers.iter_mut().for_each(|dialler| dialler.hear(local, &news));
+        }
         while let Some(event) = self.node.poll_event() {
             self.events.push((now, event));
         }
@@ -419,6 +437,62 @@ impl Station for Whole {
         let waits =
             self.outgoing.front().and_then(|waiting| waiting.began).map(|began| began + self.patience);
         let patience = waits.filter(|_| !self.outgoing.is_empty()).unwrap_or(Time::NEVER);
-        self.clock.when(self.node.poll_timeout().min(patience))
+        let dials = self.diallers.iter().map(|dialler| dialler.dial_at).fold(patience, Time::min);
+        self.clock.when(self.node.poll_timeout().min(dials))
+    }
+
+    fn add_cable(&mut self, now: Time, cable: usize, dials: bool) {
+        self.cables += 1;
+        if dials {
+            self.diallers.push(Dialler::new(self.clock.read(now), cable, self.config.hub.seed));
+        }
+    }
+
+    fn poll_dial(&mut self, now: Time) -> Option<usize> {
+        let now = self.clock.read(now);
+        self.diallers.iter().find(|dialler| dialler.dial_at <= now).map(|dialler| dialler.cable)
+    }
+
+    fn dialled(&mut self, now: Time, cable: usize, wire: Option<WireId>) {
+        let now = self.clock.read(now);
+        let dialler = self.diallers.iter_mut().find(|dialler| dialler.cable == cable);
+        dialler.into_iter().for_each(|dialler| dialler.dialled(now, wire));
+    }
+
+    fn handle_open(&mut self, now: Time, wire: WireId, fresh: u64) {
+        let dialler = self.diallers.iter().find(|dialler| dialler.wire == Some(wire));
+        let role = dialler.map_or(Role::Accepted, |dialler| Role::Dialled(dialler.last));
+        self.node.tcp().open(self.clock.read(now), wire, role, fresh);
+    }
+
+    fn handle_bytes(&mut self, now: Time, wire: WireId, bytes: &[u8]) {
+        let now = self.clock.read(now);
+        self.node.tcp().handle_bytes(now, wire, bytes);
+        self.node.handle_timeout(now);
+    }
+
+    fn handle_end(&mut self, now: Time, wire: WireId) {
+        let now = self.clock.read(now);
+        self.node.tcp().handle_end(now, wire, "the other end closed the connection");
+        self.node.handle_timeout(now);
+    }
+
+    fn speak(&mut self, now: Time, wire: WireId, room: usize) -> Vec<u8> {
+        let now = self.clock.read(now);
+        self.node.take_rung();
+        let links = self.node.tcp();
+        let bytes = links.transmit(now, wire);
+        let bytes = bytes[..bytes.len().min(room)].to_vec();
+        links.written(now, wire, bytes.len());
+        bytes
+    }
+
+    fn is_through(&self, wire: WireId) -> bool {
+        self.node.tcp_links().is_ending(wire)
+    }
+
+    fn poll_close(&mut self) -> Option<WireId> {
+        self.node.take_rung();
+        self.node.tcp().poll_close()
     }
 }

@@ -164,8 +164,9 @@ impl<'a> MessageView<'a> {
             BodyKind::Text => text(self.body, "body").map(drop),
             BodyKind::Map | BodyKind::List | BodyKind::Value => check_value(self.body),
             BodyKind::Array => ArrayLayout::read(detail?).map(drop),
+            // Without a type it is a list or a mapping with objects inside.
             BodyKind::Object => {
-                text(detail?, "type name")?;
+                message.fields.body_detail.map(|name| text(name, "type name")).transpose()?;
                 check_value(self.body)
             }
         }

@@ -3,6 +3,8 @@
 //!
 //! All numbers are varints unless their width is given. A record may grow at its end.
 
+use std::num::NonZeroU32;
+
 use crate::control::after_kind;
 use crate::error::DecodeError;
 use crate::record::RecordKind;
@@ -13,8 +15,20 @@ use crate::varint::write_varint;
 pub struct Reach {
     /// Whether whoever is on it hears all others, as on multicast; otherwise there is one neighbour.
     pub is_shared: bool,
+    /// What a step over it costs, if somebody said so.
+    pub cost: Option<NonZeroU32>,
+    /// Whether somebody is on it who has no other link, and is no router.
+    pub has_programs: bool,
     /// Neighbours on it that have several links, too, eight bytes each.
     pub neighbours: Vec<u64>,
+}
+
+/// Bits of a node, and of a link.
+mod bit {
+    pub const ROUTER: u8 = 1;
+    pub const SERVES: u8 = 2;
+    pub const SHARED: u8 = 1;
+    pub const PROGRAMS: u8 = 2;
 }
 
 /// Where the links of a node lead.
@@ -28,6 +42,8 @@ pub struct LinkState {
     pub version: u64,
     /// Whether it passes on what comes over one link to others.
     pub is_router: bool,
+    /// Whether its own programs want something, or somebody is behind it over a link with a single neighbour who has no other link.
+    pub serves: bool,
     /// Its links.
     pub links: Vec<Reach>,
 }
@@ -39,10 +55,13 @@ impl LinkState {
         out.extend_from_slice(&self.domain.to_be_bytes());
         out.extend_from_slice(&self.publisher.to_be_bytes());
         write_varint(out, self.version);
-        out.push(self.is_router.into());
+        out.push((u8::from(self.is_router) * bit::ROUTER) | (u8::from(self.serves) * bit::SERVES));
         write_varint(out, self.links.len() as u64);
         for link in &self.links {
-            out.push(link.is_shared.into());
+            out.push(
+                (u8::from(link.is_shared) * bit::SHARED) | (u8::from(link.has_programs) * bit::PROGRAMS),
+            );
+            write_varint(out, link.cost.map_or(0, |cost| cost.get().into()));
             write_varint(out, link.neighbours.len() as u64);
             link.neighbours.iter().for_each(|neighbour| out.extend_from_slice(&neighbour.to_be_bytes()));
         }
@@ -54,19 +73,23 @@ impl LinkState {
         let domain = u64::from_be_bytes(cursor.array("domain")?);
         let publisher = u64::from_be_bytes(cursor.array("publisher")?);
         let version = cursor.varint("version")?;
-        let is_router = cursor.byte("role")? & 1 != 0;
-        let count = cursor.count("number of links", 2)?;
+        let role = cursor.byte("role")?;
+        let count = cursor.count("number of links", 3)?;
         let mut links = Vec::with_capacity(count);
         for _ in 0..count {
-            let is_shared = cursor.byte("kind of link")? & 1 != 0;
+            let kind = cursor.byte("kind of link")?;
+            let cost = cursor.varint("cost of a link")?;
+            let cost = NonZeroU32::new(u32::try_from(cost).unwrap_or(u32::MAX));
             let count = cursor.count("number of neighbours", 8)?;
             let mut neighbours = Vec::with_capacity(count);
             for _ in 0..count {
                 neighbours.push(u64::from_be_bytes(cursor.array("neighbour")?));
             }
-            links.push(Reach { is_shared, neighbours });
+            let (is_shared, has_programs) = (kind & bit::SHARED != 0, kind & bit::PROGRAMS != 0);
+            links.push(Reach { is_shared, cost, has_programs, neighbours });
         }
-        Ok(LinkState { domain, publisher, version, is_router, links })
+        let (is_router, serves) = (role & bit::ROUTER != 0, role & bit::SERVES != 0);
+        Ok(LinkState { domain, publisher, version, is_router, serves, links })
     }
 }
 
@@ -138,6 +161,8 @@ pub struct Answer {
     pub number: u64,
     /// Node ids of those behind it that did not answer, four bytes each.
     pub silent: Vec<u32>,
+    /// A way changed meanwhile: whoever asked at first should ask again, because somebody may be behind another router now.
+    pub is_stale: bool,
 }
 
 impl Answer {
@@ -149,6 +174,7 @@ impl Answer {
         write_varint(out, self.number);
         write_varint(out, self.silent.len() as u64);
         self.silent.iter().for_each(|node| out.extend_from_slice(&node.to_be_bytes()));
+        out.push(self.is_stale.into());
     }
 
     /// Reads the record.
@@ -162,7 +188,8 @@ impl Answer {
         for _ in 0..count {
             silent.push(u32::from_be_bytes(cursor.array("silent node")?));
         }
-        Ok(Answer { from, to, number, silent })
+        let is_stale = cursor.byte("whether a way changed")? & 1 != 0;
+        Ok(Answer { from, to, number, silent, is_stale })
     }
 }
 
@@ -177,14 +204,20 @@ mod tests {
             publisher: 1 << 63,
             version: 300,
             is_router: true,
+            serves: true,
             links: vec![
-                Reach { is_shared: true, neighbours: vec![1, 2, u64::MAX] },
-                Reach { is_shared: false, neighbours: vec![] },
+                Reach { is_shared: true, cost: None, has_programs: false, neighbours: vec![1, 2, u64::MAX] },
+                Reach {
+                    is_shared: false,
+                    cost: NonZeroU32::new(300),
+                    has_programs: true,
+                    neighbours: vec![],
+                },
             ],
         };
         let question =
             Question { from: 5, number: 1 << 40, about: About::Interest, to: vec![9, 10], origin: (4, 300) };
-        let answer = Answer { from: 9, to: 5, number: 1 << 40, silent: vec![1, u32::MAX] };
+        let answer = Answer { from: 9, to: 5, number: 1 << 40, silent: vec![1, u32::MAX], is_stale: true };
         let mut records = vec![Vec::new(); 3];
         state.write(&mut records[0]);
         question.write(&mut records[1]);

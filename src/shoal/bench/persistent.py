@@ -16,6 +16,7 @@ from typing import Any
 
 import shoal
 from shoal._core import Log
+from shoal.bench.experiment import check_options
 from shoal.bench.norm import free_port
 from shoal.bench.persistent_sides import PATIENCE_S, QUEUE
 from shoal.bench.rounds import Follow, alternate, check_source
@@ -54,13 +55,16 @@ class PersistentOptions:
     directory: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "publishers", "waiting", "windowed", "window", "queued", "boxed", "behind"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.seconds > 0:
-            raise ValueError(f"seconds must be more than 0, not {self.seconds}")
-        if self.size < 8:
-            raise ValueError(f"size must be at least 8, not {self.size}")
+        counts = ("rounds", "publishers", "waiting", "windowed", "window", "queued", "boxed", "behind")
+        check_options(self, [(getattr(self, name) >= 1, name, "at least 1") for name in counts])
+        check_options(
+            self,
+            [
+                (self.seconds > 0, "seconds", "more than 0"),
+                (self.size >= 8, "size", "at least 8"),
+                (self.large >= 0, "large", "at least 0, which leaves it out"),
+            ],
+        )
         for peer in self.peers:
             check_peer(peer)
 

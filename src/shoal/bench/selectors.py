@@ -11,6 +11,7 @@ from typing import Any
 
 from shoal._core import SelectorBench
 from shoal.bench import selector_node
+from shoal.bench.experiment import check_options
 
 COUNTS = (10, 1_000, 10_000, 100_000)
 RATES = (0.0001, 0.01)
@@ -42,14 +43,16 @@ class Plan:
     messages: int = 600_000
 
     def __post_init__(self) -> None:
-        if self.messages < 0 or self.messages == 1:
-            raise ValueError(f"messages is {self.messages}: give at least 2, or 0 for none")
-        if not self.counts or min(self.counts) < 1:
-            raise ValueError(f"counts is {list(self.counts)}: give at least one, each at least 1")
-        if not self.rates or not all(0 < rate <= 1 for rate in self.rates):
-            raise ValueError(f"rates is {list(self.rates)}: give at least one, each above 0 and at most 1")
-        if self.rounds < ROUNDS_MIN:
-            raise ValueError(f"rounds is {self.rounds}: give at least {ROUNDS_MIN}")
+        rates = all(0 < rate <= 1 for rate in self.rates)
+        check_options(
+            self,
+            [
+                (self.messages == 0 or self.messages >= 2, "messages", "at least 2, or 0 for none"),
+                (bool(self.counts) and min(self.counts) >= 1, "counts", "at least one, each at least 1"),
+                (bool(self.rates) and rates, "rates", "at least one, each above 0 and at most 1"),
+                (self.rounds >= ROUNDS_MIN, "rounds", f"at least {ROUNDS_MIN}"),
+            ],
+        )
 
 
 def run(plan: Plan, report: Callable[[str], object] = lambda _: None) -> dict[str, Any]:

@@ -22,7 +22,15 @@ from shoal.bus import operations
 from shoal.bus.aio_consumer import Consumer, StoredSubscription
 from shoal.bus.aio_queues import Queue, Transaction
 from shoal.bus.aio_subscription import Subscription
-from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of, refuse
+from shoal.bus.arguments import (
+    check_callback,
+    check_cost,
+    check_count,
+    check_flag,
+    check_seconds,
+    properties_of,
+    refuse,
+)
 from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
 from shoal.bus.consumer import Ack
 from shoal.bus.doorbell import Doorbell, in_own_thread
@@ -55,8 +63,9 @@ from shoal.config import (
     split_client,
     split_roles,
 )
-from shoal.errors import FullError, StoreError
+from shoal.errors import ConfigError, FullError, StoreError
 from shoal.link.address import target_of
+from shoal.link.admission import Admit
 from shoal.selector import CorrelationFilter, Selector
 
 if TYPE_CHECKING:
@@ -96,16 +105,20 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     return bus
 
 
-def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
+def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """Let others connect; use it as `async with`. Arguments as in `shoal.listen`."""
     rest, client = split_client(options)
     connection, role = split_roles(rest)
-    bus = Bus(resolve_listening(url, connection))
+    config = resolve_listening(url, connection)
+    if admit is not None and not config.has_links:
+        raise ConfigError(f"admit decides about those who say hello, which nobody does on {config.scheme}://")
+    bus = Bus(config)
     bus._connection.take_role(role)
     bus._connection.take_client(client)
     with closing_on_error(bus._connection):
         if bus.config.has_links:
-            bus._connection.join_store(bus._connection.keeper().listen(bus.config.target()))
+            bus._connection.keeper().listen(bus.config.target(), admit)
+            bus._connection.let_store_join()
     return bus
 
 
@@ -428,13 +441,14 @@ class Bus(Handle):
             listener.add_done_callback(functools.partial(_listened, self._listeners))
         return subscription
 
-    async def connect(self, url: str) -> None:
+    async def connect(self, url: str, *, cost: int | None = None) -> None:
         """Make one more link, such as `tcp://host:port` or `norm://group:port`. As `shoal.Bus.connect`."""
+        check_cost(cost)
         if url.startswith("norm:"):
-            self._connection.join_group(url)
+            self._connection.join_group(url, cost)
         else:
             target = target_of(url, self.config.port)
-            await self._doorbell.run(operations.dial(self._connection, [target]))
+            await self._doorbell.run(operations.dial(self._connection, [target], cost))
 
     async def disconnect(self, url: str) -> None:
         """Give up a link that `connect` or `listen` made. As `shoal.Bus.disconnect`."""

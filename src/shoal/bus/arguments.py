@@ -7,7 +7,10 @@ from typing import Any, get_args
 
 from shoal.errors import ConfigError, InvalidTopicError
 from shoal.selector import CorrelationFilter, Selector
+from shoal.types import is_text
 
+#: What a step over a link may cost at the most.
+COST_MAX = 1_000_000
 #: MQTT's wildcards, and what stands for them here.
 _MQTT = {"+": "*", "#": ">"}
 
@@ -21,6 +24,8 @@ def check_pattern(pattern: object) -> None:
     """Refuse what is no text, and tell whoever comes from MQTT about wildcards."""
     if not isinstance(pattern, str):
         raise refuse("pattern", pattern, "a str such as 'prices/*'")
+    if not is_text(pattern):
+        raise InvalidTopicError(f"{pattern!r} has a character that cannot be sent")
     levels = pattern.split("/")
     if any(level in _MQTT for level in levels):
         meant = "/".join(_MQTT.get(level, level) for level in levels)
@@ -74,6 +79,15 @@ def check_count(name: str, value: object, least: int = 0) -> None:
         raise refuse(name, value, "a whole number")
     if value < least:
         raise ConfigError(f"{name} is {value}, and must be at least {least}")
+
+
+def check_cost(cost: object) -> None:
+    """Refuse what no step over a link can cost."""
+    if cost is None:
+        return
+    check_count("cost", cost, 1)
+    if isinstance(cost, int) and cost > COST_MAX:
+        raise ConfigError(f"cost is {cost}, and must be at most {COST_MAX}")
 
 
 def properties_of(properties: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -27,7 +27,8 @@ from shoal.bus.arguments import (
     name_of,
     selector_of,
 )
-from shoal.bus.events import Event, EventLog
+from shoal.bus.descriptors import check_descriptors
+from shoal.bus.events import Event, EventLog, LinkDown, LinkUp
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.replies import Replies
 from shoal.bus.store_waits import ask
@@ -77,6 +78,7 @@ class Connection:
         self.stand_in: StandIn | None = None
         # For a thread of datagrams or of connections, and one that keeps them.
         check_room(2)
+        check_descriptors()
         self.node = self._open(config)
         #: As it was asked for, or as it had to be.
         self.config = config = config if self.stand_in is None else self.stand_in.config
@@ -96,7 +98,7 @@ class Connection:
         #: Its links of datagrams, by number.
         self._groups: dict[int, Group] = {}
         if config.scheme in ("norm", "udp"):
-            self._groups[1] = Group(self.node, config, 1)
+            self._add_group(1, config)
         #: What keeps its links with single programs, if it has such.
         self.links: Keeper | None = None
         self._making_links = threading.Lock()
@@ -107,7 +109,7 @@ class Connection:
     def _keep_links(self) -> Keeper:
         with self._making_links:
             if self.links is None:
-                self.links = Keeper(_core.TcpLinks(self.node), self.tell, self.config)
+                self.links = Keeper(_core.TcpLinks(self.node), self.on_links, self.config)
                 # Its thread would keep the node.
                 self._end_links = weakref.finalize(self, self.links.stop)
                 self._end_links.atexit = False
@@ -153,11 +155,16 @@ class Connection:
         return seeds if seeds and self.config.host is None else [self.config.target(), *seeds]
 
     def tell(self, event: Event) -> None:
-        """Something happened to a link."""
+        """Something happened that the extension knows nothing of."""
         if not self.closed:
-            # What the extension told before comes first.
+            # What was told before comes first.
             self.drain()
             self.events.add(event)
+
+    def on_links(self) -> None:
+        """Something happened to a link."""
+        if not self.closed:
+            self.drain()
 
     def keeper(self) -> Keeper:
         """What keeps its links with single programs; refuses where there are none."""
@@ -177,13 +184,13 @@ class Connection:
             )
         return self._keep_links()
 
-    def join_group(self, url: str) -> int:
-        """Join one more group: the link's number."""
+    def join_group(self, url: str, cost: int | None = None) -> int:
+        """Join one more group: the link's number. A step over it costs so much."""
         given = {"domain": self.config.domain} if "domain=" not in url else {}
-        return self.add_norm(resolve_url(url, given))
+        return self.add_norm(resolve_url(url, given), cost)
 
-    def add_norm(self, config: ConnectionConfig) -> int:
-        """Join one more group: the link's number."""
+    def add_norm(self, config: ConnectionConfig, cost: int | None = None) -> int:
+        """Join one more group: the link's number. A step over it costs so much."""
         self.check_open()
         if self.config.scheme in ("inproc", "udp"):
             raise ConfigError(
@@ -193,13 +200,23 @@ class Connection:
         for name in ("message_bytes_max", "assembly_bytes_max", "patience_s", "when_full", "router"):
             del options[name]
         number = self.node.add_norm(**options)
-        self._groups[number] = Group(self.node, config, number)
+        if cost is not None:
+            self.node.set_norm_cost(number, cost)
+        self._add_group(number, config)
         return number
+
+    def _add_group(self, number: int, config: ConnectionConfig) -> None:
+        group = self._groups[number] = Group(self.node, config, number)
+        # Before whoever is there.
+        self.events.add(LinkUp(group.url, 0, group.address, False))
 
     def remove_norm(self, number: int, linger_s: float = 0.0) -> None:
         """Leave a group, after waiting for its members."""
-        self._groups.pop(number, None)
+        group = self._groups.pop(number, None)
+        address = "" if group is None else group.address
         self.node.remove_norm(number, linger_s)
+        if group is not None:
+            self.tell(LinkDown(group.url, 0, address, "this end left the group", True))
 
     def leave(self, url: str) -> None:
         """Give up the links that a URL names: to a program, into a group, or a place that is listened at."""
@@ -247,6 +264,11 @@ class Connection:
         """Have the store of this program, if it has one, connect to where the program itself is."""
         if self.store is not None:
             self.store.join(url)
+
+    def let_store_join(self) -> None:
+        """Have the store of this program, if it has one, connect to the program itself."""
+        if self.store is not None:
+            self.store.join_beside(self)
 
     def take_client(self, client: ClientConfig) -> None:
         """Use a store as `connect` was asked to."""
@@ -380,7 +402,19 @@ class Connection:
 
     def drain(self) -> bool:
         """Take note of what happened; false once nothing more will."""
-        return self.events.refill(self.node.take_events)
+        links = self.links
+        return self.events.refill(self._take_events, list if links is None else links.take_events)
+
+    def _take_events(self) -> list[tuple[str, int, dict[str, Any]]] | None:
+        """What the extension tells, with links by their names."""
+        told = self.node.take_events()
+        for kind, _, details in told or ():
+            if kind in ("link_down", "link_up"):
+                number = details["link"]
+                group = next((group for group in list(self._groups.values()) if group.link == number), None)
+                details["link"] = "" if group is None else group.url
+                details.setdefault("address", "" if group is None else group.address)
+        return told
 
     def on_change(self) -> None:
         """Something changed: log what deserves it, and end requests that nobody will answer."""
@@ -566,11 +600,7 @@ def _options(config: ConnectionConfig) -> dict[str, Any]:
         "heartbeat_s": config.heartbeat_s,
         "missed_heartbeats_max": config.missed_heartbeats_max,
         "patience_s": config.patience_s(),
-        **(
-            {"fit_segments": True}
-            if config.segment_bytes is None
-            else {"segment_bytes": config.segment_bytes}
-        ),
+        "segment_bytes": config.segment_bytes,
         "window_bytes": config.window_bytes,
         "cache_bytes": config.cache_bytes,
         "receive_window_bytes": config.receive_window_bytes,

@@ -86,7 +86,7 @@ class ConsumerBase:
 
     def _take(self, reader: object, count_max: int) -> list[Message]:
         """Messages that are here; under the channel's lock."""
-        messages = self._inbox.take(reader, count_max)
+        messages = self._inbox.take(reader, count_max, time.monotonic())
         self._took(bool(messages))
         return messages
 
@@ -97,6 +97,9 @@ class ConsumerBase:
         return message
 
     def _took(self, something: bool) -> None:
+        expired = self._inbox.poll_expired()
+        if expired is not None:
+            self._channel.say(expired)
         if self._inbox.has_word:
             self._channel.pump()
         if not something and self._inbox.is_over:
@@ -119,6 +122,23 @@ class ConsumerBase:
 
         with self._channel.locked():
             self._channel.request(self._inbox.pause(), paused, lasting=False)
+
+    def _retire(self, done: Done) -> None:
+        def paused(answer: Body | None, error: BaseException | None) -> None:
+            with self._channel.locked():
+                # Also if the session was lost: the next one does not begin it again.
+                if (request := self._inbox.retire()) is not None and error is None:
+                    self._channel.say(request)
+            done({}, None)
+
+        with self._channel.locked():
+            self._channel.request(self._inbox.pause(), paused, lasting=False)
+
+    def _decline(self, messages: list[Message]) -> None:
+        """Give back messages that were received, and that nobody has looked at: they do not count."""
+        with self._channel.locked():
+            if (request := self._inbox.decline(messages)) is not None:
+                self._channel.say(request)
 
     def _close(self, settle: bool, done: Done) -> None:
         with self._channel.locked():
@@ -216,6 +236,11 @@ class Consumer(ConsumerBase):
     def recover(self, *, timeout_s: float | None = None) -> None:
         """Have everything delivered again that is not acknowledged, in order, marked as redelivered."""
         ask(self._recover, timeout_s, f"recover on {self._what}")
+
+    def retire(self) -> None:
+        """Receive nothing more, and give back what was not received; what was can still be acknowledged."""
+        with contextlib.suppress(StoreError, ClosedError):
+            ask(self._retire, CLOSE_S, f"end of {self._what}")
 
     def close(self) -> None:
         """End it. What is not acknowledged goes back, and is delivered again. Closing again does nothing."""

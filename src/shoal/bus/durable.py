@@ -9,6 +9,7 @@ from shoal.bus.store_errors import needs_client_id
 from shoal.bus.store_session import Body
 from shoal.errors import ConfigError
 from shoal.selector import Selector
+from shoal.types import is_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _name(durable: str | bool | None, shared: str | bool | None) -> str:
     for option, value in (("durable", durable), ("shared", shared)):
         if value is not None and not isinstance(value, str | bool):
             raise refuse(option, value, "a name, True or False")
-    if len(names) != 1 or not 0 < len(next(iter(names))) <= 255:
+    if len(names) != 1 or not all(0 < len(name) <= 255 and is_text(name) for name in names):
         raise ConfigError(
             f"durable is {durable!r} and shared is {shared!r}: one of them, and only one, must be the "
             "subscription's name, of 1 to 255 characters"

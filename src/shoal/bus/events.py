@@ -109,15 +109,15 @@ class LinkFailed:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """A link with one other program carries messages."""
+    """A link with one other program carries messages, or a group was joined."""
 
-    #: The address it was made for: the one connected to, or the one listened at.
+    #: The address it was made for: the one connected to, the one listened at, or the group.
     link: str
-    #: The node id of the other end.
+    #: The node id of the other end; 0 of a group.
     node: int
-    #: The address of the other end.
+    #: The address of the other end; of a group, our own.
     address: str
-    #: It goes on where the connection before it broke, and nothing is missing.
+    #: It goes on where the connection before it broke, and nothing is missing; a group was joined again.
     resumed: bool
     #: The name that the other end proved by its certificate; empty where it was not asked for one.
     identity: str = ""
@@ -125,16 +125,17 @@ class LinkUp:
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
-    """The connection of a link is gone.
+    """The connection of a link is gone, or the interface that leads to a group.
 
-    Unless the other end left, messages are kept for it for `resume_s`.
+    Unless the other end left, messages are kept for it for `resume_s`. A group is joined again when its
+    interface is there.
     """
 
     #: The address it was made for.
     link: str
-    #: The node id of the other end.
+    #: The node id of the other end; 0 of a group.
     node: int
-    #: The address of the other end.
+    #: The address of the other end; of a group, our own.
     address: str
     #: What happened.
     why: str
@@ -243,6 +244,10 @@ def from_core(kind: str, node: int, details: Mapping[str, Any]) -> Event:
             return NodeIdChanged(node, details["before"])
         case "link_failed":
             return LinkFailed(details["link"], details["why"])
+        case "link_down":
+            return LinkDown(details["link"], 0, details["address"], details["why"], False)
+        case "link_up":
+            return LinkUp(details["link"], 0, details["address"], True)
         case "dropped":
             return EventsDropped(details["count"])
         case _:
@@ -256,8 +261,9 @@ def warning(event: Event) -> str | None:
             which = f"numbers {first} to {last}" if first and last else f"{segments} datagrams"
             return (
                 f"messages of member {node} are lost here for good ({which} of chain {chain}): "
-                "this program reads more slowly than others publish, or was cut off; read faster, use a "
-                "narrower pattern or a selector, or have the publisher keep more (cache_bytes)"
+                "this program reads more slowly than others publish, or it was cut off, or a router on the "
+                "way went; if it is slow, read faster, use a narrower pattern or a selector, or have the "
+                "publisher keep more (cache_bytes)"
             )
         case MemberSlow(node):
             return (
@@ -277,6 +283,11 @@ def warning(event: Event) -> str | None:
             return f"another node has our node id, {before}: ours is {node} now; nothing has to be done"
         case LinkFailed(_, why):
             return f"a link failed: {why}; nothing is sent or received on it any more: connect again"
+        case LinkDown(link, 0, address, why, False):
+            return (
+                f"{link} cannot be reached from {address}: {why}; nothing goes out or comes in until it is "
+                "there again, and then the group is joined again by itself"
+            )
         case LinkDown(link, node, address, why, False):
             return (
                 f"the link {link} with member {node} at {address} is down: {why}; what is published "
@@ -322,6 +333,10 @@ class Warnings:
             log.warning("%d more of %s were not logged one by one", held, kind)
 
 
+#: How often members and links are asked in turns, where both go on changing.
+_LOOKS_MAX = 8
+
+
 class EventLog:
     """Events that nobody has taken yet. May be shared between threads.
 
@@ -334,17 +349,33 @@ class EventLog:
         self._lock = Lock()
         self.warnings = Warnings()
 
-    def refill(self, take: Callable[[], list[tuple[str, int, dict[str, Any]]] | None]) -> bool:
-        """Add what the extension module has; false once there will be no more."""
+    def refill(
+        self,
+        take: Callable[[], list[tuple[str, int, dict[str, Any]]] | None],
+        take_links: Callable[[], list[Event]] = list,
+    ) -> bool:
+        """Add what the extension module has, and what became of links; false once there will be no more.
+
+        A link is up before whoever is behind it joins, and down after it has left.
+        """
         # One at a time, so that they stay in order.
         with self._lock:
             taken = take()
-            for event in taken or ():
-                self._append(from_core(*event))
+            members, links = taken or [], []
+            # Until nothing is between the two: whoever left before a link was down is known then.
+            for _ in range(_LOOKS_MAX):
+                if not (found := take_links()):
+                    break
+                links += found
+                members += take() or []
+            ups = [number for number, event in enumerate(links, 1) if isinstance(event, LinkUp)]
+            first = ups[-1] if ups else 0
+            for event in (*links[:first], *(from_core(*told) for told in members), *links[first:]):
+                self._append(event)
             return taken is not None
 
     def add(self, event: Event) -> None:
-        """Add what happened beside the extension module."""
+        """Add what happened beside the extension module and links."""
         with self._lock:
             self._append(event)
 

@@ -2,9 +2,11 @@
 
 from typing import Any, NoReturn
 
+from shoal.bus.arguments import check_cost
 from shoal.bus.connection import Connection
 from shoal.config import ConnectionConfig
 from shoal.link.address import target_of
+from shoal.link.admission import Admit
 from shoal.link.state import LinkState, NetworkLink, NetworkNode
 
 
@@ -95,15 +97,21 @@ class Handle:
             for publisher, router, links in self._connection.node.network()
         ]
 
-    def listen(self, url: str) -> str:
+    def listen(self, url: str, *, admit: Admit | None = None, cost: int | None = None) -> str:
         """Let others connect to one more place, such as `tcp://address:port`, and return its URL.
 
         Over `tcp`, `tls`, `ws`, `wss` or a link of your own.
 
+        Args:
+            url: where.
+            admit: decides who is let in, as in `shoal.listen`; everybody if not given.
+            cost: what a step over each of these links costs, as in `connect`.
+
         Raises:
             LinkError: that cannot be listened at.
         """
-        return self._connection.keeper().listen(target_of(url, self.config.port))
+        check_cost(cost)
+        return self._connection.keeper().listen(target_of(url, self.config.port), admit, cost)
 
     def reload_keys(self) -> None:
         """Read the key file again, and go on with the keys in it: the first encrypts, all of them decrypt.

@@ -5,8 +5,11 @@ Applications never do.
 """
 
 from shoal import _core
+from shoal.bus import operations
+from shoal.bus.connection import Connection
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus
+from shoal.bus.waiting import run
 
 
 def node_of(bus: Bus) -> _core.Node:
@@ -17,6 +20,12 @@ def node_of(bus: Bus) -> _core.Node:
 def be_private(bus: Bus) -> None:
     """A connection is a part of something else, which tells what it did not deliver."""
     bus._connection.private = True
+
+
+def join_beside(bus: Bus, beside: Connection) -> None:
+    """Link a connection with another one of this process, whatever others need to connect to that."""
+    own = bus._connection
+    run(own, operations.settle(own, [own.keeper().join(beside.keeper())]))
 
 
 def core_of(subscription: Subscription) -> _core.Subscription:

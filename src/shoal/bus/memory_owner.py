@@ -60,12 +60,12 @@ class Election:
         """What to say of oneself."""
         return {"publisher": self._publisher, "term": self.term + 1}
 
-    def poll(self, now: float) -> Literal["say", "own"] | None:
-        """What to do now: say that one stands, or be the owner."""
+    def poll(self, now: float, *, alone: bool = False) -> Literal["say", "own"] | None:
+        """What to do now: say that one stands, or be the owner; at once for whoever is `alone`."""
         if self._began is None:
             return None
         self._others = {who: at for who, at in self._others.items() if now - at < SILENT_S}
-        if now - self._began >= STAND_S:
+        if alone or now - self._began >= STAND_S:
             if self._publisher == max([self._publisher, *self._others], key=self._weight):
                 self._began, self.term = None, self.term + 1
                 return "own"

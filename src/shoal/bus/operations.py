@@ -14,6 +14,7 @@ from shoal.bus import events
 from shoal.bus.connection import Connection
 from shoal.errors import FlushError, LinkError, LinkRefusedError
 from shoal.link.address import Target
+from shoal.link.dialler import Dialler
 
 T = TypeVar("T")
 Operation = Generator[float | None, None, T]
@@ -64,10 +65,15 @@ def heard(connection: Connection, pattern: str, store: int | None) -> Operation[
         yield deadline
 
 
-def dial(connection: Connection, targets: Iterable[Target]) -> Operation[None]:
+def dial(connection: Connection, targets: Iterable[Target], cost: int | None = None) -> Operation[None]:
     """Keep targets connected, and wait until each was tried once. Raises if all of them refuse."""
     keeper = connection.keeper()
-    diallers = [keeper.connect(target) for target in targets]
+    yield from settle(connection, [keeper.connect(target, cost) for target in targets])
+
+
+def settle(connection: Connection, diallers: list[Dialler]) -> Operation[None]:
+    """Wait until each was tried once. Raises if all of them are refused."""
+    keeper = connection.keeper()
     while not all(dialler.settled for dialler in diallers):
         connection.check_open()
         yield None
@@ -123,7 +129,10 @@ def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
         while (silent := connection.node.poll_flush(number)) is None:
             connection.check_open()
             if _is_over(deadline):
-                raise FlushError(f"not every router said within {timeout_s} s that it knows the subscription")
+                raise FlushError(
+                    f"not every router said within {timeout_s} s that it knows the subscription"
+                    + "".join(f"; {node} did not" for node in connection.node.flush_awaited(number))
+                )
             yield deadline
     finally:
         connection.node.end_flush(number)

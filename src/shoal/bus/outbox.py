@@ -80,7 +80,7 @@ class Outbox:
 
     def add(self, topic: str, body: Any, *, bytes_max: int, **headers: Any) -> int:
         """Append a message, and return its number; it is durable after `sync`."""
-        if self.waiting and self._bytes() > self._bytes_max:
+        if self.waiting and self._log.used_bytes > self._bytes_max:
             raise FullError(
                 f"the outbox {self.path} has {self.waiting} messages that no store has taken, more than "
                 f"outbox_bytes_max ({self._bytes_max}) lets it keep: start a store, or give it more room"
@@ -104,9 +104,6 @@ class Outbox:
         rows, _, count = take_rows(self._log, number - 1, number, 1, BYTES_TOGETHER)
         if count:
             _core.pass_on(node, rows, timeout_s)
-
-    def _bytes(self) -> int:
-        return sum(int(segment["bytes"]) for segment in self._log.segments())
 
     def _take(self) -> tuple[bytes, int, int] | None:
         """The next rows that are durable."""

@@ -190,7 +190,9 @@ class Persistence:
         connection = self._connection()
         if connection is not None and not topic.startswith("_queue/") and connection.node.may_want(topic):
             self.outbox.pass_on(connection.node, number, timeout_s)
-        self.channel.wake()
+        # While a request is on its way this one goes with the next; without a store it waits for one.
+        if self.channel.is_open and self.chain.in_flight == 0:
+            self.channel.pump()
 
     def _put_out(self, topic: str, body: Any, deadline: float | None, headers: dict[str, Any]) -> int:
         assert self.outbox is not None

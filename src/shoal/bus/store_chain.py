@@ -142,7 +142,8 @@ class Chain:
             # The answer to a request that is to be sent again anyhow.
             self._holes_due -= 1
             return
-        while self._flying and self._flying[0].first != body["first"]:
+        # What cannot be read has no number: it is the oldest that is not answered.
+        while self._flying and self._flying[0].first != body.get("first", self._flying[0].first):
             # What went before is stored: requests are answered in order.
             self._drop(self._flying)
         if not self._flying:

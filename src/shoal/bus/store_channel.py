@@ -44,6 +44,8 @@ log = logging.getLogger("shoal.bus")
 LOOK_S = 5.0
 #: How long again, when it was said before.
 LOOK_AGAIN_S = 1.0
+#: After this a member has heard who else is there, and what they listen to: on multicast, and in one process.
+KNOWN_S = {"norm": 2.0, "inproc": 0.25}
 #: How long before its patience ends somebody is told that there is none.
 SAY_BEFORE_S = 0.1
 #: Greetings without an answer after which another way is tried.
@@ -126,6 +128,7 @@ class StoreChannel:
         self._keeps_it = True
         self._stopped = False
         self._consumers = 0
+        self._known_at = time.monotonic() + KNOWN_S.get(connection.config.scheme, LOOK_S)
         self._ear = Ear(self._hear_replies, self._expects)
         self._heres: _core.Subscription | None = None
         if url is None:
@@ -234,10 +237,6 @@ class StoreChannel:
         """Send what is to be sent, unless the link is full."""
         with self._lock:
             self._pump()
-
-    def wake(self) -> None:
-        """Let the thread send what is to be sent."""
-        self._ear.ring()
 
     def open_inbox(self, begin: Body, done: Done, *, prefetch: int, prefetch_bytes: int, auto: bool) -> Inbox:
         """Begin to consume."""
@@ -352,6 +351,8 @@ class StoreChannel:
             looks = (self._session.poll_timeout(), self._finder.poll_timeout(), self._election.poll_timeout())
             due = [at for at in looks if at is not None]
             due += [waiting.until for waiting in self._waiting]
+            if any(waiting.memory for waiting in self._waiting) and self._known_at > time.monotonic():
+                due.append(self._known_at)
             if self._url is not None and self._node is None:
                 due.append(self._open_at)
             if self._unsaid is not None:
@@ -449,7 +450,7 @@ class StoreChannel:
         for waiting in asked:
             if self.is_ready(waiting.memory):
                 waiting.done({}, None)
-            elif now < waiting.until:
+            elif now < waiting.until and not (waiting.memory and self._is_known_without(now)):
                 self._waiting.append(waiting)
             elif self._session.is_put_off:
                 # There is a store, which says in the end whether it takes us.
@@ -459,9 +460,20 @@ class StoreChannel:
                 self._waiting.append(waiting._replace(until=now + LOOK_S))
             else:
                 self._said_none = True
-                waiting.done(None, no_store(waiting.what, waiting.look_s, self._why))
+                others = "" if self._destination is None else self._finder.others(now, self._destination)
+                waiting.done(None, no_store(waiting.what, waiting.look_s, self._why, others))
 
     # --- queues in memory, where there is no store ---
+
+    def _is_known_without(self, now: float) -> bool:
+        """Whether nobody can be a store: all members were heard, and none listens to those who ask for one.
+
+        What is behind a router is not known so well.
+        """
+        node = self._connection.node
+        if now < self._known_at or node.subscribers(WHO):
+            return False
+        return not any(is_router for _, is_router, _ in node.network())
 
     def _stand(self, now: float, best: Here | None) -> None:
         """See to it that somebody has the queues in memory, if somebody needs them and nobody keeps them."""
@@ -485,7 +497,7 @@ class StoreChannel:
         for message in self._standing.receive_nowait(100) or ():
             with contextlib.suppress(ShoalError):
                 election.on_stand(now, message.body)
-        match election.poll(now):
+        match election.poll(now, alone=now >= self._known_at and not node.members):
             case "say":
                 with contextlib.suppress(FullError):
                     node.publish(OWNER, election.said(), timeout_s=0.0)
@@ -628,6 +640,9 @@ class StoreChannel:
                 return
             except ClosedError:
                 return
+            except (ShoalError, ValueError, TypeError) as error:
+                # What cannot be said harms whoever asked for it, and nobody else.
+                self._session.refuse(body, error)
             self._unsaid = None
 
     def _on_refused(self, error: StoreError) -> None:

@@ -52,6 +52,8 @@ class Inbox:
         #: Why nothing more will come, once that is so.
         self.error: StoreError | None = None
         self.closed = False
+        #: Nothing more is wanted; what is held can still be acknowledged under this lease.
+        self.retired = False
         #: Messages that the store dropped, because there were more than it may keep.
         self.dropped = 0
         #: Called when something can be received, or never will be.
@@ -69,6 +71,10 @@ class Inbox:
         #: Nothing is handed out while deliveries are put back.
         self._paused = False
         self._sizes: deque[tuple[int, int]] = deque()
+        #: When messages that are ready are too old, by offset.
+        self._expiries: dict[int, float] = {}
+        #: What became too old while it was ready; it is to go back.
+        self._expired: list[int] = []
         self._reset()
 
     def _reset(self) -> None:
@@ -81,6 +87,8 @@ class Inbox:
         self._last.clear()
         self._acks.clear()
         self._sizes.clear()
+        self._expiries.clear()
+        self._expired.clear()
         self._paused = False
         self._taken = self._taken_bytes = self._arrived = 0
         self._granted = self._granted_bytes = 0
@@ -121,8 +129,11 @@ class Inbox:
             "bytes": self._granted_bytes,
         }
 
-    def take(self, reader: Hashable, count_max: int = 1) -> list[Message]:
-        """The next messages that are ready. What this reader took before is acknowledged, if automatic."""
+    def take(self, reader: Hashable, count_max: int = 1, now: float = 0.0) -> list[Message]:
+        """The next messages that are ready, and not too old now.
+
+        What this reader took before is acknowledged, if automatic.
+        """
         if self._paused:
             return []
         lot = self.lots.get(reader)
@@ -130,21 +141,43 @@ class Inbox:
             return list(_taken_from(lot, count_max))
         self.lots.pop(reader, None)
         self.settle(reader)
-        count = min(count_max, len(self._ready))
-        messages = [self._ready.popleft() for _ in range(count)]
-        if messages:
+        while self._ready:
+            count = min(count_max, len(self._ready))
+            messages = [self._ready.popleft() for _ in range(count)]
             self._count_taken(count)
-            offsets = offsets_of(messages)
-            self._held.update(dict.fromkeys(offsets))
-            if self._auto:
-                self._last[reader] = offsets
-        return messages
+            self._held.update(dict.fromkeys(offsets_of(messages)))
+            if self._expiries:
+                messages = self._still_good(messages, now)
+            if messages:
+                if self._auto:
+                    self._last[reader] = offsets_of(messages)
+                return messages
+        return []
+
+    def _still_good(self, messages: list[Message], now: float) -> list[Message]:
+        """Those that are not too old."""
+        late = [
+            offset
+            for offset in offsets_of(messages)
+            if (expiry := self._expiries.pop(offset, None)) is not None and expiry <= now
+        ]
+        self._expired += late
+        return [message for message in messages if offset_of(message) not in late]
+
+    def poll_expired(self) -> Request | None:
+        """What became too old here goes back, and the store does with it what it does with such."""
+        if not self._expired:
+            return None
+        offsets, self._expired = self._expired, []
+        return self.release(offsets, 0.0, seen=False)
 
     def take_one(self, reader: Hashable, now: float) -> Message | None:
         """The next message that is ready; a fast reader takes a lot with it, and finds the rest there."""
         size, at = self._paces.get(reader, (1, 0.0))
-        is_fast = self._auto and now - at < LOT_S
-        messages = self.take(reader, min(2 * size, LOT_MAX, max(1, self._prefetch // 4)) if is_fast else 1)
+        # Nobody looks at how old a message of a lot is.
+        is_fast = self._auto and now - at < LOT_S and not self._expiries
+        count_max = min(2 * size, LOT_MAX, max(1, self._prefetch // 4)) if is_fast else 1
+        messages = self.take(reader, count_max, now)
         if not messages:
             return None
         self._paces[reader] = (len(messages), now)
@@ -226,6 +259,18 @@ class Inbox:
             request["delay_s"] = delay_s
         return request | {"consumer": self.number}
 
+    def decline(self, messages: Iterable[Message]) -> Request | None:
+        """Give messages back that were handed out, and that nobody has looked at."""
+        unseen = [offset_of(message) for message in messages if self.holds(message)]
+        return self.release(unseen, 0.0, seen=False) if unseen else None
+
+    def retire(self) -> Request | None:
+        """Give back what is ready, after a pause, and take nothing more."""
+        self.retired = True
+        unseen = offsets_of(list(self._ready))
+        self._ready.clear()
+        return self.release(unseen, 0.0, seen=False) if unseen else None
+
     def pause(self) -> Request:
         """Let nothing more come; the answer to this says that nothing does."""
         self._paused = True
@@ -239,6 +284,7 @@ class Inbox:
         unseen = offsets_of(list(self._ready))
         self._count_taken(len(self._ready))
         self._ready.clear()
+        self._expiries.clear()
         self._paused = False
         requests = []
         if unseen:
@@ -261,6 +307,11 @@ class Inbox:
         self._take_back()
         return runs_of(offsets_of(list(self._ready)))
 
+    def lose(self) -> None:
+        """The session is over: what nobody has received yet comes again in the next one."""
+        self._take_back()
+        self._ready.clear()
+
     def fail(self, error: StoreError) -> None:
         """Nothing more will come."""
         self.error = error
@@ -272,7 +323,7 @@ class Inbox:
         """The store has the consumer."""
         self.lease = answer["lease"]
 
-    def on_deliver(self, body: Request) -> None:
+    def on_deliver(self, now: float, body: Request) -> None:
         """Messages came."""
         if self.closed or body["lease"] != self.lease:
             return
@@ -286,6 +337,9 @@ class Inbox:
         self._arrived += len(messages)
         self._sizes.append((self._arrived, len(body["rows"])))
         self._ready.extend(messages)
+        self._expiries.update(
+            (offset, now + left_us / 1e6) for offset, left_us in body.get("lives", {}).items()
+        )
         if not self._paused:
             self._changed()
 

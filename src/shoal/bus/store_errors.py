@@ -43,8 +43,16 @@ def error_of(body: Mapping[str, Any]) -> StoreError:
     return _KINDS.get(str(body.get("error")), StoreError)(text)
 
 
-def no_store(what: str, waited_s: float, why: str = "") -> NoStoreError:
-    """Nobody keeps what must be kept; `why` is known where an address was tried."""
+def no_store(what: str, waited_s: float, why: str = "", others: str = "") -> NoStoreError:
+    """Nobody keeps what must be kept.
+
+    `why` is known where an address was tried; `others` are stores that keep other things.
+    """
+    if others:
+        return NoStoreError(
+            f"{what} needs a store that keeps it, and those of this domain keep other destinations: "
+            f"{others}. Give one of them another pattern, or start one more"
+        )
     if why:
         return NoStoreError(f"{what} needs a store, and there was no way to it within {waited_s:g} s: {why}")
     return NoStoreError(

@@ -97,6 +97,13 @@ class Finder:
         self._ask_at = None
         return best
 
+    def others(self, now: float, destination: str) -> str:
+        """Stores that were heard of, and what each keeps, if none keeps a destination: for people."""
+        heard = [here for at, here in self._heard.values() if now - at < SILENT_S and not here.memory]
+        if any(keeps(here.patterns, destination) for here in heard):
+            return ""
+        return "; ".join(f"{here.name!r} keeps {', '.join(here.patterns)}" for here in heard)
+
     def should_ask(self, now: float) -> bool:
         """Whether to ask for stores now; asking less often each time."""
         if self._ask_at is None or now < self._ask_at:

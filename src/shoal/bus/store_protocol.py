@@ -10,6 +10,7 @@ from typing import Final
 
 from shoal._core import match_topics
 from shoal.errors import InvalidTopicError
+from shoal.types import is_text
 
 #: A store and a client of different versions refuse each other.
 VERSION: Final = 1
@@ -106,6 +107,8 @@ def queue_topic(name: str) -> str:
 def is_queue_name(name: str) -> bool:
     """Whether a queue may be called so: what stands for it is a topic, and no pattern."""
     topic = queue_topic(name)
+    if not is_text(name):
+        return False
     try:
         return len(name.encode()) <= NAME_BYTES_MAX and match_topics([topic], [topic]) == [topic]
     except InvalidTopicError:

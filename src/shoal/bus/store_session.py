@@ -118,6 +118,8 @@ class Session:
             if not pending.lasting:
                 del self._requests[number]
                 pending.done(None, LeaseError("the connection to the store was lost meanwhile"))
+        for inbox in self.inboxes.values():
+            inbox.lose()
         self._set("idle")
 
     def bye(self) -> None:
@@ -152,6 +154,11 @@ class Session:
         """Say something that needs no answer; of a session that is over nobody wants to hear."""
         if self.state == "open":
             self._out.append({**body, "n": 0})
+
+    def refuse(self, body: Body, error: Exception) -> None:
+        """Something cannot be said: whoever asked for it is told."""
+        if (pending := self._requests.pop(body["n"], None)) is not None:
+            pending.done(None, error)
 
     def add_inbox(self, inbox: Inbox, done: Done) -> None:
         """Begin to consume, in this session and in those that follow."""
@@ -208,7 +215,7 @@ class Session:
             case "deliver":
                 inbox = self.inboxes.get(body["consumer"])
                 if inbox is not None:
-                    inbox.on_deliver(body)
+                    inbox.on_deliver(now, body)
             case "gone" if body.get("consumer") is None:
                 self.is_dismissed = True
                 self.end()
@@ -245,7 +252,12 @@ class Session:
         for chain in self.chains:
             chain.restart()
         for inbox in list(self.inboxes.values()):
-            self._begin_inbox(inbox)
+            if inbox.retired:
+                # What it held comes again, to others.
+                del self.inboxes[inbox.number]
+                inbox.closed = True
+            else:
+                self._begin_inbox(inbox)
         self._out.extend(pending.body for pending in waiting)
 
     def _on_failed(self, now: float, body: Body) -> None:

@@ -1,6 +1,5 @@
 """How a thread, and how a task, waits for what a store says."""
 
-import asyncio
 import contextlib
 import threading
 import time
@@ -69,6 +68,9 @@ def ask(
 
 async def ask_in_loop(begin: Callable[[Done], None], timeout_s: float | None, what: str) -> Body:
     """Begin something, and wait for its outcome in this event loop. Whoever is cancelled waits no more."""
+    # Programs without an event loop do without its memory.
+    import asyncio
+
     check_seconds("timeout_s", timeout_s, none="no end")
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[Body] = loop.create_future()

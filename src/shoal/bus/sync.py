@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from shoal import _core
 from shoal._core import Message
 from shoal.bus import operations
-from shoal.bus.arguments import check_callback, check_count, check_flag, check_seconds, properties_of, refuse
+from shoal.bus.arguments import (
+    check_callback,
+    check_cost,
+    check_count,
+    check_flag,
+    check_seconds,
+    properties_of,
+    refuse,
+)
 from shoal.bus.connection import Connection, closed_error, closing_on_error, warn_undelivered
 from shoal.bus.consumer import Ack, Consumer, Listening, StoredSubscription
 from shoal.bus.dispatch import Callback, OwnThread, SharedThread
@@ -49,8 +57,9 @@ from shoal.config import (
     split_client,
     split_roles,
 )
-from shoal.errors import LinkError, NoReplyError
+from shoal.errors import ConfigError, LinkError, NoReplyError
 from shoal.link.address import target_of
+from shoal.link.admission import Admit
 from shoal.selector import CorrelationFilter, Selector
 
 if TYPE_CHECKING:
@@ -98,13 +107,16 @@ def connect(url: str | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     return bus
 
 
-def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
+def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOptions]) -> "Bus":
     """Let others connect, and return the connection to them.
 
     Args:
         url: `tcp://address:port`, or the same with `tls`, `ws` or `wss`, or a link of your own. Without an
             address only programs of this machine can connect; `tcp://0.0.0.0:7474` is every address of this
             host. Port 0 is a free one: see `Bus.links`.
+        admit: decides about everybody who connects and says hello: a function that takes a
+            `shoal.link.Guest`, and returns whether it is let in, or raises `LinkRefusedError` with a reason.
+            It is called on a thread of its own, and has five seconds.
         options: as for `connect`.
 
     Raises:
@@ -113,12 +125,16 @@ def listen(url: str, **options: Unpack[ConnectOptions]) -> "Bus":
     """
     rest, client = split_client(options)
     connection, role = split_roles(rest)
-    bus = Bus(resolve_listening(url, connection))
+    config = resolve_listening(url, connection)
+    if admit is not None and not config.has_links:
+        raise ConfigError(f"admit decides about those who say hello, which nobody does on {config.scheme}://")
+    bus = Bus(config)
     bus._connection.take_role(role)
     bus._connection.take_client(client)
     with closing_on_error(bus._connection):
         if bus.config.has_links:
-            bus._connection.join_store(bus._connection.keeper().listen(bus.config.target()))
+            bus._connection.keeper().listen(bus.config.target(), admit)
+            bus._connection.let_store_join()
     return bus
 
 
@@ -292,7 +308,8 @@ class Bus(Handle):
                 them.
             thread: callbacks of this connection that name the same thread share it, and are called one at a
                 time.
-            wait: return when every router that can be reached knows of it, 10 seconds later at the most.
+            wait: return when every router that can be reached knows of it, and every program joined by
+                TCP, 10 seconds later at the most.
             durable: a name: a store keeps the subscription, and what is published while nobody reads it. It
                 belongs to this connection's `client_id`. What is not persistent comes if the store hears it.
             shared: a name: everybody who subscribes with it shares the messages, each goes to one of them.
@@ -449,21 +466,27 @@ class Bus(Handle):
                 shared.add(core, callback, failed)
                 self._threads.append(shared)
 
-    def connect(self, url: str) -> None:
+    def connect(self, url: str, *, cost: int | None = None) -> None:
         """Make one more link: to a program, such as `tcp://host:port`, or into a group, `norm://group:port`.
 
         The link is kept: it is made again when it breaks. With `router=True` what comes over one link goes on
         to the others.
 
+        Args:
+            url: where.
+            cost: what a step over this link costs, from 1 to 1,000,000: routers take the cheapest way. A
+                group costs 1 and another link 2 if nobody says so; of what both ends say the more counts.
+
         Raises:
             LinkRefusedError: the other end refuses us.
             LinkError: the network cannot be used.
         """
+        check_cost(cost)
         if url.startswith("norm:"):
-            self._connection.join_group(url)
+            self._connection.join_group(url, cost)
             return
         connection = self._connection
-        run(connection, operations.dial(connection, [target_of(url, self.config.port)]))
+        run(connection, operations.dial(connection, [target_of(url, self.config.port)], cost))
 
     def disconnect(self, url: str) -> None:
         """Give up a link that `connect` or `listen` made, and say goodbye to whoever is behind it.
@@ -635,6 +658,8 @@ class Bus(Handle):
 
     def sync(self, timeout_s: float | None = 10.0) -> None:
         """Return when every router that can be reached knows what was subscribed to before.
+
+        So does every program that is joined by TCP, to this node or to a router.
 
         Raises:
             FlushError: not every router answered.

@@ -149,7 +149,8 @@ class TransactionBase:
         acks: dict[tuple[int, int], list[int]] = {}
         for inbox, lease, offset in self._acks:
             acks.setdefault((inbox.number, lease), []).append(offset)
-        last = self._chain.builder.next - 1
+        # Without messages nothing of the chain is stored: those that were rolled back never will be.
+        last = self._chain.committed if taken is None else taken[2]
         body: Body = {
             "op": "commit",
             "id": self.id,

@@ -25,9 +25,9 @@ class Checked:
             if value is None and type(None) in get_args(kind):
                 continue
             if kind in WHOLE:
-                self.check(field.name, _is_whole(value), "a whole number")
+                self.check(field.name, is_whole(value), "a whole number")
             elif kind in NUMBER:
-                fine = _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+                fine = is_whole(value) or (isinstance(value, float) and math.isfinite(value))
                 self.check(field.name, fine, "a number")
             elif kind is bool or kind is bytes:
                 wanted = "True or False" if kind is bool else "bytes"
@@ -59,7 +59,8 @@ def unknown_option(name: str, known: Iterable[str], where: str = "") -> ConfigEr
     return ConfigError(f"unknown option {name!r}{where}: {hint}")
 
 
-def _is_whole(value: object) -> bool:
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, and not True or False."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_origin
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from shoal.config.checks import WHOLE, unknown_option
+from shoal import _core
+from shoal.config.checks import WHOLE, Checked, unknown_option
 from shoal.config.keys import check_key
-from shoal.config.sending import CACHE_BYTES_MAX, Congestion, Sending
+from shoal.config.norm import Congestion
 from shoal.errors import ConfigError
 from shoal.link import transport
 from shoal.link.address import HOSTS, LOOPBACK, Target, target_of
@@ -23,9 +24,6 @@ DEFAULT_UDP_GROUP = "239.192.74.2"
 #: Not assigned by IANA.
 DEFAULT_PORT = 7474
 DEFAULT_DOMAIN = "default"
-
-#: All receive buffers of a node together.
-RECEIVE_BYTES_MAX = 512 << 20
 
 #: What publishing does when members take no more.
 WhenFull = Literal["block", "drop", "error"]
@@ -89,12 +87,30 @@ _UDP_FIELDS = (
     "assembly_bytes_max",
     "connections_max",
 )
+#: What the engine of a NORM link is told.
+_NORM_FIELDS = (
+    "listen_port",
+    "segment_bytes",
+    "window_bytes",
+    "cache_bytes",
+    "receive_window_bytes",
+    "receive_buffer_bytes",
+    "rate_bytes_per_s",
+    "congestion",
+    "rate_min_bytes_per_s",
+    "parity_symbols",
+    "auto_parity",
+    "block_symbols",
+    "message_bytes_max",
+    "backoff_factor",
+    "drop_received",
+)
 #: Data in one datagram of `udp`, unless it is told.
 UDP_SEGMENT_BYTES = 1400
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectionConfig(Sending):
+class ConnectionConfig(Checked):
     """One connection. Sizes are in bytes, times in seconds."""
 
     #: How to reach others: `norm` (reliable multicast), `udp` (best effort), `tcp`, `tls`, `ws`, `wss`, a
@@ -206,8 +222,6 @@ class ConnectionConfig(Sending):
         self.check("tls_cert", (self.tls_cert is None) == (self.tls_key is None), "given beside tls_key")
         self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self.check_range("port", 0 if self.has_links else 1, 65535)
-        self.check_range("listen_port", 1, 65535)
-        self.check_range("drop_received", 0, 1)
         self.check_range("resume_s", 0, SECONDS_MAX)
         self.check_range("connections_max", 1, CONNECTIONS_MAX)
         self.check(
@@ -218,16 +232,9 @@ class ConnectionConfig(Sending):
             self.check(field, fine, f"more than 0, and at most {SECONDS_MAX:,.0f}")
         self.check_range("missed_heartbeats_max", 1, MISSED_MAX)
         self.check_range("segment_bytes", 64, 65_000)
-        self.check_range("backoff_factor", 0, 15)
-        self.check_range("window_bytes", 65_536)
-        self.check_range("cache_bytes", 65_536, CACHE_BYTES_MAX)
-        self.check_range("receive_window_bytes", 65_536, RECEIVE_BYTES_MAX)
-        self.check_range("receive_buffer_bytes", 65_536, (1 << 31) - 1)
-        if self.has_links:
-            self.check_range("window_bytes", 65_536, TCP_WINDOW_BYTES_MAX)
-        else:
-            self.check("window_bytes", self.window_bytes <= self.cache_bytes, "at most cache_bytes")
-        self.check_range("message_bytes_max", 1, (1 << 28) - 1)
+        self.check_range("window_bytes", 65_536, TCP_WINDOW_BYTES_MAX if self.has_links else None)
+        self.check_range("receive_window_bytes", 65_536)
+        self.check_range("receive_buffer_bytes", 65_536)
         self.check(
             "assembly_bytes_max",
             self.message_bytes_max <= self.assembly_bytes_max <= ASSEMBLY_BYTES_MAX,
@@ -236,20 +243,22 @@ class ConnectionConfig(Sending):
         self.check("key_file", self.key is None or self.key_file is None, "left out beside key")
         if self.key is not None:
             check_key(self.key)
-        self.check_rate()
-        self.check_parity()
+        if self.group is not None:
+            self._check_group(self.group)
+        self._check_norm()
         if self.scheme == "udp":
             self.check("host", self.host is None or self.group is None, "left out beside group")
             self.check("listen", not self.listen or self.host is not None, "given beside host")
         if self.scheme == "norm" and self.seeds is not None and self.when_no_multicast == "error":
             raise ConfigError("seeds means nothing on norm:// unless when_no_multicast is 'tcp': say so")
         self.seed_targets()
-        if self.group is not None:
-            self._check_group(self.group)
-        if not self.is_unicast:
-            self.check("listen_port", self.listen_port is None, "left out on a multicast group")
-            fine = self.congestion != "delivery"
-            self.check("congestion", fine, "fixed, nack_driven or norm_cc on a multicast group")
+
+    def _check_norm(self) -> None:
+        """Ask the engine what its options may be; where they mean nothing they have their defaults."""
+        options = {name: getattr(self, name) for name in _NORM_FIELDS}
+        if self.has_links:
+            del options["window_bytes"]
+        _core.check_norm_options(1, group=self.group_address(), port=DEFAULT_PORT, **options)
 
     def _check_scheme(self) -> None:
         """Refuse options that mean nothing there."""

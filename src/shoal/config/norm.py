@@ -1,68 +1,28 @@
 """What a NORM session can be told."""
 
 import dataclasses
-import ipaddress
+import itertools
 import os
 from dataclasses import dataclass
-from typing import Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack
 
-from shoal.config.checks import unknown_option
+from shoal import _core
+from shoal.config.checks import Checked, is_whole, unknown_option
 from shoal.config.keys import check_key
-from shoal.config.sending import CACHE_BYTES_MAX, Congestion, Sending
-from shoal.errors import ConfigError
 
 #: Beside the default group of connections, which speak a protocol of their own on top.
 DEFAULT_GROUP = "239.192.74.2"
 DEFAULT_PORT = 7474
 
+Congestion = Literal["fixed", "nack_driven", "norm_cc", "delivery"]
 Fec = Literal["reed_solomon_8", "small_block", "no_code"]
 Feedback = Literal["multicast", "unicast", "unicast_acks"]
 Nacking = Literal["full", "info_only", "none"]
 Repair = Literal["at_once", "aggregated"]
 Sync = Literal["current", "start", "all"]
 
-_NODE_MAX = 0xFFFF_FFFE
-#: The longest round trip that RFC 5740 can express.
-_GRTT_MAX_S = 1000
-#: A quarter of the numbers that objects have.
-_OBJECTS_MAX = 16_384
-#: What is left of a datagram when NORM's headers are in it.
-_SEGMENT_BYTES_MAX = 65_400
-#: Numbers and their bounds.
-_RANGES: dict[str, tuple[float, float | None]] = {
-    "port": (1, 65_535),
-    "listen_port": (1, 65_535),
-    "node": (1, _NODE_MAX),
-    "instance": (0, 65_535),
-    "seed": (0, (1 << 64) - 1),
-    "burst_bytes_max": (0, 65_507),
-    "burst_segments_max": (1, 64),
-    "segment_bytes": (64, _SEGMENT_BYTES_MAX),
-    "interleave_blocks": (1, 64),
-    "grtt_min_s": (1e-6, _GRTT_MAX_S),
-    "grtt_max_s": (1e-6, _GRTT_MAX_S),
-    "backoff_factor": (0, 15),
-    "group_size": (1, 500_000_000),
-    "robust_factor": (1, 1000),
-    "probe_interval_s": (1e-3, None),
-    "acker_patience_s": (0, 1e9),
-    "lanes": (0, 16),
-    "cache_bytes": (65_536, CACHE_BYTES_MAX),
-    "send_objects_max": (1, _OBJECTS_MAX),
-    "send_cache_bytes_max": (0, 1 << 40),
-    "object_window_bytes": (65_536, 1 << 40),
-    "receive_window_bytes": (65_536, None),
-    "receive_bytes_max": (65_536, 1 << 40),
-    "receive_buffer_bytes": (4096, (1 << 31) - 1),
-    "senders_max": (1, 1 << 20),
-    "streams_per_sender_max": (1, 65_535),
-    "objects_per_sender_max": (1, _OBJECTS_MAX),
-    "object_bytes_max": (1, 1 << 40),
-    "object_idle_after_s": (1e-3, 1e9),
-    "sender_idle_after_s": (1e-3, 1e9),
-    "message_bytes_max": (1, (1 << 28) - 1),
-    "drop_received": (0, 1),
-}
+#: The engine's options with the defaults that it has for a LAN. What they may be is for the engine to say.
+_LAN: dict[str, Any] = _core.norm_defaults()
 
 
 class EngineOptions(TypedDict, total=False):
@@ -131,7 +91,7 @@ class NormOptions(EngineOptions, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormConfig(Sending):
+class NormConfig(Checked):
     """One NORM session (RFC 5740). Sizes are in bytes, times in seconds."""
 
     #: Multicast group, or the address of the one other end; IPv4 or IPv6.
@@ -150,53 +110,53 @@ class NormConfig(Sending):
     seed: int | None = None
 
     #: The rate to send at, or the most that rate control may choose; `None` is without limit.
-    rate_bytes_per_s: float | None = None
+    rate_bytes_per_s: float | None = _LAN["rate_bytes_per_s"]
     #: The least rate that rate control may choose, whatever receivers report.
-    rate_min_bytes_per_s: float = 0.0
+    rate_min_bytes_per_s: float = _LAN["rate_min_bytes_per_s"]
     #: What decides the rate: `fixed`, `nack_driven`, `norm_cc`, which shares a path as TCP does, or
     #: `delivery`, for a long path to one other end that loses packets.
-    congestion: Congestion = "fixed"
+    congestion: Congestion = _LAN["congestion"]
     #: Bytes handed to the kernel in one call.
-    burst_bytes_max: int = 65_000
+    burst_bytes_max: int = _LAN["burst_bytes_max"]
     #: Datagrams handed to the kernel in one call.
-    burst_segments_max: int = 64
+    burst_segments_max: int = _LAN["burst_segments_max"]
     #: Data in one datagram; `None` is as much as a packet of the interface takes, and not more than 8 KB.
-    segment_bytes: int | None = 1400
+    segment_bytes: int | None = _LAN["segment_bytes"]
 
     #: The FEC scheme: fec_id 5, 129 or 0.
-    fec: Fec = "reed_solomon_8"
+    fec: Fec = _LAN["fec"]
     #: Segments of a block, 255 together with its parity.
-    block_symbols: int = 64
+    block_symbols: int = _LAN["block_symbols"]
     #: Parity that a block can have; 0 repairs with the lost segments themselves.
-    parity_symbols: int = 0
+    parity_symbols: int = _LAN["parity_symbols"]
     #: How many of them follow each block unasked; the others answer requests for repair.
-    auto_parity: int = 0
+    auto_parity: int = _LAN["auto_parity"]
     #: Blocks that are sent in turn, so that a burst of loss takes a little of each. Needs parity.
-    interleave_blocks: int = 1
+    interleave_blocks: int = _LAN["interleave_blocks"]
 
     #: Repair when the first receiver asks, or after collecting requests (RFC 5740 section 5.4).
-    repair: Repair = "at_once"
+    repair: Repair = _LAN["repair"]
     #: The group's round-trip time until it is measured.
-    grtt_initial_s: float = 0.01
+    grtt_initial_s: float = _LAN["grtt_initial_s"]
     #: The least that is taken for it.
-    grtt_min_s: float = 0.0001
+    grtt_min_s: float = _LAN["grtt_min_s"]
     #: The most that is taken for it.
-    grtt_max_s: float = 15.0
+    grtt_max_s: float = _LAN["grtt_max_s"]
     #: K: receivers back off up to K round-trip times before they ask for repair.
-    backoff_factor: int = 4
+    backoff_factor: int = _LAN["backoff_factor"]
     #: The group's size, as far as known; it spreads the back-off.
-    group_size: int = 10
+    group_size: int = _LAN["group_size"]
     #: How often a command that may be lost is repeated.
-    robust_factor: int = 20
+    robust_factor: int = _LAN["robust_factor"]
     #: How often round-trip times are probed while data flows.
-    probe_interval_s: float = 0.1
+    probe_interval_s: float = _LAN["probe_interval_s"]
     #: How often they are probed at least.
-    probe_interval_max_s: float = 30.0
+    probe_interval_max_s: float = _LAN["probe_interval_max_s"]
 
     #: The nodes whose acknowledgements `flush`, `close` and `window_bytes` wait for.
     ackers: tuple[int, ...] = ()
     #: An acker that gets nowhere for so long, or holds others back for so long, is no longer waited for.
-    acker_patience_s: float = 0.5
+    acker_patience_s: float = _LAN["acker_patience_s"]
 
     #: Streams of messages to send, the most urgent first; 0 is enough for files and objects.
     lanes: int = 1
@@ -207,40 +167,40 @@ class NormConfig(Sending):
     #: NORM_INFO of the streams.
     info: bytes = b""
     #: Objects and files kept for sending and repair, at the most.
-    send_objects_max: int = 16_384
+    send_objects_max: int = _LAN["send_objects_max"]
     #: The memory that objects kept for sending and repair take, at the most.
-    send_cache_bytes_max: int = 64 << 20
+    send_cache_bytes_max: int = _LAN["send_cache_bytes_max"]
     #: How far objects and files may be ahead of the slowest acker.
-    object_window_bytes: int = 4 << 20
+    object_window_bytes: int = _LAN["object_window_bytes"]
 
     #: Whether to receive at all.
-    receive: bool = True
+    receive: bool = _LAN["receive"]
     #: Whether to receive objects and files; streams are received in any case.
-    receive_objects: bool = True
+    receive_objects: bool = _LAN["receive_objects"]
     #: Where receivers send their feedback.
-    feedback: Feedback = "multicast"
+    feedback: Feedback = _LAN["feedback"]
     #: What a receiver that joins late asks for: nothing older, the stream it hears, or all that is kept.
-    sync: Sync = "current"
+    sync: Sync = _LAN["sync"]
     #: What a receiver asks for when something is missing.
-    nacking: Nacking = "full"
+    nacking: Nacking = _LAN["nacking"]
     #: How far ahead of the reader one stream is buffered.
-    receive_window_bytes: int = 16 << 20
+    receive_window_bytes: int = _LAN["receive_window_bytes"]
     #: What all streams and objects together are buffered.
-    receive_bytes_max: int = 512 << 20
+    receive_bytes_max: int = _LAN["receive_bytes_max"]
     #: What to ask the kernel for.
     receive_buffer_bytes: int = 8 << 20
     #: Senders that are listened to at once.
-    senders_max: int = 1024
+    senders_max: int = _LAN["senders_max"]
     #: Streams of each that are listened to at once.
-    streams_per_sender_max: int = 16
+    streams_per_sender_max: int = _LAN["streams_per_sender_max"]
     #: From the oldest incomplete object of a sender to its newest there are at most so many.
-    objects_per_sender_max: int = 16_384
+    objects_per_sender_max: int = _LAN["objects_per_sender_max"]
     #: The longest object of bytes that is taken; files may be longer.
-    object_bytes_max: int = 128 << 20
+    object_bytes_max: int = _LAN["object_bytes_max"]
     #: An object of which nothing came for so long is given up.
-    object_idle_after_s: float = 60.0
+    object_idle_after_s: float = _LAN["object_idle_after_s"]
     #: A sender silent for so long may be forgotten to make room for another.
-    sender_idle_after_s: float = 60.0
+    sender_idle_after_s: float = _LAN["sender_idle_after_s"]
     #: The longest message of a stream, sent or received.
     message_bytes_max: int = 128 << 20
     #: Where received files go, an existing directory; without it their parts come as events.
@@ -256,63 +216,21 @@ class NormConfig(Sending):
 
     def __post_init__(self) -> None:
         self.check_types()
-        for field, (least, most) in _RANGES.items():
-            self.check_range(field, least, most)
-        self._check_address()
-        self.check_rate()
-        self.check_parity()
-        self._check_fec()
-        self._check_times()
-        if self.window_bytes is not None:
-            fine = 1 <= self.window_bytes <= self.cache_bytes
-            self.check("window_bytes", fine, "from 1 to cache_bytes, or None")
-        fine = self.receive_window_bytes <= self.receive_bytes_max
-        self.check("receive_window_bytes", fine, "at most receive_bytes_max")
-        if self.segment_bytes is not None:
-            self.check("info", len(self.info) <= self.segment_bytes, "no longer than segment_bytes")
-        self.check("info", not self.info or self.lanes > 0, "left out without lanes, whose it is")
-        self._check_ackers()
+        fine = isinstance(self.ackers, tuple | list | set | frozenset) and all(map(is_whole, self.ackers))
+        self.check("ackers", fine, "ids of other nodes")
+        object.__setattr__(self, "ackers", tuple(sorted(set(self.ackers))))
         self.check("key_file", self.key is None or self.key_file is None, "left out beside key")
         if self.key is not None:
             check_key(self.key)
         if self.files_directory is not None:
             fine = isinstance(self.files_directory, str | os.PathLike)
             self.check("files_directory", fine, "a path, or None")
-
-    def _check_address(self) -> None:
-        try:
-            address = ipaddress.ip_address(self.group)
-        except ValueError:
-            raise ConfigError(
-                f"group is {self.group!r}, and must be an IP address such as {DEFAULT_GROUP}"
-            ) from None
-        fine = self.listen_port is None or not address.is_multicast
-        self.check("listen_port", fine, "left out on a multicast group, on whose port everybody listens")
-        fine = self.congestion != "delivery" or not address.is_multicast
-        self.check(
-            "congestion", fine, "fixed, nack_driven or norm_cc on a multicast group: it is for two ends"
-        )
-
-    def _check_fec(self) -> None:
-        fine = self.parity_symbols == 0 or self.fec != "no_code"
-        self.check("parity_symbols", fine, "0 with fec='no_code', which has none")
-        fine = self.interleave_blocks == 1 or self.parity_symbols > 0
-        self.check("interleave_blocks", fine, "1 without parity_symbols, which interleaving is for")
-
-    def _check_times(self) -> None:
-        self.check("grtt_min_s", self.grtt_min_s <= self.grtt_max_s, "at most grtt_max_s")
-        fine = self.grtt_min_s <= self.grtt_initial_s <= self.grtt_max_s
-        self.check("grtt_initial_s", fine, "from grtt_min_s to grtt_max_s")
-        fine = self.probe_interval_s <= self.probe_interval_max_s <= 1e9
-        self.check("probe_interval_max_s", fine, "from probe_interval_s to 1e9")
-
-    def _check_ackers(self) -> None:
-        wanted = f"ids of other nodes, from 1 to {_NODE_MAX}"
-        fine = isinstance(self.ackers, tuple | list | set | frozenset) and all(
-            isinstance(node, int) and 1 <= node <= _NODE_MAX and node != self.node for node in self.ackers
-        )
-        self.check("ackers", fine, wanted)
-        object.__setattr__(self, "ackers", tuple(sorted(set(self.ackers))))
+        # A node that is drawn later can be any but an acker, and files are looked for later.
+        spare = next(node for node in itertools.count(1) if node not in self.ackers)
+        given = link_options(self) | {"files_directory": None}
+        drawn = {"node": spare, "instance": 0, "seed": 0}
+        given |= {name: value for name, value in drawn.items() if given[name] is None}
+        _core.check_norm_options(**given)
 
     def with_options(self, **options: Unpack[NormOptions]) -> Self:
         """This configuration with some of its fields changed."""
@@ -321,3 +239,9 @@ class NormConfig(Sending):
             if name not in fields:
                 raise unknown_option(name, fields)
         return dataclasses.replace(self, **options)
+
+
+def link_options(config: NormConfig) -> dict[str, Any]:
+    """What a session tells its link, but for the key, which has another form there."""
+    fields = dataclasses.fields(config)
+    return {field.name: getattr(config, field.name) for field in fields if not field.name.startswith("key")}

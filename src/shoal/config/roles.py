@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from shoal.config.checks import Checked
 from shoal.config.connection import ConnectionOptions
 from shoal.errors import ConfigError
+from shoal.types import is_text
 
 
 class RoleOptions(TypedDict, total=False):
@@ -53,7 +54,9 @@ class ClientConfig(Checked):
 
     def __post_init__(self) -> None:
         self.check_types()
-        self.check("client_id", len(self.client_id or "") <= 255, "a text of 1 to 255 characters, or None")
+        client_id = self.client_id or ""
+        is_name = len(client_id) <= 255 and is_text(client_id)
+        self.check("client_id", is_name, "a text of 1 to 255 characters, or None")
         self.check_range("outbox_bytes_max", 1 << 20)
 
 

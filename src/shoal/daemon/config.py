@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from shoal.bus.arguments import check_cost
 from shoal.config import ConnectionConfig, resolve, resolve_listening
 from shoal.config.checks import Checked, unknown_option
 from shoal.config.connection import DEFAULT_DOMAIN
 from shoal.daemon.places import line_of
 from shoal.errors import ConfigError, ShoalError
+from shoal.link.admission import Allowed
 from shoal.link.transport import SCHEMES
 from shoal.store import StoreConfig
 from shoal.store import resolve as resolve_store
@@ -59,6 +61,10 @@ class LinkConfig:
     connection: ConnectionConfig
     #: Whether it is opened; one that is not is checked all the same.
     enabled: bool = True
+    #: Who may connect: names of certificates, and networks. Everybody, if it is empty.
+    allow: tuple[str, ...] = ()
+    #: What a step over it costs; `None` is as usual.
+    cost: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,12 +182,14 @@ def parse(options: Mapping[str, Any], beside: Path) -> DaemonConfig:
     answer = options.get("answer", True)
     if not isinstance(answer, bool):
         raise _KeyError("answer", f"answer is {answer!r}, and must be true or false")
+    connection, links = _connection(options, domain, roles, beside), _links(options, domain, beside)
+    _check_names(links, connection)
     return DaemonConfig(
         name=name,
         domain=domain,
-        connection=_connection(options, domain, roles, beside),
+        connection=connection,
         roles=roles,
-        links=_links(options, domain, beside),
+        links=links,
         store=_store(options, roles, beside),
         http=_checked(HttpConfig, "http", _table(options, "http")) if "http" in options else None,
         log=_checked(LogConfig, "log", _table(options, "log")),
@@ -278,6 +286,12 @@ def _link(name: str, table: dict[str, Any], domain: str, beside: Path) -> LinkCo
     enabled = table.pop("enabled", True)
     if not isinstance(enabled, bool):
         raise _KeyError(f"{key}.enabled", f"{key}.enabled is {enabled!r}, and must be true or false")
+    allow = _allow(key, table.pop("allow", None), listens)
+    cost = table.pop("cost", None)
+    try:
+        check_cost(cost)
+    except (ConfigError, TypeError) as error:
+        raise _KeyError(f"{key}.cost", f"{key}.{error}") from None
     url = table.pop("listen" if listens else "url")
     if not isinstance(url, str) or not url:
         field_ = "listen" if listens else "url"
@@ -315,7 +329,42 @@ def _link(name: str, table: dict[str, Any], domain: str, beside: Path) -> LinkCo
             f"{key}.{others[0]}",
             f"[{key}] {url!r}: {', '.join(others)} is for all links of this kind: put it into [connection]",
         )
-    return LinkConfig(name=name, listens=listens, connection=connection, enabled=enabled)
+    return LinkConfig(
+        name=name, listens=listens, connection=connection, enabled=enabled, allow=allow, cost=cost
+    )
+
+
+def _allow(key: str, entries: object, listens: bool) -> tuple[str, ...]:
+    where = f"{key}.allow"
+    if entries is None:
+        return ()
+    if not listens:
+        raise _KeyError(where, f"{where} says who may connect, and [{key}] has no listen: leave it out")
+    texts = entries if isinstance(entries, list) else []
+    if not texts or not all(isinstance(one, str) and one for one in texts):
+        wanted = "a list of names of certificates, such as 'sensor*', and networks, such as '10.0.0.0/8'"
+        raise _KeyError(where, f"{where} is {entries!r}, and must be {wanted}")
+    try:
+        Allowed(texts)
+    except ConfigError as error:
+        raise _KeyError(where, f"{where}: {error}") from None
+    return tuple(texts)
+
+
+def _check_names(links: Mapping[str, LinkConfig], connection: ConnectionConfig) -> None:
+    """Names are proved by certificates, and those have to be asked for."""
+    for name, link in links.items():
+        if not Allowed(link.allow).names:
+            continue
+        scheme = link.connection.scheme
+        if scheme not in ("tls", "wss"):
+            how = f"{scheme}:// asks nobody for a certificate: use tls:// or wss://, or name networks"
+        elif connection.tls_ca is None:
+            how = "without tls_ca in [connection] nobody is asked for a certificate"
+        else:
+            continue
+        names = ", ".join(map(repr, Allowed(link.allow).names))
+        raise _KeyError(f"link.{name}.allow", f"link.{name}.allow has {names}, and {how}")
 
 
 def _differs(name: str, one: ConnectionConfig, other: ConnectionConfig) -> bool:

@@ -8,18 +8,21 @@ import resource
 import socket
 import threading
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from shoal import _core
 from shoal.bus.events import Event, LinkDown, LinkUp, MessagesLost
 from shoal.bus.sync import Bus
 from shoal.daemon.answers import Answers
-from shoal.daemon.config import DaemonConfig
-from shoal.daemon.http import HttpEndpoint
+from shoal.daemon.config import DaemonConfig, HttpConfig
 from shoal.daemon.links import Links
 from shoal.errors import ConfigError
-from shoal.store import Store
+
+if TYPE_CHECKING:
+    from shoal.daemon.http import HttpEndpoint
+    from shoal.store import Store
 
 log = logging.getLogger("shoal.daemon")
 
@@ -59,7 +62,7 @@ class Daemon:
         if config.answer:
             self._answers = Answers(self.bus, self.status)
         if config.http is not None:
-            self._http = HttpEndpoint(config.http, self.status)
+            self._http = _endpoint(config.http, self.status)
 
     # --- commands ---
 
@@ -101,7 +104,7 @@ class Daemon:
             self._http.close()
             self._http = None
         if config.http is not None:
-            self._http = HttpEndpoint(config.http, self.status)
+            self._http = _endpoint(config.http, self.status)
         self.config = dataclasses.replace(self.config, http=config.http)
         return [f"http at {self._http.url}" if self._http else "http off"]
 
@@ -176,10 +179,14 @@ class Daemon:
         match event:
             case MessagesLost():
                 self._lost += 1
+            case LinkUp(link, 0, address, resumed):
+                log.info("%s was joined%s from %s", link, " again" if resumed else "", address)
             case LinkUp(link, node, address, resumed):
                 again = ", which goes on" if resumed else ""
                 log.info("link %s is up with node %d at %s%s", link, node, address, again)
             # What goes wrong the connection logs itself, now and then.
+            case LinkDown(link, 0, _, why, True):
+                log.info("%s was left: %s", link, why)
             case LinkDown(link, node, address, why, True):
                 log.info("node %d at %s left the link %s: %s", node, address, link, why)
 
@@ -190,10 +197,21 @@ class Daemon:
         self.close()
 
 
-def _store_of(config: DaemonConfig) -> Store | None:
+# What not every daemon has is imported where it is needed: a small gateway does without its memory.
+
+
+def _endpoint(config: HttpConfig, status: Callable[[], Mapping[str, Any]]) -> "HttpEndpoint":
+    from shoal.daemon.http import HttpEndpoint
+
+    return HttpEndpoint(config, status)
+
+
+def _store_of(config: DaemonConfig) -> "Store | None":
     """The store, a member of its own on the first LAN."""
     if config.store is None:
         return None
+    from shoal.store import Store
+
     lans = (link.connection for link in config.open_links().values() if link.connection.scheme == "norm")
     lan = next((connection for connection in lans if not connection.is_unicast), None)
     if lan is None:

@@ -14,6 +14,7 @@ from shoal.bus.connection import LEAVE_S, Connection
 from shoal.config.keys import keys_of
 from shoal.daemon.config import LinkConfig
 from shoal.errors import ShoalError
+from shoal.link.admission import Allowed
 from shoal.link.dialler import Dialler
 from shoal.link.state import LinkState
 
@@ -92,8 +93,15 @@ class Links:
     # --- getters ---
 
     def trouble(self) -> list[str]:
-        """Links that cannot be opened, and why."""
-        return [f"link {name}: {why}" for name, (why, _) in self._failed.items()]
+        """Links that cannot be opened, or whose interface is gone, and why."""
+        down = {name: self._down(opened) for name, opened in self._open.items()}
+        whys = {name: why for name, (why, _) in self._failed.items()}
+        whys |= {name: why for name, why in down.items() if why is not None}
+        return [f"link {name}: {why}" for name, why in whys.items()]
+
+    def _down(self, opened: Open) -> str | None:
+        told = None if opened.norm is None else self._connection.node.norm_link(opened.norm)
+        return None if told is None else told["down"]
 
     def states(self) -> list[dict[str, Any]]:
         """Every link as it is now."""
@@ -124,14 +132,14 @@ class Links:
             return {"state": "failed", "up": 0, "why": "it was closed"}
         lan = f"{config.where()} on {_network_of(told['interface'])}"
         where = {"far": config.group} if config.is_unicast else {"lan": lan}
-        stats = told["stats"]
+        stats, down = told["stats"], told["down"]
         return {
-            "state": "up",
-            "up": 1,
+            "state": "reconnecting" if down else "up",
+            "up": int(not down),
             **where,
             "interface": told["interface"],
             "address": told["address"],
-            "why": node.take_socket_error(number) or "",
+            "why": down or node.take_socket_error(number) or "",
             "round_trip_s": told["round_trip_s"],
             "rate_bytes_per_s": told["rate_bytes_per_s"],
             **{name: stats[name] for name in ("bytes_sent", "bytes_received", "repairs_sent")},
@@ -156,11 +164,12 @@ class Links:
     def _opened(self, link: LinkConfig) -> Open:
         config = link.connection
         if config.scheme == "norm":
-            return Open(norm=self._connection.add_norm(config))
+            return Open(norm=self._connection.add_norm(config, link.cost))
         keeper = self._connection.keeper()
         if link.listens:
-            return Open(listens_at=keeper.listen(config.target()))
-        return Open(dialler=keeper.connect(config.target()))
+            admit = Allowed(link.allow) if link.allow else None
+            return Open(listens_at=keeper.listen(config.target(), admit, link.cost))
+        return Open(dialler=keeper.connect(config.target(), link.cost))
 
     def _close(self, name: str) -> None:
         del self._wanted[name]

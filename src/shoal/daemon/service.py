@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from shoal.bus.descriptors import limit
 from shoal.daemon import notify
 from shoal.daemon.config import DaemonConfig, load
 from shoal.daemon.daemon import Daemon
@@ -20,6 +21,8 @@ log = logging.getLogger("shoal.daemon")
 
 #: How often the daemon looks after itself at the least.
 TURN_S = 0.5
+#: Descriptors for all but connections: its own links, files, HTTP, and those that are kept free.
+DESCRIPTORS_BESIDE = 64
 
 
 class Signals:
@@ -60,6 +63,7 @@ def run(path: Path) -> None:
     try:
         with signals.caught():
             _raise_descriptor_limit()
+            _compare_descriptor_limit(config)
             with Daemon(config) as daemon:
                 log.info("%s is ready: %s", config.name, _what(daemon))
                 notify.ready(_what(daemon))
@@ -108,3 +112,22 @@ def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _compare_descriptor_limit(config: DaemonConfig) -> None:
+    """Say so where there are fewer than connections may need."""
+    listening = [link.connection.scheme for link in config.open_links().values() if link.listens]
+    if not listening:
+        return
+    # A transport in Python has a pipe beside its socket.
+    each = 1 if {"tcp", "tls"} >= set(listening) else 3
+    connections = config.connection.connections_max
+    if each * connections + DESCRIPTORS_BESIDE > limit():
+        log.warning(
+            "%d connections are let in (connections_max), which need %d descriptors, and this process may "
+            "have %d: those beyond are turned away; raise the limit (LimitNOFILE= of systemd, or ulimit -n), "
+            "or lower connections_max",
+            connections,
+            each * connections + DESCRIPTORS_BESIDE,
+            limit(),
+        )

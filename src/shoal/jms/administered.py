@@ -4,6 +4,7 @@
 [factories.desk]
 url = "norm://"
 client_id = "desk-7"
+default_delivery_mode = "NON_PERSISTENT"
 
 [topics]
 prices = "prices/>"
@@ -19,9 +20,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import ConfigError
+from shoal._core import Message as BusMessage
+from shoal.bus.arguments import check_pattern
+from shoal.bus.persistent import check_queue_name
+from shoal.errors import ConfigError, ShoalError
 from shoal.jms.destination import Destination, Queue, Topic
 from shoal.jms.factory import ConnectionFactory
+from shoal.jms.message import DeliveryMode
 
 #: Names the file where a call does not.
 FILE_VARIABLE = "SHOAL_JMS_FILE"
@@ -74,12 +79,34 @@ def _table(path: Path, kind: str, table: Any) -> Mapping[str, Any]:
     return table
 
 
+def _check_name(destination: Destination) -> None:
+    if destination.is_queue:
+        check_queue_name(destination.bus_name)
+    else:
+        check_pattern(destination.bus_name)
+        BusMessage(destination.bus_name.replace("*", "x").replace(">", "x"))
+
+
 def _made(path: Path, kind: str, name: str, what: Any) -> ConnectionFactory | Destination:
     if kind != "factories":
         if not isinstance(what, str):
             raise ConfigError(f"{path}: {kind}.{name} is {what!r}, and must be the destination's name")
-        return Topic(what) if kind == "topics" else Queue(what)
+        try:
+            made = Topic(what) if kind == "topics" else Queue(what)
+            # A mistake is told now, and not when somebody sends.
+            _check_name(made)
+        except ShoalError as error:
+            raise ConfigError(f"{path}: {kind}.{name}: {error}") from error
+        return made
     options = dict(_table(path, f"factories.{name}", what))
+    mode = options.get("default_delivery_mode")
+    if isinstance(mode, str):
+        if mode not in DeliveryMode.__members__:
+            known = " or ".join(repr(each) for each in DeliveryMode.__members__)
+            raise ConfigError(
+                f"{path}: factories.{name}.default_delivery_mode is {mode!r}, and must be {known}"
+            )
+        options["default_delivery_mode"] = DeliveryMode[mode]
     try:
         return ConnectionFactory(**options)
     except (TypeError, ValueError) as error:

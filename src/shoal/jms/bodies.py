@@ -20,7 +20,11 @@ class TextMessage(Message):
     _text: str | None = None
 
     def __init__(self, text: str | None = None) -> None:
-        if text is not None:
+        # As with messages of bytes, so that properties are set quickly from the first.
+        self._properties = self._settable = {}
+        if type(text) is str:
+            self._text = text
+        elif text is not None:
             self.text = text
 
     @property
@@ -55,7 +59,7 @@ class TextMessage(Message):
         return self.text or ""
 
     def _wire_properties(self) -> dict[str, Any] | None:
-        if self.text is None:
+        if self._text is None and self.text is None:
             return {**self._own(), NULL_TEXT: True}
         return self._own() or None
 
@@ -63,7 +67,8 @@ class TextMessage(Message):
 class ObjectMessage(Message):
     """A message whose body is an object: anything the bus takes, and types that `shoal.codecs` knows.
 
-    Nothing is pickled. The object is copied when it is set, so that changing it later changes no message.
+    Nothing is pickled. The object is copied when it is set and when it is read: changing it later changes no
+    message.
     """
 
     body_type = object
@@ -76,13 +81,13 @@ class ObjectMessage(Message):
 
     @property
     def object(self) -> Any:
-        """The object.
+        """The object, each time a new one if it could be changed.
 
         Raises:
             MessageFormatError: its type is not registered here.
         """
-        source = self._core or self._copy
-        return None if source is None else source.body
+        found = self._held_object()
+        return found if _is_fixed(found) else BusMessage("object", _boxed(found)).body
 
     @object.setter
     def object(self, object: Any) -> None:
@@ -97,16 +102,34 @@ class ObjectMessage(Message):
 
     body = object
 
+    def _held_object(self) -> Any:
+        """The message's own, which no program sees."""
+        source = self._core or self._copy
+        return None if source is None else source.body
+
+    def is_body_assignable_to(self, kind: type) -> bool:
+        """Whether `get_body` with this type would give the body."""
+        if not isinstance(kind, type):
+            raise TypeError(f"kind is {kind!r}, and must be a class")
+        found = self._held_object()
+        return found is None or isinstance(found, kind)
+
     def _erase(self) -> None:
         if self._core is not None:
             forget_core(self)
         self._copy = None
 
     def _wire_body(self) -> Any:
-        return _boxed(self.object)
+        return _boxed(self._held_object())
 
-    def _frozen_body(self) -> Any:
-        return _boxed(BusMessage("object", _boxed(self.object)).body)
+
+def _is_fixed(value: Any) -> bool:
+    """Whether nobody can change it, so that it need not be copied; arrays are received as read-only ones."""
+    if value is None or isinstance(value, int | float | str | bytes):
+        return True
+    if type(value).__module__.partition(".")[0] in ("datetime", "pyarrow"):
+        return True
+    return getattr(getattr(value, "flags", None), "writeable", True) is False
 
 
 def _boxed(value: Any) -> Any:
@@ -275,9 +298,9 @@ class MapMessage(Message):
         """Set an entry to a `String`."""
         self._write(name, values.accepted(STRING, value))
 
-    def set_bytes(self, name: str, value: bytes, offset: int = 0, length: int | None = None) -> None:
-        """Set an entry to bytes, or to a part of them."""
-        self._write(name, slice_of(value, offset, length))
+    def set_bytes(self, name: str, value: bytes | None, offset: int = 0, length: int | None = None) -> None:
+        """Set an entry to bytes, to a part of them, or to null."""
+        self._write(name, None if value is None else slice_of(value, offset, length))
 
     def _wire_body(self) -> Any:
         return self._read()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from shoal.errors import InvalidDestinationError
 from shoal.jms.destination import Queue
 from shoal.jms.failures import closed_error, translating
 from shoal.jms.message import Message
@@ -47,10 +48,15 @@ class QueueBrowser:
 
     def _messages(self) -> Iterator[Message]:
         with translating():
-            for core in self._session._subscribing.browse(self._queue, self._selector):
-                if self._closed:
-                    return
-                yield of_bus(core, self._queue, None, core.delivery_count)
+            try:
+                for core in self._session._subscribing.browse(self._queue, self._selector):
+                    if self._closed:
+                        return
+                    yield of_bus(core, self._queue, None, core.delivery_count)
+            except InvalidDestinationError:
+                # A queue begins with its first message, or its first consumer: until then it is empty.
+                if self._queue.is_temporary:
+                    raise
 
     @property
     def enumeration(self) -> Iterator[Message]:

@@ -45,18 +45,30 @@ class Completions:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[Message, Callable[[], None] | None, CompletionListener]] = deque()
+        self._waiting: deque[tuple[Message, Callable[[], None] | None, CompletionListener, int]] = deque()
         self._busy = False
         self._unsent = 0
         self._thread: threading.Thread | None = None
 
-    def add(self, message: Message, send: Callable[[], None] | None, listener: CompletionListener) -> None:
-        """Call the listener when the message is sent; `send` does that, unless it is sent already."""
+    def add(
+        self,
+        message: Message,
+        send: Callable[[], None] | None,
+        listener: CompletionListener,
+        *,
+        is_ahead: bool = False,
+    ) -> None:
+        """Call the listener when the message is sent; `send` does that, unless it is sent already.
+
+        With `is_ahead` the message is on its way, before whatever follows, and `send` waits until it is
+        there.
+        """
+        unsent = 0 if send is None or is_ahead else 1
         with self._changed:
             while len(self._waiting) >= COMPLETIONS_MAX and not self.is_here:
                 self._changed.wait()
-            self._waiting.append((message, send, listener))
-            self._unsent += send is not None
+            self._waiting.append((message, send, listener, unsent))
+            self._unsent += unsent
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="shoal-jms-completions", daemon=True)
                 self._thread.start()
@@ -107,12 +119,12 @@ class Completions:
                     if self._thread is not here:
                         return
                     self._changed.wait()
-                message, send, listener = self._waiting.popleft()
+                message, send, listener, unsent = self._waiting.popleft()
                 self._busy = True
-            self._complete(message, send, listener)
+            self._complete(message, send, listener, unsent)
 
     def _complete(
-        self, message: Message, send: Callable[[], None] | None, listener: CompletionListener
+        self, message: Message, send: Callable[[], None] | None, listener: CompletionListener, unsent: int
     ) -> None:
         failure: Exception | None = None
         if send is not None:
@@ -123,7 +135,7 @@ class Completions:
             except Exception as error:
                 failure = error
             with self._changed:
-                self._unsent -= 1
+                self._unsent -= unsent
                 self._changed.notify_all()
         try:
             if failure is None:

@@ -17,7 +17,7 @@ from shoal.errors import (
     JMSError,
     ShoalError,
 )
-from shoal.jms.delivering import AcknowledgeMode
+from shoal.jms.delivering import AcknowledgeMode, checked_mode
 from shoal.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from shoal.jms.failures import closed_error, translating
 from shoal.jms.feeds import Feed
@@ -87,7 +87,7 @@ class Connection:
         self._sessions: list[Session] = []
         self._listener: ExceptionListener | None = None
         self._telling = threading.Lock()
-        self._temporary: dict[str, Destination] = {}
+        self._temporary: dict[str, TemporaryTopic | TemporaryQueue] = {}
         #: The feeds of its unshared durable subscriptions by name, of which each has one consumer.
         self._durable: dict[str, Feed] = {}
         #: The client id, where whoever cleans up finds it.
@@ -197,13 +197,7 @@ class Connection:
         self._check()
         if not isinstance(transacted, bool):
             transacted, acknowledge_mode = False, transacted
-        try:
-            mode = AcknowledgeMode.SESSION_TRANSACTED if transacted else AcknowledgeMode(acknowledge_mode)
-        except ValueError:
-            names = ", ".join(mode.name for mode in AcknowledgeMode)
-            raise ValueError(
-                f"acknowledge_mode is {acknowledge_mode!r}, and must be one of {names}"
-            ) from None
+        mode = AcknowledgeMode.SESSION_TRANSACTED if transacted else checked_mode(acknowledge_mode)
         self._used = True
         session = kind(self, mode)
         with self._gate.lock:
@@ -331,6 +325,7 @@ class Connection:
                 session._end()
             for destination in list(self._temporary.values()):
                 self._drop(destination)
+                destination.is_deleted = True
             self._temporary.clear()
             with self._gate.lock:
                 self._closed = True

@@ -14,6 +14,8 @@ from shoal.jms.streams import BytesMessage
 class ContextProducerBase:
     """What context producers of threads and of asyncio have in common: what they give messages."""
 
+    __slots__ = ("_async", "_given", "_settings", "_template")
+
     def __init__(self, producer: ProducerBase) -> None:
         self._settings = producer
         # Its own rules for names and values are those of every message.
@@ -207,6 +209,8 @@ class JMSProducer(ContextProducerBase):
 
     Properties and header fields that are set here go before those of a message that is sent.
     """
+
+    __slots__ = ("_producer",)
 
     def __init__(self, producer: MessageProducer) -> None:
         super().__init__(producer)

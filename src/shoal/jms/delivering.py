@@ -38,12 +38,21 @@ class AcknowledgeMode(IntEnum):
 
     #: `commit` does.
     SESSION_TRANSACTED = 0
-    #: The session does, when `receive` returns or the listener has returned.
+    #: The session does, before `receive` returns, or when the listener has returned.
     AUTO_ACKNOWLEDGE = 1
     #: `message.acknowledge()` does, for all that the session has delivered.
     CLIENT_ACKNOWLEDGE = 2
     #: The session does, now and then: after a failure some messages may come twice.
     DUPS_OK_ACKNOWLEDGE = 3
+
+
+def checked_mode(mode: int) -> AcknowledgeMode:
+    """A mode, or its number."""
+    try:
+        return AcknowledgeMode(mode)
+    except ValueError:
+        names = ", ".join(each.name for each in AcknowledgeMode)
+        raise ValueError(f"acknowledge_mode is {mode!r}, and must be one of {names}") from None
 
 
 class Delivering:
@@ -68,6 +77,8 @@ class Delivering:
         #: Nothing more is delivered.
         self.ended = False
         self._warned = False
+        #: The last acknowledgement for a listener failed.
+        self._is_refused = False
         #: Held by the call of `receive` that is under way.
         self._turn = threading.Lock()
         self._receiving: MessageConsumer | None = None
@@ -194,6 +205,7 @@ class Delivering:
             return None
         with self._lock:
             if consumer._closed or self.ended:
+                consumer._feed.decline(entry)
                 return None
             if self._gate.started:
                 if self._keeps:
@@ -235,16 +247,26 @@ class Delivering:
     def delivered(self, consumer: MessageConsumer, entry: Entry) -> Message:
         """The message of an entry that `receive` returns, acknowledged as the mode asks."""
         if consumer._feed.is_kept:
-            self.settle(consumer, entry)
+            try:
+                self.settle(consumer, entry)
+            except BaseException:
+                # Interrupted while the store was told: the next `receive` returns it.
+                self.put_back(consumer, entry._replace(is_settled=True))
+                raise
         return consumer._made(entry)
 
     def settle(self, consumer: MessageConsumer, entry: Entry) -> None:
         """Have the store know, as the mode asks, that `receive` returns a message."""
-        if self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE and not entry.is_settled:
-            with translating():
+        if self._keeps or entry.is_settled:
+            return
+        try:
+            if self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
                 consumer._feed.acknowledge(entry.core)
-        elif self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and not entry.is_settled:
-            self._acknowledge_lazily(consumer, entry)
+            else:
+                self._acknowledge_lazily(consumer, entry)
+        except ShoalError as error:
+            # Nobody can say whether the store knows: the program gets it now, and perhaps once more.
+            self._note_unacknowledged(entry, error)
 
     def put_back(self, consumer: MessageConsumer, entry: Entry) -> None:
         """As if it had not been taken."""
@@ -441,8 +463,20 @@ class Delivering:
                     self._acknowledge_lazily(consumer, entry)
                 else:
                     consumer._feed.acknowledge(entry.core)
+            self._is_refused = False
         except ShoalError as error:
-            log.error("%s could not be acknowledged: %s", entry.core.message_id, error)
+            self._note_unacknowledged(entry, error)
+
+    def _note_unacknowledged(self, entry: Entry, error: ShoalError) -> None:
+        # Once for all that were ahead when a store went; the exception listener is told of that.
+        level = logging.DEBUG if self._is_refused else logging.WARNING
+        self._is_refused = True
+        log.log(
+            level,
+            "%s, and perhaps others, not acknowledged, and so delivered again, marked: %s",
+            entry.core.message_id,
+            error,
+        )
 
     # Ends.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
 from shoal.errors import InvalidDestinationError
-from shoal.types import QueueName
+from shoal.types import QueueName, is_text
 
 #: The names of temporary destinations, which only their connection reads.
 _TEMPORARY = re.compile(r"_?temporary/[0-9a-f]{16}/\d+")
@@ -37,6 +37,10 @@ class Destination:
             raise TypeError(f"name is {name!r}, and must be a str such as 'prices/ACME'")
         if not name:
             raise InvalidDestinationError(f"the name of a {self._kind} must not be empty")
+        if not is_text(name):
+            raise InvalidDestinationError(
+                f"the name of a {self._kind} has a character that cannot be sent: {name!r}"
+            )
         self._name = name
         self._bus_name = from_narada(name) if name.startswith("/") else name
         #: As the bus takes it for answers.

@@ -7,7 +7,7 @@ from shoal.config import ConnectOptions, resolve, split_client, split_roles
 from shoal.errors import ConfigError, JMSSecurityError
 from shoal.jms.connection import Connection
 from shoal.jms.context import JMSContext
-from shoal.jms.delivering import AcknowledgeMode
+from shoal.jms.delivering import AcknowledgeMode, checked_mode
 from shoal.jms.message import DEFAULT_DELIVERY_MODE, checked_delivery_mode
 from shoal.jms.options import JMSOptions
 from shoal.jms.shared import node_of, shared_node
@@ -82,6 +82,7 @@ class ConnectionFactory:
         password: str | None = None,
     ) -> JMSContext:
         """A connection and a session in one, for the simplified API."""
+        checked_mode(session_mode)
         return JMSContext._first(self.create_connection(user_name, password), session_mode)
 
     def __repr__(self) -> str:

@@ -14,6 +14,8 @@ from shoal.errors import (
     JMSError,
     LeaseError,
     LinkError,
+    MessageFormatError,
+    MessageTooLongError,
     ResourceAllocationError,
     ShoalError,
     StoreError,
@@ -27,6 +29,8 @@ def translated(error: ShoalError) -> ShoalError:
     kind: type[JMSError] = JMSError
     if isinstance(error, InvalidTopicError):
         kind = InvalidDestinationError
+    elif isinstance(error, MessageTooLongError):
+        kind = MessageFormatError
     elif isinstance(error, ClosedError | InUseError | DiffersError):
         kind = IllegalStateError
     elif isinstance(error, LeaseError):

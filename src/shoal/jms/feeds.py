@@ -79,6 +79,9 @@ class Feed(ABC):
     def acknowledge_through(self, core: BusMessage) -> None:  # noqa: B027 — only a store has to know
         """The program is through with a message and all that were taken before it."""
 
+    def decline(self, entry: Entry) -> None:  # noqa: B027 — only a store has to know
+        """A message was taken, and nobody will see it."""
+
     @property
     def is_over(self) -> bool:
         """Whether nothing of it is left, neither to take nor to acknowledge."""
@@ -151,7 +154,7 @@ class StoreFeed(Feed):
             core = self._consumer.receive(min(left_s, RETIRED_CHECK_S))
             if self._is_retired:
                 if core is not None:
-                    self._consumer.release(core)
+                    self._consumer._decline([core])
                 raise ClosedError("the consumer is closed")
             if core is None:
                 if left_s == 0.0:
@@ -184,12 +187,20 @@ class StoreFeed(Feed):
     def retire(self) -> None:
         """Take nothing more, and give back what nobody saw; what was delivered can be acknowledged still."""
         self._is_retired = True
-        for entry in self.first:
-            self._consumer.release(entry.core)
+        self._decline_first()
+        self._consumer.retire()
+
+    def _decline_first(self) -> None:
+        unseen = [entry.core for entry in self.first if not entry.is_settled]
         self.first.clear()
-        for core in self._consumer.receive_nowait(1 << 20):
-            self._consumer.release(core)
+        self._consumer._decline(unseen)
+
+    def decline(self, entry: Entry) -> None:
+        """Give back what nobody will see."""
+        if not entry.is_settled:
+            self._consumer._decline([entry.core])
 
     def close(self) -> None:
         """End it; what was delivered and not acknowledged goes back."""
+        self._decline_first()
         self._consumer.close()

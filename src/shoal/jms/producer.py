@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 class ProducerBase:
     """What producers of threads and of asyncio have in common: how they send, and where."""
 
+    # A name that means nothing here, such as Java's `time_to_live`, is refused and not set in vain.
+    __slots__ = (
+        "__weakref__",
+        "_closed",
+        "_delivery_delay_s",
+        "_delivery_mode",
+        "_destination",
+        "_disable_message_id",
+        "_disable_message_timestamp",
+        "_plain_topic",
+        "_priority",
+        "_sender",
+        "_session",
+        "_time_to_live_s",
+    )
+
     def __init__(
         self, session: "Session", destination: Destination | None, delivery_mode: DeliveryMode
     ) -> None:
@@ -163,6 +179,8 @@ class ProducerBase:
 
 class MessageProducer(ProducerBase):
     """Sends to one destination, or to one that each `send` names. For the thread that has its session."""
+
+    __slots__ = ()
 
     def send(
         self,

@@ -23,7 +23,7 @@ def client_hash(client_id: str | None) -> str:
     """What stands for a client id where that might be too long; empty without one."""
     if client_id is None:
         return ""
-    return hashlib.sha256(client_id.encode(errors="surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(client_id.encode()).hexdigest()[:32]
 
 
 @functools.lru_cache(maxsize=4096)

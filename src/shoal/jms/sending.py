@@ -1,21 +1,25 @@
 """How a session sends: at once, later, with a commit, or by the thread that completes sends."""
 
+import contextlib
 import functools
 import itertools
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from shoal._core import Message as BusMessage
 from shoal.bus.inside import node_of
+from shoal.bus.store_waits import Pause
 from shoal.bus.transactions import Transaction
 from shoal.errors import (
     ClosedError,
+    MessageFormatError,
     ResourceAllocationError,
     ShoalError,
     StoreAwayError,
     TransactionRolledBackError,
 )
-from shoal.jms.completion import CompletionListener, Completions
+from shoal.jms.completion import COMPLETIONS_MAX, CompletionListener, Completions
 from shoal.jms.destination import Destination
 from shoal.jms.failures import translated, translating
 from shoal.jms.message import NOT_ASKED, DeliveryMode, Message
@@ -89,6 +93,11 @@ class Sender:
                 if listener is not None and not self.is_transacted:
                     _set_headers(message, destination, delivery_mode, priority, now, ttl_s, delay_s)
                     given["properties"] = dict(given["properties"] or {})
+                    with translating(), _fitting():
+                        stored = self._send_ahead(message, destination, given)
+                    if stored is not None:
+                        completions.add(message, stored, listener, is_ahead=True)
+                        return
                     body = message._frozen_body()
                     send = functools.partial(self._send_stored, message, destination, body, given)
                     completions.add(message, send, listener)
@@ -107,6 +116,8 @@ class Sender:
                 if known is error:
                     raise
                 raise known from error
+            except ValueError as error:
+                raise _unfit(error) from error
             _set_headers(message, destination, delivery_mode, priority, now, ttl_s, delay_s)
         if listener is not None:
             completions.add(message, None, listener)
@@ -154,6 +165,8 @@ class Sender:
             )
         except ShoalError as error:
             raise translated(error) from error
+        except ValueError as error:
+            raise _unfit(error) from error
         message._sent = (self._bus, number, priority, topic, now, ttl_s)
 
     def _own_id(self) -> str:
@@ -191,6 +204,36 @@ class Sender:
         else:
             number = self._publish(destination.bus_name, body, **given)
             message._message_id = self._bus.message_id(number, persistent=True)
+
+    def _send_ahead(
+        self, message: Message, destination: Destination, given: dict[str, Any]
+    ) -> Callable[[], None] | None:
+        """Send to a store that is there, and do not wait; what does, until the store has the message.
+
+        `None` if there is no store yet, or an outbox, which keeps messages by itself.
+        """
+        persistence = self._bus._connection.persistence()
+        if persistence.outbox is not None or not persistence.channel.is_ready(not given["persistent"]):
+            return None
+        body, pause = message._wire_body(), Pause()
+        if destination.is_queue:
+            queue = self._bus.queue(destination.bus_name)
+            message._message_id = queue.send(body, **given, group=group_of(given), window=COMPLETIONS_MAX)
+            number = int(message._message_id.rpartition("-")[2])
+        else:
+            number = self._publish(destination.bus_name, body, **given, window=COMPLETIONS_MAX)
+            message._message_id = self._bus.message_id(number, persistent=True)
+        persistence.wait(number, pause)
+        # Refused before anybody waited for it: then the store's answer is told nobody else.
+        failure = persistence.chain.take_failure() if pause.is_over() else None
+
+        def wait() -> None:
+            pause.wait(None)
+            if failure is not None:
+                raise failure
+            pause.outcome()
+
+        return wait
 
     def _add_to_transaction(self, destination: Destination, body: Any, given: dict[str, Any]) -> str:
         transaction = self._transaction or self.transaction()
@@ -240,6 +283,21 @@ class Sender:
             except ClosedError:
                 # Whoever closed the bus has rolled back with it.
                 return
+
+
+def _unfit(error: ValueError) -> MessageFormatError:
+    """What the bus cannot take of a message: too many properties, or too long ones."""
+    return MessageFormatError(f"the message cannot be sent: {error}")
+
+
+@contextlib.contextmanager
+def _fitting() -> Iterator[None]:
+    try:
+        yield
+    except ShoalError:
+        raise
+    except ValueError as error:
+        raise _unfit(error) from error
 
 
 def _check(outgoing: Outgoing) -> None:

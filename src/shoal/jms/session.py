@@ -8,6 +8,7 @@ from shoal.bus.arguments import check_flag
 from shoal.errors import IllegalStateError, InvalidDestinationError, TransactionRolledBackError
 from shoal.jms.browser import QueueBrowser
 from shoal.jms.consumer import MessageConsumer, MessageListener
+from shoal.jms.correlating import selector_of
 from shoal.jms.delivering import AcknowledgeMode, Delivering
 from shoal.jms.destination import (
     Destination,
@@ -124,7 +125,9 @@ class Session(Making):
             destination: a topic, perhaps with wildcards, or a queue.
             selector: only messages for which this condition is true; `None` and `""` are all of them.
             no_local: leave out what this connection sends. Topics only.
-            correlation: only messages with such a correlation id, `"[#7;#13]"`. Topics only.
+            correlation: only messages with such a correlation id, `"[#7;#13]"`. Where a store serves the
+                consumer, for a queue or a named subscription, ranges are of numbers, without leading zeros,
+                and take in 1,024 ids at the most.
 
         Raises:
             InvalidDestinationError: it is none, or a temporary one of another connection.
@@ -136,16 +139,31 @@ class Session(Making):
         feed = self._subscribing.plain(where, selector or None, no_local, correlation)
         return self._added(where, selector, feed)
 
-    def create_shared_consumer(self, topic: Topic, name: str, selector: str | None = None) -> MessageConsumer:
+    def create_shared_consumer(
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        *,
+        correlation: str | CorrelationFilter | None = None,
+    ) -> MessageConsumer:
         """One of several consumers of a subscription: each message goes to one of them."""
         self._check()
         where = checked_topic(topic)
         return self._added(
-            where, selector, self._subscribing.shared(where, name, selector or None, durable=False)
+            where,
+            selector,
+            self._subscribing.shared(where, name, selector_of(selector or None, correlation), durable=False),
         )
 
     def create_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        no_local: bool = False,
+        *,
+        correlation: str | CorrelationFilter | None = None,
     ) -> MessageConsumer:
         """The consumer of a subscription that a store remembers while nobody is there.
 
@@ -159,19 +177,28 @@ class Session(Making):
         check_flag("no_local", no_local)
         where = checked_topic(topic)
         return self._added(
-            where, selector, self._subscribing.durable(where, name, selector or None, no_local)
+            where,
+            selector,
+            self._subscribing.durable(where, name, selector_of(selector or None, correlation), no_local),
         )
 
     create_durable_subscriber = create_durable_consumer
 
     def create_shared_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        *,
+        correlation: str | CorrelationFilter | None = None,
     ) -> MessageConsumer:
         """One of several consumers of a subscription that a store remembers."""
         self._check()
         where = checked_topic(topic)
         return self._added(
-            where, selector, self._subscribing.shared(where, name, selector or None, durable=True)
+            where,
+            selector,
+            self._subscribing.shared(where, name, selector_of(selector or None, correlation), durable=True),
         )
 
     def _added(self, destination: Destination, selector: str | None, feed: Any) -> MessageConsumer:

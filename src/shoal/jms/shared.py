@@ -5,30 +5,34 @@ import itertools
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from shoal.bus.events import Event, LinkDown, LinkFailed, LinkRefused, MessagesLost, Unreadable
+from shoal.bus.events import Event, LinkDown, LinkFailed, LinkRefused, MessagesLost, StoreDown, Unreadable
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus, connect
 from shoal.config import resolve, split_client, split_roles
-from shoal.errors import InvalidClientIDError, JMSError, ResourceAllocationError
+from shoal.errors import FlushError, InvalidClientIDError, JMSError, ResourceAllocationError
 from shoal.jms.delays import DelayLine
 from shoal.jms.failures import translating
+from shoal.types import is_text
 
 log = logging.getLogger("shoal.jms")
 
 #: How long a client id is looked for among the other nodes of a network before it counts as free.
 CLIENT_ID_WAIT_S = 0.25
 CLIENT_ID_CHARACTERS_MAX = 255
+#: How long a new consumer waits until other nodes know of it.
+KNOWN_S = 10.0
 
 _lock = threading.RLock()
 _by_options: dict[Any, "SharedNode"] = {}
 _by_bus: "weakref.WeakKeyDictionary[Bus, SharedNode]" = weakref.WeakKeyDictionary()
 
 #: What a connection with an exception listener is told.
-_PROBLEMS = (LinkFailed, LinkRefused, LinkDown, MessagesLost, Unreadable)
+_PROBLEMS = (LinkFailed, LinkRefused, LinkDown, MessagesLost, StoreDown, Unreadable)
 
 
 class SharedNode:
@@ -62,6 +66,23 @@ class SharedNode:
                 "or tcp://"
             )
 
+    def wait_known(self) -> None:
+        """Wait until others know what was subscribed to: routers, and whoever is beyond them.
+
+        So a consumer gets what is sent after it was made. Who went meanwhile need not know; who does not
+        answer in time is named in the log, and may leave out a message.
+        """
+        deadline = time.monotonic() + KNOWN_S
+        while True:
+            try:
+                self.bus.sync(max(deadline - time.monotonic(), 0.0))
+                return
+            except FlushError as error:
+                if error.silent and time.monotonic() < deadline:
+                    continue
+                log.warning("a consumer may miss messages that are sent now: %s", error)
+                return
+
     def join(self) -> int:
         """One more connection uses it: the connection's number, from 1. The bus itself publishes as 0."""
         with _lock:
@@ -91,11 +112,12 @@ class SharedNode:
         Raises:
             InvalidClientIDError: another connection has it.
         """
-        if not isinstance(client_id, str) or not 1 <= len(client_id) <= CLIENT_ID_CHARACTERS_MAX:
+        is_name = isinstance(client_id, str) and 1 <= len(client_id) <= CLIENT_ID_CHARACTERS_MAX
+        if not is_name or not is_text(client_id):
             raise InvalidClientIDError(
                 f"client_id is {client_id!r}, and must be a str of 1 to {CLIENT_ID_CHARACTERS_MAX} characters"
             )
-        topic = f"_client/{hashlib.sha256(client_id.encode(errors='surrogatepass')).hexdigest()}"
+        topic = f"_client/{hashlib.sha256(client_id.encode()).hexdigest()}"
         with _lock:
             if client_id in self._client_ids:
                 raise _taken(client_id)

@@ -204,6 +204,7 @@ class BytesMessage(_Stream):
 
     def write_utf(self, value: str) -> None:
         """A text: the length of its encoding in two bytes, and Java's modified UTF-8."""
+        _check_not_null(value)
         if not isinstance(value, str):
             raise MessageFormatError(f"{value!r} cannot be written as UTF: it must be a str")
         content = _to_java_utf(value)
@@ -213,12 +214,12 @@ class BytesMessage(_Stream):
 
     def write_bytes(self, value: bytes, offset: int = 0, length: int | None = None) -> None:
         """Bytes, or a part of them, without their length."""
+        _check_not_null(value)
         self._put(slice_of(value, offset, length))
 
     def write_object(self, value: Any) -> None:
         """A value by the method of its type; a plain `int` as a `long`, a plain `float` as a `double`."""
-        if value is None:
-            raise TypeError("null cannot be written into a BytesMessage")
+        _check_not_null(value)
         kind = values.kind_of(any_value(value))
         writers: dict[str, Callable[[Any], None]] = {
             BOOLEAN: self.write_boolean,
@@ -403,9 +404,9 @@ class StreamMessage(_Stream):
         """Write a `String`."""
         self._put(values.accepted(STRING, value))
 
-    def write_bytes(self, value: bytes, offset: int = 0, length: int | None = None) -> None:
-        """Write bytes, or a part of them, as one value."""
-        self._put(slice_of(value, offset, length))
+    def write_bytes(self, value: bytes | None, offset: int = 0, length: int | None = None) -> None:
+        """Write bytes, a part of them, or null, as one value."""
+        self._put(None if value is None else slice_of(value, offset, length))
 
     def write_object(self, value: Any) -> None:
         """Write a value of its own type; a plain `int` is a `long`, a plain `float` a `double`."""
@@ -416,6 +417,12 @@ class StreamMessage(_Stream):
 
     def _frozen_body(self) -> Any:
         return list(self._row())
+
+
+def _check_not_null(value: object) -> None:
+    """Refuse what Java has a NullPointerException for."""
+    if value is None:
+        raise TypeError("null cannot be written into a BytesMessage")
 
 
 def _to_java_utf(text: str) -> bytes:

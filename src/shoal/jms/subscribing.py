@@ -1,11 +1,13 @@
 """How a session's consumers subscribe: to topics of the bus, or to what a store serves."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from shoal._core import Message as BusMessage
 from shoal.bus.consumer import Consumer
-from shoal.errors import IllegalStateError, InvalidDestinationError
+from shoal.errors import IllegalStateError, InvalidDestinationError, ShoalError
+from shoal.jms.correlating import selector_of
 from shoal.jms.destination import Destination, Queue, Topic
 from shoal.jms.failures import translating
 from shoal.jms.feeds import Feed, StoreFeed, TopicFeed
@@ -47,12 +49,18 @@ class Subscribing:
                     correlation=correlation,
                     queue_bytes_max=options.queue_bytes_max,
                 )
-                return TopicFeed(subscription, self._local(no_local))
-            if no_local or correlation is not None:
+                feed = TopicFeed(subscription, self._local(no_local))
+                try:
+                    self._connection._node.wait_known()
+                except BaseException:
+                    feed.close()
+                    raise
+                return feed
+            if no_local:
                 raise InvalidDestinationError(
-                    f"{destination}: no_local and correlation are for topics, because a queue keeps what "
-                    "nobody takes; a selector such as JMSCorrelationID IN ('a', 'b') chooses from a queue"
+                    f"{destination}: no_local is for topics, because a queue keeps what nobody takes"
                 )
+            selector = selector_of(selector, correlation)
             self._connection._check_reliable("queues")
             queue = self._bus.queue(destination.bus_name)
             return StoreFeed(queue.consume(selector=selector, prefetch=options.prefetch, ack="manual"))
@@ -90,7 +98,7 @@ class Subscribing:
     def _named(self, topic: Topic, selector: str | None, **given: str | bool) -> Consumer:
         self._connection._check_reliable("durable and shared subscriptions")
         options = self._connection._options
-        with translating():
+        with translating(), self._naming(str(given["shared"])):
             consumer: Consumer = self._bus.subscribe(
                 topic.bus_name, selector=selector, prefetch=options.prefetch, ack="manual", **given
             )
@@ -100,7 +108,7 @@ class Subscribing:
         """Forget a durable subscription."""
         full = self._full_name(name)
         self._connection._check_durable(name)
-        with translating():
+        with translating(), self._naming(full):
             self._bus.unsubscribe(full, shared=True)
 
     def _full_name(self, name: object) -> str:
@@ -112,6 +120,21 @@ class Subscribing:
         client_id = self._connection._client_id
         # A hash, because a name has its bound, and both together might exceed it.
         return f"{client_hash(client_id)}/{name}"
+
+    @contextlib.contextmanager
+    def _naming(self, full: str) -> Iterator[None]:
+        """Have errors speak of a subscription as the program does."""
+        try:
+            yield
+        except ShoalError as error:
+            client_id = self._connection._client_id
+            whose = "" if client_id is None else f" of the client id {client_id!r}"
+            name = full.partition("/")[2]
+            text = str(error)
+            for theirs in (f"durable shared subscription {full!r}", f"durable subscription {full!r} of None"):
+                text = text.replace(theirs, f"durable subscription {name!r}{whose}")
+            error.args = (text.replace(repr(full), repr(name)), *error.args[1:])
+            raise
 
     def browse(self, queue: Queue, selector: str | None) -> Iterator[BusMessage]:
         """The messages of a queue as they are now."""

@@ -125,7 +125,7 @@ def converted(value: object, wanted: str, what: str) -> Any:
         return _parsed(str(value), wanted, what)
     if kind not in _READABLE[wanted]:
         held = kind or type(value).__name__
-        raise MessageFormatError(f"{what} is a {held}, which cannot be read as a {wanted}")
+        raise MessageFormatError(f"{what} is {_a(held)}, which cannot be read as {_a(wanted)}")
     if wanted == STRING:
         return text_of(value)
     # Its kind says that it is a number.
@@ -137,6 +137,10 @@ def converted(value: object, wanted: str, what: str) -> Any:
     return str(value) if wanted == CHAR else value
 
 
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind == INT else f"a {kind}"
+
+
 def _null(wanted: str, what: str) -> Any:
     """Null is read as the `valueOf` of a null text."""
     if wanted in (STRING, BYTES):
@@ -144,8 +148,8 @@ def _null(wanted: str, what: str) -> Any:
     if wanted == BOOLEAN:
         return False
     if wanted in _SIZES:
-        raise NumberFormatError(f"{what} is not there, or null, and cannot be read as a {wanted}")
-    raise TypeError(f"{what} is not there, or null, and cannot be read as a {wanted}")
+        raise NumberFormatError(f"{what} is not there, or null, and cannot be read as {_a(wanted)}")
+    raise TypeError(f"{what} is not there, or null, and cannot be read as {_a(wanted)}")
 
 
 def _parsed(text: str, wanted: str, what: str) -> Any:

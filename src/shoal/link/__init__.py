@@ -5,7 +5,8 @@ are for people who carry links over something of their own.
 """
 
 from shoal.link.address import Target
+from shoal.link.admission import Admit, Guest
 from shoal.link.state import LinkState
 from shoal.link.transport import Channel, Listening, Transport, register
 
-__all__ = ["Channel", "LinkState", "Listening", "Target", "Transport", "register"]
+__all__ = ["Admit", "Channel", "Guest", "LinkState", "Listening", "Target", "Transport", "register"]

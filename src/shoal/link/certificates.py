@@ -1,6 +1,5 @@
 """Certificates of links over TLS: read from files, for the extension and for Python's own TLS."""
 
-import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +7,8 @@ from shoal import _core
 from shoal.errors import ConfigError
 
 if TYPE_CHECKING:
+    import ssl
+
     from shoal.config import ConnectionConfig
 
 #: Where systems keep in one file whom they trust.
@@ -47,8 +48,11 @@ def check_listening(config: "ConnectionConfig", url: str) -> None:
         )
 
 
-def context_of(config: "ConnectionConfig", *, listens: bool) -> ssl.SSLContext:
+def context_of(config: "ConnectionConfig", *, listens: bool) -> "ssl.SSLContext":
     """The same for Python's own TLS."""
+    # Links without TLS, and those whose TLS is the extension's, do without its memory.
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if listens else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     if config.tls_ca is not None:
@@ -76,6 +80,8 @@ def _read(option: str, path: str) -> bytes:
 
 def _system() -> bytes:
     """Who this system trusts, if it says so; empty trusts nobody."""
+    import ssl
+
     paths = (ssl.get_default_verify_paths().cafile, *_BUNDLES)
     for path in paths:
         if path is not None and Path(path).is_file():

@@ -11,9 +11,11 @@
 | `closed`                        | over           | never                                              |
 """
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from shoal import _core
 from shoal.link.address import Target
 from shoal.link.backoff import Backoff
 from shoal.link.state import State
@@ -22,8 +24,12 @@ from shoal.link.state import State
 class Dialler:
     """One address."""
 
-    def __init__(self, target: Target, *, backoff: Backoff, refused_s: float) -> None:
+    def __init__(
+        self, target: Target, *, backoff: Backoff, refused_s: float, cost: int | None = None
+    ) -> None:
         self.target, self.url = target, target.url
+        #: What a step over the link costs; `None` is as usual.
+        self.cost = cost
         self.state: State = "connecting"
         #: Why it is not up.
         self.why = ""
@@ -31,6 +37,10 @@ class Dialler:
         self.publisher: int | None = None
         #: The connection that is being made, or is up.
         self.connection: int | None = None
+        #: By when whoever is there has to have said who it is.
+        self.greet_by = math.inf
+        #: Who is there, where it is a node of this process.
+        self.inside: Callable[[], _core.TcpLinks | None] | None = None
         #: Addresses of the host that were not tried yet.
         self.addresses: list[str] = []
         #: It was tried to the end, once.
@@ -39,6 +49,11 @@ class Dialler:
         self._refused_s = refused_s
         #: When to connect, by `time.monotonic`; `None` while it is connected, or being connected.
         self._at: float | None = 0.0
+
+    @property
+    def is_greeting(self) -> bool:
+        """Whether a connection is being made, and nobody has said yet who is there."""
+        return self.connection is not None and self.state != "up"
 
     def due_at(self, up: Collection[int]) -> float | None:
         """When to connect; `up` are the publishers that some link leads to."""

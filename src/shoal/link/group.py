@@ -48,17 +48,30 @@ class Group:
         self._rates = Rates()
         self._lock = threading.Lock()
 
+    @property
+    def link(self) -> int:
+        """What the extension calls it when it tells of it."""
+        return int((self._node.norm_link(self._number) or {}).get("link", 0)) if self._reliable else 0
+
+    @property
+    def address(self) -> str:
+        """Our own address in it."""
+        if self._reliable:
+            return str((self._node.norm_link(self._number) or {}).get("address", ""))
+        described = self._node.describe_link()
+        return "" if described is None else described[1]
+
     def state(self) -> LinkState:
         """The link as it is now."""
         if self._reliable:
             told = self._node.norm_link(self._number) or {}
-            stats, address = told.get("stats", {}), told.get("address", "")
+            stats, address, why = told.get("stats", {}), told.get("address", ""), told.get("down")
             round_trip_s = told.get("round_trip_s")
         else:
             told = {}
             described = self._node.describe_link()
             stats, address = self._node.stats(), "" if described is None else described[1]
-            round_trip_s = None
+            why, round_trip_s = self._node.udp_down(), None
         traffic = ("messages_sent", "messages_received", "resting")
         totals = (stats.get("bytes_sent", 0), stats.get("bytes_received", 0))
         with self._lock:
@@ -67,7 +80,8 @@ class Group:
         return LinkState(
             url=self.url,
             role=self._role,
-            state="listening" if self._role == "listen" else "up",
+            state="reconnecting" if why else "listening" if self._role == "listen" else "up",
+            why=why or "",
             reliable=self._reliable,
             address=address,
             round_trip_s=round_trip_s,

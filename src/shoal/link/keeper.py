@@ -3,6 +3,8 @@
 import collections
 import contextlib
 import functools
+import logging
+import math
 import queue
 import select
 import socket
@@ -10,7 +12,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from shoal import _core
@@ -20,10 +21,12 @@ from shoal.config import ConnectionConfig
 from shoal.errors import ClosedError, ConfigError, LinkError, LinkRefusedError
 from shoal.link import transport
 from shoal.link.address import Target, is_address, resolve
+from shoal.link.admission import Admit
 from shoal.link.backoff import Backoff
-from shoal.link.certificates import check_listening, replace_tls, tls_of
+from shoal.link.certificates import replace_tls, tls_of
 from shoal.link.congestion import ask_for
 from shoal.link.dialler import Dialler
+from shoal.link.listeners import Listeners
 from shoal.link.meeting import Meeting
 from shoal.link.pump import Pump
 from shoal.link.state import LinkState, State
@@ -34,28 +37,20 @@ _SLEEP_MAX_S = 5.0
 #: Where somebody cannot be let in, for want of descriptors say, it is tried again after so long.
 _ACCEPT_PAUSE_S = 0.1
 
+#: Where a link leads that stays in this process, and what the extension calls the address of its other end.
+INSIDE, _INSIDE_ADDRESS = Target("inproc", ""), "this process"
+
+log = logging.getLogger("shoal.link")
+
 #: What came of an attempt: addresses to try, a channel that is there, or why there is none.
 _Found = list[str] | Channel | Exception
-
-
-@dataclass(frozen=True)
-class Listener:
-    """A place that others may connect to."""
-
-    number: int
-    url: str
-    #: What was asked for, where the port may be any.
-    asked: str
-    #: Who listens, if that is not the extension.
-    door: Listening | None = None
 
 
 class Keeper:
     """The links of one node. May be shared between threads."""
 
-    def __init__(
-        self, links: _core.TcpLinks, tell: Callable[[Event], None], config: ConnectionConfig
-    ) -> None:
+    def __init__(self, links: _core.TcpLinks, tell: Callable[[], None], config: ConnectionConfig) -> None:
+        """Keep the links of a node; `tell` is called when there are events to take."""
         self._links = links
         # Whoever owns the connection owns this too, and not the other way round.
         self._tell = weakref.WeakMethod(tell)
@@ -63,12 +58,14 @@ class Keeper:
         self._transports: dict[str, Transport] = {}
         self._tls: _core.Tls | None = None
         self._lock = threading.Lock()
+        #: Held while it is heard what became of links, and done what follows.
+        self._hearing = threading.RLock()
+        #: What was not taken yet: no more than the extension tells at once.
+        self._events: collections.deque[Event] = collections.deque()
         self._diallers: list[Dialler] = []
-        self._listeners: dict[int, Listener] = {}
+        self._listeners = Listeners(links, config)
         #: Where the other end of each connection is that carries messages, and as which link.
         self._up: dict[int, tuple[str, str]] = {}
-        #: How many each listener refused.
-        self._refused: collections.Counter[int] = collections.Counter()
         self._meeting: Meeting | None = None
         self._found: queue.SimpleQueue[tuple[Dialler, _Found]] = queue.SimpleQueue()
         self._stopped = False
@@ -80,30 +77,39 @@ class Keeper:
 
     # --- commands ---
 
-    def connect(self, target: Target) -> Dialler:
-        """Begin to keep a target connected."""
+    def connect(self, target: Target, cost: int | None = None) -> Dialler:
+        """Begin to keep a target connected, over a link of which a step costs so much."""
         self._prepare(target)
-        dialler = Dialler(
-            target,
-            backoff=Backoff(self._config.reconnect_max_s),
-            refused_s=self._config.reconnect_max_s,
-        )
+        return self._keep(target, cost=cost)
+
+    def join(self, other: "Keeper") -> Dialler:
+        """Begin to keep a link with another node of this process, which needs no address."""
+        return self._keep(INSIDE, functools.partial(_links_of, weakref.ref(other)))
+
+    def _keep(
+        self,
+        target: Target,
+        inside: Callable[[], _core.TcpLinks | None] | None = None,
+        cost: int | None = None,
+    ) -> Dialler:
+        longest_s = self._config.reconnect_max_s
+        dialler = Dialler(target, backoff=Backoff(longest_s), refused_s=longest_s, cost=cost)
+        dialler.inside = inside
         with self._lock:
             self._diallers.append(dialler)
         self._bell.ring(0)
         return dialler
 
-    def listen(self, target: Target) -> str:
-        """Let others connect: the URL they may use."""
+    def listen(self, target: Target, admit: Admit | None = None, cost: int | None = None) -> str:
+        """Let others connect, those about whom `admit` says so: the URL they may use.
+
+        A step over the links that are made there costs so much.
+        """
         self._prepare(target)
-        try:
-            listener = self._listen(target)
-        except ConfigError:
-            raise
-        except OSError as error:
-            raise LinkError(f"{target.url} cannot be listened at: {error}") from error
-        with self._lock:
-            self._listeners[listener.number] = listener
+        made = self._transports.get(target.scheme)
+        listener = self._listeners.add(
+            target, admit, cost=cost, tls=self._tls if target.scheme == "tls" else None, made=made
+        )
         if listener.door is not None:
             accepting = functools.partial(_accept, weakref.ref(self), listener.door, listener.number)
             start(threading.Thread(target=accepting, name="shoal-accept", daemon=True))
@@ -127,19 +133,6 @@ class Keeper:
             self._tls = tls_of(self._config)
         if scheme not in transport.SOCKETS and scheme not in self._transports:
             self._transports[scheme] = transport.make(scheme, self._config)
-
-    def _listen(self, target: Target) -> Listener:
-        if target.scheme not in transport.SOCKETS:
-            door = self._transports[target.scheme].listen(target)
-            number = self._links.add_listener(self._config.connections_max)
-            return Listener(number, door.url, target.url, door)
-        tls = None
-        if target.scheme == "tls":
-            check_listening(self._config, target.url)
-            tls = self._tls
-        (address, *_) = resolve(target.host, target.port)
-        number, port = self._links.listen(address, target.port, self._config.connections_max, tls)
-        return Listener(number, Target(target.scheme, address, port).url, target.url)
 
     def meet(self, place: Target) -> Meeting:
         """Meet the other programs of this machine at a place: whoever is first listens there."""
@@ -169,20 +162,12 @@ class Keeper:
 
     def stop_listening(self, url: str) -> None:
         """Let nobody in any more at the URL that `listen` returned, and say goodbye to those who are."""
-        with self._lock:
-            found = [listener for listener in self._listeners.values() if listener.url == url]
-            for listener in found:
-                del self._listeners[listener.number]
-        for listener in found:
-            if listener.door is not None:
-                listener.door.close()
-            self._links.close_listener(listener.number)
+        self._listeners.close(url)
 
     def leave(self, target: Target) -> bool:
         """Give up what leads to a target, or listens there: whether there was something."""
         diallers = [dialler for dialler in self._copy() if dialler.url == target.url]
-        with self._lock:
-            listeners = [one.url for one in self._listeners.values() if target.url in (one.url, one.asked)]
+        listeners = self._listeners.urls_of(target)
         for dialler in diallers:
             self.drop(dialler)
         for url in listeners:
@@ -206,10 +191,7 @@ class Keeper:
         """Connect nothing any more, and end the thread."""
         self._stopped = True
         self._bell.ring(0)
-        with self._lock:
-            doors = [listener.door for listener in self._listeners.values() if listener.door is not None]
-        for door in doors:
-            door.close()
+        self._listeners.stop()
         if self._thread is not threading.current_thread():
             self._thread.join(5)
 
@@ -233,34 +215,20 @@ class Keeper:
     def states(self) -> list[LinkState]:
         """Every link, and every listener, as it is now."""
         with self._lock:
-            diallers, listeners = list(self._diallers), dict(self._listeners)
-            up = dict(self._up)
+            diallers, up = list(self._diallers), dict(self._up)
         sessions = {session["publisher"]: session for session in self._links.states()}
         found = [self._of_dialler(dialler, sessions) for dialler in diallers]
         for session in sessions.values():
             connection = session["connection"]
             url = up.get(connection, ("", ""))[0] if connection else ""
-            listener = listeners.get(session["listener"] or 0)
+            listener = self._listeners.get(session["listener"])
             state: State = "up" if connection else "waiting"
             found.append(
                 LinkState(
                     url=listener.url if listener else url, role="accept", state=state, **_figures(session)
                 )
             )
-        for listener in listeners.values():
-            connections, turned_away = self._links.listener(listener.number)
-            found.append(
-                LinkState(
-                    url=listener.url,
-                    role="listen",
-                    state="listening",
-                    address=listener.url.partition("://")[2],
-                    connections=connections,
-                    turned_away=turned_away,
-                    refused=self._refused[listener.number],
-                )
-            )
-        return found
+        return found + self._listeners.states()
 
     def _of_dialler(self, dialler: Dialler, sessions: dict[int, dict[str, Any]]) -> LinkState:
         known = sessions.get(dialler.publisher or 0)
@@ -283,12 +251,21 @@ class Keeper:
             if self._stopped or self._tell() is None or _core.is_abandoned():
                 return
             try:
-                self._turn(time.monotonic())
+                with self._hearing:
+                    self._turn(time.monotonic())
             except ClosedError:
                 return
+            self._tell_events()
+
+    def _tell_events(self) -> None:
+        # Apart from the loop, which would keep the connection while it waits.
+        if self._events and (tell := self._tell()) is not None:
+            tell()
 
     def _wait_s(self, now: float) -> float:
-        due = [at for dialler in self._copy() if (at := dialler.due_at(self._publishers())) is not None]
+        diallers, up = self._copy(), self._publishers()
+        due = [at for dialler in diallers if (at := dialler.due_at(up)) is not None]
+        due += [dialler.greet_by for dialler in diallers if dialler.is_greeting]
         return min(max(min(due, default=now + _SLEEP_MAX_S) - now, 0.0), _SLEEP_MAX_S)
 
     def _copy(self) -> list[Dialler]:
@@ -300,11 +277,26 @@ class Keeper:
             return set()
         return {session["publisher"] for session in self._links.states() if session["connection"]}
 
-    def _turn(self, now: float) -> None:
-        changed = False
-        for news in self._links.take_news():
-            changed = True
+    def take_events(self) -> list[Event]:
+        """What became of links, and nobody took yet; on whatever thread."""
+        with self._hearing:
+            with contextlib.suppress(ClosedError):
+                if self._hear(time.monotonic()):
+                    self._links.wake()
+            # Its own thread has to look when to connect next: the bell rang for what was heard here.
+            events = list(self._events)
+            self._events.clear()
+        return events
+
+    def _hear(self, now: float) -> bool:
+        """Hear what became of connections: whether something did."""
+        told = self._links.take_news()
+        for news in told:
             self._on_news(now, news)
+        return bool(told)
+
+    def _turn(self, now: float) -> None:
+        changed = self._hear(now)
         while not self._found.empty():
             changed = True
             dialler, found = self._found.get()
@@ -317,8 +309,17 @@ class Keeper:
             else:
                 dialler.addresses = found
                 self._dial(now, dialler)
+        for dialler in self._copy():
+            if dialler.is_greeting and now >= dialler.greet_by:
+                # The extension tells the rest as news.
+                self._links.end(
+                    dialler.connection or 0, "it did not say who it is in time (connect_timeout_s)", False
+                )
+                dialler.greet_by = math.inf
         if self._meeting is not None:
             self._meeting.turn()
+        for full in self._listeners.take_full(now):
+            self._say(full)
         up = self._publishers()
         for dialler in self._copy():
             at = dialler.due_at(up)
@@ -331,6 +332,9 @@ class Keeper:
     def _begin(self, now: float, dialler: Dialler) -> None:
         dialler.begin()
         target = dialler.target
+        if dialler.inside is not None:
+            self._join(now, dialler, dialler.inside())
+            return
         if target.scheme in transport.SOCKETS:
             if dialler.addresses or is_address(target.host):
                 dialler.addresses = dialler.addresses or [target.host]
@@ -350,11 +354,21 @@ class Keeper:
     def _dial(self, now: float, dialler: Dialler) -> None:
         address, target = dialler.addresses.pop(0), dialler.target
         secure = (self._tls, self._config.tls_name or target.host) if target.scheme == "tls" else ()
+        dialler.greet_by = now + self._config.connect_timeout_s
         try:
             dialler.connection = self._links.dial(
                 address, target.port, self._config.connect_timeout_s, dialler.publisher, *secure
             )
         except OSError as error:
+            self._say_reconnecting(dialler, dialler.fail(now, str(error)))
+
+    def _join(self, now: float, dialler: Dialler, other: _core.TcpLinks | None) -> None:
+        dialler.greet_by = now + self._config.connect_timeout_s
+        try:
+            if other is None:
+                raise ClosedError("the other node is closed")
+            dialler.connection = self._links.join(other, dialler.publisher)
+        except (ClosedError, OSError) as error:
             self._say_reconnecting(dialler, dialler.fail(now, str(error)))
 
     def _carry(self, now: float, dialler: Dialler, channel: Channel) -> None:
@@ -379,6 +393,13 @@ class Keeper:
         else:
             self._pump(channel, adopted, accepted=True)
 
+    def cannot_accept(self, listener: int, error: Exception) -> None:
+        """Nobody can be let in now, for want of descriptors say."""
+        found = self._listeners.get(listener)
+        if found is not None:
+            self._say(LinkRefused(found.url, "somebody", str(error) or type(error).__name__))
+            self._bell.ring(0)
+
     def _pump(self, channel: Channel, adopted: tuple[int, int], *, accepted: bool) -> None:
         number, descriptor = adopted
         # Its threads must not keep the links.
@@ -393,20 +414,26 @@ class Keeper:
 
     def _on_news(self, now: float, news: dict[str, Any]) -> None:
         number, kind = news["connection"], news["kind"]
+        if kind == "asks":
+            self._listeners.ask(news)
+            return
         dialler = next((one for one in self._copy() if one.connection == number), None)
-        listener = self._listeners.get(news["listener"] or 0)
-        url = dialler.url if dialler else listener.url if listener else ""
+        listener = self._listeners.get(news["listener"])
         address = news["address"]
+        inside = INSIDE.url if address == _INSIDE_ADDRESS else ""
+        url = dialler.url if dialler else listener.url if listener else inside
         delay_s = dialler.on_news(now, news) if dialler else None
         if kind == "up":
             self._up[number] = (url, address)
+            end = dialler or listener
+            self._links.set_cost(news["publisher"], None if end is None else end.cost)
             self._say(LinkUp(url, news["node"], address, news["resumed"], news["identity"]))
         elif number in self._up:
             url, address = self._up.pop(number)
             left = kind in ("left", "closed")
             self._say(LinkDown(url, news["node"], address, _reason(kind, news["why"]), left))
         elif kind == "turned":
-            self._refused[news["listener"] or 0] += 1
+            self._listeners.note_refused(news["listener"])
             self._say(LinkRefused(url, address, news["why"]))
         if dialler is not None and delay_s is not None:
             self._say_reconnecting(dialler, delay_s)
@@ -416,9 +443,13 @@ class Keeper:
             self._say(LinkReconnecting(dialler.url, delay_s, dialler.why))
 
     def _say(self, event: Event) -> None:
-        tell = self._tell()
-        if tell is not None and not self._stopped:
-            tell(event)
+        if not self._stopped:
+            self._events.append(event)
+
+
+def _links_of(other: "weakref.ref[Keeper]") -> _core.TcpLinks | None:
+    keeper = other()
+    return None if keeper is None or keeper.has_stopped else keeper._links
 
 
 def _find(
@@ -440,9 +471,10 @@ def _accept(own: "weakref.ref[Keeper]", door: Listening, listener: int) -> None:
     while True:
         try:
             channel = door.accept()
-        except Exception:
+        except Exception as error:
             if (keeper := own()) is None or keeper.has_stopped:
                 return None
+            keeper.cannot_accept(listener, error)
             del keeper
             time.sleep(_ACCEPT_PAUSE_S)
             continue

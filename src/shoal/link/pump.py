@@ -32,6 +32,8 @@ class Pump:
         self._channel, self._pipe = channel, pipe
         # How to tell the engine who is there, and why it ends if not by itself.
         self._opened, self._broken = opened, broken
+        # Why nothing can be sent any more; told after what has come, which may be a goodbye.
+        self._unsent: Exception | None = None
         self._is_open = threading.Event()
         if not accepted:
             self._is_open.set()
@@ -53,22 +55,26 @@ class Pump:
                 self._is_open.set()
             while data := self._channel.receive():
                 self._pipe.sendall(data)
+            if self._unsent is not None:
+                self._break(self._unsent)
         except Exception as error:
             # What somebody else's code raises ends its channel, and nothing else.
-            self._break(error)
+            self._break(self._unsent or error)
         finally:
             self._is_open.set()
             with contextlib.suppress(OSError):
                 self._pipe.shutdown(socket.SHUT_WR)
 
     def _send(self) -> None:
-        piece = memoryview(bytearray(PIECE_BYTES))
         try:
+            # Whoever connects and says nothing is given no memory: the engine answers only those who do.
+            self._pipe.recv(1, socket.MSG_PEEK)
+            piece = memoryview(bytearray(PIECE_BYTES))
             while count := self._pipe.recv_into(piece):
                 self._is_open.wait()
                 self._channel.send(piece[:count])
         except Exception as error:
-            self._break(error)
+            self._unsent = error
         with contextlib.suppress(Exception):
             self._channel.close()
         self._inward.join()

@@ -7,6 +7,8 @@ from typing import Any
 
 #: Read from the socket at once.
 _READ_BYTES = 256 << 10
+#: The same before it is known whom we talk to.
+_HANDSHAKE_BYTES = 16 << 10
 
 
 class SecureSocket:
@@ -35,7 +37,7 @@ class SecureSocket:
                 return self._flush()
             except ssl.SSLWantReadError:
                 self._flush()
-                self._read_more()
+                self._read_more(_HANDSHAKE_BYTES)
             except ssl.SSLError:
                 # The other end hears why.
                 self._flush()
@@ -83,8 +85,8 @@ class SecureSocket:
             if out:
                 self._plain.sendall(out)
 
-    def _read_more(self) -> None:
-        came = self._plain.recv(_READ_BYTES)
+    def _read_more(self, count: int = _READ_BYTES) -> None:
+        came = self._plain.recv(count)
         with self._lock:
             if came:
                 self._in.write(came)

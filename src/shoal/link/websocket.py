@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from shoal.config import ConnectionConfig
 from shoal.errors import ConfigError, LinkError, LinkRefusedError
+from shoal.link import forks
 from shoal.link.address import Target, resolve
 from shoal.link.certificates import check_listening, context_of
 from shoal.link.congestion import tune
@@ -40,6 +41,8 @@ SUBPROTOCOL = Subprotocol("shoal")
 #: The longest frame that is taken.
 FRAME_BYTES_MAX = 1 << 20
 _READ_BYTES = 256 << 10
+#: The same before the other end asked for anything: nobody is given memory for saying nothing.
+_FIRST_BYTES = 4 << 10
 #: How long the other end is waited for when a channel is closed.
 _CLOSE_S = 1.0
 #: What OpenSSL calls a certificate that no authority signed whom we trust: none is known, or one of the same
@@ -109,7 +112,8 @@ class WebSocket(Channel):
 
     def _read(self) -> bool:
         """Take what the socket brings; false at the end."""
-        came = self._socket.recv(_READ_BYTES)
+        greets = self._protocol.state is State.CONNECTING
+        came = self._socket.recv(_FIRST_BYTES if greets else _READ_BYTES)
         with self._lock:
             if came:
                 self._protocol.receive_data(came)
@@ -157,7 +161,7 @@ class _Client(WebSocket):
             raise LinkRefusedError(f"it does not take WebSockets of Shoal: {failure}")
         if protocol.state is not State.OPEN:
             raise LinkError(
-                "the other end closed the connection instead of answering: use ws:// at both ends"
+                "the other end closed the connection instead of answering: use ws:// at both ends, or wss://"
             )
         self._socket.settimeout(None)
 
@@ -226,7 +230,10 @@ class _Door(Listening):
         self._target = target
         #: What those who come are let in with.
         self.context = context
-        self.url = Target(target.scheme, address, self._socket.getsockname()[1], target.path).url
+        port = self._socket.getsockname()[1]
+        self._place = (address, port)
+        forks.note(*self._place)
+        self.url = Target(target.scheme, address, port, target.path).url
         self._closed = False
 
     def accept(self) -> Channel | None:
@@ -247,6 +254,7 @@ class _Door(Listening):
     def close(self) -> None:
         """Let nobody in any more."""
         self._closed = True
+        forks.forget(*self._place)
         with contextlib.suppress(OSError):
             # Closing alone does not wake whoever waits.
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from shoal import _core
 from shoal.config import NormConfig, NormOptions
 from shoal.config.keys import keys_of
+from shoal.config.norm import link_options
 from shoal.errors import ClosedError, ConfigError, FlushError, FullError
 from shoal.norm.events import Event, WatermarkDone
 from shoal.norm.inbox import Inbox
@@ -47,7 +48,8 @@ class SessionBase:
     def __init__(self, config: NormConfig | None = None, **options: Unpack[NormOptions]) -> None:
         #: What it was told, and what was chosen where it was told nothing.
         self.config: NormConfig = _resolved((config or NormConfig()).with_options(**options))
-        self._link = _core.NormLink(**_link_options(self.config))
+        keys = keys_of(self.config.key, self.config.key_file)
+        self._link = _core.NormLink(**link_options(self.config), keys=keys)
         self._ledger = Ledger()
         self._ackers = self.config.ackers
         self._lanes_used: set[int] = set()
@@ -288,17 +290,6 @@ def _resolved(config: NormConfig) -> NormConfig:
         instance=secrets.randbits(16) if config.instance is None else config.instance,
         seed=secrets.randbits(63) if config.seed is None else config.seed,
     )
-
-
-def _link_options(config: NormConfig) -> dict[str, Any]:
-    options = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    if config.segment_bytes is None:
-        del options["segment_bytes"]
-        options["fit_segments"] = True
-    options["ackers"] = list(config.ackers)
-    del options["key"], options["key_file"]
-    options["keys"] = keys_of(config.key, config.key_file)
-    return options
 
 
 @atexit.register

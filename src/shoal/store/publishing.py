@@ -1,4 +1,4 @@
-"""Publishes what was committed, in order; after a crash from where that stopped.
+"""Publishes what was committed, in order; after a crash from where members may lack something.
 
 And the last messages of publishers that went without a word: a live subscriber that missed a packet gets it
 from the publisher again, as long as that one lives, and then from here. Whoever has a message drops it.
@@ -6,11 +6,14 @@ from the publisher again, as long as that one lives, and then from here. Whoever
 
 import contextlib
 import logging
+import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
-from shoal._core import Log, pass_on, publish_rows
+from shoal._core import Bell, Log, pass_on, publish_rows
 from shoal.bus.inside import node_of
 from shoal.bus.store_protocol import BATCH_BYTES_MAX
 from shoal.bus.sync import Bus
@@ -19,14 +22,28 @@ from shoal.store.machine import Silent
 
 log = logging.getLogger("shoal.store")
 
-#: Rows that are published before it is durable how far that got: a crash lets so many be published twice.
+#: Rows that are published and may be missing somewhere: a crash lets so many be published twice.
 ROWS_MAX = 10_000
+#: Rows that are published before members are asked whether they have them.
+RUN_ROWS = ROWS_MAX // 4
 #: How long to wait for members that take no more, before looking whether to end.
 TURN_S = 0.5
+#: How long to wait at the end for members that have not acknowledged what was published.
+STOP_S = 2.0
 #: What a publisher sent so long before it was heard of last may be missing somewhere: repairs take less.
 AGAIN_S = 10.0
 #: Chains of publishers that went and wait to be looked at; of more the oldest are forgotten.
 AGAIN_MAX = 10_000
+#: What rings the bell.
+WANTED = 0
+
+
+class Sent(NamedTuple):
+    """Rows that were published, as long as members may lack them."""
+
+    end: int
+    rows: int
+    flush: int
 
 
 class Publishing:
@@ -35,34 +52,38 @@ class Publishing:
     def __init__(self, log_: Log, bus: Bus, failed: Callable[[BaseException], None]) -> None:
         self._log = log_
         self._bus = bus
+        self._node = node_of(bus)
         self._failed = failed
         #: Below, rows may have been published before a crash.
-        self._redelivered_before = next((first + ROWS_MAX for first, _ in log_.unpublished()), 0)
+        self._redelivered_before = _end_of(ROWS_MAX, log_.unpublished())
+        #: Up to here rows were published by this thread.
+        self._at = 0
+        self._sent: deque[Sent] = deque()
         self._silent: deque[Silent] = deque(maxlen=AGAIN_MAX)
         self._stopping = threading.Event()
-        self._wanted = threading.Event()
-        self._wanted.set()
+        self._bell = Bell()
         self._thread = threading.Thread(target=self._run, name="shoal-publish", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """Something was committed."""
-        self._wanted.set()
+        self._bell.ring(WANTED)
 
     def publish_again(self, silent: Silent) -> None:
         """A publisher went without a word."""
         self._silent.append(silent)
-        self._wanted.set()
+        self._bell.ring(WANTED)
 
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._wanted.wait(TURN_S)
-                self._wanted.clear()
-                for first, end in self._log.unpublished():
-                    self._publish(first, end)
+                self._publish_commits()
                 while self._silent and not self._stopping.is_set():
                     self._publish_last_of(self._silent.popleft())
+                self._rest(TURN_S)
+            until = time.monotonic() + STOP_S
+            while self._sent and (left_s := until - time.monotonic()) > 0:
+                self._rest(left_s)
         except ClosedError:
             if not self._stopping.is_set():
                 log.error("the connection is closed: what was committed is published by the next start")
@@ -71,30 +92,62 @@ class Publishing:
                 self._failed(error)
         except ShoalError as error:
             self._failed(error)
+        finally:
+            for sent in self._sent:
+                self._node.end_flush(sent.flush)
 
-    def _publish(self, first: int, end: int) -> None:
-        at, node = first, node_of(self._bus)
-        while at < end and not self._stopping.is_set():
-            reached, refused = publish_rows(
-                self._log, node, at, end, ROWS_MAX, self._redelivered_before, TURN_S
-            )
-            if refused is not None:
-                log.error("the row at offset %d is not published, only kept: %s", reached, refused)
-                reached += 1
-            if reached > at:
-                at = reached
-                self._log.set_published(at)
-                self._log.sync()
+    def _rest(self, timeout_s: float) -> None:
+        """Wait until something is to be published, or arrived."""
+        poll = select.poll()
+        poll.register(self._bell.fileno(), select.POLLIN)
+        arrival = Bell()
+        if self._sent:
+            self._node.attach_bell(arrival)
+            poll.register(arrival.fileno(), select.POLLIN)
+            # What arrived before the bell was there.
+            self._note_arrived()
+        poll.poll(timeout_s * 1000)
+        self._bell.take()
+        self._note_arrived()
+
+    def _publish_commits(self) -> None:
+        for first, end in self._log.unpublished():
+            at = max(first, self._at)
+            while at < end and (room := ROWS_MAX - sum(sent.rows for sent in self._sent)) > 0:
+                if self._stopping.is_set():
+                    return
+                rows = min(room, RUN_ROWS)
+                reached, refused = publish_rows(
+                    self._log, self._node, at, end, rows, self._redelivered_before, TURN_S
+                )
+                if refused is not None:
+                    log.error("the row at offset %d is not published, only kept: %s", reached, refused)
+                    reached += 1
+                if reached > at:
+                    self._sent.append(Sent(reached, reached - at, self._node.begin_flush()))
+                    self._at = at = reached
+                self._note_arrived()
+
+    def _note_arrived(self) -> None:
+        """Make durable what every member has: before, a crash would leave somebody without it."""
+        arrived = None
+        # Who went is waited for no more: what is left are members that have it.
+        while self._sent and self._node.poll_flush(self._sent[0].flush) is not None:
+            arrived = self._sent.popleft()
+            self._node.end_flush(arrived.flush)
+        if arrived is not None:
+            self._log.set_published(arrived.end)
+            self._log.sync()
 
     def _publish_last_of(self, silent: Silent) -> None:
-        chain, node = (silent.publisher, silent.chain), node_of(self._bus)
+        chain = (silent.publisher, silent.chain)
         try:
             at: int | None = self._log.offset_at(max(0, silent.heard_us - int(AGAIN_S * 1e6)))
             while at is not None and not self._stopping.is_set():
                 rows, following = self._log.rows_of_chain(chain, at, BATCH_BYTES_MAX)
                 # Members that take no more are waited for; what they have they drop.
                 with contextlib.suppress(FullError):
-                    pass_on(node, rows, TURN_S, redelivered=True)
+                    pass_on(self._node, rows, TURN_S, redelivered=True)
                     at = following
         except ClosedError:
             raise
@@ -102,8 +155,18 @@ class Publishing:
             log.error("not all messages of the publisher %016x are published again: %s", chain[0], error)
 
     def stop(self) -> None:
-        """End the thread; what is not published is published by the next start."""
+        """End the thread; what members may lack is published by the next start."""
         self._stopping.set()
-        self._wanted.set()
+        self._bell.ring(WANTED)
         if self._thread is not threading.current_thread():
             self._thread.join()
+
+
+def _end_of(rows: int, runs: list[tuple[int, int]]) -> int:
+    """The offset behind so many rows of these runs, or behind the last one."""
+    end = 0
+    for first, end in runs:
+        if end - first >= rows:
+            return first + rows
+        rows -= end - first
+    return end

@@ -144,6 +144,8 @@ class Reader:
         self.expired = 0
         #: Of those dropped, how many no consumer was told of.
         self.untold = 0
+        #: And how many were not logged, and before which time nothing is.
+        self.unlogged, self.log_at_s = 0, 0.0
         #: Before this time it is not measured again.
         self._measure_at_s = 0.0
         found = log.get(f"given/{key}")
@@ -366,7 +368,7 @@ class Reader:
             consumer.number, core.now.wall_us, min(left, max(1, share)), size
         )
         used = 0
-        for first, rows, counts, messages, taken in batches:
+        for first, rows, counts, lives, messages, taken in batches:
             consumer.given_messages += messages
             consumer.given_bytes += taken
             used += taken
@@ -379,6 +381,8 @@ class Reader:
             }
             if counts:
                 body["counts"] = dict(counts)
+            if lives:
+                body["lives"] = dict(lives)
             core.send_now(consumer.session, body)
         return used
 

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from shoal._core import Log
+from shoal.bus.connection import Connection
+from shoal.bus.inside import join_beside
 from shoal.bus.sync import Bus
 from shoal.config import ConnectionConfig
 from shoal.errors import ConfigError, StoreError, StoreFailedError
@@ -169,6 +171,10 @@ class Store:
     def join(self, url: str) -> None:
         """Connect to where the program that has it is connected, or listens: a link is nobody else's."""
         self._bus.connect(url)
+
+    def join_beside(self, beside: Connection) -> None:
+        """Connect to the program that has it, and that others connect to."""
+        join_beside(self._bus, beside)
 
     def _stop_recording(self) -> None:
         self._recording.stop()

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 from shoal._core import Hearing, check_rows
+from shoal.bus.log_limit import LOG_EVERY_S
 from shoal.bus.store_protocol import BATCH_BYTES_MAX, COMMIT_BYTES_MAX, QUEUES, TEMPORARY, queue_name
 from shoal.errors import StoreRefusedError
 from shoal.store.core import After, Core
@@ -137,12 +138,21 @@ class Sending:
             most = reader.options.backlog_max_bytes
             raise RequestError(
                 "BACKLOG",
-                f"{reader.name} has {reader.totals.bytes} bytes not acknowledged, and may have {most}",
+                f"{reader.name} has {reader.totals.bytes} bytes not acknowledged and may have {most}: "
+                f"there is no room for {size} more",
             )
         dropped = reader.drop_oldest(self._core, size)
         if dropped:
-            log.warning("%s is full: %d of its oldest messages are dropped", reader.name, dropped)
+            self._log_dropped(reader, dropped)
             reader.tell_dropped(self._core)
+
+    def _log_dropped(self, reader: Reader, dropped: int) -> None:
+        """Log it, of each reader now and then: one that stays full drops with every message."""
+        now_s = self._core.now.mono_s
+        reader.unlogged += dropped
+        if now_s >= reader.log_at_s:
+            log.warning("%s is full: %d of its oldest messages are dropped", reader.name, reader.unlogged)
+            reader.unlogged, reader.log_at_s = 0, now_s + LOG_EVERY_S
 
     def _take(
         self,

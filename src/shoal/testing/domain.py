@@ -50,6 +50,8 @@ class BusOptions(TypedDict, total=False):
     receive_bytes_max: int
     senders_max: int
     sender_idle_after_s: float
+    #: How long a session over TCP waits for another connection.
+    resume_s: float
     #: Whether it passes on what it hears on one network to others.
     router: bool
 
@@ -64,6 +66,7 @@ DEFAULTS = BusOptions(
     message_bytes_max=1 << 20,
     assembly_bytes_max=4 << 20,
     backoff_factor=1,
+    resume_s=5.0,
     router=False,
 )
 
@@ -197,6 +200,10 @@ class Domain:
         """Add several nodes that are alike."""
         return [self.add_node(**options) for _ in range(count)]
 
+    def lay_cable(self, one: Node, two: Node) -> None:
+        """Join two nodes by TCP: the first one connects, again and again."""
+        self._core.lay_cable(one.name, two.name)
+
     def draw_node_id(self) -> int:
         """A random node id that no node has."""
         taken = {id_ for node in self.nodes.values() for id_ in node.life.nodes}
@@ -308,9 +315,11 @@ class Node:
         self.leave()
         return flushed is not None and not flushed.silent
 
-    def crash(self) -> None:
-        """Be gone without a word."""
+    def crash(self, *, hangs_up: bool = False) -> None:
+        """Be gone without a word; with `hangs_up` its machine closes its connections, as when killed."""
         self.core.stop(self.name)
+        if hangs_up:
+            self.core.hang_up(self.name)
         # It had a last turn.
         self.collect()
         self._end("crashed")

@@ -135,6 +135,7 @@ def memory_bounded(history: DomainHistory) -> None:
             ("receive memory", state["receive_bytes_peak"], state["receive_bytes_max"]),
             ("a queue", state["queue_bytes_over_peak"], QUEUE_SLACK_BYTES + state["message_bytes_max"]),
             ("what waited to be sent", state["waiting_bytes_peak"], lanes),
+            ("what came over TCP", state["held_bytes_peak"], 2 * state["assembly_bytes_max"]),
         ):
             if peak > bound:
                 told = f"{life}: {what} took {peak} bytes, beyond {bound}"
@@ -142,6 +143,54 @@ def memory_bounded(history: DomainHistory) -> None:
         if state["unreadable"]:
             what = f"{life} was given {state['unreadable']} records that are no messages"
             raise DomainCheckError(history, "memory_bounded", what)
+
+
+def told_exactly(history: DomainHistory) -> None:
+    """Nobody was told that it lost what it read, or the same loss twice."""
+    for life in history.lives:
+        told: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        for loss in life.losses:
+            for first, last in told[loss.publisher, loss.chain]:
+                if loss.first <= last and first <= loss.last:
+                    what = f"{life} was told twice that it lost {max(first, loss.first)}, {loss}"
+                    raise DomainCheckError(history, "told_exactly", what)
+            told[loss.publisher, loss.chain].append((loss.first, loss.last))
+        lost = _Lost(life.losses)
+        for record in life.subscriptions.values():
+            if not record.keeps_all:
+                continue
+            for reading in record.readings:
+                if reading.key in lost:
+                    what = f"{life} read {reading.key} at {reading.at_s:.6f} s, and was told that it is lost"
+                    raise DomainCheckError(history, "told_exactly", what)
+
+
+def nothing_silent(history: DomainHistory) -> None:
+    """Between the first and the last message that somebody read of a chain, all others were read or lost."""
+    chains: dict[tuple[int, int], list[Published]] = defaultdict(list)
+    for life in history.lives:
+        for message in life.published:
+            if message.key.number:
+                chains[message.key[:2]].append(message)
+    for life, record in _subscriptions(history):
+        if not record.keeps_all:
+            continue
+        read: dict[tuple[int, int], set[int]] = defaultdict(set)
+        for reading in record.readings:
+            read[reading.key[:2]].add(reading.key.number)
+        lost = _Lost(life.losses)
+        for chain, numbers in read.items():
+            first, last = min(numbers), max(numbers)
+            for message in chains[chain]:
+                if (
+                    first < message.key.number < last
+                    and message.key.number not in numbers
+                    and record.wants(message)
+                    and message.at_s > record.began_s
+                    and message.key not in lost
+                ):
+                    what = f"{life}, subscription {record.number}, neither read nor lost {message.key}"
+                    raise DomainCheckError(history, "nothing_silent", what)
 
 
 def flushes_hold(history: DomainHistory) -> None:

@@ -21,6 +21,7 @@ from shoal.testing import (  # noqa: F401  they register their scenarios
     chaos,
     crowds,
     domain_chaos,
+    domain_graphs,
     domain_routers,
     domain_scenarios,
     objects,

@@ -48,5 +48,5 @@ def test_ten_thousand_identical_selectors_are_looked_at_once() -> None:
     "wrong", [{"counts": ()}, {"counts": (0,)}, {"rates": (0.0,)}, {"rounds": 4}, {"messages": 1}]
 )
 def test_a_plan_that_measures_nothing_is_refused(wrong: dict[str, tuple[int, ...]]) -> None:
-    with pytest.raises(ValueError, match="give at least"):
+    with pytest.raises(ValueError, match="must be at least"):
         Plan(**wrong)  # type: ignore[arg-type]

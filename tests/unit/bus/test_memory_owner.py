@@ -79,3 +79,10 @@ def test_what_makes_no_sense_is_ignored(body: object) -> None:
     member = Election("desk", 1)
     member.on_stand(0.0, body)
     assert member.term == 0
+
+
+def test_whoever_knows_that_nobody_else_is_there_does_not_wait_for_others() -> None:
+    alone = Election("desk", 5)
+    alone.stand(0.0)
+    assert alone.poll(0.0, alone=True) == "own"
+    assert not alone.stands

@@ -9,9 +9,10 @@ import pytest
 from shoal._core import RowsBuilder, read_rows, split_rows
 from shoal.bus.store_chain import RETRY_S, Chain
 from shoal.bus.store_consumer import Inbox, offset_of, runs_of
+from shoal.bus.store_errors import no_store
 from shoal.bus.store_finder import SILENT_S, Finder
 from shoal.bus.store_session import HELLO_S, IN_USE_RETRY_S, Session
-from shoal.errors import BacklogError, InUseError, LeaseError, StoreFullError
+from shoal.errors import BacklogError, InUseError, LeaseError, StoreFullError, StoreRefusedError
 
 Body = dict[str, Any]
 
@@ -89,6 +90,19 @@ def test_what_belongs_to_a_lease_ends_with_the_session() -> None:
     talk.handle(1.0, {"op": "failed", "n": 0, "error": "NO_SESSION", "text": "who?"})
     assert talk.state == "idle"
     assert [type(answer) for answer in answers] == [LeaseError]
+
+
+def test_what_cannot_be_said_fails_alone() -> None:
+    talk, heard = session(), Answers()
+    greet(talk)
+    talk.request({"op": "first"}, heard)
+    talk.request({"op": "second"}, heard)
+    first, second = said(talk)
+    error = ValueError("it cannot be encoded")
+    talk.refuse(first, error)
+    talk.handle(0.0, {"op": "answer", "n": second["n"]})
+    assert heard[0] is error
+    assert heard[1]["n"] == second["n"]
 
 
 def test_a_greeting_is_said_again_until_it_is_answered() -> None:
@@ -198,6 +212,25 @@ def test_a_refused_request_of_many_is_tried_one_by_one_and_only_the_refused_fail
     assert chain.is_idle
 
 
+def test_a_row_that_the_store_cannot_read_fails_and_those_behind_it_are_stored() -> None:
+    talk, answers = session(), Answers()
+    builder, chain = chain_of(talk)
+    greet(talk)
+    builder.add("a", b"bad")
+    chain.wait(1, lambda error: answers(None, error))
+    said(talk)
+    # What cannot be read has no numbers.
+    answer = {"op": "refused", "publisher": 7, "chain": 5, "mark": 0, "error": "BAD_ROWS", "text": "bad"}
+    talk.handle(0.0, answer)
+    assert [type(answer) for answer in answers] == [StoreRefusedError]
+    builder.add("a", b"good")
+    chain.wait(2, lambda error: answers(None, error))
+    (request,) = said(talk)
+    assert numbers_in(request) == [2]
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 2})
+    assert chain.is_idle
+
+
 def test_an_error_nobody_waited_for_is_kept_once() -> None:
     talk = session()
     builder, chain = chain_of(talk)
@@ -291,7 +324,7 @@ def deliver(inbox: Inbox, *offsets: int, counts: dict[int, int] | None = None) -
         taken = builder.take()
         assert taken is not None
         body: Body = {"op": "deliver", "consumer": 1, "lease": inbox.lease, "first": offset, "rows": taken[0]}
-        inbox.on_deliver(body if counts is None else body | {"counts": counts})
+        inbox.on_deliver(0.0, body if counts is None else body | {"counts": counts})
 
 
 def inbox_of(**options: Any) -> Inbox:
@@ -388,6 +421,25 @@ def test_readers_do_not_acknowledge_for_each_other() -> None:
     assert inbox.poll_acks(now=True) == {"op": "ack", "consumer": 1, "lease": 3, "offsets": [10, 10]}
 
 
+def test_what_is_too_old_when_it_is_taken_goes_back() -> None:
+    inbox = inbox_of(prefetch=100)
+    lives = {10: 400_000, 12: 2_000_000}
+    builder = RowsBuilder(7, 5)
+    for number in range(4):
+        builder.add("q", b"%d" % number)
+    taken = builder.take()
+    assert taken is not None
+    body = {"op": "deliver", "consumer": 1, "lease": inbox.lease, "first": 10, "rows": taken[0]}
+    inbox.on_deliver(5.0, body | {"lives": lives})
+    first = inbox.take_one("reader", 5.4)
+    assert first is not None
+    assert first.body == b"1"
+    back = inbox.poll_expired()
+    assert back is not None
+    assert (back["offsets"], back["seen"]) == ([10, 10], False)
+    assert [message.body for message in inbox.take("reader", 10, 6.9)] == [b"2", b"3"]
+
+
 def test_credit_is_given_when_half_of_it_is_used() -> None:
     inbox = inbox_of()
     deliver(inbox, 1, 2, 3, 4)
@@ -412,6 +464,46 @@ def test_what_was_delivered_under_another_lease_cannot_be_acknowledged() -> None
     (again,) = inbox.take("me")
     assert (again.redelivered, again.delivery_count) == (True, 2)
     assert inbox.acknowledge([inbox.offset_of(again)])["offsets"] == [10, 10]
+
+
+def test_one_that_retires_gives_back_what_nobody_received_as_never_delivered() -> None:
+    inbox = inbox_of(auto=False)
+    deliver(inbox, 10, 11, 12)
+    (first, second) = inbox.take("reader", 2)
+    inbox.pause()
+    deliver(inbox, 13)
+    declined, retired = inbox.decline([second]), inbox.retire()
+    assert declined is not None
+    assert retired is not None
+    assert [(each["offsets"], each["seen"]) for each in (declined, retired)] == [
+        ([11, 11], False),
+        ([12, 13], False),
+    ]
+    assert inbox.decline([second]) is None
+    assert inbox.take("reader") == []
+    assert inbox.acknowledge([offset_of(first)])["offsets"] == [10, 10]
+    assert inbox.poll_credit() is None
+
+
+def test_what_nobody_received_before_the_session_was_lost_is_not_given_out() -> None:
+    talk, inbox = (
+        session(),
+        Inbox(1, {"op": "consume", "queue": "q"}, prefetch=100, prefetch_bytes=1 << 20, auto=True),
+    )
+    retired = Inbox(2, {"op": "consume", "queue": "q"}, prefetch=100, prefetch_bytes=1 << 20, auto=False)
+    greet(talk)
+    for each in (inbox, retired):
+        talk.add_inbox(each, Answers())
+        (began,) = said(talk)
+        talk.handle(0.0, {"op": "answer", "n": began["n"], "lease": 5})
+    deliver(inbox, 10, 11)
+    assert len(inbox.take("reader")) == 1
+    retired.retire()
+    talk.end()
+    assert inbox.take("reader") == []
+    greet(talk, run="r2")
+    assert [each["consumer"] for each in said(talk) if each["op"] == "consume"] == [1]
+    assert retired.closed
 
 
 def test_recovering_gives_back_what_is_held_and_what_is_ready() -> None:
@@ -485,6 +577,17 @@ def test_of_several_stores_it_is_the_one_that_keeps_what_is_asked_for() -> None:
     wanted = ("orders/1", "_queue/orders", "news/eu/>", "_queue/temporary/7", "other")
     found = [finder.choose(0.0, None, destination=each) for each in wanted]
     assert [each and each.store for each in found] == ["aa", "aa", "bb", "aa", None]
+
+
+def test_stores_that_keep_something_else_are_named() -> None:
+    finder = Finder()
+    finder.on_here(0.0, here("aa", name="shop", patterns=["orders/>", "orders"]))
+    finder.on_here(0.0, here("cc", name="light", memory=True))
+    assert finder.others(0.0, "prices/x") == "'shop' keeps orders/>, orders"
+    assert finder.others(0.0, "orders/1") == "", "it keeps this, and could not be reached"
+    assert finder.others(SILENT_S + 1, "prices/x") == ""
+    error = no_store("publishing", 5.0, "", finder.others(0.0, "prices/x"))
+    assert "keep other destinations: 'shop' keeps orders/>, orders. Give one" in str(error)
 
 
 @pytest.mark.parametrize("body", [None, 3, "x", {}, here() | {"term": "x"}, here() | {"urls": 3}])

@@ -9,6 +9,7 @@ import pytest
 
 from shoal import norm
 from shoal.config import ConnectionConfig, ConnectionOptions, NormConfig, NormOptions
+from shoal.errors import ConfigError
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference"
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
@@ -51,6 +52,20 @@ def test_every_option_is_listed_with_its_default(config: type[Any], page: str) -
         assert field.name in listed, f"{field.name} is missing in {page}"
         told = default_of(listed[field.name])
         assert (told or None) == (field.default or None), f"{field.name} is {field.default!r}, not {told!r}"
+
+
+def test_ranges_on_the_page_are_those_of_the_engine() -> None:
+    listed = re.findall(
+        r"^\| `(\w+)` \|.*?\b([\d,]+) to ([\d,]+);", (REFERENCE / "norm.md").read_text(), re.M
+    )
+    assert {name for name, *_ in listed} == {"node", "segment_bytes"}
+    for name, *ends in listed:
+        least, most = (int(end.replace(",", "")) for end in ends)
+        for value in (least - 1, most + 1):
+            with pytest.raises(ConfigError, match=f"^{name} is {value}, and must be from {least} to {most}$"):
+                NormConfig(**{name: value})
+        for value in (least, most):
+            assert getattr(NormConfig(**{name: value}), name) == value
 
 
 def test_every_event_is_listed_with_its_fields() -> None:

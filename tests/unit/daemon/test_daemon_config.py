@@ -168,3 +168,37 @@ def test_a_metrics_endpoint_beyond_loopback_has_to_be_meant(tmp_path: Path) -> N
     config = loaded(tmp_path, text)
     assert config.http is not None
     assert config.http.address() == ("0.0.0.0", 7480)
+
+
+CLIENTS = "[link.clients]\nlisten = 'tls://0.0.0.0:7474'\n"
+WITH_CA = "[connection]\ntls_ca = 'ca.pem'\ntls_cert = 'a.pem'\ntls_key = 'a.key'\n"
+
+
+def test_a_listener_may_have_a_list_of_those_who_are_let_in(tmp_path: Path) -> None:
+    config = loaded(tmp_path, CLIENTS + "allow = ['sensor*', '10.0.0.0/8']\n" + WITH_CA)
+    assert config.links["clients"].allow == ("sensor*", "10.0.0.0/8")
+    assert loaded(tmp_path, LAN + "cost = 7\n").links["lan"].cost == 7
+    plain = "[link.clients]\nlisten = 'tcp://0.0.0.0:7474'\nallow = ['10.0.0.0/8']\n"
+    assert loaded(tmp_path, plain).links["clients"].allow == ("10.0.0.0/8",)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (LAN + "cost = 0\n", "link.lan.cost is 0, and must be at least 1"),
+        (LAN + "cost = 'much'\n", "link.lan.cost is 'much', and must be a whole number"),
+        (LAN + "allow = ['10.0.0.0/8']\n", "says who may connect, and [link.lan] has no listen"),
+        (CLIENTS + "allow = []\n" + WITH_CA, "allow is [], and must be a list of names"),
+        (CLIENTS + "allow = 'sensor1'\n" + WITH_CA, "allow is 'sensor1', and must be a list"),
+        (CLIENTS + "allow = ['10.0.0.1/8']\n" + WITH_CA, "'10.0.0.1/8' is no network"),
+        (CLIENTS + "allow = ['sensor1']\n", "without tls_ca in [connection] nobody is asked"),
+        (
+            CLIENTS.replace("tls", "ws") + "allow = ['sensor1']\n" + WITH_CA,
+            "ws:// asks nobody for a certificate",
+        ),
+    ],
+)
+def test_a_list_that_cannot_work_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    told = refused(tmp_path, text)
+    assert why in told
+    assert "line " in told

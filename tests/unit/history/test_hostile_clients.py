@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_store import MemoryStore
 from pyarrow import flight
@@ -95,6 +95,7 @@ NUMBERS = st.tuples(st.none() | BUFFERS, BUFFERS, st.integers(0, 3))
 MAPS = st.tuples(st.none() | BUFFERS, BUFFERS, st.integers(0, 3), TEXTS, TEXTS)
 
 
+@settings(deadline=None)
 @given(rows=st.integers(0, 5), topic=TEXTS, body=TEXTS, priority=NUMBERS, ttl_ms=NUMBERS, properties=MAPS)
 def test_columns_that_claim_anything_are_rows_or_a_mistake(rows: int, **columns: Any) -> None:
     with contextlib.suppress(ValueError):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import HistoryError
@@ -35,6 +35,7 @@ QUERIES = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(asked=QUERIES)
 def test_a_query_travels_as_json(asked: Query) -> None:
     assert Query.from_json(json.loads(json.dumps(asked.to_json()))) == asked
@@ -106,16 +107,19 @@ FIELDS = [
 ]
 
 
+@settings(deadline=None)
 @given(given=JSON | st.dictionaries(st.sampled_from(FIELDS), JSON | st.just(1)))
 def test_any_json_is_a_query_or_a_bad_one(given: Any) -> None:
     assert refused(lambda: Query.from_json(given).to_json()) in (None, faults.BAD_QUERY)
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=20) | st.just(b"[" * 100_000) | st.just(b" " * (query.QUERY_BYTES_MAX + 1)))
 def test_any_bytes_are_json_or_a_bad_query(data: bytes) -> None:
     assert refused(lambda: query.load(data, "the ticket")) in (None, faults.BAD_QUERY)
 
 
+@settings(deadline=None)
 @given(
     code=st.sampled_from([faults.BAD_QUERY, faults.TRIMMED, faults.NO_STAGING]),
     sentence=st.text("ab {}", max_size=20),

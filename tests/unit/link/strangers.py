@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 from websockets.client import ClientProtocol
-from websockets.exceptions import ProtocolError
+from websockets.exceptions import WebSocketException
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.typing import Subprotocol
@@ -42,7 +42,7 @@ class Stranger:
 
     def send(self, said: bytes) -> None:
         """Say something; that the other end has hung up is no error."""
-        with contextlib.suppress(OSError, ProtocolError):
+        with contextlib.suppress(OSError, WebSocketException):
             if self._web is None:
                 self._sock.sendall(said)
             else:

@@ -180,3 +180,18 @@ def test_who_opens_a_connection_and_says_nothing_is_gone_after_a_while(certs: Pa
                 pass
         (refused,) = [one for one in hub.events(timeout_s=1) if isinstance(one, shoal.LinkRefused)]
         assert refused.why == "it did not say who it is within 5 s"
+
+
+def test_the_store_of_a_program_that_listens_needs_no_certificate(certs: Path, tmp_path: Path) -> None:
+    with (
+        listen("tls", store=tmp_path, router=True, **shown(certs, "localhost")) as hub,
+        shoal.connect(hub.links[-1].url, **trusting(certs)) as leaf,
+    ):
+        # Beside those who connect from elsewhere.
+        assert {(link.role, link.url) for link in hub.links if link.address == "this process"} == {
+            ("accept", "inproc://")
+        }
+        leaf.queue("orders").send(7, timeout_s=60)
+        message = leaf.queue("orders").receive(60)
+        assert message is not None
+        assert message.body == 7

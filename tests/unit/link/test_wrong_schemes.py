@@ -30,10 +30,10 @@ def why_not(url: str, certs: Path) -> str:
     [
         ("tls", "tcp", "it speaks TLS, and this end does not"),
         ("tcp", "tls", "before TLS began: use tls:// at both ends"),
-        ("tcp", "ws", "instead of answering: use ws:// at both ends"),
+        ("tcp", "ws", "instead of answering: use ws:// at both ends, or wss://"),
         ("tcp", "wss", "use wss:// at both ends"),
         ("ws", "wss", "use wss:// at both ends"),
-        ("wss", "ws", "instead of answering: use ws:// at both ends"),
+        ("wss", "ws", "instead of answering: use ws:// at both ends, or wss://"),
     ],
 )
 def test_whoever_connects_learns_what_the_other_end_speaks(

@@ -56,7 +56,7 @@ class Pair:
         consumer, count = self.dice.choice((1, 2)), self.dice.randrange(1, 8)
         batches, _ = self.kernel.take(consumer, self.now, count, 1 << 40)
         found = []
-        for first, content, counts, _, _ in batches:
+        for first, content, counts, _, _, _ in batches:
             known = dict(counts)
             found += [(row.offset, known.get(row.offset, 1)) for row in rows.decode(content, first)]
         assert found == self.twin.take(consumer, self.now, count)
@@ -134,7 +134,7 @@ def test_what_lies_behind_the_window_is_read_when_there_is_room() -> None:
         assert backlog.counts[0] <= 100
         batches, _ = backlog.take(1, 1, 1000, 1 << 40)
         assert batches
-        taken += sum(batch[3] for batch in batches)
+        taken += sum(batch[4] for batch in batches)
         runs, _, _ = backlog.acknowledge(1, [(0, 1 << 60)])
         assert runs == [(0, backlog.scanned)], "what is done is one run"
 
@@ -147,7 +147,7 @@ def test_a_selector_finds_what_lies_behind_the_window() -> None:
     more = True
     while more:
         batches, more = backlog.take(1, 1, 10_000, 1 << 40)
-        found += sum(batch[3] for batch in batches)
+        found += sum(batch[4] for batch in batches)
     assert found == 1200
     backlog.acknowledge(1, [(0, 1 << 60)])
     backlog.attach(2)
@@ -157,7 +157,7 @@ def test_a_selector_finds_what_lies_behind_the_window() -> None:
         batches, _ = backlog.take(2, 1, 10_000, 1 << 40)
         if not batches:
             break
-        rest += sum(batch[3] for batch in batches)
+        rest += sum(batch[4] for batch in batches)
     assert rest == 10_800, "and nobody gets them again"
 
 
@@ -176,7 +176,7 @@ def test_a_reader_is_made_anew_from_what_the_log_knows() -> None:
     again = Backlog(log, "queue/q", patterns=["_queue/q"], by_priority=False, perhaps_below=60)
     again.attach(1)
     again.scan(1, 10_000, keep=True)
-    ((first, content, counts, count, _),), _ = again.take(1, 1, 1000, 1 << 40)
+    ((first, content, counts, _, count, _),), _ = again.take(1, 1, 1000, 1 << 40)
     offsets = [row.offset for row in rows.decode(content, first)]
     assert count == 80
     assert offsets == [*range(10), *range(20, 30), *range(40, 100)]

@@ -115,6 +115,17 @@ def test_whoever_consumes_is_told_what_was_dropped_also_before_it_came(desk: Des
     assert other.number != tap.number
 
 
+def test_a_queue_that_stays_full_is_logged_now_and_then(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    client = desk.client("a", lease_s=1000)
+    client.ask("declare", queue="q", backlog_max_bytes=500, on_full="drop_oldest")
+    for n in range(20):
+        client.put("q", b"%d" % n + bytes(150))
+    assert caplog.text.count("oldest messages are dropped") == 1
+    desk.wait(20)
+    client.put("q", bytes(150))
+    assert "17 of its oldest messages are dropped" in caplog.text
+
+
 def test_a_subscription_that_nobody_consumes_keeps_only_what_is_its_own(desk: Desk) -> None:
     client = desk.client("a", client_id="me", lease_s=1000)
     client.subscribe("rare", name="s", durable=True).cancel()

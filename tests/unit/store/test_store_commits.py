@@ -1,5 +1,6 @@
 """Rows that are committed to a store are published once they are durable, in order, also after a crash."""
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterator
@@ -9,7 +10,8 @@ import pytest
 from staging import stage
 
 import shoal
-from shoal._core import encode_record
+from shoal._core import encode_record, publish_rows
+from shoal.bus.inside import node_of
 from shoal.config import ConnectionConfig
 from shoal.errors import StoreRefusedError
 from shoal.store import Store, resolve
@@ -89,6 +91,30 @@ def test_what_a_crash_left_unpublished_is_published_by_the_next_start(
         assert receive(subscription, 700) == bodies(300, 700)
         assert store.commit("q", 1, ["a"]) == (0, 1000, True)
         assert subscription.receive(0.5) is None
+
+
+def test_a_closed_store_has_no_spare_segments_open(tmp_path: Path, domain: str) -> None:
+    """They would take room on the disk, though the directory is removed, until nobody knows the store."""
+    store = open_store(tmp_path, domain)
+    assert any("spare" in name for name in open_files(tmp_path))
+    store.close()
+    assert not any("spare" in name for name in open_files(tmp_path))
+
+
+def open_files(path: Path) -> list[str]:
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(str(descriptor.readlink()))
+    return [name for name in found if name.startswith(str(path))]
+
+
+def test_only_rows_that_are_visible_are_published(tmp_path: Path, domain: str, bus: shoal.Bus) -> None:
+    with open_store(tmp_path, domain) as store:
+        stage(store.log, "a", "s/a", bodies(0, 10))
+        store.commit("q", 1, ["a"])
+        assert publish_rows(store.log, node_of(bus), 5, 20, 100, 0, 1.0) == (10, None)
+        assert publish_rows(store.log, node_of(bus), 10, 20, 100, 0, 1.0) == (10, None)
 
 
 def test_a_row_is_published_as_history_has_it_and_says_whether_it_may_come_twice(

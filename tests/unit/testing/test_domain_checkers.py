@@ -13,9 +13,11 @@ from shoal.testing.domain_checkers import (
     flushes_hold,
     no_stall,
     nothing_lost,
+    nothing_silent,
     once_and_in_order,
     one_identity,
     only_what_was_asked,
+    told_exactly,
 )
 from shoal.testing.domain_history import (
     DomainHistory,
@@ -121,6 +123,15 @@ def read_too_late_for_the_flush(history: DomainHistory) -> None:
     readings(history)[-1] = readings(history)[-1]._replace(at_s=8.5)
 
 
+def lose_what_came(history: DomainHistory) -> None:
+    lose(history, COUNT, COUNT + 3)
+
+
+def lose_twice(history: DomainHistory) -> None:
+    lose(history, COUNT + 1, COUNT + 3)
+    lose(history, COUNT + 3, COUNT + 9)
+
+
 def wait_long(history: DomainHistory) -> None:
     published = history.lives[0].published
     published[0] = published[0]._replace(waited_s=2.0)
@@ -143,6 +154,9 @@ BROKEN: list[tuple[DomainChecker, Callable[[DomainHistory], None]]] = [
     (flushes_hold, miss_the_last),
     (flushes_hold, read_too_late_for_the_flush),
     (no_stall(1.0), wait_long),
+    (told_exactly, lose_what_came),
+    (told_exactly, lose_twice),
+    (nothing_silent, miss_one),
     (nothing_lost, lambda history: lose(history, 1, 1)),
 ]
 
@@ -318,6 +332,9 @@ def test_memory_beyond_a_bound_is_named():
         "receive_bytes_max": 100,
         "queue_bytes_over_peak": 0,
         "waiting_bytes_peak": 0,
+        "held_bytes_peak": 0,
+        "assembly_bytes_max": 100,
+        "tcp_links": 0,
         "lane_bytes_max": 10,
         "message_bytes_max": 10,
         "lanes": 5,

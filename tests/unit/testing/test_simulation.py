@@ -73,9 +73,9 @@ def test_waiting_for_messages_that_never_come_ends():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"segment_bytes": 3}, "segment_bytes is 3, and must be at least 16"),
+        ({"segment_bytes": 3}, "segment_bytes is 3, and must be from 16 to 65400"),
         ({"segment_bytes": "many"}, "segment_bytes is 'many', and must be a whole number"),
-        ({"sync": "tomorrow"}, 'sync must be one of current, start, all, not "tomorrow"'),
+        ({"sync": "tomorrow"}, "sync is 'tomorrow', and must be one of current, start, all"),
         ({"grtt_min_s": -1.0}, "grtt_min_s is -1, and must be a number of seconds"),
         ({"colour": "red"}, "colour is no option of a NORM session"),
         ({"rate_bytes_per_s": 0.0}, "rate_bytes_per_s is 0.0, and must be at least 1"),

@@ -13,7 +13,7 @@ use shoal_node::udp::{To, Transmit, UdpConfig, UdpCounters, UdpLink};
 use shoal_norm::Time;
 
 use crate::clock::Clock;
-use crate::udp::{LinkAddress, ReceiveBuffers, SocketOptions, Sockets, Waker, Which};
+use crate::udp::{LinkAddress, ReceiveBuffers, Sight, SocketOptions, Sockets, Waker, Watch, Which};
 
 /// Runs received at once.
 const RECEIVE_RUNS: usize = 16;
@@ -49,9 +49,13 @@ impl LinkBell for UdpBell {
     }
 }
 
-struct Shared {
+struct DatagramCore {
     link: Mutex<UdpLink>,
-    sockets: Sockets,
+    /// Those in use: others take their place when the interface changes.
+    sockets: Mutex<Arc<Sockets>>,
+    waker: Waker,
+    /// Why nothing goes out or comes in, while the interface is gone.
+    down: Mutex<Option<String>>,
     clock: Clock,
     /// What we want changed.
     wants: Arc<Mutex<bool>>,
@@ -59,9 +63,29 @@ struct Shared {
     closing: Mutex<Option<Instant>>,
 }
 
-impl Shared {
+impl DatagramCore {
     fn link(&self) -> MutexGuard<'_, UdpLink> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sockets(&self) -> Arc<Sockets> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn down(&self) -> MutexGuard<'_, Option<String>> {
+        self.down.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn go_down(&self, why: String) {
+        self.link().down(&why);
+        *self.down() = Some(why);
+    }
+
+    fn go_on_with(&self, sockets: &Arc<Sockets>) {
+        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = sockets.clone();
+        *self.down() = None;
+        let address = sockets.local_addr().map_or_else(|error| error.to_string(), |own| own.to_string());
+        self.link().up(&address);
     }
 
     fn closing(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -71,7 +95,7 @@ impl Shared {
 
 /// A best-effort link. Dropping it closes it without lingering.
 pub struct UdpNet {
-    shared: Arc<Shared>,
+    shared: Arc<DatagramCore>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -91,9 +115,11 @@ impl UdpNet {
         let bell = UdpBell::default();
         let link = UdpLink::new(hub.attach("udp", true, Box::new(bell.clone())), config(&sockets));
         let (waker, wants) = (sockets.waker(), Arc::default());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DatagramCore {
             link: Mutex::new(link),
-            sockets,
+            sockets: Mutex::new(Arc::new(sockets)),
+            waker: waker.clone(),
+            down: Mutex::default(),
             clock,
             wants: Arc::clone(&wants),
             closing: Mutex::default(),
@@ -106,9 +132,14 @@ impl UdpNet {
         Ok(UdpNet { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Where the link lives.
-    pub fn sockets(&self) -> &Sockets {
-        &self.shared.sockets
+    /// The sockets in use, for what they can tell.
+    pub fn sockets(&self) -> Arc<Sockets> {
+        self.shared.sockets()
+    }
+
+    /// Why nothing goes out or comes in, while its interface is gone.
+    pub fn down(&self) -> Option<String> {
+        self.shared.down().clone()
     }
 
     /// What happened so far.
@@ -124,7 +155,7 @@ impl UdpNet {
     /// Begins to say goodbye, as [`UdpNet::close`] does, without waiting for it.
     pub fn begin_close(&self, linger: Duration) {
         self.shared.closing().get_or_insert(Instant::now() + linger);
-        self.shared.sockets.waker().wake();
+        self.shared.waker.wake();
     }
 
     /// Whether the goodbye was said.
@@ -150,7 +181,7 @@ impl Drop for UdpNet {
 }
 
 /// The thread. Whatever ends it before its time, those who wait for the link learn why.
-fn supervise(shared: &Shared) {
+fn supervise(shared: &DatagramCore) {
     let why = match catch_unwind(AssertUnwindSafe(|| run(shared))) {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
@@ -159,19 +190,20 @@ fn supervise(shared: &Shared) {
     shared.link().fail(&why);
 }
 
-fn run(shared: &Shared) -> io::Result<()> {
+fn run(shared: &DatagramCore) -> io::Result<()> {
     let mut buffers = ReceiveBuffers::new(RECEIVE_RUNS);
     let mut unsent = Unsent::default();
+    let (mut sockets, mut watch) = (shared.sockets(), Watch::new(shared.clock.now()));
     loop {
         let now = shared.clock.now();
         let mut guard = shared.link();
         let link = &mut *guard;
-        let mut more = receive(shared, now, link, &mut buffers)?;
+        let mut more = receive(&sockets, now, link, &mut buffers)?;
         if std::mem::take(&mut *shared.wants.lock().unwrap_or_else(PoisonError::into_inner)) {
             link.want(now);
         }
         link.handle_timeout(now);
-        let mut clogged = !unsent.retry(&shared.sockets)?;
+        let mut clogged = !unsent.retry(&sockets)?;
         for call in 1..=CALLS_MAX {
             if clogged {
                 break;
@@ -182,7 +214,7 @@ fn run(shared: &Shared) -> io::Result<()> {
                 To::One(address) => vec![address],
                 To::All => link.destinations().collect(),
             });
-            clogged = !unsent.retry(&shared.sockets)?;
+            clogged = !unsent.retry(&sockets)?;
             more |= call == CALLS_MAX;
         }
         // What was sent may be what a flush waits for.
@@ -201,17 +233,32 @@ fn run(shared: &Shared) -> io::Result<()> {
         let deadline = link.poll_timeout(clogged).min(now + SLEEP_MAX);
         let deadline = closing.map_or(deadline, |limit| deadline.min(shared.clock.at(limit)));
         drop(guard);
+        match watch.look(now, &sockets) {
+            None => {}
+            Some(Sight::Down(why)) => shared.go_down(why),
+            Some(Sight::Up(anew)) => {
+                sockets = Arc::new(anew);
+                shared.go_on_with(&sockets);
+                continue;
+            }
+        }
+        let deadline = deadline.min(watch.deadline());
         let timeout = if more { Duration::ZERO } else { deadline.since(shared.clock.now()) };
-        shared.sockets.wait(Some(timeout), clogged)?;
+        sockets.wait(Some(timeout), clogged)?;
     }
 }
 
 /// Takes what came. True if there may be more.
-fn receive(shared: &Shared, now: Time, link: &mut UdpLink, buffers: &mut ReceiveBuffers) -> io::Result<bool> {
+fn receive(
+    sockets: &Sockets,
+    now: Time,
+    link: &mut UdpLink,
+    buffers: &mut ReceiveBuffers,
+) -> io::Result<bool> {
     let mut more = false;
     for which in [Which::Group, Which::Own] {
         for call in 1..=CALLS_MAX {
-            match shared.sockets.receive(which, buffers) {
+            match sockets.receive(which, buffers) {
                 Ok(_) => more |= call == CALLS_MAX,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Somebody we sent to is not there.

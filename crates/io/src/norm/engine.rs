@@ -37,6 +37,8 @@ pub struct Engine {
     pub clock: Clock,
     /// The last error a socket gave, until somebody asks.
     pub socket_error: Option<String>,
+    /// Why nothing goes out or comes in, while its interface is gone.
+    pub down: Option<String>,
     /// Why the link cannot go on.
     pub failure: Option<String>,
     /// When data went out last.
@@ -82,6 +84,7 @@ impl Engine {
             driver,
             clock,
             socket_error: None,
+            down: None,
             failure: None,
             last_sent: Time::ZERO,
             chains,
@@ -308,6 +311,23 @@ impl Engine {
         if matches!(error.raw_os_error(), Some(libc::EBADF | libc::ENOTSOCK)) {
             self.failure = Some(format!("its socket is gone: {error}"));
         }
+    }
+
+    /// Its interface is gone: why.
+    pub fn go_down(&mut self, why: &str) {
+        self.down = Some(why.to_owned());
+        self.driver.down(why);
+    }
+
+    /// Goes on with other sockets, after the interface came back or changed.
+    pub fn go_up(&mut self, sockets: Arc<Sockets>) {
+        self.down = None;
+        // It was for an address that may not be ours any more.
+        self.unsent.to = None;
+        self.group = sockets.destination();
+        let address = sockets.local_addr().map_or_else(|error| error.to_string(), |own| own.to_string());
+        self.sockets = sockets;
+        self.driver.up(&address);
     }
 
     /// What the session did so far, and what could not be opened before it came there.

@@ -19,7 +19,7 @@ use shoal_seal::{Keys, OVERHEAD_BYTES};
 
 pub use self::bell::NormBell;
 pub use self::options::{LinkError, LinkOptions, fresh_instance, fresh_publisher};
-use self::thread::{SLEEP_MAX, Shared, supervise};
+use self::thread::{LinkCore, SLEEP_MAX, supervise};
 use super::engine::Engine;
 use super::sealing::{PLAIN_RUN_BYTES_MAX, Sealing};
 use crate::bell::Bell;
@@ -44,7 +44,7 @@ pub enum Full {
 
 /// A NORM link. Dropping it closes it without lingering.
 pub struct NormLink {
-    shared: Arc<Shared>,
+    shared: Arc<LinkCore>,
     bell: NormBell,
     /// Where publishers wait, if the buffers are the link's own.
     room: Arc<Waiter>,
@@ -96,7 +96,7 @@ impl NormLink {
             norm.burst_bytes_max = norm.burst_bytes_max.min(PLAIN_RUN_BYTES_MAX);
             if usize::from(norm.segment_bytes) + norm.header_bytes() + OVERHEAD_BYTES > RUN_BYTES_MAX {
                 let wanted = "so small that a datagram with a key stays within 65507 bytes";
-                return Err(LinkError::Config(ConfigError { field: "segment_bytes", wanted }));
+                return Err(LinkError::Config(ConfigError::new("segment_bytes", wanted)));
             }
         }
         let session = Session::new(norm).map_err(LinkError::Config)?;
@@ -111,14 +111,14 @@ impl NormLink {
             sealing,
             options.drop_received,
         );
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LinkCore {
             engine: Mutex::new(engine),
             chains,
             link,
             owns_chains: room.is_some(),
             clock,
             waker: sockets.waker(),
-            sockets,
+            sockets: Mutex::new(sockets),
             state: bell.state.clone(),
             sleeps_until: AtomicU64::new(0),
             closing: Mutex::new(None),
@@ -229,14 +229,19 @@ impl NormLink {
         self.shared.engine().driver.session.grtt()
     }
 
-    /// The sockets, for what they can tell.
-    pub fn sockets(&self) -> &Sockets {
-        &self.shared.sockets
+    /// The sockets in use, for what they can tell.
+    pub fn sockets(&self) -> Arc<Sockets> {
+        self.shared.sockets()
+    }
+
+    /// Why nothing goes out or comes in, while its interface is gone.
+    pub fn down(&self) -> Option<String> {
+        self.shared.engine().down.clone()
     }
 
     /// The receive buffer the kernel granted to the group's socket.
     pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
-        self.shared.sockets.receive_buffer_bytes(Which::Group)
+        self.shared.sockets().receive_buffer_bytes(Which::Group)
     }
 
     /// Sends bytes as one object. `None` if there is no room for them now.

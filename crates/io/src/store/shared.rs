@@ -425,6 +425,7 @@ impl<D: Disk> Shared<D> {
         inner.log.mark(now_us)?;
         drop(inner);
         self.sync()?;
+        self.lock().log.let_spares_go();
         Ok(true)
     }
 }

@@ -10,5 +10,5 @@ mod stream;
 mod tls;
 
 pub use net::{TcpBell, TcpNet};
-pub use sockets::{Congestion, Place};
+pub use sockets::{Congestion, Door, Place};
 pub use tls::{Certificates, Tls};

@@ -11,11 +11,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use shoal_node::Hub;
-use shoal_node::hub::{LinkBell, Ring, Wake as _};
+use shoal_node::hub::{LinkBell, LinkId, Ring, Wake as _};
 use shoal_node::tcp::{ConnectionId, LinkState, Role, TcpConfig, TcpLinks, TcpNews};
 use shoal_norm::Time;
 
-use super::sockets::{Congestion, Place, TcpSockets};
+use super::sockets::{Congestion, Door, Place, TcpSockets};
 use super::tls::Tls;
 use crate::bell::Bell;
 use crate::clock::Clock;
@@ -73,8 +73,7 @@ impl Engine {
     fn take_news(&mut self) -> bool {
         let before = self.news.len();
         while let Some(news) = self.links.poll_news() {
-            let (TcpNews::Up { connection, .. } | TcpNews::Over { connection, .. }) = &news;
-            let place = self.sockets.place(*connection).unwrap_or_default();
+            let place = self.sockets.place(news.connection()).unwrap_or_default();
             self.news.push_back((news, place));
             if self.news.len() > NEWS_MAX {
                 self.news.pop_front();
@@ -85,7 +84,7 @@ impl Engine {
     }
 }
 
-struct Shared {
+struct TcpCore {
     engine: Mutex<Engine>,
     clock: Clock,
     waker: Waker,
@@ -95,7 +94,7 @@ struct Shared {
     closing: Mutex<Option<Instant>>,
 }
 
-impl Shared {
+impl TcpCore {
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -125,7 +124,7 @@ impl Shared {
 
 /// How the hub reaches the links, which are opened after the hub knows of them.
 #[derive(Clone, Default)]
-pub struct TcpBell(Arc<OnceLock<Weak<Shared>>>);
+pub struct TcpBell(Arc<OnceLock<Weak<TcpCore>>>);
 
 impl LinkBell for TcpBell {
     #[inline]
@@ -148,7 +147,7 @@ impl LinkBell for TcpBell {
 
 /// The TCP links of a node. Dropping it closes it without lingering.
 pub struct TcpNet {
-    shared: Arc<Shared>,
+    shared: Arc<TcpCore>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -167,7 +166,7 @@ impl TcpNet {
             last_sent: Time::ZERO,
             failure: None,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TcpCore {
             engine: Mutex::new(engine),
             clock,
             waker: Waker::new()?,
@@ -187,10 +186,10 @@ impl TcpNet {
     pub fn listen(
         &self,
         address: SocketAddr,
-        connections_max: usize,
+        door: Door,
         tls: Option<&Tls>,
     ) -> io::Result<(u64, SocketAddr)> {
-        let listening = self.shared.engine().sockets.listen(address, connections_max, tls);
+        let listening = self.shared.engine().sockets.listen(address, door, tls);
         self.shared.waker.wake();
         listening
     }
@@ -211,18 +210,44 @@ impl TcpNet {
     }
 
     /// A listener that a transport of somebody else has.
-    pub fn add_listener(&self, connections_max: usize) -> u64 {
-        self.shared.engine().sockets.add_listener(None, connections_max, None)
+    pub fn add_listener(&self, door: Door) -> u64 {
+        self.shared.engine().sockets.add_listener(None, door, None)
+    }
+
+    /// Lets somebody in who is asked about, or not: why.
+    pub fn admit(&self, id: ConnectionId, refused: Option<&str>) {
+        let now = self.shared.clock.now();
+        self.shared.engine().links.admit(now, id, refused);
+        self.shared.waker.wake();
     }
 
     /// Makes a connection that a transport of somebody else carries: its number, and the end of the pipe that its bytes come and
     /// go through. None if its listener has too many.
-    pub fn adopt(&self, place: Place, role: Role) -> io::Result<Option<(ConnectionId, UnixStream)>> {
+    pub fn adopt(&self, place: Place, last: Option<u64>) -> io::Result<Option<(ConnectionId, UnixStream)>> {
         let now = self.shared.clock.now();
         let taken = {
             let mut engine = self.shared.engine();
             let Engine { links, sockets, .. } = &mut *engine;
-            sockets.adopt(now, place, role, links)
+            sockets.adopt(now, place, last, links)
+        };
+        self.shared.waker.wake();
+        taken
+    }
+
+    /// Makes a connection with another node of this process, where there was this publisher the last time: its number.
+    pub fn join(&self, other: &TcpNet, last: Option<u64>) -> io::Result<ConnectionId> {
+        let (near, far) = UnixStream::pair()?;
+        // One lock at a time: two nodes may join each other at once.
+        other.take_end(far, Role::Accepted)?;
+        self.take_end(near, Role::Dialled(last))
+    }
+
+    fn take_end(&self, pipe: UnixStream, role: Role) -> io::Result<ConnectionId> {
+        let now = self.shared.clock.now();
+        let taken = {
+            let mut engine = self.shared.engine();
+            let Engine { links, sockets, .. } = &mut *engine;
+            sockets.join(now, pipe, role, links)
         };
         self.shared.waker.wake();
         taken
@@ -279,6 +304,11 @@ impl TcpNet {
     /// What became of connections, each with where it leads.
     pub fn take_news(&self) -> VecDeque<(TcpNews, Place)> {
         std::mem::take(&mut self.shared.engine().news)
+    }
+
+    /// The hub's link with a publisher, if there is one.
+    pub fn link(&self, publisher: u64) -> Option<LinkId> {
+        self.shared.engine().links.link(publisher)
     }
 
     /// The links as they are now, each with where it leads.
@@ -342,7 +372,7 @@ impl Drop for TcpNet {
 }
 
 /// The thread. Whatever ends it before its time, those who wait for its links learn why.
-fn supervise(shared: &Shared) {
+fn supervise(shared: &TcpCore) {
     let why = match catch_unwind(AssertUnwindSafe(|| run(shared))) {
         Ok(Ok(())) => return shared.told.wake(),
         Ok(Err(why)) => why,
@@ -356,7 +386,7 @@ fn supervise(shared: &Shared) {
     shared.told.wake();
 }
 
-fn run(shared: &Shared) -> Result<(), String> {
+fn run(shared: &TcpCore) -> Result<(), String> {
     let mut poller = Poller::default();
     let mut leaving = false;
     let mut polled = false;

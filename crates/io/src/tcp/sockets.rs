@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::stream::Stream;
 use super::tls::{self, Secure, Tls};
 use crate::norm::fresh_publisher;
 use crate::udp::Waker;
-use crate::udp::sys::Poller;
+use crate::udp::sys::{self, Poller};
 
 /// Read from a socket at once.
 const READ_BYTES: usize = 256 << 10;
@@ -28,6 +28,12 @@ const CALLS_MAX: usize = 8;
 const BACKLOG: i32 = 128;
 /// Where a connection cannot be accepted, for want of descriptors say, it is tried again after so long.
 const ACCEPT_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Descriptors that connections of others leave free: for files, for names, for whoever asks how a daemon is.
+const DESCRIPTORS_KEPT: u64 = 8;
+
+/// Where another node of this process is.
+const INSIDE: &str = "this process";
 
 /// One that is being connected.
 struct Connecting {
@@ -46,6 +52,28 @@ pub struct Place {
     pub identity: String,
     /// The listener that took it, if one did.
     pub listener: Option<u64>,
+}
+
+/// Whom a listener lets in.
+#[derive(Copy, Clone, Debug)]
+pub struct Door {
+    /// How many at once.
+    pub connections_max: usize,
+    /// Whether the owner decides about each.
+    pub asks: bool,
+}
+
+impl Door {
+    fn role(self) -> Role {
+        if self.asks { Role::Guest } else { Role::Accepted }
+    }
+
+    /// Whether there is room for one that came with a descriptor, beside so many.
+    fn has_room(self, count: usize, came: &impl AsFd) -> bool {
+        // The system gives the lowest number that is free.
+        let used = u64::try_from(came.as_fd().as_raw_fd()).unwrap_or(0);
+        count < self.connections_max && used + DESCRIPTORS_KEPT < sys::descriptors_max()
+    }
 }
 
 /// What decides how fast a connection sends.
@@ -71,7 +99,7 @@ struct Listening {
     /// None where a transport of somebody else listens.
     socket: Option<TcpListener>,
     tls: Option<Tls>,
-    connections_max: usize,
+    door: Door,
     /// Not before this.
     accept_at: Time,
     /// Connections that were closed because there were too many.
@@ -161,7 +189,7 @@ impl TcpSockets {
     pub fn listen(
         &mut self,
         address: SocketAddr,
-        connections_max: usize,
+        door: Door,
         tls: Option<&Tls>,
     ) -> io::Result<(u64, SocketAddr)> {
         let none =
@@ -176,47 +204,56 @@ impl TcpSockets {
         socket.set_nonblocking(true)?;
         let socket: TcpListener = socket.into();
         let bound = socket.local_addr()?;
-        Ok((self.add_listener(Some(socket), connections_max, tls.cloned()), bound))
+        Ok((self.add_listener(Some(socket), door, tls.cloned()), bound))
     }
 
     /// A listener; without a socket, one that somebody else has.
-    pub fn add_listener(
-        &mut self,
-        socket: Option<TcpListener>,
-        connections_max: usize,
-        tls: Option<Tls>,
-    ) -> u64 {
+    pub fn add_listener(&mut self, socket: Option<TcpListener>, door: Door, tls: Option<Tls>) -> u64 {
         let id = self.take_id();
-        let listening = Listening { socket, tls, connections_max, accept_at: Time::ZERO, refused: 0 };
+        let listening = Listening { socket, tls, door, accept_at: Time::ZERO, refused: 0 };
         self.listeners.insert(id, listening);
         id
     }
 
-    /// Takes a connection that somebody else made: its number, and the other end of the pipe to it. None if its listener has
+    /// Takes a connection that somebody else made, where there was this publisher the last time if no listener took it: its number, and the other end of the pipe to it. None if its listener has
     /// too many.
     pub fn adopt(
         &mut self,
         now: Time,
         place: Place,
-        role: Role,
+        last: Option<u64>,
         links: &mut TcpLinks,
     ) -> io::Result<Option<(ConnectionId, UnixStream)>> {
+        let (near, far) = UnixStream::pair()?;
+        let mut role = Role::Dialled(last);
         if let Some(listener) = place.listener {
             let count = self.count(Some(listener));
-            match self.listeners.get_mut(&listener) {
-                Some(listening) if count < listening.connections_max => {}
-                Some(listening) => {
-                    listening.refused += 1;
-                    return Ok(None);
-                }
-                None => return Ok(None),
+            let Some(listening) = self.listeners.get_mut(&listener) else { return Ok(None) };
+            if !listening.door.has_room(count, &far) {
+                listening.refused += 1;
+                return Ok(None);
             }
+            role = listening.door.role();
         }
-        let (near, far) = UnixStream::pair()?;
         near.set_nonblocking(true)?;
         let id = self.take_id();
         self.add(now, id, (Stream::Pipe(near), place), role, links);
         Ok(Some((id, far)))
+    }
+
+    /// Takes an end of a pipe whose other end another node of this process has: its number.
+    pub fn join(
+        &mut self,
+        now: Time,
+        pipe: UnixStream,
+        role: Role,
+        links: &mut TcpLinks,
+    ) -> io::Result<ConnectionId> {
+        pipe.set_nonblocking(true)?;
+        let id = self.take_id();
+        let place = Place { address: INSIDE.to_owned(), ..Place::default() };
+        self.add(now, id, (Stream::Pipe(pipe), place), role, links);
+        Ok(id)
     }
 
     /// The other end of somebody else's connection proved its name.
@@ -233,9 +270,16 @@ impl TcpSockets {
         }
         if refused {
             links.handle_distrust(now, id, why);
+            self.ended.push(id);
         } else {
-            links.handle_end(now, id, why);
+            self.break_off(now, id, why, links);
         }
+    }
+
+    /// A connection cannot go on. What came before that is read: it may say why.
+    fn break_off(&mut self, now: Time, id: ConnectionId, why: &str, links: &mut TcpLinks) {
+        self.read(now, id, links);
+        links.handle_end(now, id, why);
         self.ended.push(id);
     }
 
@@ -370,10 +414,10 @@ impl TcpSockets {
         let Some(listening) = self.listeners.get_mut(&id) else { return };
         let (Some(socket), tls) = (&listening.socket, &listening.tls) else { return };
         // As it is now: certificates may have been read again.
-        let tls = tls.as_ref().map(Tls::server);
+        let (tls, role) = (tls.as_ref().map(Tls::server), listening.door.role());
         for _ in 0..CALLS_MAX {
             match socket.accept() {
-                Ok((stream, address)) if count < listening.connections_max => {
+                Ok((stream, address)) if listening.door.has_room(count, &stream) => {
                     if stream.set_nonblocking(true).is_ok() {
                         count += 1;
                         accepted.push((stream, address));
@@ -402,7 +446,7 @@ impl TcpSockets {
             };
             let place = Place { address: address.to_string(), listener: Some(id), ..Place::default() };
             let connection = self.take_id();
-            self.add(now, connection, (stream, place), Role::Accepted, links);
+            self.add(now, connection, (stream, place), role, links);
         }
     }
 
@@ -503,8 +547,7 @@ impl TcpSockets {
             }
         }
         for (id, why) in gone {
-            links.handle_end(now, id, &why);
-            self.ended.push(id);
+            self.break_off(now, id, &why, links);
         }
         more
     }

@@ -13,6 +13,7 @@ mod receive;
 mod sockets;
 pub(crate) mod sys;
 mod waker;
+mod watch;
 
 #[cfg(not(target_os = "linux"))]
 use plain::{receive_batch, send_segmented, wake_channel};
@@ -23,6 +24,7 @@ pub use address::{LinkAddress, SocketOptions};
 pub use receive::{ReceiveBuffers, Run, RunMut};
 pub use sockets::{RUN_BYTES_MAX, RUN_DATAGRAMS_MAX, Ready, Sockets, Which};
 pub use waker::Waker;
+pub use watch::{Sight, Watch};
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use super::{LinkAddress, ReceiveBuffers, SocketOptions, Waker, open, receive_batch, send_segmented, sys};
-use crate::interfaces::InterfaceInfo;
+use crate::interfaces::{self, Interface, InterfaceInfo, Standing};
 
 /// The largest run: what fits in one UDP datagram over IPv4.
 pub const RUN_BYTES_MAX: usize = 65_507;
@@ -47,6 +47,8 @@ pub struct Sockets {
     own: Option<UdpSocket>,
     destination: SocketAddr,
     interface: Option<InterfaceInfo>,
+    /// What they were opened for, if they are in a group or lead to a peer.
+    asked: Option<(LinkAddress, SocketOptions)>,
     waker: Waker,
     /// Runs of datagrams this large or larger are sent one by one: the kernel refused to cut them.
     uncut_from_bytes: AtomicUsize,
@@ -55,13 +57,34 @@ pub struct Sockets {
 impl Sockets {
     /// Opens the sockets and joins the group if it is one; the error says what was tried.
     pub fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result<Self> {
+        Self::open_with(address, address, options, Waker::new()?)
+    }
+
+    /// Opens them once more, on another interface or on one that came back; whoever wakes them wakes the new ones.
+    pub fn reopen(&self, interface: &str) -> io::Result<Self> {
+        let Some((address, options)) = &self.asked else { return Err(io::ErrorKind::Unsupported.into()) };
+        let interface = match &address.interface {
+            Interface::Address(address) => Interface::Address(*address),
+            Interface::Auto | Interface::Name(_) => Interface::Name(interface.to_owned()),
+        };
+        let there = LinkAddress { group: address.group, interface };
+        Self::open_with(&there, address, options, self.waker.clone())
+    }
+
+    fn open_with(
+        address: &LinkAddress,
+        asked: &LinkAddress,
+        options: &SocketOptions,
+        waker: Waker,
+    ) -> io::Result<Self> {
         let opened = open::open(address, options)?;
         Ok(Self {
             group: opened.group.into(),
             own: opened.own.map(Into::into),
             destination: opened.destination,
             interface: opened.interface,
-            waker: Waker::new()?,
+            asked: Some((asked.clone(), options.clone())),
+            waker,
             uncut_from_bytes: AtomicUsize::new(if options.offload { usize::MAX } else { 0 }),
         })
     }
@@ -74,6 +97,7 @@ impl Sockets {
             group: opened.into(),
             own: None,
             interface: None,
+            asked: None,
             waker: Waker::new()?,
             uncut_from_bytes: AtomicUsize::new(if options.offload { usize::MAX } else { 0 }),
         })
@@ -92,6 +116,13 @@ impl Sockets {
     /// The interface in use; none for a unicast link that left it to the routing table.
     pub fn interface(&self) -> Option<&InterfaceInfo> {
         self.interface.as_ref()
+    }
+
+    /// Whether the interface is as it was; `None` if the routing table decides.
+    pub fn look(&self) -> Option<Standing> {
+        let (used, (asked, _)) = (self.interface.as_ref()?, self.asked.as_ref()?);
+        // Where the system does not say, nothing is known.
+        interfaces::look(&asked.interface, used, self.destination.is_ipv6()).ok()
     }
 
     /// The receive buffer the kernel granted, as it counts: with its own overhead for each packet.

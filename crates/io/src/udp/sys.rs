@@ -17,6 +17,7 @@ pub(crate) struct RawInterface {
     pub index: u32,
     pub address: Option<IpAddr>,
     pub up: bool,
+    pub running: bool,
     pub multicast: bool,
     pub loopback: bool,
 }
@@ -98,6 +99,14 @@ fn poll_raw(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_i
     unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit_ms) }
 }
 
+/// How many descriptors this process may have.
+pub(crate) fn descriptors_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel writes into `limit`, which lives until the call returns. If it fails, nothing is written.
+    let _ = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
+}
+
 /// Every address of every interface, in the system's order.
 pub(crate) fn interfaces() -> io::Result<Vec<RawInterface>> {
     let mut found = Vec::new();
@@ -114,6 +123,7 @@ pub(crate) fn interfaces() -> io::Result<Vec<RawInterface>> {
                 index: libc::if_nametoindex(item.ifa_name),
                 address: ip_address(item.ifa_addr),
                 up: has(libc::IFF_UP),
+                running: has(libc::IFF_RUNNING),
                 multicast: has(libc::IFF_MULTICAST),
                 loopback: has(libc::IFF_LOOPBACK),
             });

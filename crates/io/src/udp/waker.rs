@@ -12,10 +12,10 @@ use super::wake_channel;
 ///
 /// Wake-ups that come before the waiting thread has seen the last one cost one atomic operation and no system call.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<Shared>);
+pub struct Waker(Arc<WakeChannel>);
 
 #[derive(Debug)]
-struct Shared {
+struct WakeChannel {
     reader: File,
     /// None where the same descriptor does for both.
     writer: Option<File>,
@@ -25,7 +25,7 @@ struct Shared {
 impl Waker {
     pub(crate) fn new() -> io::Result<Self> {
         let (reader, writer) = wake_channel()?;
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(WakeChannel {
             reader: reader.into(),
             writer: writer.map(File::from),
             pending: AtomicBool::new(false),

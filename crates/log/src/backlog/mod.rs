@@ -164,6 +164,12 @@ impl Backlog {
         self.live.contains_key(&offset) || self.skip.run_of(offset).is_some()
     }
 
+    /// How long a message that is known may live; `None` if for ever.
+    pub fn life_us(&self, offset: u64, now_us: u64) -> Option<u64> {
+        let expires_us = self.live.get(&offset)?.expires_us;
+        (expires_us < u64::MAX).then(|| expires_us.saturating_sub(now_us))
+    }
+
     /// The next time at which a message is ready or expires.
     pub fn next_wake_us(&self) -> Option<u64> {
         let first = |times: &BTreeSet<(u64, u64)>| times.first().map(|(at, _)| *at);

@@ -16,6 +16,7 @@ use shoal_wire::frame;
 
 use super::kept::{Keep, Kept};
 use super::link::{Link, Ring};
+use super::origins::Key;
 use super::outlet::Outlet;
 use super::passing::{Chain, Item, Outbound, PassedOn};
 use super::wake::Wake;
@@ -106,6 +107,10 @@ pub(super) struct State {
     /// What may have to be said again.
     kept: Keep,
 }
+
+/// What is passed on waits once so many bytes wait for a link. It is taken in small pieces, so that whoever sends it sees a router
+/// get on at least every half second, also where a slow path is behind it.
+const PASSED_BYTES_MAX: usize = 128 << 10;
 
 /// Chains, by the number of their lane, and the buffers of all links.
 pub struct Chains {
@@ -353,13 +358,24 @@ impl Chains {
                         }
                     }
                 }
+                (&Item::Begins { number, links }, Some(chain)) => {
+                    for &link in outbound.links(links) {
+                        if let Some(Some(outlet)) = state.outlets.get_mut(link) {
+                            outlet.tell_passed(own, chain.key(), number);
+                            done.note(link);
+                        }
+                    }
+                }
                 (_, None) => {}
             }
         }
         self.passed.fetch_add(passed, Ordering::Relaxed);
         done.settle(|link| {
             let outlet = state.outlets.get_mut(link)?.as_mut()?;
-            let is_full = outlet.bytes.len() >= bytes_max && !outlet.bytes.is_empty();
+            // Nobody waits for a link that lags: it may take nothing for ever.
+            let is_full = outlet.bytes.len() >= bytes_max.min(PASSED_BYTES_MAX)
+                && !outlet.bytes.is_empty()
+                && !self.lags(link);
             if is_full && !outlet.parked.contains(&from) {
                 outlet.parked.push(from);
             }
@@ -377,7 +393,7 @@ impl Chains {
     pub(super) fn is_full_for(&self, lane: usize, link: LinkId, from: LinkId) -> bool {
         let Some(chain) = self.chains.get(lane) else { return false };
         let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes_max = self.lane_bytes_max;
+        let bytes_max = self.lane_bytes_max.min(PASSED_BYTES_MAX);
         let Some(Some(outlet)) = state.outlets.get_mut(link) else { return false };
         let is_full = outlet.bytes.len() >= bytes_max && !outlet.bytes.is_empty() && !self.lags(link);
         if is_full && !outlet.parked.contains(&from) {
@@ -391,6 +407,11 @@ impl Chains {
         if let Some(outlet) = self.lock(chain).outlets.get_mut(link).and_then(Option::as_mut) {
             outlet.blocked = blocked;
         }
+    }
+
+    /// Whether something that is passed on waits until a link takes what it has.
+    pub fn holds_back(&self, link: LinkId) -> bool {
+        self.each(link, |outlet| !outlet.parked.is_empty()).any(|holds_back| holds_back)
     }
 
     /// Bytes that wait for a link, in all chains.
@@ -485,6 +506,21 @@ impl Chains {
                 continue;
             }
             outlet.tell_position(chain as u32, next, stamp);
+        }
+    }
+
+    /// Tells those behind a link how far chains are that are passed on.
+    pub(super) fn tell_passed(&self, link: LinkId, positions: &[(Key, u64)]) {
+        for lane in 1..self.chains.len() {
+            let mut of_lane = positions.iter().filter(|((_, chain), _)| *chain as usize == lane).peekable();
+            if of_lane.peek().is_none() {
+                continue;
+            }
+            let mut state = self.lock(lane);
+            let stamp = state.stamp;
+            if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) {
+                of_lane.for_each(|&(key, next)| outlet.tell_passed((lane as u32, stamp), key, next));
+            }
         }
     }
 
@@ -604,7 +640,7 @@ impl Publishing<'_> {
     #[inline]
     pub fn keep(&mut self, publisher: u64, stamp: Stamp, parts: &[&[u8]]) {
         if self.chains.keeps() {
-            let chain = Chain { publisher, chain: self.chain as u32, hops: 0, clock: None };
+            let chain = Chain { publisher, chain: self.chain as u32, hops: 0, clock: None, again: false };
             let number = self.state.last + 1;
             self.state.kept.add(stamp.clock, &chain, (number, stamp.timestamp_us), parts);
         }

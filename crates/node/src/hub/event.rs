@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use shoal_norm::NodeId;
 
+use super::chain::LinkId;
 use crate::attributes::Origin;
 
 /// How a member left.
@@ -71,6 +72,10 @@ pub enum HubEvent {
     Renamed(NodeId, NodeId),
     /// A link failed, and everything behind it is gone: which, and why.
     LinkFailed(String, Arc<str>),
+    /// The interface of a link is gone, and nothing goes out or comes in: which, and why.
+    LinkDown(LinkId, String),
+    /// The link is on an interface again: which, and our address there.
+    LinkUp(LinkId, String),
     /// So many events before the next one were not taken in time, and are gone.
     Dropped(u64),
 }

@@ -72,7 +72,9 @@ fn text_bytes(event: &HubEvent) -> usize {
         HubEvent::Subscriptions(_, added, removed) => {
             added.iter().chain(removed).map(|text| TEXT_BYTES + text.len()).sum()
         }
-        HubEvent::Unreadable(_, why) => TEXT_BYTES + why.len(),
+        HubEvent::Unreadable(_, why) | HubEvent::LinkDown(_, why) | HubEvent::LinkUp(_, why) => {
+            TEXT_BYTES + why.len()
+        }
         HubEvent::LinkFailed(name, why) => 2 * TEXT_BYTES + name.len() + why.len(),
         HubEvent::Joined(_)
         | HubEvent::Gone(..)

@@ -5,6 +5,10 @@
 //!
 //! Every question names whose it was at first. As long as routers do not agree on the tree yet it may come round in a circle: whoever
 //! waits for it already answers at once, because each link is waited for by whoever asked over it first.
+//!
+//! If a way changes meanwhile, somebody may be behind a router now that was not asked for it, or that answered before. Whoever waited for a
+//! link that rests now, or is broken, says so in its answer, and whoever asked at first asks everybody once more. What is said of links
+//! goes ahead of questions and answers, so all whom a question reaches know of the change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +20,9 @@ use super::chain::LinkId;
 
 /// Questions of others that are waited for; of more, the oldest are not answered.
 const ASKED_MAX: usize = 4096;
+
+/// How often a flush is begun anew at the most because ways changed.
+const ATTEMPTS_MAX: u32 = 32;
 
 /// Names a flush.
 pub type FlushId = u64;
@@ -61,15 +68,46 @@ struct Flush {
     lanes: BTreeMap<(LinkId, usize), Step>,
     /// Routers that have not answered, their node ids, and whether they were asked.
     routers: BTreeMap<Router, (NodeId, bool)>,
+    /// Those among them that are none: whoever goes without an answer is not missed.
+    leaves: BTreeSet<Router>,
     asker: Option<Asker>,
     silent: BTreeSet<NodeId>,
     failure: Option<Arc<str>>,
+    /// The number under which routers are asked.
+    question: u64,
+    /// A way changed since routers were asked; and how often that was so before.
+    is_stale: bool,
+    attempts: u32,
 }
 
 impl Flush {
-    fn is_over(&self) -> bool {
+    /// Whether nobody is waited for.
+    fn is_settled(&self) -> bool {
         self.failure.is_some()
             || self.routers.is_empty() && self.lanes.values().all(|&step| step == Step::Done)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_settled() && !self.is_to_restart()
+    }
+
+    /// Whether everybody is to be asked once more.
+    fn is_to_restart(&self) -> bool {
+        self.is_settled()
+            && self.is_stale
+            && self.asker.is_none()
+            && self.failure.is_none()
+            && self.attempts < ATTEMPTS_MAX
+    }
+
+    /// Whether something on a link is waited for.
+    fn waits_for(&self, link: LinkId) -> bool {
+        !self.is_acknowledged(link) || self.routers.range((link, 0)..=(link, u64::MAX)).next().is_some()
+    }
+
+    /// Whether it concerns a link: whoever asked for it did so over another one.
+    fn goes_over(&self, link: LinkId) -> bool {
+        self.asker.is_none_or(|asker| asker.router.0 != link)
     }
 
     fn is_acknowledged(&self, link: LinkId) -> bool {
@@ -82,8 +120,8 @@ impl Flush {
 pub(super) enum Saying {
     /// A question of ours, and whose it was at first, if not ours.
     Ask(FlushId, About, Option<Origin>),
-    /// The answer to its question: its number, and who was silent.
-    Answer(u64, Vec<NodeId>),
+    /// The answer to its question: its number, who was silent, and whether a way changed meanwhile.
+    Answer(u64, Vec<NodeId>, bool),
 }
 
 /// What became of a flush.
@@ -119,20 +157,82 @@ impl Flushes {
         let lanes = lanes.into_iter().map(|(lane, bytes)| (lane, step(bytes))).collect();
         self.next += 1;
         let routers = routers.into_iter().map(|(router, node)| (router, (node, false))).collect();
-        let silent = BTreeSet::new();
+        let (leaves, silent) = (BTreeSet::new(), BTreeSet::new());
         if self.flushes.len() >= ASKED_MAX && asker.is_some() {
             // Whoever asks so often does not wait for the first any more.
             let oldest = self.flushes.iter().find(|(_, flush)| flush.asker.is_some()).map(|(&id, _)| id);
             oldest.map(|id| self.flushes.remove(&id));
         }
-        self.flushes.insert(self.next, Flush { about, lanes, routers, asker, silent, failure: None });
+        let flush = Flush {
+            about,
+            lanes,
+            routers,
+            leaves,
+            asker,
+            silent,
+            failure: None,
+            question: self.next,
+            is_stale: false,
+            attempts: 0,
+        };
+        self.flushes.insert(self.next, flush);
         self.next
+    }
+
+    /// Flushes of our own programs that are to be begun anew, because ways changed.
+    pub fn to_restart(&self) -> Vec<(FlushId, About)> {
+        let stale = self.flushes.iter().filter(|(_, flush)| flush.is_to_restart());
+        stale.map(|(&id, flush)| (id, flush.about)).collect()
+    }
+
+    /// Begins one anew with what is waited for now. Whoever did not answer is still named.
+    pub fn restart(
+        &mut self,
+        id: FlushId,
+        lanes: impl IntoIterator<Item = ((LinkId, usize), u64)>,
+        routers: impl IntoIterator<Item = (Router, NodeId)>,
+    ) {
+        self.next += 1;
+        let question = self.next;
+        if let Some(flush) = self.flushes.get_mut(&id) {
+            let step = |bytes| if bytes == 0 { Step::Done } else { Step::Send(bytes) };
+            flush.lanes = lanes.into_iter().map(|(lane, bytes)| (lane, step(bytes))).collect();
+            flush.routers = routers.into_iter().map(|(router, node)| (router, (node, false))).collect();
+            (flush.question, flush.is_stale) = (question, false);
+            flush.attempts += 1;
+        }
+    }
+
+    /// A link is not used any more: what was waited for there may be on another way.
+    pub fn note_resting(&mut self, link: LinkId) {
+        for flush in self.flushes.values_mut() {
+            flush.is_stale |= flush.waits_for(link);
+        }
+    }
+
+    /// A question came over a link that is not used: the answer is that whoever asked at first should ask again.
+    pub fn begin_stale(&mut self, about: About, asker: Asker) {
+        let id = self.begin(about, [], [], Some(asker));
+        if let Some(flush) = self.flushes.get_mut(&id) {
+            flush.is_stale = true;
+        }
+    }
+
+    /// Waits for neighbours, too, that are no routers, behind whom nobody is.
+    pub fn add_leaves(&mut self, id: FlushId, leaves: impl IntoIterator<Item = (Router, NodeId)>) {
+        if let Some(flush) = self.flushes.get_mut(&id) {
+            for (leaf, node) in leaves {
+                flush.routers.insert(leaf, (node, false));
+                flush.leaves.insert(leaf);
+            }
+        }
     }
 
     /// What is to be said now, and to whom.
     pub fn poll(&mut self) -> Vec<(Router, Saying)> {
         let mut said = Vec::new();
-        for (&id, flush) in &mut self.flushes {
+        for flush in self.flushes.values_mut() {
+            let id = flush.question;
             let ready: Vec<Router> = flush
                 .routers
                 .iter()
@@ -146,7 +246,8 @@ impl Flushes {
                 }
             }
             if let Some(Asker { router, number, .. }) = flush.asker.filter(|_| flush.is_over()) {
-                said.push((router, Saying::Answer(number, flush.silent.iter().copied().collect())));
+                let silent = flush.silent.iter().copied().collect();
+                said.push((router, Saying::Answer(number, silent, flush.is_stale)));
             }
         }
         self.flushes.retain(|_, flush| flush.asker.is_none() || !flush.is_over());
@@ -184,27 +285,58 @@ impl Flushes {
         flush.map_or_else(Vec::new, |flush| flush.routers.values().map(|(node, _)| *node).collect())
     }
 
-    /// A router answered for those behind it.
-    pub fn hear(&mut self, id: FlushId, router: Router, silent: &[NodeId]) {
-        if let Some(flush) = self.flushes.get_mut(&id)
-            && flush.routers.get(&router).is_some_and(|(_, asked)| *asked)
-        {
+    /// A router answered for those behind it, and perhaps that a way changed meanwhile.
+    pub fn hear(&mut self, question: u64, router: Router, silent: &[NodeId], is_stale: bool) {
+        let of_question = |flush: &&mut Flush| {
+            flush.question == question && flush.routers.get(&router).is_some_and(|(_, asked)| *asked)
+        };
+        if let Some(flush) = self.flushes.values_mut().find(of_question) {
             flush.routers.remove(&router);
             flush.silent.extend(silent);
+            flush.is_stale |= is_stale;
         }
     }
 
     /// Routers that are on a link no longer answer nothing: nobody knows what those behind them have.
     pub fn keep_routers(&mut self, link: LinkId, stays: impl Fn(u64) -> bool) {
         for flush in self.flushes.values_mut() {
-            let Flush { routers, silent, .. } = flush;
+            let Flush { routers, leaves, silent, .. } = flush;
             routers.retain(|router, (node, _)| {
                 let keeps = router.0 != link || stays(router.1);
-                if !keeps {
+                if !keeps && !leaves.contains(router) {
                     silent.insert(*node);
                 }
                 keeps
             });
+        }
+    }
+
+    /// A link is about to be taken up: nobody is done before it is known what goes over it.
+    pub fn await_link(&mut self, link: LinkId) {
+        for flush in self.flushes.values_mut().filter(|flush| flush.goes_over(link)) {
+            flush.lanes.insert((link, 0), Step::Send(u64::MAX));
+        }
+    }
+
+    /// A link was taken up. What was on a way that broke was said again there, so many bytes of each lane, and these routers
+    /// are behind it.
+    pub fn take_up(&mut self, link: LinkId, appended: &[u64], routers: &[(Router, NodeId)]) {
+        for flush in self.flushes.values_mut().filter(|flush| flush.goes_over(link)) {
+            flush.lanes.remove(&(link, 0));
+            if flush.about == About::Messages {
+                let sent = appended.iter().copied().enumerate().skip(1).filter(|&(_, bytes)| bytes > 0);
+                flush.lanes.extend(sent.map(|(lane, bytes)| ((link, lane), Step::Send(bytes))));
+            }
+            flush.routers.extend(routers.iter().map(|&(router, node)| (router, (node, false))));
+        }
+    }
+
+    /// A link is broken, and others lead to those behind it: nothing is waited for there.
+    pub fn give_up(&mut self, link: LinkId) {
+        for flush in self.flushes.values_mut() {
+            flush.is_stale |= flush.waits_for(link);
+            flush.lanes.retain(|(of, _), _| *of != link);
+            flush.routers.retain(|(of, _), _| *of != link);
         }
     }
 
@@ -239,7 +371,9 @@ impl Flushes {
     ) {
         for flush in self.flushes.values_mut() {
             for (&(_, lane), step) in flush.lanes.range_mut((link, 0)..=(link, usize::MAX)) {
+                // The first lane stands for a link that is about to be taken up.
                 if let Step::Send(bytes) = *step
+                    && lane > 0
                     && sent(lane) >= bytes
                     && ask(lane)
                 {
@@ -317,10 +451,24 @@ mod tests {
         let asks = |router| ((0, router), Saying::Ask(id, About::Messages, None));
         assert_eq!(flushes.poll(), [asks(77), asks(88)]);
         assert_eq!(flushes.poll(), [], "once");
-        flushes.hear(id, (0, 77), &[70]);
+        flushes.hear(id, (0, 77), &[70], false);
         assert_eq!(flushes.state(id), FlushState::Pending);
         flushes.keep_routers(0, |router| router == 77);
         assert_eq!(flushes.state(id), FlushState::Done(vec![8, 70]), "one that is gone has not answered");
+    }
+
+    #[test]
+    fn a_neighbour_that_is_no_router_is_asked_and_nobody_misses_it_when_it_goes() {
+        let mut flushes = Flushes::default();
+        let id = flushes.begin(About::Interest, [], [((0, 77), 7)], None);
+        flushes.add_leaves(id, [((1, 88), 8), ((2, 99), 9)]);
+        let asks = |router| (router, Saying::Ask(id, About::Interest, None));
+        assert_eq!(flushes.poll(), [asks((0, 77)), asks((1, 88)), asks((2, 99))]);
+        flushes.hear(id, (0, 77), &[], false);
+        flushes.hear(id, (1, 88), &[], false);
+        assert_eq!(flushes.state(id), FlushState::Pending);
+        flushes.lose(2, None);
+        assert_eq!(flushes.state(id), FlushState::Done(vec![]));
     }
 
     #[test]
@@ -329,11 +477,11 @@ mod tests {
         let asker = |number| Some(Asker { router: (0, 77), number, origin: (55, 3) });
         let asked = flushes.begin(About::Interest, [], [((1, 99), 9)], asker(5));
         assert_eq!(flushes.poll(), [((1, 99), Saying::Ask(asked, About::Interest, Some((55, 3))))]);
-        flushes.hear(asked, (1, 99), &[]);
-        assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(5, vec![]))]);
+        flushes.hear(asked, (1, 99), &[], false);
+        assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(5, vec![], false))]);
         assert!(flushes.flushes.is_empty());
         flushes.begin(About::Interest, [], [], asker(6));
-        assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(6, vec![]))], "nobody is behind us");
+        assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(6, vec![], false))], "nobody is behind us");
     }
 
     #[test]
@@ -348,11 +496,70 @@ mod tests {
     }
 
     #[test]
+    fn where_a_link_broke_and_another_is_taken_up_that_one_is_waited_for() {
+        let mut flushes = Flushes::default();
+        let id = flushes.begin(About::Messages, [((0, 1), 100)], [((0, 77), 7)], None);
+        let asker = Some(Asker { router: (1, 55), number: 5, origin: (55, 3) });
+        let asked = flushes.begin(About::Messages, [((0, 1), 100)], [], asker);
+        flushes.await_link(1);
+        flushes.give_up(0);
+        assert_eq!(flushes.state(id), FlushState::Pending, "what goes over the other link is not known yet");
+        assert_eq!(flushes.state(asked), FlushState::Done(vec![]), "it was asked over the other one");
+        flushes.ask(1, |_| 1 << 40, |_| true);
+        flushes.take_up(1, &[0, 50, 0], &[((1, 88), 8)]);
+        assert_eq!(flushes.poll().len(), 1, "the answer to the second");
+        flushes.ask(1, |_| 50, |_| true);
+        flushes.answered(1, 1, &[]);
+        assert_eq!(flushes.poll(), [((1, 88), Saying::Ask(id, About::Messages, None))]);
+        flushes.hear(id, (1, 88), &[], false);
+        assert_eq!(
+            flushes.state(id),
+            FlushState::Pending,
+            "somebody may be behind a router now that was not asked for it"
+        );
+        assert_eq!(flushes.to_restart(), [(id, About::Messages)]);
+        flushes.restart(id, [((1, 1), 50)], [((1, 88), 8)]);
+        assert_eq!(flushes.to_restart(), []);
+        flushes.ask(1, |_| 50, |_| true);
+        flushes.answered(1, 1, &[]);
+        let [(router, Saying::Ask(question, ..))] = flushes.poll()[..] else { panic!("one is asked") };
+        assert_ne!(question, id, "it is another question to everybody");
+        flushes.hear(id, router, &[], false);
+        assert_eq!(flushes.state(id), FlushState::Pending, "an answer to the question before");
+        flushes.hear(question, router, &[], false);
+        assert_eq!(flushes.state(id), FlushState::Done(vec![]), "the router that broke is not named");
+    }
+
+    #[test]
+    fn whoever_waited_for_a_link_that_rests_now_says_so_and_who_asked_at_first_asks_again() {
+        let mut flushes = Flushes::default();
+        let asker = Some(Asker { router: (1, 55), number: 5, origin: (55, 3) });
+        flushes.begin(About::Messages, [((0, 1), 100), ((2, 1), 100)], [], asker);
+        flushes.note_resting(0);
+        for link in [0, 2] {
+            flushes.ask(link, |_| 100, |_| true);
+            flushes.answered(link, 1, &[]);
+        }
+        assert_eq!(flushes.poll(), [((1, 55), Saying::Answer(5, vec![], true))]);
+        let id = flushes.begin(About::Messages, [], [((0, 77), 7)], None);
+        for attempt in 0..=ATTEMPTS_MAX {
+            assert_eq!(flushes.state(id), FlushState::Pending, "attempt {attempt}");
+            let [(router, Saying::Ask(question, ..))] = flushes.poll()[..] else { panic!("one is asked") };
+            flushes.hear(question, router, &[], true);
+            if attempt < ATTEMPTS_MAX {
+                assert_eq!(flushes.to_restart(), [(id, About::Messages)]);
+                flushes.restart(id, [], [((0, 77), 7)]);
+            }
+        }
+        assert_eq!(flushes.state(id), FlushState::Done(vec![]), "it does not go on for ever");
+    }
+
+    #[test]
     fn whoever_has_not_answered_is_asked_again() {
         let mut flushes = Flushes::default();
         let id = flushes.begin(About::Messages, [], [((0, 77), 7), ((1, 88), 8)], None);
         assert_eq!(flushes.poll().len(), 2);
-        flushes.hear(id, (1, 88), &[]);
+        flushes.hear(id, (1, 88), &[], false);
         assert!(flushes.is_asking(0) && !flushes.is_asking(1));
         assert_eq!(flushes.awaited(id), [7]);
         flushes.ask_again(1);

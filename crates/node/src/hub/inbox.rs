@@ -116,6 +116,10 @@ struct Taking<'a> {
     own: Key,
     /// Chains of which something was taken and is not delivered yet.
     touched: &'a mut Vec<Key>,
+    /// The chain that was turned to last is new here.
+    begins: bool,
+    /// What comes is passed on to other links.
+    passes: bool,
 }
 
 impl Taking<'_> {
@@ -126,6 +130,15 @@ impl Taking<'_> {
             Hold::Ours if notes.busy => Verdict::Take,
             Hold::Elsewhere(next) if number < next => Verdict::Leave,
             _ => self.ask(notes, number, told),
+        }
+    }
+
+    /// What a source says between messages counts only while the chain is taken from it. It may hold the chain no longer, or
+    /// nobody may; if another one does, the next message decides.
+    #[inline]
+    fn confirm(&mut self, notes: &mut Notes, number: u64, told: &mut impl FnMut(Told)) {
+        if notes.hold == Hold::Free || notes.hold == Hold::Ours && !notes.busy {
+            let _ = self.ask(notes, number, told);
         }
     }
 
@@ -144,8 +157,11 @@ impl Taking<'_> {
             return Verdict::Take;
         }
         if notes.again && !self.place.origins().knows(key) {
-            // It was said before we asked for anything.
-            return Verdict::Leave;
+            // It was said before we asked for anything; somebody behind us may have asked elsewhere.
+            if !self.passes {
+                return Verdict::Leave;
+            }
+            notes.relays = true;
         }
         let holder = Holder { link: self.place.link, source: self.source };
         let claim = self.place.origins().claim(self.now, key, holder, number, key == self.own);
@@ -155,6 +171,7 @@ impl Taking<'_> {
                 if doubted {
                     notes.doubt(self.now);
                 }
+                self.begins = next == 0;
                 notes.take_over(next, told);
             }
             Claim::Elsewhere(next) => {
@@ -262,10 +279,8 @@ fn turn_to(
     }
     notes.hops = passed.map_or(0, |passed| passed.hops);
     notes.again = passed.is_some_and(|passed| passed.again);
-    if notes.hold == Hold::Free {
-        // Nobody may have it; if somebody has, the first message decides.
-        let _ = taking.judge(notes, number, told);
-    }
+    notes.relays &= notes.again;
+    taking.confirm(notes, number, told);
 }
 
 /// Nothing more is expected of a source for now: another one may bring its chains, once what came is delivered.
@@ -329,7 +344,11 @@ impl Staged {
         };
         let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
         let Staged { entries, ids, ages, sources, outbound, links, .. } = self;
+        let relays = notes.relays;
         let each = |id| {
+            if relays {
+                return;
+            }
             let staged = entries.entry(id).or_default();
             if staged.is_empty() {
                 ids.push(id);
@@ -347,7 +366,7 @@ impl Staged {
                     let numbered = (origin.number, origin.timestamp_us);
                     outbound.add_message(&notes.chain(), (at, record.len()), numbered, links);
                 }
-                wanted
+                wanted && !relays
             }
         };
         if wanted && sources.last().is_none_or(|(_, source)| *source != notes.source) {
@@ -607,7 +626,8 @@ impl Inbox {
         if chunk.fresh {
             stream.lose_place();
         }
-        let mut taking = Taking { now, place, source: id, own: stream.own, touched };
+        let mut taking =
+            Taking { now, place, source: id, own: stream.own, touched, begins: false, passes: self.passes };
         let mut numbered = None;
         let passes = self.passes.then_some(place.link);
         if stream.notes.number == 0 {
@@ -660,6 +680,12 @@ impl Inbox {
                         turn_to((notes, others, turns), &mut taking, named, &mut hear);
                         notes.on_mark(now, &mark, &mut hear);
                     }
+                    if let (true, Some(from)) = (std::mem::take(&mut taking.begins), passes)
+                        && mark.number > 1
+                        && !notes.again
+                    {
+                        staged.outbound.add_begins(&notes.chain(), mark.number, &routes.asking(from));
+                    }
                     if mark.version != std::mem::replace(version, mark.version) {
                         told(Told::Version(mark.version));
                     }
@@ -671,6 +697,7 @@ impl Inbox {
                         return false;
                     }
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
+                    taking.confirm(notes, skip.number, &mut hear);
                     notes.on_skip(now, skip, &mut hear);
                     false
                 }),
@@ -786,18 +813,24 @@ impl Inbox {
             }
             told(news);
         };
-        if notes.hold == Hold::Free && !matches!(news, SourceNews::Begins(_)) {
+        let mut begins = false;
+        if !matches!(news, SourceNews::Begins(_)) {
             let mut touched = Vec::new();
-            let mut taking = Taking { now, place: &self.place, source: id, own, touched: &mut touched };
-            let _ = taking.judge(notes, notes.awaited(), &mut hear);
-            if !touched.is_empty() {
-                // Nothing of it waits to be delivered.
-                notes.busy = false;
-                let holder = Holder { link: self.place.link, source: id };
-                self.place.origins().progress(now, own, holder, notes.awaited());
-            }
+            let mut taking = Taking {
+                now,
+                place: &self.place,
+                source: id,
+                own,
+                touched: &mut touched,
+                begins: false,
+                passes,
+            };
+            taking.confirm(notes, notes.awaited(), &mut hear);
+            begins = taking.begins;
+            // Nothing of it waits to be delivered then.
+            notes.busy &= touched.is_empty();
         }
-        let is_ours = notes.hold == Hold::Ours;
+        let (is_ours, holder) = (notes.hold == Hold::Ours, Holder { link: self.place.link, source: id });
         match news {
             SourceNews::Begins(number) if notes.awaited() == 0 => notes.expected = number,
             SourceNews::Begins(_) => {}
@@ -805,13 +838,22 @@ impl Inbox {
                 if notes.awaited() == 0 {
                     notes.expected = first;
                 }
-                notes.skips.not_counted(first, end, |(first, last)| {
-                    if is_ours {
-                        hear(Told::Lost(source, first, last));
-                    }
-                });
+                // Skips are noted only while the chain is taken from here, so nobody else brought what they stand for.
+                notes.skips.not_counted(first, end, |(first, last)| hear(Told::Lost(source, first, last)));
             }
-            SourceNews::Ends(last) => notes.reach(last.saturating_add(1), &mut hear),
+            SourceNews::Ends(last) => {
+                notes.reach(last.saturating_add(1), &mut hear);
+                if is_ours {
+                    self.place.origins().end(now, own, holder);
+                }
+                if begins && passes && last > 0 && source.publisher > 0 {
+                    outbound.add_begins(&passed, notes.number, asking);
+                }
+            }
+        }
+        if is_ours && !notes.busy {
+            // What was told as lost now, nobody tells again.
+            self.place.origins().progress(now, own, holder, notes.awaited().max(notes.floor));
         }
     }
 
@@ -869,7 +911,7 @@ fn hearing<'a>(
             && source.publisher > 0
         {
             let Source { publisher, chain, .. } = source;
-            let chain = Chain { publisher, chain, hops: HOPS_UNKNOWN, clock: None };
+            let chain = Chain { publisher, chain, hops: HOPS_UNKNOWN, clock: None, again: false };
             outbound.add_lost(&chain, (first, last), &routes.asking(from));
         }
         told(news);

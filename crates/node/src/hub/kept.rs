@@ -12,7 +12,7 @@ use super::passing::Chain;
 use crate::attributes::Origin;
 
 /// Bytes that are kept in a lane, with what is noted of them; beyond it the oldest are forgotten.
-pub(super) const KEPT_BYTES_MAX: usize = 8 << 20;
+pub(super) const KEPT_BYTES_MAX: usize = 4 << 20;
 /// What is older is not said again: longer than it takes to notice that a router is dead.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
@@ -87,6 +87,10 @@ impl Keep {
             self.younger.clear();
         }
         let Half { bytes, notes, chains } = &mut self.younger;
+        if bytes.capacity() == 0 {
+            // Memory that is not written to costs nothing; a buffer that grows would have twice as much as it needs.
+            bytes.reserve_exact(KEPT_BYTES_MAX / 2);
+        }
         if chains.last().is_none_or(|last| (last.key(), last.hops) != (chain.key(), chain.hops)) {
             chains.push(*chain);
         }
@@ -105,7 +109,7 @@ impl Keep {
 mod tests {
     use super::*;
 
-    const CHAIN: Chain = Chain { publisher: 7, chain: 2, hops: 1, clock: None };
+    const CHAIN: Chain = Chain { publisher: 7, chain: 2, hops: 1, clock: None, again: false };
 
     fn at(seconds: u64) -> Time {
         Time::ZERO + Duration::from_secs(seconds)

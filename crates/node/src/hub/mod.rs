@@ -29,7 +29,8 @@ mod skips;
 mod unnumbered;
 mod wake;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -87,6 +88,8 @@ struct Wanted {
     behind: BTreeMap<(LinkId, NodeId, InterestId), u64>,
     /// What we do beside what our own programs do, apart from routing.
     roles: Roles,
+    /// Subscriptions of this process, beside those to reserved topics.
+    readers: HashSet<SubscriptionId>,
 }
 
 /// A hub.
@@ -310,7 +313,13 @@ impl Hub {
         if let Ok(announced) = asking::ask_here(&mut wanted.asked, &interest) {
             wanted.announced.insert(id, announced);
         }
+        let is_first = !interest.pattern.as_str().starts_with('_')
+            && wanted.readers.insert(id)
+            && wanted.readers.len() == 1;
         self.want(wanted, Ring::Interest);
+        if is_first {
+            self.map_reads();
+        }
         id
     }
 
@@ -322,7 +331,16 @@ impl Hub {
         if let Some(announced) = wanted.announced.remove(&id) {
             wanted.asked.withdraw(Asker::Here, announced);
         }
+        let was_last = wanted.readers.remove(&id) && wanted.readers.is_empty();
         self.want(wanted, Ring::Interest);
+        if was_last {
+            self.map_reads();
+        }
+    }
+
+    /// Says what a step over a link costs; `None` if it costs as usual.
+    pub fn set_cost(&self, link: LinkId, cost: Option<NonZeroU32>) {
+        self.map_costs(link, cost);
     }
 
     /// Says what we do beside what our own programs do, apart from routing.
@@ -433,16 +451,52 @@ impl Hub {
         self.begin_wait(About::Messages, None, None)
     }
 
-    /// Starts waiting until every router knows what we want by now, those behind routers, too.
+    /// Starts waiting until every router knows what we want by now, those behind routers, too, and whoever is alone at the other
+    /// end of a link.
     pub fn begin_sync(&self) -> FlushId {
         self.begin_wait(About::Interest, None, None)
     }
 
     /// Waits over all links but one; for somebody else, if there is an asker.
     fn begin_wait(&self, about: About, except: Option<LinkId>, asker: Option<flush::Asker>) -> FlushId {
-        let routers = self.routers(except);
-        let links: Vec<LinkId> = self.routes().links().map(|link| link.id).collect();
-        let links = links.into_iter().filter(|&link| Some(link) != except && about == About::Messages);
+        let (routers, lanes) = (self.routers(except), self.unacknowledged(about, except));
+        // Whoever passes nothing on tells nobody what others want.
+        let tells = about == About::Interest && (asker.is_none() || self.is_router());
+        let leaves = if tells { self.leaves(except) } else { Vec::new() };
+        let id = {
+            let mut flushes = lock(&self.flushes);
+            let id = flushes.begin(about, lanes, routers, asker);
+            flushes.add_leaves(id, leaves);
+            id
+        };
+        self.say();
+        if about == About::Messages {
+            self.ring_all(Ring::Turn);
+        }
+        id
+    }
+
+    /// Begins flushes anew of which ways changed: somebody may be behind another router now.
+    pub(super) fn restart_flushes(&self) {
+        let stale = lock(&self.flushes).to_restart();
+        for &(id, about) in &stale {
+            let (routers, lanes) = (self.routers(None), self.unacknowledged(about, None));
+            let leaves = if about == About::Interest { self.leaves(None) } else { Vec::new() };
+            let mut flushes = lock(&self.flushes);
+            flushes.restart(id, lanes, routers);
+            flushes.add_leaves(id, leaves);
+        }
+        if !stale.is_empty() {
+            self.ring_all(Ring::Turn);
+        }
+    }
+
+    /// How many bytes of each lane of each link, but one, somebody who waits about something waits for.
+    fn unacknowledged(&self, about: About, except: Option<LinkId>) -> Vec<((LinkId, usize), u64)> {
+        let broken = self.broken();
+        let links = self.routes().links().map(|link| link.id).collect::<Vec<LinkId>>();
+        let links = links.into_iter().filter(|link| !broken.contains(link));
+        let links = links.filter(|&link| Some(link) != except && about == About::Messages);
         // The first lane is the links' own.
         let lanes = links.flat_map(|link| {
             self.chains
@@ -452,12 +506,7 @@ impl Hub {
                 .skip(1)
                 .map(move |(lane, bytes)| ((link, lane), bytes))
         });
-        let id = lock(&self.flushes).begin(about, lanes, routers, asker);
-        self.say();
-        if about == About::Messages {
-            self.ring_all(Ring::Turn);
-        }
-        id
+        lanes.collect()
     }
 
     /// What became of a flush.

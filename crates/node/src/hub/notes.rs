@@ -36,6 +36,8 @@ pub(super) struct Notes {
     pub hops: u8,
     /// What comes now may have come before, on another way.
     pub again: bool,
+    /// It is only passed on: it was said before we knew of the chain, and may be for somebody behind us who did.
+    pub relays: bool,
     /// Whether it is taken from here.
     pub hold: Hold,
     /// What came of it is not delivered yet, and nobody else gets it before.
@@ -66,6 +68,7 @@ impl Notes {
             source,
             hops: 0,
             again: false,
+            relays: false,
             hold: Hold::Free,
             busy: false,
             rests: false,
@@ -88,7 +91,7 @@ impl Notes {
     /// The chain as it is passed on.
     pub fn chain(&self) -> Chain {
         let Source { publisher, chain, .. } = self.source;
-        Chain { publisher, chain, hops: self.hops + 1, clock: self.clock }
+        Chain { publisher, chain, hops: self.hops + 1, clock: self.clock, again: self.relays }
     }
 
     /// Whether it may be passed on.
@@ -168,33 +171,33 @@ impl Notes {
             return;
         }
         let (source, last, is_ours) = (self.source, skip.next() - 1, self.hold == Hold::Ours);
-        let floor = self.floor;
-        let lost = |first: u64, last: u64, told: &mut dyn FnMut(Told)| {
-            if is_ours && last >= floor {
-                told(Told::Lost(source, first.max(floor), last));
-            }
-        };
         let is_late = self.awaited() > 0 && last < self.awaited();
         if is_late && skip.reason == SkipReason::Lost {
             // What was skipped before as nobody's turned out to be lost to whoever passes it on. It is told once: in a circle
-            // it would go round for ever.
-            let each = |(first, last)| told(Told::Lost(source, first, last));
-            if is_ours {
-                self.skips.lose(skip.number, last, each);
-            }
+            // it would go round for ever. Only of whoever held the chain then is it known that it skipped them.
+            self.skips.lose(skip.number, last, |(first, last)| told(Told::Lost(source, first, last)));
             return;
         }
         self.reach(skip.number, told);
+        // What another source brought before this one took over is not lost, whatever this one says of it.
+        let (first, is_here) = (skip.number.max(self.floor), last < self.floor);
+        let lost = |first: u64, last: u64, told: &mut dyn FnMut(Told)| {
+            if is_ours && !is_here {
+                told(Told::Lost(source, first, last));
+            }
+        };
         // The first one after that time may have been late.
         let is_doubted = self.skipped <= self.doubted && self.doubted > Time::ZERO;
         self.skipped = now;
         match skip.reason {
-            SkipReason::Unwanted if is_doubted => lost(skip.number, last, told),
+            SkipReason::Unwanted if is_doubted => lost(first, last, told),
+            // While another source brings the chain, nothing depends on what this one skips.
+            SkipReason::Unwanted if is_here || matches!(self.hold, Hold::Elsewhere(_)) => {}
             SkipReason::Unwanted => {
-                self.skips.add(skip.number, last, |(first, last)| lost(first, last, told));
+                self.skips.add(first, last, |(first, last)| lost(first, last, told));
             }
             SkipReason::Expired | SkipReason::Rests => {}
-            SkipReason::Dropped | SkipReason::Lost | SkipReason::Other(_) => lost(skip.number, last, told),
+            SkipReason::Dropped | SkipReason::Lost | SkipReason::Other(_) => lost(first, last, told),
         }
         self.number = skip.next();
     }
@@ -206,5 +209,45 @@ impl Notes {
         let held = Duration::from_micros(fields.held_us.unwrap_or(0));
         let age = clock.age(now, fields.published_us?).saturating_add(held);
         Some((age, Duration::from_micros(fields.ttl_us?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: Source = Source { publisher: 7, chain: 2, node: 3 };
+    const NOW: Time = Time::from_nanos(1_000_000_000);
+
+    fn skip(notes: &mut Notes, reason: SkipReason, first: u64, last: u64) -> Vec<(u64, u64)> {
+        let mut lost = Vec::new();
+        let skip = Skip { reason, number: first, count: last - first + 1 };
+        notes.on_skip(NOW, skip, &mut |told| {
+            if let Told::Lost(_, first, last) = told {
+                lost.push((first, last));
+            }
+        });
+        lost
+    }
+
+    #[test]
+    fn what_another_source_brought_is_not_told_as_lost_by_whoever_takes_over() {
+        let mut notes = Notes::new(SOURCE);
+        notes.hold = Hold::Elsewhere(100);
+        assert_eq!(skip(&mut notes, SkipReason::Unwanted, 10, 59), []);
+        notes.take_over(100, &mut |told| panic!("{told:?}"));
+        assert_eq!(skip(&mut notes, SkipReason::Lost, 10, 59), [], "it was here");
+        assert_eq!(skip(&mut notes, SkipReason::Lost, 50, 119), [(100, 119)]);
+        assert_eq!(skip(&mut notes, SkipReason::Lost, 50, 129), [(120, 129)], "each is told once");
+        assert_eq!(skip(&mut notes, SkipReason::Lost, 50, 129), []);
+    }
+
+    #[test]
+    fn what_was_skipped_as_nobodys_since_then_may_turn_out_to_be_lost() {
+        let mut notes = Notes::new(SOURCE);
+        notes.take_over(100, &mut |told| panic!("{told:?}"));
+        assert_eq!(skip(&mut notes, SkipReason::Unwanted, 90, 119), []);
+        assert_eq!(skip(&mut notes, SkipReason::Lost, 95, 109), [(100, 109)]);
+        assert_eq!(skip(&mut notes, SkipReason::Lost, 95, 119), [(110, 119)]);
     }
 }

@@ -28,6 +28,9 @@ const CHAINS_MAX: usize = 16_384;
 /// A holder that brought nothing of a chain for so long is replaced by another one that brings more of it.
 pub(super) const SILENCE: Duration = Duration::from_millis(500);
 
+/// Of a chain whose publisher left it is told for so long how far it was.
+const TOLD_FOR: Duration = Duration::from_secs(60);
+
 /// A publisher and its chain.
 pub(super) type Key = (u64, u32);
 
@@ -51,6 +54,8 @@ struct Taking {
     direct: Option<LinkId>,
     /// When it was let go of, counted.
     since: u64,
+    /// Its publisher left, and nothing more comes.
+    ended: bool,
 }
 
 /// Who brings what.
@@ -80,7 +85,8 @@ impl Origins {
         let direct = direct.then_some(holder.link);
         let Some(taking) = self.chains.get_mut(&key) else {
             self.make_room();
-            let taking = Taking { holder: Some(holder), next: 0, at: now, busy: true, direct, since: 0 };
+            let taking =
+                Taking { holder: Some(holder), next: 0, at: now, busy: true, direct, since: 0, ended: false };
             self.chains.insert(key, taking);
             return Claim::Granted { next: 0, doubted: false };
         };
@@ -106,6 +112,17 @@ impl Origins {
         self.chains.get(&key).is_some_and(|taking| taking.next > 0)
     }
 
+    /// How far the chains are that come over other links than these, or whose publisher left a short time ago, and whether more
+    /// of each is being delivered just now. Of those that nobody brings, somebody else may know more.
+    pub fn positions(&self, now: Time, except: &[LinkId]) -> Vec<(Key, u64, bool)> {
+        let is_told = |taking: &Taking| match taking.holder {
+            Some(holder) => !except.contains(&holder.link),
+            None => taking.ended && now < taking.at + TOLD_FOR,
+        };
+        let known = self.chains.iter().filter(|(_, taking)| taking.next > 1 && is_told(taking));
+        known.map(|(&key, taking)| (key, taking.next, taking.busy)).collect()
+    }
+
     /// What a holder brought was delivered; the number that should come next.
     pub fn progress(&mut self, now: Time, key: Key, holder: Holder, next: u64) {
         if let Some(taking) = self.chains.get_mut(&key).filter(|taking| taking.holder == Some(holder)) {
@@ -118,7 +135,15 @@ impl Origins {
         if let Some(taking) = self.chains.get_mut(&key).filter(|taking| taking.holder == Some(holder)) {
             self.released += 1;
             let direct = taking.direct.filter(|_| !rests);
-            *taking = Taking { holder: None, next, at: taking.at, busy: false, direct, since: self.released };
+            let (at, ended, since) = (taking.at, taking.ended, self.released);
+            *taking = Taking { holder: None, next, at, busy: false, direct, since, ended };
+        }
+    }
+
+    /// The publisher left, and everything it published came or is lost.
+    pub fn end(&mut self, now: Time, key: Key, holder: Holder) {
+        if let Some(taking) = self.chains.get_mut(&key).filter(|taking| taking.holder == Some(holder)) {
+            (taking.ended, taking.at) = (true, now);
         }
     }
 

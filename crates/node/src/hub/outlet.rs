@@ -60,6 +60,8 @@ pub(super) struct Outlet {
     /// Chains that are passed on, and the one that the last mark named; none if that is our own.
     passed: HashMap<(u64, u32), Passed>,
     current: Option<(u64, u32)>,
+    /// What the last mark named may have been said before on another way.
+    again: bool,
     /// Those of them of which something was dropped, and not told yet.
     lacking: Vec<(u64, u32)>,
     runs: u64,
@@ -84,6 +86,7 @@ impl Outlet {
             version: 0,
             passed: HashMap::new(),
             current: None,
+            again: false,
             lacking: Vec::new(),
             runs: 0,
             parked: Vec::new(),
@@ -226,7 +229,7 @@ impl Outlet {
         if self.unmarked {
             self.mark_passed();
         }
-        (self.current, self.marked) = (None, None);
+        (self.current, self.marked, self.again) = (None, None, false);
         if self.next != number {
             // A skip belongs to the chain that the mark before it names.
             self.mark(chain, self.next, stamp);
@@ -249,7 +252,7 @@ impl Outlet {
         }
         self.close_run(own, stamp);
         self.current = Some(key);
-        self.marked = None;
+        (self.marked, self.again) = (None, false);
         self.runs += 1;
         let runs = self.runs;
         if let Some(passed) = self.passed.get_mut(&key) {
@@ -281,9 +284,12 @@ impl Outlet {
         record: &[u8],
     ) {
         let key = chain.key();
-        if self.current != Some(key) {
+        if self.current != Some(key) || self.again != chain.again {
             self.begin(key, number);
+            self.close_run(own, stamp);
+            self.current = None;
             self.enter(key, own, stamp);
+            self.again = chain.again;
         }
         let version = self.version;
         let Some(passed) = self.passed.get_mut(&key) else { return };
@@ -295,7 +301,7 @@ impl Outlet {
             passed.marked = Some((timestamp_us, version, clock_us));
             passed.hops = chain.hops;
             let mark = |number| Mark {
-                source: Some(PassedOn { publisher: key.0, hops: chain.hops, again: false }),
+                source: Some(PassedOn { publisher: key.0, hops: chain.hops, again: chain.again }),
                 chain: key.1,
                 number,
                 timestamp_us,
@@ -448,11 +454,30 @@ impl Outlet {
         }
     }
 
+    /// Says how far a chain is that is passed on: whoever read some of it another way before may lack what came since.
+    pub fn tell_passed(&mut self, (own, stamp): (u32, Stamp), key: (u64, u32), next: u64) {
+        let is_new = !self.passed.contains_key(&key);
+        self.begin(key, next);
+        let Some(passed) = self.passed.get_mut(&key) else { return };
+        let before = passed.next;
+        if before > next || before == next && !is_new {
+            return;
+        }
+        passed.next = next;
+        let dropped = std::mem::take(&mut passed.dropped) > 0;
+        self.enter(key, own, stamp);
+        self.mark_at(key, before);
+        if before < next {
+            let reason = if dropped { SkipReason::Dropped } else { SkipReason::Unwanted };
+            self.append_skip(reason, before, next - before);
+        }
+    }
+
     fn mark_at(&mut self, key: (u64, u32), number: u64) {
         let Some(passed) = self.passed.get(&key) else { return };
         let (timestamp_us, _, clock_us) = passed.marked.unwrap_or_default();
         self.append_mark(Mark {
-            source: Some(PassedOn { publisher: key.0, hops: passed.hops, again: false }),
+            source: Some(PassedOn { publisher: key.0, hops: passed.hops, again: self.again }),
             chain: key.1,
             number,
             timestamp_us,

@@ -21,6 +21,8 @@ pub(super) struct Chain {
     pub hops: u8,
     /// Their publisher's clock, once a mark showed it.
     pub clock: Option<ClockOffset>,
+    /// They may have been said before on another way: whoever has read nothing of the chain leaves them.
+    pub again: bool,
 }
 
 impl Chain {
@@ -43,6 +45,8 @@ pub(super) enum Item {
     Message { start: u32, length: u32, number: u64, timestamp_us: u64, links: u32 },
     /// These numbers are lost, and may have been for any of these links.
     Lost { first: u64, last: u64, links: u32 },
+    /// The chain is new here, and this number comes next: any of these links may lack what was before.
+    Begins { number: u64, links: u32 },
 }
 
 /// What a router passes on of one source.
@@ -53,7 +57,7 @@ pub(super) struct Outbound {
     members: Vec<LinkId>,
     sets: Vec<(u32, u32)>,
     known: HashMap<Vec<LinkId>, u32>,
-    chain: Option<(u64, u32, u8)>,
+    chain: Option<(u64, u32, u8, bool)>,
 }
 
 impl Outbound {
@@ -95,7 +99,7 @@ impl Outbound {
     }
 
     fn follow(&mut self, chain: &Chain) {
-        let key = (chain.publisher, chain.chain, chain.hops);
+        let key = (chain.publisher, chain.chain, chain.hops, chain.again);
         if self.chain != Some(key) {
             self.chain = Some(key);
             self.items.push(Item::Chain(*chain));
@@ -121,6 +125,13 @@ impl Outbound {
         self.follow(chain);
         let links = self.set_of(links);
         self.items.push(Item::Lost { first, last, links });
+    }
+
+    /// A chain begins with this number.
+    pub fn add_begins(&mut self, chain: &Chain, number: u64, links: &[LinkId]) {
+        self.follow(chain);
+        let links = self.set_of(links);
+        self.items.push(Item::Begins { number, links });
     }
 }
 

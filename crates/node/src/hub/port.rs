@@ -13,7 +13,7 @@
 //! What a link needs to do that — streams, connections, positions, acknowledgements — is its own business.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use super::consumer::Source;
 use super::event::{Departure, HubEvent, Lost};
 use super::inbox::{Fed, Inbox, Place, SourceId, SourceNews, Told};
 use super::link::{Link, Ring, Traffic};
+use super::origins::Key;
 use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::interest::{Announcer, Entry};
@@ -36,6 +37,10 @@ const DEFERRED_MAX: usize = 256;
 
 /// For so long after a link was taken up, whoever asks for something there may have been served another way before.
 const FRESH: Duration = Duration::from_secs(5);
+
+/// So long after a link was taken up those behind it are told how far we are. By then they have asked for what is said again there: who
+/// is told first takes it for lost.
+const POSITION_AFTER: Duration = Duration::from_secs(2);
 
 /// A link's end of the seam. Dropping it takes the link away.
 pub struct Port {
@@ -50,8 +55,13 @@ pub struct Port {
     /// The time of its last turn, and until when what is asked for may have been on a way that broke.
     now: Time,
     fresh_until: Time,
+    /// When those behind the link are told how far we are, after it was taken up.
+    position_at: Time,
     /// Questions that are answered when nothing is put aside any more.
     deferred: Mutex<Vec<Question>>,
+    /// Somebody began to ask for something: how far the chains are that are passed on is to be told, and of these again.
+    asks_anew: AtomicBool,
+    untold: Vec<Key>,
 }
 
 impl Port {
@@ -68,7 +78,10 @@ impl Port {
             rests: false,
             now: Time::ZERO,
             fresh_until: Time::ZERO,
+            position_at: Time::NEVER,
             deferred: Mutex::default(),
+            asks_anew: AtomicBool::new(false),
+            untold: Vec::new(),
         }
     }
 
@@ -298,10 +311,14 @@ impl Port {
         let interest = |(id, entry): &(u64, Entry)| Some((*id, interest_of(entry)?));
         let ids: Vec<InterestId> = removed.iter().map(|(id, _)| *id).collect();
         let new: Vec<_> = added.iter().filter_map(interest).collect();
-        if self.link.is_fresh.load(Ordering::Relaxed) {
-            self.hub.change_fresh_interest(self.now, &self.link, node, new, &ids);
+        let is_first = if self.link.is_fresh.load(Ordering::Relaxed) {
+            self.hub.change_fresh_interest(self.now, &self.link, node, new, &ids)
         } else {
-            self.hub.routes().change_interest(self.link.id, node, new, &ids);
+            self.hub.routes().change_interest(self.link.id, node, new, &ids)
+        };
+        if is_first && self.hub.is_router() {
+            self.asks_anew.store(true, Ordering::SeqCst);
+            self.link.bell.ring(Ring::Turn);
         }
         self.hub.change_interest();
         self.hub.ask_behind(self.link.id, node, added, removed);
@@ -355,8 +372,21 @@ impl Port {
             if rests {
                 self.hub.chains.rest(self.link.id);
             } else {
-                self.tell_position();
+                self.position_at = now + POSITION_AFTER;
+                let is_asked = self.hub.routes().has_asking(self.link.id);
+                self.asks_anew.fetch_or(is_asked && self.hub.is_router(), Ordering::SeqCst);
             }
+        }
+        if now >= self.position_at {
+            self.position_at = Time::NEVER;
+            self.tell_position();
+        }
+        if !self.rests && self.asks_anew.load(Ordering::SeqCst) {
+            self.asks_anew.store(false, Ordering::SeqCst);
+            self.untold = self.hub.tell_passed(now, &self.link, None);
+        } else if !self.untold.is_empty() {
+            let untold = std::mem::take(&mut self.untold);
+            self.untold = self.hub.tell_passed(now, &self.link, Some(&untold));
         }
     }
 

@@ -222,16 +222,17 @@ impl Routes {
         }
     }
 
-    /// A member wants something else now.
+    /// A member wants something else now. True if it wanted nothing before.
     pub fn change_interest(
         &mut self,
         link: LinkId,
         node: NodeId,
         added: Vec<(InterestId, Interest)>,
         removed: &[InterestId],
-    ) {
-        let Some(joined) = self.links.get_mut(&link) else { return };
-        let Some(member) = joined.members.get_mut(&node) else { return };
+    ) -> bool {
+        let Some(joined) = self.links.get_mut(&link) else { return false };
+        let Some(member) = joined.members.get_mut(&node) else { return false };
+        let is_first = member.interests.is_empty() && !added.is_empty();
         for name in removed {
             if let Some(id) = member.interests.remove(name) {
                 self.switch.remove(id);
@@ -248,6 +249,7 @@ impl Routes {
             self.switch.insert(id, interest, Scope::Elsewhere);
             self.targets.insert(id, Target::Member { link, node });
         }
+        is_first
     }
 
     // --- routing ---
@@ -334,6 +336,12 @@ impl Routes {
         };
         let asking = self.links.values().filter(|joined| joined.link.id != from && wants(joined));
         asking.map(|joined| joined.link.id).collect()
+    }
+
+    /// Whether somebody behind a link wants something.
+    pub fn has_asking(&self, link: LinkId) -> bool {
+        let joined = self.links.get(&link);
+        joined.is_some_and(|joined| joined.members.values().any(|member| !member.interests.is_empty()))
     }
 
     /// The links of these numbers.

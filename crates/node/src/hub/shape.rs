@@ -5,6 +5,7 @@
 //! ([`super::Port::settle`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +15,7 @@ use shoal_wire::{Answer, LinkState, MessageView, Question, Reach};
 use super::chain::LinkId;
 use super::flush::{Asker, Heard, Router, Saying};
 use super::link::{Link, Ring};
+use super::origins::Key;
 use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::map::Map;
@@ -27,6 +29,8 @@ pub(super) struct Shape {
     due: BTreeMap<LinkId, BTreeSet<u64>>,
     /// Routers on links, with their node ids.
     routers: BTreeMap<(LinkId, u64), NodeId>,
+    /// Those that are none, over links with a single neighbour.
+    leaves: BTreeMap<(LinkId, u64), NodeId>,
     /// Questions and answers that a link is to carry.
     sayings: BTreeMap<LinkId, VecDeque<Vec<u8>>>,
 }
@@ -37,8 +41,14 @@ impl Shape {
             map: Map::new(0, publisher),
             due: BTreeMap::new(),
             routers: BTreeMap::new(),
+            leaves: BTreeMap::new(),
             sayings: BTreeMap::new(),
         }
+    }
+
+    fn forget_neighbours(&mut self, link: LinkId) {
+        self.routers.retain(|(known, _), _| *known != link);
+        self.leaves.retain(|(known, _), _| *known != link);
     }
 
     /// A link is to be told of everybody.
@@ -76,6 +86,7 @@ impl Hub {
         let resting = shape.map.resting();
         let has_ways = shape.map.has_other_routers() || !resting.is_empty();
         let is_kept_anew = has_ways && self.chains.begin_keeping();
+        let broken = shape.map.broken();
         let due: Vec<LinkId> =
             shape.due.iter().filter(|(_, due)| !due.is_empty()).map(|(&link, _)| link).collect();
         drop(shape);
@@ -95,6 +106,19 @@ impl Hub {
                 is_turned
             })
             .collect();
+        if !(turned.is_empty() && broken.is_empty()) {
+            let mut flushes = lock(&self.flushes);
+            let begins = |link: &&&Arc<Link>| link.is_resting() && !resting.contains(&link.id);
+            turned.iter().filter(begins).for_each(|link| flushes.await_link(link.id));
+            turned
+                .iter()
+                .filter(|link| resting.contains(&link.id))
+                .for_each(|link| flushes.note_resting(link.id));
+            broken.iter().for_each(|&link| flushes.give_up(link));
+            drop(flushes);
+            self.say();
+            self.wake.wake();
+        }
         if !turned.is_empty() {
             let mut wanted = lock(&self.wanted);
             let is_to_rest = |link: &Link| link.is_to_rest.load(Ordering::SeqCst);
@@ -119,6 +143,15 @@ impl Hub {
             view.is_ok_and(|view| self.routes().is_wanted_on(&view, &kept.origin(), link.id))
         });
         link.is_fresh.store(true, Ordering::SeqCst);
+        let (appended, routers) = (self.chains.appended(link.id), self.routers(None));
+        let routers: Vec<_> = routers.into_iter().filter(|((of, _), _)| *of == link.id).collect();
+        if self.broken().contains(&link.id) {
+            // Nobody is there.
+            lock(&self.flushes).give_up(link.id);
+        } else {
+            lock(&self.flushes).take_up(link.id, &appended, &routers);
+        }
+        self.say();
         self.change_interest();
         link.bell.ring(Ring::Turn);
     }
@@ -131,12 +164,13 @@ impl Hub {
         node: NodeId,
         added: Vec<(InterestId, Interest)>,
         removed: &[InterestId],
-    ) {
+    ) -> bool {
         let mut asked = Switch::new(0);
         for (id, interest) in &added {
             asked.insert(*id, interest.clone(), Scope::Elsewhere);
         }
-        let change = || self.routes().change_interest(link.id, node, added, removed);
+        let mut is_first = false;
+        let change = || is_first = self.routes().change_interest(link.id, node, added, removed);
         self.chains.repeat(now, (link.id, self.publisher), change, |kept| {
             let view = MessageView::parse(kept.record);
             let mut wanted = |view: &MessageView<'_>| {
@@ -145,6 +179,23 @@ impl Hub {
             view.is_ok_and(|view| wanted(&view))
         });
         link.bell.ring(Ring::Turn);
+        is_first
+    }
+
+    /// Of a router: tells those behind a link how far the chains are that are passed on; all of them, or these. Whoever was served by
+    /// another router before learns thereby what it lacks, though nothing more may be published. Returns those of which more
+    /// is being delivered just now: they are to be told a little later.
+    pub(super) fn tell_passed(&self, now: Time, link: &Link, only: Option<&[Key]>) -> Vec<Key> {
+        // What came over a link that rests comes another way from now on.
+        let except: Vec<LinkId> = self.resting().into_iter().chain([link.id]).collect();
+        let positions = lock(&self.origins).positions(now, &except);
+        let is_meant = |key: &Key| only.is_none_or(|only| only.contains(key));
+        let (busy, still): (Vec<_>, Vec<_>) =
+            positions.into_iter().filter(|(key, ..)| is_meant(key)).partition(|&(.., is_busy)| is_busy);
+        let still: Vec<(Key, u64)> = still.into_iter().map(|(key, next, _)| (key, next)).collect();
+        self.chains.tell_passed(link.id, &still);
+        link.bell.ring(Ring::Turn);
+        busy.into_iter().map(|(key, ..)| key).collect()
     }
 
     /// The network as far as known: everybody who has several links or is a router, and where its links lead.
@@ -155,6 +206,11 @@ impl Hub {
     /// Links that rest, because others lead to the same nodes.
     pub fn resting(&self) -> Vec<LinkId> {
         self.routes().links().filter(|link| link.is_resting()).map(|link| link.id).collect()
+    }
+
+    /// Links that are broken, and are not waited for because others lead to the same nodes, or nobody is there.
+    pub(super) fn broken(&self) -> BTreeSet<LinkId> {
+        lock(&self.shape).map.broken()
     }
 
     pub(super) fn map_routes(&self) {
@@ -173,7 +229,7 @@ impl Hub {
         self.change_shape(|shape| {
             shape.due.remove(&link);
             shape.sayings.remove(&link);
-            shape.routers.retain(|(known, _), _| *known != link);
+            shape.forget_neighbours(link);
             shape.map.shut(link)
         });
     }
@@ -184,13 +240,18 @@ impl Hub {
         domain: u64,
         neighbours: BTreeMap<u64, (NodeId, bool)>,
     ) {
-        lock(&self.flushes)
-            .keep_routers(link, |router| neighbours.get(&router).is_some_and(|(_, router)| *router));
+        lock(&self.flushes).keep_routers(link, |router| neighbours.contains_key(&router));
         self.change_shape(|shape| {
             shape.map.set_domain(domain);
-            shape.routers.retain(|(known, _), _| *known != link);
-            let routers = neighbours.iter().filter(|(_, (_, is_router))| *is_router);
-            shape.routers.extend(routers.map(|(&publisher, &(node, _))| ((link, publisher), node)));
+            shape.forget_neighbours(link);
+            let is_shared = shape.map.is_shared(link);
+            for (&publisher, &(node, is_router)) in &neighbours {
+                if is_router {
+                    shape.routers.insert((link, publisher), node);
+                } else if !is_shared {
+                    shape.leaves.insert((link, publisher), node);
+                }
+            }
             let neighbours =
                 neighbours.into_iter().map(|(publisher, (_, router))| (publisher, router)).collect();
             let met = shape.map.meets_router(link, &neighbours);
@@ -204,21 +265,44 @@ impl Hub {
         self.wake.wake();
     }
 
+    pub(super) fn map_costs(&self, link: LinkId, cost: Option<NonZeroU32>) {
+        self.change_shape(|shape| shape.map.set_cost(link, cost));
+    }
+
+    /// Our own programs want something, beside reserved topics; or nothing more.
+    pub(super) fn map_reads(&self) {
+        self.change_shape(|shape| {
+            let is_reader = !lock(&self.wanted).readers.is_empty();
+            shape.map.set_reader(is_reader)
+        });
+    }
+
     pub(super) fn map_suspects(&self, link: LinkId, is_suspected: bool) {
         self.change_shape(|shape| shape.map.set_suspected(link, is_suspected));
     }
 
     /// Routers next to us over links that are used, but one, and their node ids.
     pub(super) fn routers(&self, except: Option<LinkId>) -> Vec<(Router, NodeId)> {
+        self.neighbours(except, |shape| &shape.routers)
+    }
+
+    /// Those next to us that are no routers, over links with a single neighbour that are used, but one.
+    pub(super) fn leaves(&self, except: Option<LinkId>) -> Vec<(Router, NodeId)> {
+        self.neighbours(except, |shape| &shape.leaves)
+    }
+
+    fn neighbours(
+        &self,
+        except: Option<LinkId>,
+        which: impl Fn(&Shape) -> &BTreeMap<Router, NodeId>,
+    ) -> Vec<(Router, NodeId)> {
         let resting = self.resting();
-        let is_used = |link: LinkId| Some(link) != except && !resting.contains(&link);
         let shape = lock(&self.shape);
-        shape
-            .routers
-            .iter()
-            .filter(|((link, _), _)| is_used(*link))
-            .map(|(&router, &node)| (router, node))
-            .collect()
+        let broken = shape.map.broken();
+        let is_used =
+            |link: LinkId| Some(link) != except && !resting.contains(&link) && !broken.contains(&link);
+        let used = which(&shape).iter().filter(|((link, _), _)| is_used(*link));
+        used.map(|(&neighbour, &node)| (neighbour, node)).collect()
     }
 
     /// The routers beside this node, over links that are in use.
@@ -234,6 +318,7 @@ impl Hub {
 
     /// Has links carry the questions and answers that are due.
     pub(super) fn say(&self) {
+        self.restart_flushes();
         let said = lock(&self.flushes).poll();
         if said.is_empty() {
             return;
@@ -248,8 +333,9 @@ impl Hub {
                     let origin = origin.unwrap_or((from, number));
                     Question { from, number, about, to, origin }.write(&mut record);
                 }
-                Saying::Answer(number, silent) => {
-                    Answer { from: self.publisher, to: publisher, number, silent }.write(&mut record);
+                Saying::Answer(number, silent, is_stale) => {
+                    Answer { from: self.publisher, to: publisher, number, silent, is_stale }
+                        .write(&mut record);
                 }
             }
             shape.sayings.entry(link).or_default().push_back(record);
@@ -272,10 +358,16 @@ impl Hub {
         let Question { from, number, about, origin, .. } = *question;
         let asker = Asker { router: (link, from), number, origin };
         let is_resting = self.resting().contains(&link);
+        let is_shared = lock(&self.shape).map.is_shared(link);
         let mut flushes = lock(&self.flushes);
         match flushes.find(&asker) {
             Heard::Again => {}
-            // Nothing that comes over a link that rests goes on.
+            // Nothing that comes over a link that rests goes on. If both of us should know whether it does, one of us does not yet.
+            Heard::New if is_resting && !is_shared => {
+                flushes.begin_stale(about, asker);
+                drop(flushes);
+                self.say();
+            }
             heard if is_resting || heard == Heard::Elsewhere || origin.0 == self.publisher => {
                 flushes.begin(about, [], [], Some(asker));
                 drop(flushes);
@@ -301,7 +393,8 @@ impl Hub {
 
     pub(super) fn hear_answer(&self, link: LinkId, answer: &Answer) {
         if answer.to == self.publisher {
-            lock(&self.flushes).hear(answer.number, (link, answer.from), &answer.silent);
+            let Answer { number, from, ref silent, is_stale, .. } = *answer;
+            lock(&self.flushes).hear(number, (link, from), silent, is_stale);
             self.say();
             self.wake.wake();
         }
@@ -334,13 +427,14 @@ impl Hub {
             return None;
         }
         let mut shape = lock(&self.shape);
-        if let Some(record) = shape.sayings.get_mut(&link.id).and_then(VecDeque::pop_front) {
-            return Some(record);
-        }
+        // Whom a question reaches knows what whoever asked knew of the ways.
         while let Some(publisher) = shape.due.get_mut(&link.id).and_then(BTreeSet::pop_first) {
             if let Some(record) = shape.map.record(publisher) {
                 return Some(record);
             }
+        }
+        if let Some(record) = shape.sayings.get_mut(&link.id).and_then(VecDeque::pop_front) {
+            return Some(record);
         }
         link.has_news.store(false, Ordering::SeqCst);
         None

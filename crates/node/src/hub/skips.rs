@@ -24,7 +24,9 @@ impl Skips {
             Some((_, end)) if end.checked_add(1) == Some(first) => *end = last,
             _ => push(&mut self.runs, (first, last), RUNS_MAX),
         }
-        self.absences.iter().filter_map(|&absence| common((first, last), absence)).for_each(lost);
+        let told: Vec<_> =
+            self.absences.iter().filter_map(|&absence| common((first, last), absence)).collect();
+        self.tell(&told, lost);
     }
 
     /// From `first` up to `end`, which is not among them, we were not counted on. Calls `lost` with what is known to be
@@ -32,11 +34,15 @@ impl Skips {
     pub fn not_counted(&mut self, first: u64, end: u64, lost: impl FnMut((u64, u64))) {
         // Welcomes are repeated, and tell of several absences as of one if there were many: what is known is told already.
         let first = self.absences.back().map_or(first, |&(_, last)| first.max(last.saturating_add(1)));
-        let absence = (first, end.saturating_sub(1));
         if end > first {
+            let absence = (first, end - 1);
             push(&mut self.absences, absence, ABSENCES_MAX);
-            self.runs.iter().filter_map(|&run| common(run, absence)).for_each(lost);
+            self.tell(&[absence], lost);
         }
+    }
+
+    fn tell(&mut self, ranges: &[(u64, u64)], mut lost: impl FnMut((u64, u64))) {
+        ranges.iter().for_each(|&(first, last)| self.lose(first, last, &mut lost));
     }
 
     /// Of these numbers some were skipped as nobody's, and turn out to be lost. Calls `lost` with those, once.

@@ -213,6 +213,14 @@ fn in_any_network_all_routers_and_networks_are_joined_and_in_one_way() {
             let is_shared = random.bool() || world.wires.iter().any(is_joined);
             world.wire(if is_shared { &chosen } else { &chosen[..2] }, is_shared);
         }
+        // Somebody says what some of them cost, at one end or at several.
+        for number in 0..world.wires.len() {
+            for (node, link) in world.wires[number].clone() {
+                if random.u8(..3) == 0 {
+                    world.maps[node].set_cost(link, NonZeroU32::new(random.u32(1..20)));
+                }
+            }
+        }
         world.settle();
         println!("seed {seed}");
         world.check_tree();
@@ -252,6 +260,86 @@ fn a_broken_link_is_used_only_if_there_is_no_other_way() {
 }
 
 #[test]
+fn a_link_that_costs_more_rests_and_one_that_costs_less_is_used() {
+    let mut circle = World::new(3, |_| true);
+    circle.wire(&[0, 1], false);
+    circle.wire(&[1, 2], false);
+    circle.wire(&[2, 0], false);
+    circle.settle();
+    assert_eq!(circle.maps[1].resting(), BTreeSet::from([1]));
+    circle.maps[1].set_cost(0, NonZeroU32::new(5));
+    circle.settle();
+    circle.check_tree();
+    assert_eq!(circle.maps[0].resting(), BTreeSet::from([0]), "one end said so, and both agree");
+    circle.maps[1].set_cost(0, None);
+    circle.settle();
+    assert_eq!(circle.maps[0].resting(), BTreeSet::new());
+
+    // A program with two links uses the cheaper one, though the other one is nearer to the root.
+    let mut world = World::new(3, |node| node < 2);
+    world.wire(&[0, 1], false);
+    world.wire(&[0, 2], false);
+    world.wire(&[1, 2], false);
+    world.settle();
+    assert_eq!(world.maps[2].resting(), BTreeSet::from([2]));
+    world.maps[2].set_cost(1, NonZeroU32::new(3));
+    world.settle();
+    assert_eq!(world.maps[2].resting(), BTreeSet::from([1]));
+    assert_eq!(world.maps[0].resting(), BTreeSet::from([1]), "the other end agrees");
+}
+
+#[test]
+fn a_broken_router_is_not_waited_for_if_it_serves_nobody_and_all_beside_it_are_reached_another_way() {
+    // Three routers in a circle, and a program at the third.
+    let circle = |serves: bool, joins: bool| {
+        let mut world = World::new(4, |node| node < 3);
+        world.wire(&[0, 1], false);
+        world.wire(&[1, 2], false);
+        if joins {
+            world.wire(&[2, 0], false);
+        }
+        if serves {
+            world.wire(&[2, 3], false);
+        }
+        world.settle();
+        world.maps[1].set_suspected(1, true);
+        if joins {
+            world.maps[0].set_suspected(2, true);
+        }
+        // Whoever crashed says nothing.
+        let said = [0, 1].map(|node| world.maps[node].record(node as u64 + 1).unwrap());
+        world.maps[0].handle(LinkState::read(&said[1]).unwrap());
+        world.maps[1].handle(LinkState::read(&said[0]).unwrap());
+        world
+    };
+    assert_eq!(circle(false, true).maps[1].broken(), BTreeSet::from([1]));
+    assert_eq!(circle(false, true).maps[0].broken(), BTreeSet::from([2]));
+    assert_eq!(circle(false, false).maps[1].broken(), BTreeSet::from([1]), "nobody else is beside it");
+    assert_eq!(circle(true, true).maps[1].broken(), BTreeSet::new(), "a program is behind it");
+    let mut reads = circle(false, true);
+    let mut state = LinkState::read(&reads.maps[1].record(3).unwrap()).unwrap();
+    (state.serves, state.version) = (true, 99);
+    reads.maps[1].handle(state);
+    assert_eq!(reads.maps[1].broken(), BTreeSet::new(), "its own programs want something");
+
+    // Behind the third is a fourth that nobody else reaches, or a network with a program.
+    let mut row = World::new(4, |_| true);
+    row.wire(&[0, 1], false);
+    row.wire(&[1, 2], false);
+    row.wire(&[2, 3], false);
+    row.settle();
+    row.maps[1].set_suspected(1, true);
+    assert_eq!(row.maps[1].broken(), BTreeSet::new());
+    let mut lan = World::new(4, |node| node < 3);
+    lan.wire(&[0, 1], false);
+    lan.wire(&[1, 2], false);
+    lan.wire(&[2, 3], true);
+    lan.settle();
+    lan.maps[1].set_suspected(1, true);
+    assert_eq!(lan.maps[1].broken(), BTreeSet::new());
+}
+
+#[test]
 fn neighbours_that_a_node_claims_are_bounded() {
     let mut map = Map::new(1, 5);
     map.set_router();
@@ -260,8 +348,16 @@ fn neighbours_that_a_node_claims_are_bounded() {
     map.set_neighbours(0, neighbours.clone());
     let own = LinkState::read(&map.record(5).unwrap()).unwrap();
     assert_eq!(own.links[0].neighbours.len(), NEIGHBOURS_MAX);
-    let links = vec![Reach { is_shared: true, neighbours: neighbours.into_keys().collect() }; 3];
-    map.handle(LinkState { domain: 1, publisher: 10, version: 1, is_router: true, links });
+    let links = vec![
+        Reach {
+            is_shared: true,
+            cost: None,
+            has_programs: false,
+            neighbours: neighbours.into_keys().collect()
+        };
+        3
+    ];
+    map.handle(LinkState { domain: 1, publisher: 10, version: 1, is_router: true, serves: false, links });
     let found = map.network();
     assert_eq!(found.iter().map(|(node, ..)| *node).collect::<Vec<_>>(), [10, 5]);
     assert_eq!(found[0].2.iter().map(|link| link.neighbours.len()).sum::<usize>(), NEIGHBOURS_MAX);

@@ -2,7 +2,7 @@
 
 use shoal_norm::{Chunk, Event, Session, StreamId, Time};
 
-use super::lane::Lane;
+use super::lane::LaneWriter;
 
 /// What became of the bytes an application was offered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub trait Application: std::any::Any + Send {
     fn batch_done(&mut self, now: Time);
 
     /// Its turn to act: frames appended to `control` go out on the first lane, before anything else.
-    fn serve(&mut self, _now: Time, _session: &mut Session, _lanes: &[Lane], _control: &mut Vec<u8>) {}
+    fn serve(&mut self, _now: Time, _session: &mut Session, _lanes: &[LaneWriter], _control: &mut Vec<u8>) {}
 
     /// Gives the session what it asks for before it sends, such as parts of files.
     fn supply(&mut self, _session: &mut Session) {}
@@ -54,6 +54,12 @@ pub trait Application: std::any::Any + Send {
 
     /// Somebody is not heard, and does not hear us: why.
     fn tell(&mut self, _why: &str) {}
+
+    /// The link's interface is gone, and nothing goes out or comes in: why.
+    fn down(&mut self, _why: &str) {}
+
+    /// The link is on an interface again, with this address of our own.
+    fn up(&mut self, _address: &str) {}
 
     /// The link is about to say goodbye; what it says now goes out before that.
     fn leave(&mut self, _now: Time, _session: &mut Session) {}

@@ -14,7 +14,7 @@ mod renaming;
 
 use super::application::{Application, Taken};
 use super::frames::Frames;
-use super::lane::Lane;
+use super::lane::LaneWriter;
 use super::lanes::CONTROL;
 use super::losses::Losses;
 use crate::hub::{Departure, Fed, HubEvent, Lost, Port, Source, SourceId, SourceNews, Told};
@@ -523,13 +523,13 @@ impl Application for NormBus {
         self.port.hand_over(now);
     }
 
-    fn serve(&mut self, now: Time, session: &mut Session, lanes: &[Lane], control: &mut Vec<u8>) {
+    fn serve(&mut self, now: Time, session: &mut Session, lanes: &[LaneWriter], control: &mut Vec<u8>) {
         self.port.settle(now);
         self.read_aside(now);
         let began = *self.began.get_or_insert(now);
         // Who answers our greeting counts, though somebody else may have answered and acknowledged already.
         if now >= began + GREETING {
-            let sent = |lane: usize| lanes.get(lane).map_or(0, Lane::written);
+            let sent = |lane: usize| lanes.get(lane).map_or(0, LaneWriter::written);
             self.port.ask_flushes(sent, |lane| session.request_watermark(now, lane as ObjectId).is_ok());
         }
         self.ask_again(now);
@@ -602,6 +602,14 @@ impl Application for NormBus {
     fn tell(&mut self, why: &str) {
         // Of a node that cannot be read not even its number is known.
         self.port.tell(HubEvent::Unreadable(0, why.to_owned()));
+    }
+
+    fn down(&mut self, why: &str) {
+        self.port.tell(HubEvent::LinkDown(self.port.link(), why.to_owned()));
+    }
+
+    fn up(&mut self, address: &str) {
+        self.port.tell(HubEvent::LinkUp(self.port.link(), address.to_owned()));
     }
 
     fn fail(&mut self, why: &str) {

@@ -11,7 +11,7 @@ use shoal_norm::{
 };
 
 use super::application::{Application, Taken};
-use super::lane::Lane;
+use super::lane::LaneWriter;
 use crate::hub::{Chains, LinkId};
 
 /// What an application is offered at once, though its window holds more: it may have room for no more than that.
@@ -21,7 +21,7 @@ const READ_BYTES: usize = 64 << 10;
 pub struct Driver {
     /// The protocol.
     pub session: Session,
-    lanes: Vec<Lane>,
+    lanes: Vec<LaneWriter>,
     chains: Arc<Chains>,
     link: LinkId,
     application: Box<dyn Application>,
@@ -64,7 +64,7 @@ impl Driver {
         session.set_ackers(ackers);
         let mut lanes = Vec::new();
         for options in streams {
-            lanes.push(Lane::new(session.open_stream(options)?));
+            lanes.push(LaneWriter::new(session.open_stream(options)?));
         }
         Ok(Driver {
             session,
@@ -89,12 +89,12 @@ impl Driver {
 
     /// Bytes that wait to be written to streams.
     pub fn waiting(&self) -> usize {
-        self.chains.waiting(self.link) + self.lanes.iter().map(Lane::waiting).sum::<usize>()
+        self.chains.waiting(self.link) + self.lanes.iter().map(LaneWriter::waiting).sum::<usize>()
     }
 
     /// Bytes of a lane's frames that its stream has taken, ever.
     pub fn written(&self, lane: usize) -> u64 {
-        self.lanes.get(lane).map_or(0, Lane::written)
+        self.lanes.get(lane).map_or(0, LaneWriter::written)
     }
 
     /// Whether somebody may be there who has not everything yet.
@@ -271,6 +271,16 @@ impl Driver {
     /// Somebody is not heard, and does not hear us: why.
     pub fn tell(&mut self, why: &str) {
         self.application.tell(why);
+    }
+
+    /// The link's interface is gone: why.
+    pub fn down(&mut self, why: &str) {
+        self.application.down(why);
+    }
+
+    /// The link is on an interface again, with this address.
+    pub fn up(&mut self, address: &str) {
+        self.application.up(address);
     }
 
     /// The link cannot go on: why. The application is told, and hears nothing more.

@@ -7,7 +7,7 @@ use crate::hub::{Chains, LinkId};
 
 /// A lane's stream, and what is being written to it.
 #[derive(Debug)]
-pub struct Lane {
+pub struct LaneWriter {
     /// The stream.
     pub object: ObjectId,
     bytes: Vec<u8>,
@@ -23,10 +23,10 @@ pub struct Lane {
     written: u64,
 }
 
-impl Lane {
+impl LaneWriter {
     /// One of which nothing is written.
-    pub fn new(object: ObjectId) -> Lane {
-        Lane {
+    pub fn new(object: ObjectId) -> LaneWriter {
+        LaneWriter {
             object,
             bytes: Vec::new(),
             at: 0,

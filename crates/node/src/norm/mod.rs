@@ -15,5 +15,5 @@ pub use application::{Application, Taken};
 pub use bus::NormBus;
 pub use driver::Driver;
 pub use frames::{Frames, Unread};
-pub use lane::Lane as LaneWriter;
+pub use lane::LaneWriter;
 pub use lanes::{LANES, Lane, lane_streams};

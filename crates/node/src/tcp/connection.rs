@@ -7,6 +7,7 @@ use shoal_wire::frame::FrameReader;
 use shoal_wire::limits::CONTROL_RECORD_BYTES_MAX;
 
 use super::block::{self, Reader, kind};
+use super::greeting::Identity;
 
 /// Greetings have to be over by then.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -20,6 +21,8 @@ pub(super) enum Stage {
     Hailing,
     /// Nobody said anything.
     Listening,
+    /// It said hello, and the owner decides whether it is let in.
+    Asked,
     /// We said welcome.
     Answered,
     /// It carries a session.
@@ -34,6 +37,10 @@ pub(super) struct Connection {
     pub stage: Stage,
     /// We dialled.
     pub dialled: bool,
+    /// The owner decides whether whoever is there is let in.
+    pub is_guest: bool,
+    /// What it said, while that is decided, and whether it insists.
+    pub hello: Option<Box<(Identity, bool)>>,
     /// The session it is about.
     pub session: u64,
     /// Whose that is, and its node.
@@ -75,6 +82,8 @@ impl Connection {
         Connection {
             stage: if dialled { Stage::Hailing } else { Stage::Listening },
             dialled,
+            is_guest: false,
+            hello: None,
             session,
             publisher: None,
             node: 0,
@@ -141,7 +150,7 @@ impl Connection {
     pub fn deadline(&self) -> Time {
         let silent = self.heard_at + self.silence;
         match self.stage {
-            Stage::Hailing | Stage::Listening | Stage::Answered => self.began + HANDSHAKE,
+            Stage::Hailing | Stage::Listening | Stage::Asked | Stage::Answered => self.began + HANDSHAKE,
             Stage::Open => silent.min(self.ping_at).min(self.leave_by.unwrap_or(Time::NEVER)),
             Stage::Ending => self.end_by,
         }

@@ -40,7 +40,7 @@ impl TcpLinks {
                 // Nobody rings for what cannot be sent.
                 self.look_at = now + self.config.patience / 4;
             }
-            if blocked && session.waiting() >= full.max(1) {
+            if blocked && (session.waiting() >= full.max(1) || session.holds_back()) {
                 session.stuck_since.get_or_insert(now);
             } else {
                 session.stuck_since = None;

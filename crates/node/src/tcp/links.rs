@@ -16,7 +16,7 @@ use super::connection::{Connection, HANDSHAKE, Stage};
 use super::greeting::{Code, Greeting, Misread, read_positions};
 use super::news::{ConnectionId, LinkState, Over, Role, TcpConfig, TcpNews};
 use super::session::{Session, Untaken};
-use crate::hub::{Departure, Hub, LinkBell};
+use crate::hub::{Departure, Hub, LinkBell, LinkId};
 
 /// What is kept of what all peers want together; beyond it everything is sent to whoever wants more.
 const ALL_INTEREST_BYTES_MAX: usize = 256 << 20;
@@ -133,6 +133,11 @@ impl TcpLinks {
         self.peers.iter().filter_map(state).collect()
     }
 
+    /// The hub's link that a session is, if there is one with this publisher.
+    pub fn link(&self, publisher: u64) -> Option<LinkId> {
+        self.peers.get(&publisher)?.session.as_ref().map(|session| session.port.link())
+    }
+
     /// Connections there are, those included whose greetings are not over.
     pub fn connections(&self) -> usize {
         self.connections.len()
@@ -169,10 +174,12 @@ impl TcpLinks {
         let strangers: Vec<ConnectionId> = self
             .connections
             .iter()
-            .filter(|(_, connection)| matches!(connection.stage, Stage::Listening | Stage::Answered))
+            .filter(|(_, connection)| {
+                matches!(connection.stage, Stage::Listening | Stage::Asked | Stage::Answered)
+            })
             .map(|(&id, _)| id)
             .collect();
-        if role == Role::Accepted
+        if !matches!(role, Role::Dialled(_))
             && strangers.len() >= STRANGERS_MAX
             && let Some(&oldest) = strangers.iter().min_by_key(|id| self.connections[id].began)
         {
@@ -180,7 +187,11 @@ impl TcpLinks {
             self.closed.push_back(oldest);
         }
         let mut connection = match role {
-            Role::Accepted => Connection::new(now, false, 0),
+            Role::Accepted | Role::Guest => {
+                let mut connection = Connection::new(now, false, 0);
+                connection.is_guest = role == Role::Guest;
+                connection
+            }
             Role::Dialled(last) => {
                 let peer = last.and_then(|publisher| self.peers.get(&publisher));
                 let session = peer.filter(|peer| peer.session.is_some()).map_or(fresh, |peer| peer.id);
@@ -247,7 +258,7 @@ impl TcpLinks {
         match (connection.stage, found) {
             (_, Found::Nothing) => {}
             (Stage::Listening, Found::Greeting(Greeting::Hello(hello, insists))) => {
-                self.on_hello(now, id, connection, &hello, insists);
+                self.on_hello(now, id, connection, hello, insists);
             }
             (Stage::Hailing, Found::Greeting(Greeting::Welcome(welcome, resumed, positions))) => {
                 self.on_welcome(now, id, connection, (&welcome, resumed, &positions));
@@ -381,7 +392,7 @@ impl TcpLinks {
     pub fn handle_distrust(&mut self, now: Time, id: ConnectionId, why: &str) {
         let over = match self.connections.get(&id).map(|connection| connection.stage) {
             Some(Stage::Hailing) => Over::Refused(why.to_owned()),
-            Some(Stage::Listening) => Over::Turned(why.to_owned()),
+            Some(Stage::Listening | Stage::Asked) => Over::Turned(why.to_owned()),
             _ => return self.handle_end(now, id, why),
         };
         if let Some(mut connection) = self.connections.remove(&id) {
@@ -412,6 +423,10 @@ impl TcpLinks {
     fn handle_late(&mut self, now: Time, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         match connection.stage {
+            Stage::Asked => {
+                let why = format!("nobody decided within {} s whether to let it in", HANDSHAKE.as_secs());
+                self.refuse(now, id, &mut connection, Code::Busy, why);
+            }
             Stage::Hailing | Stage::Listening | Stage::Answered => {
                 let why = format!("it did not say who it is within {} s", HANDSHAKE.as_secs());
                 if !connection.dialled {

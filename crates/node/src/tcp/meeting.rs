@@ -9,6 +9,9 @@ use super::links::{Line, Peer, TcpLinks};
 use super::news::{ConnectionId, Over, TcpNews};
 use crate::hub::Departure;
 
+/// Why somebody has to come again later.
+const STILL_READ: &str = "what came of the session before is still being read";
+
 impl TcpLinks {
     fn identity(&self, session: u64) -> Identity {
         Identity {
@@ -29,14 +32,21 @@ impl TcpLinks {
         hello.write(&self.config.software, connection.out());
     }
 
-    fn refuse(&mut self, now: Time, id: ConnectionId, connection: &mut Connection, no: Greeting) {
-        if let Greeting::Refusal { why, .. } = &no {
-            self.over(id, connection, Over::Turned(why.clone()));
-        }
-        self.say_no(now, connection, &no);
+    /// Lets somebody not in, and says why.
+    pub(super) fn refuse(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        connection: &mut Connection,
+        code: Code,
+        why: String,
+    ) {
+        self.over(id, connection, Over::Turned(why.clone()));
+        self.say_no(now, connection, code, 0, why);
     }
 
-    fn say_no(&self, now: Time, connection: &mut Connection, no: &Greeting) {
+    fn say_no(&self, now: Time, connection: &mut Connection, code: Code, session: u64, why: String) {
+        let no = Greeting::Refusal { code, publisher: self.hub.publisher(), session, why };
         no.write(&self.config.software, connection.out());
         connection.begin_ending(now);
     }
@@ -68,25 +78,53 @@ impl TcpLinks {
         now: Time,
         id: ConnectionId,
         connection: &mut Connection,
-        hello: &Identity,
+        hello: Identity,
         insists: bool,
     ) {
-        let own = self.hub.publisher();
-        let refusal = move |code, session, why| Greeting::Refusal { code, publisher: own, session, why };
-        let publisher = hello.publisher;
-        if let Some(why) = self.objection(hello) {
+        if let Some(why) = self.objection(&hello) {
             // Seen from there it is the other way round.
             let there = match hello.domain == self.config.domain {
                 true => why.clone(),
                 false => format!("its domain is {:?}, and ours {:?}", self.config.domain, hello.domain),
             };
             self.over(id, connection, Over::Turned(why));
-            return self.say_no(now, connection, &refusal(Code::Never, 0, there));
+            return self.say_no(now, connection, Code::Never, 0, there);
         }
+        if connection.is_guest {
+            let (publisher, node) = (hello.publisher, hello.node);
+            connection.hello = Some(Box::new((hello, insists)));
+            connection.stage = Stage::Asked;
+            return self.news.push_back(TcpNews::Asks { connection: id, publisher, node });
+        }
+        self.welcome(now, id, connection, &hello, insists);
+    }
+
+    /// The owner decided about somebody who said hello: it is let in, or not, and hears why.
+    pub fn admit(&mut self, now: Time, id: ConnectionId, refused: Option<&str>) {
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        if connection.stage == Stage::Asked
+            && let Some(asked) = connection.hello.take()
+        {
+            match refused {
+                None => self.welcome(now, id, &mut connection, &asked.0, asked.1),
+                Some(why) => self.refuse(now, id, &mut connection, Code::Never, why.to_owned()),
+            }
+        }
+        self.connections.insert(id, connection);
+    }
+
+    /// Begins a session with somebody, or goes on with it, unless there is another connection or no room.
+    fn welcome(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        connection: &mut Connection,
+        hello: &Identity,
+        insists: bool,
+    ) {
+        let publisher = hello.publisher;
         if self.draining.iter().any(|session| session.publisher == publisher) {
-            let why = "what came of the session before is still being read".to_owned();
-            let no = refusal(Code::Busy, 0, why);
-            return self.refuse(now, id, connection, no);
+            return self.refuse(now, id, connection, Code::Busy, STILL_READ.to_owned());
         }
         if let Some(peer) = self.peers.get(&publisher) {
             let other = peer.line.connection();
@@ -104,8 +142,10 @@ impl TcpLinks {
                 (Some(_), None) => false,
             };
             if stays {
-                let no = refusal(Code::Duplicate, peer.id, "there is a link with it already".to_owned());
-                return self.refuse(now, id, connection, no);
+                let (session, why) = (peer.id, "there is a link with it already".to_owned());
+                // Two that connect to each other do nothing wrong.
+                self.over(id, connection, Over::Duplicate(publisher));
+                return self.say_no(now, connection, Code::Duplicate, session, why);
             }
             if let Some(other) = other {
                 self.replace(now, other);
@@ -113,21 +153,17 @@ impl TcpLinks {
             if !same {
                 self.give_up(now, publisher);
                 if self.draining.iter().any(|session| session.publisher == publisher) {
-                    let why = "what came of the session before is still being read".to_owned();
-                    let no = refusal(Code::Busy, 0, why);
-                    return self.refuse(now, id, connection, no);
+                    return self.refuse(now, id, connection, Code::Busy, STILL_READ.to_owned());
                 }
             }
         }
         if hello.renames && self.is_taken(hello.node, publisher) {
             let why = format!("another node has its id, {}", hello.node);
-            let no = refusal(Code::Taken, 0, why);
-            return self.refuse(now, id, connection, no);
+            return self.refuse(now, id, connection, Code::Taken, why);
         }
         if !self.peers.contains_key(&publisher) && !self.make_room(now) {
             let why = format!("it has {} links, and takes no more", self.peers.len());
-            let no = refusal(Code::Busy, 0, why);
-            return self.refuse(now, id, connection, no);
+            return self.refuse(now, id, connection, Code::Busy, why);
         }
         let window = self.window();
         let peer = self.peers.entry(publisher).or_insert_with(|| Peer::new(hello.session, window));

@@ -50,6 +50,8 @@ pub enum Role {
     Dialled(Option<u64>),
     /// Somebody else.
     Accepted,
+    /// Somebody else, and the owner decides whether it is let in.
+    Guest,
 }
 
 /// Why a connection is over.
@@ -74,6 +76,15 @@ pub enum Over {
 /// What became of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpNews {
+    /// Whoever is there says who it is, and the owner has to decide: [`TcpLinks::admit`](super::TcpLinks::admit).
+    Asks {
+        /// Which.
+        connection: ConnectionId,
+        /// Who publishes there.
+        publisher: u64,
+        /// And where.
+        node: NodeId,
+    },
     /// It carries messages.
     Up {
         /// Which.
@@ -94,6 +105,17 @@ pub enum TcpNews {
         /// Why.
         why: Over,
     },
+}
+
+impl TcpNews {
+    /// Which connection it is about.
+    pub fn connection(&self) -> ConnectionId {
+        match self {
+            TcpNews::Asks { connection, .. }
+            | TcpNews::Up { connection, .. }
+            | TcpNews::Over { connection, .. } => *connection,
+        }
+    }
 }
 
 /// A session as it is now.

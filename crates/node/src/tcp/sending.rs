@@ -5,8 +5,10 @@ use shoal_wire::{Goodbye, frame};
 
 use super::block::{self, BLOCK_BYTES_MAX, kind};
 use super::connection::{Connection, Stage};
+use super::flow::Inflow;
 use super::links::{Line, TcpLinks};
 use super::news::{ConnectionId, Over};
+use super::session::Session;
 use crate::interest::Announcer;
 
 /// More is put together for a connection while less than this is to be written.
@@ -87,15 +89,7 @@ impl TcpLinks {
         for part in frames.chunks(BLOCK_BYTES_MAX) {
             block::write(kind::CONTROL, part, connection.out());
         }
-        for (at, inflow) in session.into.iter_mut().enumerate() {
-            if inflow.tell_at <= now {
-                let (consumed, limit) = inflow.tell();
-                let mut content = vec![at as u8 + 1];
-                content.extend_from_slice(&consumed.to_be_bytes());
-                content.extend_from_slice(&limit.to_be_bytes());
-                block::write(kind::ACK, &content, connection.out());
-            }
-        }
+        write_acks(session, now, connection);
         if let Some(sent_us) = connection.pong.take() {
             block::write(kind::PONG, &sent_us.to_be_bytes(), connection.out());
         }
@@ -120,6 +114,8 @@ impl TcpLinks {
             block::write(kind::ASK, &[lane as u8], connection.out());
         }
         if connection.leave_by.is_some_and(|by| now >= by || session.is_sent()) {
+            // Whoever leaves with everything says so: nobody who waits for a flush has to name it.
+            write_acks(session, Time::NEVER, connection);
             let last = session.port.last_numbers();
             let last =
                 last.into_iter().enumerate().skip(1).map(|(chain, last)| (chain as u32, last)).collect();
@@ -130,5 +126,17 @@ impl TcpLinks {
             self.over(id, connection, Over::Closed);
             connection.begin_ending(now);
         }
+    }
+}
+
+/// Says how far we are with each lane of which that is due by then.
+fn write_acks(session: &mut Session, by: Time, connection: &mut Connection) {
+    let is_due = |inflow: &Inflow| inflow.tell_at <= by && inflow.tell_at < Time::NEVER;
+    for (at, inflow) in session.into.iter_mut().enumerate().filter(|(_, inflow)| is_due(inflow)) {
+        let (consumed, limit) = inflow.tell();
+        let mut content = vec![at as u8 + 1];
+        content.extend_from_slice(&consumed.to_be_bytes());
+        content.extend_from_slice(&limit.to_be_bytes());
+        block::write(kind::ACK, &content, connection.out());
     }
 }

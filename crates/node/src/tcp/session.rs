@@ -114,6 +114,11 @@ impl Session {
         self.port.hub().chains().waiting(self.port.link())
     }
 
+    /// Whether something that is passed on waits until it takes what the hub has.
+    pub fn holds_back(&self) -> bool {
+        self.port.hub().chains().holds_back(self.port.link())
+    }
+
     /// Messages that went over it.
     pub fn traffic(&self) -> Traffic {
         self.port.traffic()

@@ -422,6 +422,16 @@ impl UdpLink {
         }
     }
 
+    /// The link's interface is gone: why.
+    pub fn down(&mut self, why: &str) {
+        self.port.tell(HubEvent::LinkDown(self.port.link(), why.to_owned()));
+    }
+
+    /// The link is on an interface again, with this address.
+    pub fn up(&mut self, address: &str) {
+        self.port.tell(HubEvent::LinkUp(self.port.link(), address.to_owned()));
+    }
+
     /// The link cannot go on: why. Whoever waits for it is told.
     pub fn fail(&mut self, why: &str) {
         self.port.fail(why);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use shoal_node::hub::{Attempt, Consumer, Overflow, Patience, Publication, WhenFull};
 use shoal_node::norm::{LANES, Lane};
+use shoal_node::tcp::TcpConfig;
 use shoal_node::{HubConfig, HubEvent, Interest, MembershipConfig, Moment, Node, NodeConfig, Origin};
 use shoal_norm::{Config, Destination, NodeId, Source, Time};
 use shoal_wire::{BodyKind, Destination as To, MessageView, Outgoing, PriorityClass, Topic, TopicPattern};
@@ -52,6 +53,17 @@ pub fn config(id: NodeId) -> NodeConfig {
             seed: u64::from(id),
         },
         links: vec![(norm, membership)],
+        tcp: TcpConfig {
+            domain: "desk".to_owned(),
+            domain_number: 7,
+            software: "shoal".to_owned(),
+            heartbeat: Duration::from_millis(500),
+            missed_heartbeats_max: 3,
+            resume: Duration::from_secs(10),
+            patience: Duration::from_millis(500),
+            window_bytes: 1 << 20,
+            peers_max: 1000,
+        },
         window_bytes: 1 << 20,
         cache_bytes: 4 << 20,
         router: false,

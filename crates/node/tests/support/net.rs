@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shoal_node::hub::{
-    Asleep, Attempt, Consumer, Departure, Fed, Hub, HubConfig, HubEvent, Overflow, Patience, Port,
-    Publication, Silent, Source, SourceId, Told, WhenFull,
+    Asleep, Attempt, Consumer, Departure, Fed, Hub, HubConfig, HubEvent, Lost, Overflow, Patience, Port,
+    Publication, Silent, Source, SourceId, SourceNews, Told, WhenFull,
 };
 use shoal_node::{AnnouncedInterest, Announcer, Applied, Interest, InterestBounds, Moment, SubscriptionId};
 use shoal_norm::{Chunk, Time};
@@ -32,6 +32,18 @@ struct End {
     on_its_way: Vec<Vec<u8>>,
     /// Bytes ever taken, lane by lane.
     taken: Vec<u64>,
+}
+
+impl End {
+    /// Tells what its source said between its messages.
+    fn tell(&self, node: u32, told: Vec<Told>) {
+        for news in told {
+            if let Told::Lost(source, first, last) = news {
+                let (publisher, chain) = (source.publisher, source.chain);
+                self.port.tell_lost(Lost { node, publisher, chain, first, last, segments: 0 });
+            }
+        }
+    }
 }
 
 pub struct Cable {
@@ -152,6 +164,19 @@ impl Net {
                 end.port.close_source(self.now, source);
             }
         }
+    }
+
+    /// A hub says goodbye over a cable, with its last numbers, and the cable is taken away.
+    pub fn leave(&mut self, hub: usize, other: usize) {
+        let (last, now) = (self.hubs[hub].chains().last_numbers(), self.now);
+        let cable = self.cable(hub, other);
+        let end = cable.ends.iter_mut().find(|end| end.hub == other).unwrap();
+        for (lane, last) in last.into_iter().enumerate().skip(1) {
+            let mut told = Vec::new();
+            end.port.note_source(now, end.sources[lane - 1], SourceNews::Ends(last), |news| told.push(news));
+            end.tell(hub as u32 + 1, told);
+        }
+        self.part(hub, other);
     }
 
     /// What one hub is asked for by another: patterns, and how many entries have a filter.
@@ -320,13 +345,7 @@ impl Cable {
                 Fed::Held => {}
                 Fed::Broken => panic!("broken"),
             }
-            for news in told {
-                if let Told::Lost(source, first, last) = news {
-                    let (publisher, chain) = (source.publisher, source.chain);
-                    let lost = shoal_node::hub::Lost { node, publisher, chain, first, last, segments: 0 };
-                    to.port.tell_lost(lost);
-                }
-            }
+            to.tell(node, told);
             to.port.hand_over(now);
         }
         // What was taken and not held is with the other hub.

@@ -230,7 +230,8 @@ impl World {
                 ends: None,
                 over: false,
             };
-            let ends = [end(from, opens[0], Role::Dialled(last)), end(to, opens[1], Role::Accepted)];
+            let role = if self.rng.bool() { Role::Guest } else { Role::Accepted };
+            let ends = [end(from, opens[0], Role::Dialled(last)), end(to, opens[1], role)];
             self.wires.push(Wire { id, ends, cut: false });
             let dialler = &mut self.diallers[at];
             (dialler.connection, dialler.standby) = (Some(id), false);
@@ -240,16 +241,20 @@ impl World {
     pub fn news(&mut self) {
         for node in 0..self.nodes.len() {
             while let Some(news) = self.nodes[node].links.poll_news() {
-                let (TcpNews::Up { connection, .. } | TcpNews::Over { connection, .. }) = &news;
+                if let TcpNews::Asks { connection, .. } = news {
+                    // As its owner does who wants everybody.
+                    self.nodes[node].links.admit(self.now, connection, None);
+                }
                 let later = self.now + Duration::from_millis(self.rng.u64(1..50));
                 let Some(dialler) = self
                     .diallers
                     .iter_mut()
-                    .find(|dialler| dialler.from == node && dialler.connection == Some(*connection))
+                    .find(|dialler| dialler.from == node && dialler.connection == Some(news.connection()))
                 else {
                     continue;
                 };
                 match news {
+                    TcpNews::Asks { .. } => {}
                     TcpNews::Up { publisher, .. } => {
                         dialler.last = Some(publisher);
                         self.ups += 1;

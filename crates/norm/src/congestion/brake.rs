@@ -78,7 +78,6 @@ enum State {
     },
 }
 
-/// The brake.
 #[derive(Debug)]
 pub struct Brake {
     state: State,

@@ -37,7 +37,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::extremes::{Longest, Shortest};
+use super::extremes::Extreme;
 use super::rate_at_start;
 use crate::NodeId;
 use crate::quantize;
@@ -136,7 +136,6 @@ struct Follower {
     heard_at: Time,
 }
 
-/// The rate.
 #[derive(Debug, Default)]
 pub struct DeliveryControl {
     packet_bytes: f64,
@@ -153,9 +152,9 @@ pub struct DeliveryControl {
     rtt: Duration,
     /// The one before it.
     rtt_before: Duration,
-    shortest: Shortest,
+    shortest: Extreme,
     /// Of queues that stood.
-    longest: Longest,
+    longest: Extreme,
     /// Of late: whether the queue was ever short, and whether enough was sent to tell.
     was_short: bool,
     was_used: bool,
@@ -223,7 +222,7 @@ impl DeliveryControl {
     }
 
     fn path(&self) -> Duration {
-        self.shortest.get().unwrap_or(self.rtt)
+        self.shortest.get(Duration::min).unwrap_or(self.rtt)
     }
 
     fn queue(&self) -> Duration {
@@ -304,8 +303,8 @@ impl DeliveryControl {
         let Some(index) = answered else { return };
         if let Some(rtt) = rtt {
             (self.rtt_before, self.rtt) = (self.rtt, rtt.max(Duration::from_micros(1)));
-            self.shortest.add(now, self.rtt);
-            self.longest.add(now, self.standing());
+            self.shortest.add(now, self.rtt, Duration::min);
+            self.longest.add(now, self.standing(), Duration::max);
         }
         if let Some(delivered) = feedback.delivered.filter(|_| index > 0) {
             let (began, ended) = (self.probes[index - 1], self.probes[index]);
@@ -343,7 +342,7 @@ impl DeliveryControl {
             }
             Phase::Drain { .. } if !queues => self.begin_cruise(),
             Phase::Share { rate, since, cut_at } => {
-                let full = self.longest.get().unwrap_or_default().mul_f64(NEARLY_FULL);
+                let full = self.longest.get(Duration::max).unwrap_or_default().mul_f64(NEARLY_FULL);
                 if overflows && stands && self.standing() >= full && began.at >= cut_at {
                     self.phase = Phase::Share { rate: SHARE_DOWN * rate, since, cut_at: now };
                 }
@@ -411,7 +410,7 @@ impl DeliveryControl {
         self.phase = Phase::Startup;
         self.deliveries.clear();
         self.probes.clear();
-        (self.shortest, self.longest) = (Shortest::default(), Longest::default());
+        (self.shortest, self.longest) = (Extreme::default(), Extreme::default());
         (self.was_short, self.was_used) = (true, false);
     }
 }

@@ -7,55 +7,27 @@ use crate::time::Time;
 /// How long a measurement is remembered, at the least; twice as long at the most.
 const MEMORY: Duration = Duration::from_secs(10);
 
+/// Which of two measurements is the one to remember: the shorter or the longer.
+type Better = fn(Duration, Duration) -> Duration;
+
 /// One extreme of a duration: of the current stretch of time, and of the one before it.
 #[derive(Copy, Clone, Debug, Default)]
-struct Stretches {
+pub struct Extreme {
     since: Time,
     current: Option<Duration>,
     previous: Option<Duration>,
 }
 
-impl Stretches {
-    fn add(&mut self, now: Time, measured: Duration, better: fn(Duration, Duration) -> Duration) {
+impl Extreme {
+    pub fn add(&mut self, now: Time, measured: Duration, better: Better) {
         if now.since(self.since) >= MEMORY {
             (self.since, self.previous, self.current) = (now, self.current, None);
         }
-        self.current = Some(self.current.map_or(measured, |known| better(known, measured)));
+        self.current = self.current.into_iter().chain([measured]).reduce(better);
     }
 
-    fn get(&self, better: fn(Duration, Duration) -> Duration) -> Option<Duration> {
-        match (self.current, self.previous) {
-            (Some(current), Some(previous)) => Some(better(current, previous)),
-            (current, previous) => current.or(previous),
-        }
-    }
-}
-
-/// The shortest one of late.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct Shortest(Stretches);
-
-impl Shortest {
-    pub fn add(&mut self, now: Time, measured: Duration) {
-        self.0.add(now, measured, Duration::min);
-    }
-
-    pub fn get(&self) -> Option<Duration> {
-        self.0.get(Duration::min)
-    }
-}
-
-/// The longest one of late.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct Longest(Stretches);
-
-impl Longest {
-    pub fn add(&mut self, now: Time, measured: Duration) {
-        self.0.add(now, measured, Duration::max);
-    }
-
-    pub fn get(&self) -> Option<Duration> {
-        self.0.get(Duration::max)
+    pub fn get(&self, better: Better) -> Option<Duration> {
+        self.current.into_iter().chain(self.previous).reduce(better)
     }
 }
 
@@ -71,19 +43,26 @@ mod tests {
 
     #[test]
     fn an_extreme_is_remembered_for_ten_to_twenty_seconds() {
-        let (mut shortest, mut longest) = (Shortest::default(), Longest::default());
-        assert_eq!((shortest.get(), longest.get()), (None, None));
-        shortest.add(at(0), MILLI);
-        longest.add(at(0), 9 * MILLI);
+        let (mut shortest, mut longest) = (Extreme::default(), Extreme::default());
+        assert_eq!((shortest.get(Duration::min), longest.get(Duration::max)), (None, None));
+        shortest.add(at(0), MILLI, Duration::min);
+        longest.add(at(0), 9 * MILLI, Duration::max);
         for second in 1..=10 {
-            shortest.add(at(second), 5 * MILLI);
-            longest.add(at(second), 5 * MILLI);
-            assert_eq!((shortest.get(), longest.get()), (Some(MILLI), Some(9 * MILLI)), "second {second}");
+            shortest.add(at(second), 5 * MILLI, Duration::min);
+            longest.add(at(second), 5 * MILLI, Duration::max);
+            assert_eq!(
+                (shortest.get(Duration::min), longest.get(Duration::max)),
+                (Some(MILLI), Some(9 * MILLI)),
+                "second {second}"
+            );
         }
         for second in 11..=20 {
-            shortest.add(at(second), 5 * MILLI);
-            longest.add(at(second), 5 * MILLI);
+            shortest.add(at(second), 5 * MILLI, Duration::min);
+            longest.add(at(second), 5 * MILLI, Duration::max);
         }
-        assert_eq!((shortest.get(), longest.get()), (Some(5 * MILLI), Some(5 * MILLI)));
+        assert_eq!(
+            (shortest.get(Duration::min), longest.get(Duration::max)),
+            (Some(5 * MILLI), Some(5 * MILLI))
+        );
     }
 }

@@ -10,7 +10,6 @@ const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 /// A message that is missing counts as lost when one so much newer came: the network may reorder.
 const REORDER_MAX: u16 = 3;
 
-/// The estimate.
 #[derive(Debug, Default)]
 pub struct LossEstimator {
     /// The next message expected, by the sender's sequence numbers.

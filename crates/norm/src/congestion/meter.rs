@@ -6,7 +6,6 @@ use crate::quantize;
 use crate::time::Time;
 use crate::wire::Delivered;
 
-/// The count.
 #[derive(Debug, Default)]
 pub struct DeliveryMeter {
     bytes: u64,

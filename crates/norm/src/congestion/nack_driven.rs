@@ -17,7 +17,6 @@ const USED_MIN: f64 = 0.5;
 /// The rate grows not more often than this.
 const STEP_MIN: Duration = Duration::from_millis(5);
 
-/// The rate.
 #[derive(Debug)]
 pub struct NackDriven {
     pub rate: f64,

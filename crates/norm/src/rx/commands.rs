@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::entry::{Body, InfoState};
+use super::missing::Missing;
 use super::remote::{Probe, Remote};
 use super::scope::Scope;
 use crate::ObjectId;
 use crate::backoff;
 use crate::config::{FeedbackMode, SyncPolicy};
-use crate::event::{CloseReason, Event, StreamId};
+use crate::event::{CloseReason, Event};
 use crate::serial;
 use crate::stats::Reject;
 use crate::time::Time;
@@ -31,8 +32,6 @@ const PROBE_JITTER_MAX: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_millis(200);
 /// Answers are spread over at least so much time for each receiver: a host needs that long to hear another's.
 const PROBE_SPREAD: Duration = Duration::from_micros(50);
-/// The most segments that one overheard message is compared with; what is beyond that is asked for once more.
-const OVERHEARD_WORK_MAX: u64 = 65_536;
 /// About so many receivers answer a probe where nobody can overhear another's answer.
 const UNICAST_PROBE_ANSWERS: f64 = 10.0;
 
@@ -107,7 +106,7 @@ impl Remote {
         let Ok(index) = self.find_or_add(position.object, Some(position), scope) else { return };
         let object = &mut self.streams[index];
         if let Body::Open(stream) = &object.body
-            && stream.fec_id() != position.fec_id
+            && stream.blocks.layout.fec_id != position.fec_id
         {
             return;
         }
@@ -129,7 +128,6 @@ impl Remote {
     fn handle_squelch(&mut self, position: Position, invalid: &[u8], scope: &mut Scope<'_>) {
         let is_invalid =
             |object: ObjectId| invalid.chunks_exact(2).any(|entry| entry == object.to_be_bytes());
-        let node_instance = (self.node, self.instance);
         self.objects.squelch(position, is_invalid, scope);
         // There is nothing of it, or nothing yet: if it begins, it is heard of again.
         self.streams.retain(|object| {
@@ -146,13 +144,12 @@ impl Remote {
                         continue;
                     }
                     *scope.memory_left += stream.memory();
-                    let (node, instance) = node_instance;
-                    let stream = StreamId { node, instance, object: object.object };
+                    let stream = stream.blocks.id;
                     scope.events.push_back(Event::StreamClosed { stream, reason: CloseReason::Dropped });
                     object.body = Body::Closed;
                 }
                 Body::Open(stream)
-                    if object.object == position.object && stream.fec_id() == position.fec_id =>
+                    if object.object == position.object && stream.blocks.layout.fec_id == position.fec_id =>
                 {
                     stream.squelch(position.payload_id);
                 }
@@ -188,8 +185,6 @@ impl Remote {
             return;
         }
         let cycle = self.nack.number;
-        // However much one message asks for, it costs no more than so many steps.
-        let mut budget = OVERHEARD_WORK_MAX;
         let mut tally = ErasureTally::default();
         for range in RepairRequests::new(content).flatten() {
             let erasures = tally.add_range(&range);
@@ -201,9 +196,9 @@ impl Remote {
                 }
                 entry.asked.overhear(range.flags, cycle, false);
                 if let Body::Open(stream) = &mut entry.body
-                    && stream.fec_id() == range.first.fec_id
+                    && stream.blocks.layout.fec_id == range.first.fec_id
                 {
-                    stream.overhear(&range, cycle, erasures, &mut budget);
+                    stream.overhear(&range, cycle, erasures);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! One stream of a remote sender, from the first that is known of it until it was read to its end.
 
 use super::asked::Asked;
-use super::requests;
+use super::missing::Missing;
 use super::stream::RxStream;
 use crate::ObjectId;
 use crate::config::{FecId, NackingMode};
@@ -41,7 +41,6 @@ pub struct Heard {
     pub symbol: Vec<u8>,
 }
 
-/// A stream.
 #[derive(Debug)]
 pub struct StreamEntry {
     pub object: ObjectId,
@@ -70,7 +69,7 @@ impl StreamEntry {
         self.asked.lacks_info(self.info, nacking, unless_in)
             || nacking == NackingMode::Full
                 && match &self.body {
-                    Body::Open(stream) => stream.window.is_missing(unless_in),
+                    Body::Open(stream) => stream.is_missing(unless_in),
                     Body::Wanted(_) => self.asked.lacks_object(unless_in),
                     Body::Unjoined(_) | Body::Closed => false,
                 }
@@ -87,7 +86,9 @@ impl StreamEntry {
     /// Whether a watermark that is to be acknowledged was reached.
     pub fn is_ack_ready(&self) -> bool {
         self.ack.is_some_and(|(position, _)| match &self.body {
-            Body::Open(stream) => stream.fec_id() == position.fec_id && stream.has_up_to(position.payload_id),
+            Body::Open(stream) => {
+                stream.blocks.layout.fec_id == position.fec_id && stream.has_up_to(position.payload_id)
+            }
             Body::Closed => true,
             Body::Wanted(_) | Body::Unjoined(_) => false,
         })
@@ -114,10 +115,7 @@ impl StreamEntry {
                 let item = position.unwrap_or(whole);
                 requests.push(flags, item, item)
             }
-            Body::Open(stream) => {
-                let least = if fresh_only { stream.asked_to } else { 0 };
-                requests::write(stream, least, requests)
-            }
+            Body::Open(stream) => stream.write_requests(fresh_only, requests),
         }
     }
 }

@@ -48,11 +48,6 @@ impl GivenUp {
         !serial::before(object, self.since)
     }
 
-    /// The sender refused an object: it knows that it is not here, and later watermarks need not say so.
-    pub fn add_refused(&mut self, object: ObjectId, heard: bool) {
-        self.add(object, heard, Some(object));
-    }
-
     /// An object, of which something was `heard` or nothing, was given up, while the first watermark from it on that
     /// waits for its answer was `asked`.
     pub fn add(&mut self, object: ObjectId, heard: bool, asked: Option<ObjectId>) {

@@ -1,72 +1,182 @@
-//! What is missing of a receive window, and what of it somebody else asked for.
+//! What a receiver lacks of a stream or an object, as far as it counts as lost, and whether others asked for it.
 
+use std::ops::Range;
+
+use super::blocks::Blocks;
+use super::object::RxObject;
+use super::stream::RxStream;
 use super::window::{Slot, Window};
+use crate::wanted::Wanted;
+use crate::wire::repair::{RepairRange, each_run};
 
-impl Window {
-    /// Calls `run` with each run of missing segments (first, one past last) within reach that count as lost,
-    /// oldest first, until it returns false.
-    pub fn missing_runs(&self, run: impl FnMut(u64, u64) -> bool) {
-        self.missing_runs_from(0, run);
+/// What is received in segments: a stream, or an object of known length.
+pub trait Missing {
+    fn blocks(&self) -> &Blocks;
+
+    fn blocks_mut(&mut self) -> &mut Blocks;
+
+    /// Parity symbols that a block can be computed from.
+    fn parity_symbols(&self) -> u16;
+
+    /// The segments that others may ask for and that can be had here, and one near to which places on the wire are.
+    fn askable(&self) -> (Range<u64>, u64);
+
+    /// Segments from the first of these on that are missing can still be had, those before the second count as lost.
+    fn lost_within(&self) -> Range<u64>;
+
+    /// Whether a segment is not here.
+    fn lacks(&self, segment: u64) -> bool;
+
+    /// Whether anything counts as lost.
+    fn has_missing(&self) -> bool;
+
+    /// Calls `run` with each run of segments from `least` on that count as lost, oldest first, until it returns false, and
+    /// returns what it returned last.
+    fn missing_runs(&self, least: u64, run: impl FnMut(Range<u64>) -> bool) -> bool;
+
+    /// Whether so much parity of a block as somebody else asked for is all that is lacking here.
+    fn suffices(&self, block: u64, erasures: usize) -> bool {
+        let Blocks { layout, parity, .. } = self.blocks();
+        let lost = layout.block_segments(block).filter(|segment| self.lacks(*segment)).count();
+        self.parity_symbols() > 0
+            && lost <= parity.as_ref().map_or(0, |parity| parity.count(block)) + erasures
     }
 
-    /// The same, from a segment on.
-    pub fn missing_runs_from(&self, least: u64, mut run: impl FnMut(u64, u64) -> bool) {
+    /// Whether anything counts as lost, unless somebody else asked for it in this cycle.
+    fn is_missing(&self, unless_in: Option<u16>) -> bool {
+        self.has_missing()
+            && unless_in
+                .is_none_or(|cycle| !self.missing_runs(0, |run| self.blocks().asked.covers(run, cycle)))
+    }
+
+    /// Another receiver asked for something of it, and for `erasures` symbols of its block in all: it asked for us too.
+    fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize) {
+        let (layout, mut asked) = (self.blocks().layout, std::mem::take(&mut self.blocks_mut().asked));
+        let (within, near) = self.askable();
+        if let Some(wanted) = Wanted::read(range, &layout, 0..layout.segments, near) {
+            asked.overhear(cycle, wanted, within, &layout, |block| self.suffices(block, erasures));
+        }
+        self.blocks_mut().asked = asked;
+    }
+}
+
+impl Missing for RxStream {
+    fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    fn blocks_mut(&mut self) -> &mut Blocks {
+        &mut self.blocks
+    }
+
+    fn parity_symbols(&self) -> u16 {
+        if self.blocks.parity.is_some() { self.blocks.fti.parity_symbols } else { 0 }
+    }
+
+    fn askable(&self) -> (Range<u64>, u64) {
+        (self.window.in_hand(), self.reference())
+    }
+
+    fn lost_within(&self) -> Range<u64> {
+        self.window.complete..self.window.end.min(self.window.checked)
+    }
+
+    fn lacks(&self, segment: u64) -> bool {
+        self.window.held(segment).is_none()
+    }
+
+    fn has_missing(&self) -> bool {
+        self.window.has_missing()
+    }
+
+    fn missing_runs(&self, least: u64, run: impl FnMut(Range<u64>) -> bool) -> bool {
+        self.window.missing_runs(least, run)
+    }
+}
+
+impl Missing for RxObject {
+    fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    fn blocks_mut(&mut self) -> &mut Blocks {
+        &mut self.blocks
+    }
+
+    fn parity_symbols(&self) -> u16 {
+        self.blocks.fti.parity_symbols
+    }
+
+    fn askable(&self) -> (Range<u64>, u64) {
+        (0..self.blocks.layout.segments, 0)
+    }
+
+    fn lost_within(&self) -> Range<u64> {
+        0..self.checked
+    }
+
+    fn lacks(&self, segment: u64) -> bool {
+        let block = self.blocks.layout.block_of(segment);
+        let symbol = segment - self.blocks.layout.block_segments(block).start;
+        !self.is_block_complete(block) && self.partial.get(&block).is_none_or(|partial| !partial.has(symbol))
+    }
+
+    fn has_missing(&self) -> bool {
+        !self.missing_runs(0, |_| false)
+    }
+
+    /// Blocks of which nothing came are one run, however many they are.
+    fn missing_runs(&self, _: u64, mut run: impl FnMut(Range<u64>) -> bool) -> bool {
+        let (mut block, checked) = (self.first_incomplete, self.checked);
+        while block < self.blocks.layout.blocks && self.blocks.layout.block_segments(block).start < checked {
+            let Range { start, end } = self.blocks.layout.block_segments(block);
+            if let Some(complete) = self.complete.run_of(block) {
+                block = complete.end;
+            } else if self.partial.contains_key(&block) {
+                let lost = (start..end.min(checked)).filter(|segment| self.lacks(*segment));
+                if !each_run(lost, |first, last| run(first..last + 1)) {
+                    return false;
+                }
+                block += 1;
+            } else {
+                let partial = self.partial.range(block..).next().map(|(touched, _)| *touched);
+                let touched = partial.into_iter().chain(self.complete.next_start(block));
+                block = touched.fold(self.blocks.layout.blocks, u64::min);
+                if !run(start..self.blocks.layout.block_segments(block - 1).end.min(checked)) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Window {
+    /// Calls `run` with each run of missing segments within reach, from `least` on, that count as lost, oldest first, until
+    /// it returns false, and returns what it returned last.
+    pub(super) fn missing_runs(&self, least: u64, mut run: impl FnMut(Range<u64>) -> bool) -> bool {
         if self.missing == 0 {
-            return;
+            return true;
         }
         let end = self.end.min(self.checked);
         let held = end.min(self.base + self.entries.len() as u64);
         // Beyond the slots in use nothing is here, and the window can still grow.
-        let reach = end.min(self.base + self.slots_allowed());
+        let reach = end.min(self.base + self.slots_allowed()).max(held);
+        let is_missing = |segment: u64| self.entries[self.slot(segment)].slot == Slot::Missing;
         let mut segment = self.complete.max(least);
-        while segment < held {
-            if self.entries[self.slot(segment)].slot != Slot::Missing {
-                segment += 1;
-                continue;
-            }
+        while segment < reach {
             let start = segment;
-            while segment < held && self.entries[self.slot(segment)].slot == Slot::Missing {
+            while segment < held && is_missing(segment) {
                 segment += 1;
             }
-            if segment == held {
-                run(start, reach.max(held));
-                return;
+            segment = if segment >= held { reach } else { segment };
+            if segment == start {
+                segment += 1;
+            } else if !run(start..segment) {
+                return false;
             }
-            if !run(start, segment) {
-                return;
-            }
         }
-        if held.max(segment) < reach {
-            run(held.max(segment), reach);
-        }
-    }
-
-    /// Somebody else asked for segments `from..to` in this NACK cycle. Looks at no more of them than `budget` allows.
-    pub fn mark_asked(&mut self, from: u64, to: u64, cycle: u16, budget: &mut u64) {
-        let held = self.end.min(self.base + self.entries.len() as u64);
-        let segments = from.max(self.complete)..to.min(held);
-        for segment in segments.take(usize::try_from(*budget).unwrap_or(usize::MAX)) {
-            let slot = self.slot(segment);
-            self.entries[slot].asked_in = cycle;
-            *budget -= 1;
-        }
-    }
-
-    /// Whether any segment counts as lost, unless somebody else asked for it in this cycle.
-    pub fn is_missing(&self, unless_in: Option<u16>) -> bool {
-        unless_in.map_or_else(|| self.has_missing(), |cycle| self.needs_asking(cycle))
-    }
-
-    /// Whether any missing segment was not asked for by somebody else in this cycle.
-    pub fn needs_asking(&self, cycle: u16) -> bool {
-        let mut needed = false;
-        let held = self.base + self.entries.len() as u64;
-        self.missing_runs(|from, to| {
-            needed =
-                to > held || (from..to).any(|segment| self.entries[self.slot(segment)].asked_in != cycle);
-            !needed
-        });
-        needed
+        true
     }
 }
 
@@ -88,13 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_others_asked_for_needs_no_asking_in_that_cycle() {
+    fn what_is_missing_from_a_segment_on_begins_there() {
         let mut window = window(0);
         put(&mut window, 5);
-        window.mark_asked(0, 5, 7, &mut 100);
-        assert!(!window.needs_asking(7));
-        assert!(window.needs_asking(8));
-        put(&mut window, 7);
-        assert!(window.needs_asking(7));
+        let mut runs = Vec::new();
+        window.missing_runs(3, |run| {
+            runs.push((run.start, run.end));
+            true
+        });
+        assert_eq!(runs, [(3, 5)]);
     }
 }

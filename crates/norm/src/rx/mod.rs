@@ -1,11 +1,13 @@
 //! The receiving half of a session: one [`remote::Remote`] for each sender that was heard.
 
 pub mod asked;
+pub mod blocks;
 pub mod commands;
 pub mod entry;
 pub mod feedback;
 pub mod front;
 pub mod given_up;
+pub mod joining;
 pub mod missing;
 pub mod nack;
 pub mod nack_pacer;
@@ -15,6 +17,7 @@ pub mod object_requests;
 pub mod objects;
 pub mod parity;
 pub mod partial_block;
+pub mod reader;
 pub mod remote;
 pub mod remotes;
 pub mod requests;
@@ -24,4 +27,4 @@ pub mod slot;
 pub mod stream;
 pub mod window;
 
-pub use stream::{Chunk, Take};
+pub use reader::{Chunk, Take};

@@ -75,7 +75,6 @@ impl GroupTiming {
     }
 }
 
-/// The cycle.
 #[derive(Debug)]
 pub struct NackCycle {
     state: State,

@@ -12,7 +12,6 @@ use crate::time::Time;
 const SMALL_GROUP_MAX: usize = 16;
 const INTERVAL_PER_NODE: Duration = Duration::from_micros(500);
 
-/// The pacer.
 #[derive(Debug, Default)]
 pub struct NackPacer {
     pub nodes: usize,

@@ -5,18 +5,21 @@
 //! announced takes nothing.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use shoal_fec::Symbol;
 
+use super::asked::AskedSegments;
+use super::blocks::Blocks;
 use super::parity::ParityStore;
 use super::partial_block::PartialBlock;
+use super::requests;
 use super::scope::Scope;
 use crate::event::{AbortReason, Event, ObjectKind, StreamId};
 use crate::layout::Layout;
 use crate::runs::Runs;
 use crate::stats::{Reject, Stats, Taken};
 use crate::time::Time;
+use crate::wire::repair::RepairWriter;
 use crate::wire::{Data, FecId, Flags, Fti, PayloadId};
 
 /// The most blocks a sender is believed to send in turn.
@@ -28,11 +31,9 @@ const RUN_BYTES: usize = 64;
 /// An object being received.
 #[derive(Debug)]
 pub struct RxObject {
-    pub id: StreamId,
+    pub blocks: Blocks,
     pub last_progress: Time,
     pub kind: ObjectKind,
-    pub(super) fti: Fti,
-    pub(super) layout: Layout,
     /// Blocks that are complete.
     pub(super) complete: Runs,
     /// Every block before this one is complete.
@@ -41,7 +42,6 @@ pub struct RxObject {
     pub(super) partial: BTreeMap<u64, PartialBlock>,
     /// Unless it is a file: its blocks that are complete.
     gathered: BTreeMap<u64, Vec<u8>>,
-    pub(super) parity: Option<Box<ParityStore>>,
     parity_bytes_max: usize,
     /// Segments before this one were sent, as far as we know.
     known: u64,
@@ -51,11 +51,8 @@ pub struct RxObject {
     pub(super) checked: u64,
     newest_block: u64,
     parity_lag: u64,
-    /// Runs of segments that others asked for, and in which cycle.
-    pub(super) asked: Vec<Range<u64>>,
-    pub(super) asked_in: u16,
     /// The most blocks to ask for at once: all, until there was no memory for as many.
-    pub(super) blocks_asked_max: usize,
+    blocks_asked_max: usize,
     /// Bytes taken from the session's memory.
     memory: usize,
 }
@@ -79,50 +76,37 @@ impl RxObject {
         }
         *memory = memory.checked_sub(size_of::<RxObject>()).ok_or(Reject::NoMemory)?;
         Ok(RxObject {
-            id,
+            blocks: Blocks { id, fti, layout, parity: None, asked: AskedSegments::default() },
             last_progress: scope.now,
             kind,
-            fti,
-            layout,
             complete: Runs::default(),
             first_incomplete: 0,
             blocks_left: layout.blocks,
             partial: BTreeMap::new(),
             gathered: BTreeMap::new(),
-            parity: None,
             parity_bytes_max: config.receive_window_bytes / 4,
             known: 0,
             announced: 0,
             checked: 0,
             newest_block: 0,
             parity_lag: u64::from(config.interleave_blocks) - 1,
-            asked: Vec::new(),
-            asked_in: 0,
             blocks_asked_max: usize::MAX,
             memory: size_of::<RxObject>(),
         })
     }
 
-    pub fn fec_id(&self) -> FecId {
-        self.layout.fec_id
-    }
-
-    pub fn object_bytes(&self) -> u64 {
-        self.fti.object_bytes
-    }
-
     pub fn segment_bytes(&self) -> usize {
-        self.fti.segment_bytes.into()
+        self.blocks.fti.segment_bytes.into()
     }
 
     /// Whether what a message says fits what was said before.
     pub fn agrees(&self, fec_id: FecId, fti: Option<Fti>) -> bool {
-        self.fec_id() == fec_id && fti.is_none_or(|fti| fti == self.fti)
+        self.blocks.layout.fec_id == fec_id && fti.is_none_or(|fti| fti == self.blocks.fti)
     }
 
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
-        self.memory + self.parity.as_ref().map_or(0, |parity| parity.memory())
+        self.memory + self.blocks.parity.as_ref().map_or(0, |parity| parity.memory())
     }
 
     pub fn is_complete(&self) -> bool {
@@ -133,17 +117,13 @@ impl RxObject {
         block < self.first_incomplete || self.complete.run_of(block).is_some()
     }
 
-    pub(super) fn has_parity(&self) -> bool {
-        self.fti.parity_symbols > 0
-    }
-
     // --- input ---
 
     /// Takes a segment in.
     pub fn receive(&mut self, data: &Data<'_>, memory: &mut usize, scope: &mut Scope<'_>) -> Taken {
         let stats = &mut *scope.stats;
-        let block = self.layout.block_at(data.payload_id).ok_or(Reject::Position)?;
-        let symbols = self.layout.symbols(block);
+        let block = self.blocks.layout.block_at(data.payload_id).ok_or(Reject::Position)?;
+        let symbols = self.blocks.layout.symbols(block);
         let symbol = u64::from(data.payload_id.symbol);
         let revealed = self.hear(block, symbol.min(symbols - 1), !data.header.flags.has(Flags::REPAIR));
         // A source symbol is itself the last one that it reveals.
@@ -156,8 +136,8 @@ impl RxObject {
             let kept = self.keep_parity(block, (symbol - symbols) as u16, data.payload, memory)?;
             stats.parity_received += u64::from(kept);
         } else {
-            let segment = self.layout.block_segments(block).start + symbol;
-            let range = self.layout.segment_bytes(segment);
+            let segment = self.blocks.layout.block_segments(block).start + symbol;
+            let range = self.blocks.layout.segment_bytes(segment);
             if data.payload.len() as u64 != range.end - range.start {
                 return Err(Reject::Position);
             }
@@ -176,8 +156,8 @@ impl RxObject {
 
     /// Takes note of how far the sender is. Returns how much of that was news.
     fn hear(&mut self, block: u64, symbol: u64, first_time: bool) -> u64 {
-        let revealed = self.extend(self.layout.block_segments(block).start + symbol + 1);
-        if !self.has_parity() {
+        let revealed = self.extend(self.blocks.layout.block_segments(block).start + symbol + 1);
+        if self.blocks.fti.parity_symbols == 0 {
             self.checked = self.known;
             return revealed;
         }
@@ -187,7 +167,7 @@ impl RxObject {
         }
         self.newest_block = self.newest_block.max(block);
         let settled = self.newest_block.saturating_sub(self.parity_lag);
-        self.checked = self.announced.max(self.layout.block_segments(settled).start);
+        self.checked = self.announced.max(self.blocks.layout.block_segments(settled).start);
         revealed
     }
 
@@ -200,12 +180,12 @@ impl RxObject {
 
     /// Everything up to here was sent: what is missing is lost. Returns how much of it was news.
     pub fn announce(&mut self, place: PayloadId) -> u64 {
-        self.layout.segment_at(place).map_or(0, |segment| self.announce_before(segment + 1))
+        self.blocks.layout.segment_at(place).map_or(0, |segment| self.announce_before(segment + 1))
     }
 
     /// All of it was sent. Returns how much of it was news.
     pub fn announce_all(&mut self) -> u64 {
-        self.announce_before(self.layout.segments)
+        self.announce_before(self.blocks.layout.segments)
     }
 
     fn announce_before(&mut self, segment: u64) -> u64 {
@@ -249,7 +229,7 @@ impl RxObject {
         if known.is_some_and(|partial| partial.has(symbol)) {
             return Ok(false);
         }
-        let new = || PartialBlock::new(self.layout.symbols(block), self.segment_bytes());
+        let new = || PartialBlock::new(self.blocks.layout.symbols(block), self.segment_bytes());
         let fresh = known.is_none().then(new);
         let next = fresh.as_ref().or(known).map_or(0, PartialBlock::memory_for_next);
         if !self.reserve(block, next + fresh.as_ref().map_or(0, PartialBlock::memory), memory) {
@@ -266,37 +246,41 @@ impl RxObject {
 
     /// Keeps a parity symbol. False if it was here, or there is no room for it.
     fn keep_parity(&mut self, block: u64, index: u16, symbol: &[u8], memory: &mut usize) -> Taken<bool> {
-        let needed =
-            if self.parity.as_ref().is_some_and(|parity| parity.has_free()) { 0 } else { symbol.len() };
+        let needed = if self.blocks.parity.as_ref().is_some_and(|parity| parity.has_free()) {
+            0
+        } else {
+            symbol.len()
+        };
         while *memory < needed {
             if !self.give_up_newer(block, memory) {
                 return Err(Reject::NoMemory);
             }
         }
-        if self.parity.is_none() {
-            let store = ParityStore::new(self.fec_id(), &self.fti, 0, self.parity_bytes_max);
-            self.parity = store.map(Box::new);
+        if self.blocks.parity.is_none() {
+            let store =
+                ParityStore::new(self.blocks.layout.fec_id, &self.blocks.fti, 0, self.parity_bytes_max);
+            self.blocks.parity = store.map(Box::new);
         }
-        Ok(self.parity.as_mut().is_some_and(|parity| parity.keep(block, index, symbol, memory)))
+        Ok(self.blocks.parity.as_mut().is_some_and(|parity| parity.keep(block, index, symbol, memory)))
     }
 
     /// The bytes of a source symbol that is here.
     fn symbol(&self, block: u64, symbol: u64) -> Option<&[u8]> {
         let partial = self.partial.get(&block).filter(|partial| partial.has(symbol))?;
-        let range = self.layout.segment_bytes(self.layout.block_segments(block).start + symbol);
+        let range = self.blocks.layout.segment_bytes(self.blocks.layout.block_segments(block).start + symbol);
         partial.symbol(symbol)?.get(..(range.end - range.start) as usize)
     }
 
     /// Computes what a block misses, if there is enough parity.
     fn recover(&mut self, block: u64, memory: &mut usize, stats: &mut Stats) {
-        let Some(mut parity) = self.parity.take_if(|parity| parity.count(block) > 0) else { return };
-        let symbols = self.layout.symbols(block);
+        let Some(mut parity) = self.blocks.parity.take_if(|parity| parity.count(block) > 0) else { return };
+        let symbols = self.blocks.layout.symbols(block);
         let symbol = |at: usize| self.symbol(block, at as u64).map(Symbol::from);
         let recovered = parity.recover(block, symbols as usize, symbol);
-        self.parity = Some(parity);
+        self.blocks.parity = Some(parity);
         for (at, bytes) in recovered {
             let at = at as u64;
-            let range = self.layout.segment_bytes(self.layout.block_segments(block).start + at);
+            let range = self.blocks.layout.segment_bytes(self.blocks.layout.block_segments(block).start + at);
             let length = (range.end - range.start) as usize;
             if self.put(block, at, &bytes[..length], memory) == Ok(true) {
                 stats.segments_recovered += 1;
@@ -308,17 +292,17 @@ impl RxObject {
     /// What tells of it once it is complete; if there is no memory to put it together, that it was given up.
     pub fn into_event(mut self) -> Event {
         if self.kind == ObjectKind::File {
-            return Event::FileReceived { object: self.id, bytes: self.fti.object_bytes };
+            return Event::FileReceived { object: self.blocks.id, bytes: self.blocks.fti.object_bytes };
         }
         let mut content = self.gathered.pop_first().map(|(_, bytes)| bytes).unwrap_or_default();
         let more = self.gathered.values().map(Vec::len).sum();
         if content.try_reserve_exact(more).is_err() {
-            return Event::ObjectAborted { object: self.id, reason: AbortReason::TooLarge };
+            return Event::ObjectAborted { object: self.blocks.id, reason: AbortReason::TooLarge };
         }
         while let Some((_, bytes)) = self.gathered.pop_first() {
             content.extend_from_slice(&bytes);
         }
-        Event::DataReceived { object: self.id, content }
+        Event::DataReceived { object: self.blocks.id, content }
     }
 
     /// Hands a block over if it is complete.
@@ -332,11 +316,11 @@ impl RxObject {
         self.count_runs(runs_before, memory);
         self.blocks_left -= 1;
         self.first_incomplete = self.complete.run_of(0).map_or(0, |run| run.end);
-        if let Some(parity) = &mut self.parity {
+        if let Some(parity) = &mut self.blocks.parity {
             parity.forget(block);
         }
-        let object = self.id;
-        let range = self.layout.block_bytes(block);
+        let object = self.blocks.id;
+        let range = self.blocks.layout.block_bytes(block);
         let bytes = partial.into_bytes((range.end - range.start) as usize);
         if self.kind == ObjectKind::File {
             scope.events.push_back(Event::FileChunk { object, offset: range.start, bytes });
@@ -369,13 +353,13 @@ impl RxObject {
     /// Forgets what came of it: all of it, or of a file what was not handed over.
     pub fn forget(&mut self, memory: &mut usize) {
         *memory += self.memory();
-        self.parity = None;
+        self.blocks.parity = None;
         self.partial.clear();
         self.memory = size_of::<RxObject>();
         if self.kind == ObjectKind::Data {
             self.gathered = BTreeMap::new();
             (self.complete, self.first_incomplete) = (Runs::default(), 0);
-            self.blocks_left = self.layout.blocks;
+            self.blocks_left = self.blocks.layout.blocks;
         }
         *memory -= self.memory;
         self.count_runs(0, memory);
@@ -384,11 +368,16 @@ impl RxObject {
 
     /// Whether everything up to here came.
     pub fn has_up_to(&self, place: PayloadId) -> bool {
-        let Some(block) = self.layout.block_at(place) else { return self.is_complete() };
+        let Some(block) = self.blocks.layout.block_at(place) else { return self.is_complete() };
         let has_symbols = |partial: &PartialBlock| (0..=u64::from(place.symbol)).all(|at| partial.has(at));
         block < self.first_incomplete
             || (block == self.first_incomplete
-                && u64::from(place.symbol) < self.layout.symbols(block)
+                && u64::from(place.symbol) < self.blocks.layout.symbols(block)
                 && self.partial.get(&block).is_some_and(has_symbols))
+    }
+
+    /// Asks for what is lost. False if there was no room for all of it.
+    pub fn write_requests(&self, requests: &mut RepairWriter) -> bool {
+        requests::write(self, 0, self.blocks_asked_max as u64, requests)
     }
 }

@@ -47,7 +47,7 @@ impl RxObjects {
                 Body::Closed => true,
                 // One that is complete and still open waits for its information.
                 Body::Open(open) => {
-                    open.fec_id() == position.fec_id
+                    open.blocks.layout.fec_id == position.fec_id
                         && open.has_up_to(position.payload_id)
                         && !open.is_complete()
                 }

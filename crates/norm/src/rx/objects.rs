@@ -22,8 +22,7 @@ use crate::stats::{Reject, Taken};
 use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
-use crate::wire::repair::{RepairRange, RepairWriter};
-use crate::wire::{Data, FecId, Flags, Fti, Info, PayloadId, RepairFlags};
+use crate::wire::{Data, FecId, Flags, Fti, Info};
 use crate::{NodeId, ObjectId};
 
 /// What the place of an object costs to remember, with the room that a growing list of them has to spare. A few are
@@ -42,7 +41,7 @@ pub struct RxObjects {
     node: NodeId,
     instance: u16,
     /// The number of the first slot; meaningless before the first object came.
-    first: ObjectId,
+    pub(super) first: ObjectId,
     pub(super) slots: VecDeque<Slot>,
     pub synced: bool,
     /// An object of which nothing came for so long is given up, the first not before `expiry`.
@@ -58,12 +57,12 @@ pub struct RxObjects {
     streams: VecDeque<ObjectId>,
     /// Objects that came completely.
     came: usize,
-    /// Slots were added since somebody asked.
-    grown: bool,
+    /// Slots were added of which some may be streams'.
+    pub(super) grown: bool,
     /// Bytes of the session's memory they hold.
     pub memory: usize,
     /// The FEC scheme the sender uses, for asking for what we know nothing of.
-    fec_id: FecId,
+    pub(super) fec_id: FecId,
 }
 
 impl RxObjects {
@@ -177,7 +176,8 @@ impl RxObjects {
         if let Some(reason) = reason {
             if reason == AbortReason::Squelched {
                 self.acks -= usize::from(self.slots[index].ack.take().is_some());
-                self.given_up.add_refused(object.object, heard);
+                // The sender knows that it is not here: later watermarks need not say so.
+                self.given_up.add(object.object, heard, Some(object.object));
             } else {
                 self.note_given_up(object.object, heard);
             }
@@ -307,7 +307,7 @@ impl RxObjects {
                         if index + 1 < slots {
                             scope.stats.losses_detected += open.announce_all();
                         }
-                        let (kind, bytes) = (open.kind, open.object_bytes());
+                        let (kind, bytes) = (open.kind, open.blocks.fti.object_bytes);
                         scope.events.push_back(Event::ObjectOpened { object: id, kind, bytes });
                         slot.body = Body::Open(Box::new(open));
                     }
@@ -325,11 +325,6 @@ impl RxObjects {
             slot.info = InfoState::Missing;
         }
         Ok(Some(index))
-    }
-
-    /// Whether there are more objects than when this was asked last.
-    pub fn take_grown(&mut self) -> bool {
-        std::mem::take(&mut self.grown)
     }
 
     /// The number belongs to a stream.
@@ -426,78 +421,6 @@ impl RxObjects {
             self.close(index, Some(AbortReason::SenderGone), scope);
         }
         self.clear_slots(scope);
-    }
-
-    // --- requests ---
-
-    /// Whether anything is missing that is to be asked for, unless somebody else did in this cycle.
-    pub fn is_missing(&self, nacking: NackingMode, unless_in: Option<u16>) -> bool {
-        self.slots.iter().any(|slot| slot.is_missing(nacking, unless_in))
-    }
-
-    /// Asks for what is missing. False if there was no room for all of it.
-    pub fn write_requests(&self, nacking: NackingMode, requests: &mut RepairWriter) -> bool {
-        let mut unheard: Option<(ObjectId, ObjectId)> = None;
-        for (index, slot) in self.slots.iter().enumerate() {
-            let object = self.number(index);
-            if matches!(slot.body, Body::Wanted { .. }) && slot.is_missing(nacking, None) {
-                unheard = Some(unheard.map_or((object, object), |(first, _)| (first, object)));
-                continue;
-            }
-            if unheard.take().is_some_and(|run| !self.write_objects(run, requests)) {
-                return false;
-            }
-            if let Body::Open(open) = &slot.body
-                && slot.is_missing(nacking, None)
-            {
-                let info_missing = slot.info == InfoState::Missing;
-                let fits = if nacking == NackingMode::Full {
-                    open.write_requests(info_missing, requests)
-                } else {
-                    let item = self.item(object);
-                    requests.push(RepairFlags::INFO, item, item)
-                };
-                if !fits {
-                    return false;
-                }
-            }
-        }
-        unheard.is_none_or(|run| self.write_objects(run, requests))
-    }
-
-    fn item(&self, object: ObjectId) -> Position {
-        Position { fec_id: self.fec_id, object, payload_id: PayloadId::default() }
-    }
-
-    fn write_objects(&self, (first, last): (ObjectId, ObjectId), requests: &mut RepairWriter) -> bool {
-        requests.push(RepairFlags::OBJECT, self.item(first), self.item(last))
-    }
-
-    /// Another receiver asked for something: it asked for us too.
-    pub fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize) {
-        let (first, last) = (range.first.object, range.last.object);
-        if !self.synced || serial::before(last, self.first) {
-            return;
-        }
-        let start = if serial::before(first, self.first) { self.first } else { first };
-        let indexes =
-            usize::from(start.wrapping_sub(self.first))..=usize::from(last.wrapping_sub(self.first));
-        for slot in self.slots.iter_mut().take(indexes.end() + 1).skip(*indexes.start()) {
-            slot.asked.overhear(range.flags, cycle, true);
-            if let Body::Open(open) = &mut slot.body
-                && open.fec_id() == range.first.fec_id
-            {
-                open.overhear(range, cycle, erasures);
-            }
-        }
-    }
-
-    /// Bytes of data in a full segment of the sender.
-    pub fn segment_bytes(&self) -> Option<usize> {
-        self.slots.iter().find_map(|slot| match &slot.body {
-            Body::Open(open) => Some(open.segment_bytes()),
-            _ => None,
-        })
     }
 }
 

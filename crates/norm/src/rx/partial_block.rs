@@ -3,7 +3,6 @@
 //! Its symbols are kept in the order in which they came, so that a block of which little came takes little memory,
 //! however long it is. Mostly that is their own order, and nothing has to be moved when the block is complete.
 
-/// The block.
 #[derive(Debug)]
 pub struct PartialBlock {
     /// One bit per source symbol that is here.

@@ -4,21 +4,19 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::asked::Asked;
 use super::entry::{Body, Heard, InfoState, StreamEntry};
 use super::nack::{GroupTiming, NackCycle};
 use super::objects::RxObjects;
+use super::reader::{Chunk, Take};
 use super::scope::Scope;
-use super::stream::{Chunk, RxStream, Take};
-use crate::config::{Config, FecId, Join, NackingMode, SyncPolicy};
+use super::stream::RxStream;
+use crate::config::{Config, Join, NackingMode, SyncPolicy};
 use crate::congestion::receiver::ReceiverCongestion;
 use crate::datagram::{Lag, Source};
 use crate::event::{CloseReason, Event, StreamId};
 use crate::quantize;
 use crate::stats::{Reject, Taken};
 use crate::time::Time;
-use crate::wire::command::Position;
-use crate::wire::object::ObjectHeader;
 use crate::wire::{Data, Flags, Info, PayloadId, SenderHeader};
 use crate::{NodeId, ObjectId};
 
@@ -29,14 +27,6 @@ const ESTABLISHED_AFTER: usize = 4;
 /// So many objects that were refused are remembered.
 const REFUSED_MAX: usize = 16;
 
-/// A stream that ended is forgotten when objects are so many numbers on: the same number may come again.
-const ENDED_KEPT_NUMBERS: u16 = 1 << 14;
-
-/// Whether a number is so far behind another that its stream, which ended, need not be remembered.
-fn is_long_past(ended: ObjectId, newer: ObjectId) -> bool {
-    (ENDED_KEPT_NUMBERS..1 << 15).contains(&newer.wrapping_sub(ended))
-}
-
 /// A probe that is to be answered.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Probe {
@@ -45,7 +35,6 @@ pub(super) struct Probe {
     pub(super) sequence: u16,
 }
 
-/// A remote sender.
 #[derive(Debug)]
 pub struct Remote {
     pub node: NodeId,
@@ -77,7 +66,7 @@ pub struct Remote {
     /// How many had come when it was asked for something last.
     pub(super) received_when_asked: u64,
     pub(super) streams: Vec<StreamEntry>,
-    pub(super) objects: RxObjects,
+    pub objects: RxObjects,
     /// Objects of which something came that was refused: what is announced of them is no stream to ask for.
     pub(super) refused: VecDeque<ObjectId>,
     pub(super) nack: NackCycle,
@@ -93,9 +82,9 @@ pub struct Remote {
     /// When it is noted to have something to do, and whether that may have changed: its owner's.
     pub(super) scheduled: Time,
     pub(super) is_noted: bool,
-    synced: bool,
+    pub(super) synced: bool,
     /// Where to join streams that were not heard yet.
-    told: Vec<(ObjectId, Join)>,
+    pub(super) told: Vec<(ObjectId, Join)>,
 }
 
 impl Remote {
@@ -165,12 +154,6 @@ impl Remote {
         }
     }
 
-    /// It says something that is no goodbye: then it has not left.
-    pub fn on_back(&mut self) {
-        // Also by words that the goodbye overtook: a real one is said again, and a forged one may bear any number.
-        self.departed = None;
-    }
-
     /// Bytes of the session's memory it holds.
     pub fn memory(&self) -> usize {
         self.streams.iter().map(StreamEntry::memory).sum::<usize>() + self.objects.memory
@@ -190,24 +173,14 @@ impl Remote {
         self.memory() < held
     }
 
-    /// Whether it said enough to be more than somebody's passing message.
-    pub fn is_established(&self) -> bool {
-        self.row_began() > Time::ZERO
-    }
-
-    /// When the first of its last messages was heard, of which there are enough to establish it; [`Time::ZERO`] if there are
-    /// not.
+    /// When the first of its last messages was heard, of which there are enough to be more than somebody's passing message;
+    /// [`Time::ZERO`] if there are not.
     pub fn row_began(&self) -> Time {
         self.heard_at.into_iter().fold(Time::NEVER, Time::min)
     }
 
-    fn stream_id(&self, object: ObjectId) -> StreamId {
+    pub(super) fn stream_id(&self, object: ObjectId) -> StreamId {
         StreamId { node: self.node, instance: self.instance, object }
-    }
-
-    /// The sender's round-trip time as it advertises it.
-    pub fn grtt(&self) -> Duration {
-        self.timing.grtt
     }
 
     // --- input ---
@@ -269,7 +242,9 @@ impl Remote {
             }
             Body::Unjoined(_) => return Ok(false),
             Body::Open(stream) => {
-                if stream.fec_id() != data.header.fec_id || data.fti.is_some_and(|fti| fti != stream.fti) {
+                if stream.blocks.layout.fec_id != data.header.fec_id
+                    || data.fti.is_some_and(|fti| fti != stream.blocks.fti)
+                {
                     return Err(Reject::ObjectInfo);
                 }
             }
@@ -315,16 +290,6 @@ impl Remote {
         Ok(())
     }
 
-    // --- objects ---
-
-    fn stream_for(&mut self, header: &ObjectHeader, scope: &mut Scope<'_>) -> Taken<usize> {
-        self.objects.set_stream(header.object, scope);
-        if !self.refused.is_empty() {
-            self.refused.retain(|refused| *refused != header.object);
-        }
-        self.find_or_add(header.object, None, scope)
-    }
-
     /// Something of an object of known length came: whether it is taken.
     fn check_object(&mut self, object: ObjectId, scope: &Scope<'_>) -> Taken {
         self.forget_wanted(object);
@@ -344,19 +309,9 @@ impl Remote {
         self.after_object(scope);
     }
 
-    /// A number that was asked for as if it were a stream's is an object's; so is that of a stream that ended long
-    /// ago.
-    fn forget_wanted(&mut self, object: ObjectId) {
-        self.streams.retain(|known| match known.body {
-            Body::Wanted(_) => known.object != object,
-            Body::Closed => known.object != object && !is_long_past(known.object, object),
-            Body::Unjoined(_) | Body::Open(_) => true,
-        });
-    }
-
     /// Numbers that objects passed over may be those of streams that began long before: these are not missing.
     pub(super) fn mark_streams(&mut self, scope: &mut Scope<'_>) {
-        if self.objects.take_grown() {
+        if std::mem::take(&mut self.objects.grown) {
             let begun = |known: &&StreamEntry| matches!(known.body, Body::Unjoined(_) | Body::Open(_));
             for known in self.streams.iter().filter(begun) {
                 self.objects.set_stream(known.object, scope);
@@ -370,105 +325,6 @@ impl Remote {
         if self.departed.is_none() && self.objects.is_missing(scope.object_nacking(), None) {
             self.nack.on_loss(scope.now, &self.timing, scope.random);
         }
-    }
-
-    /// Our application wants no more of an object.
-    pub fn abandon(&mut self, object: ObjectId, scope: &mut Scope<'_>) {
-        self.objects.abandon(object, scope);
-    }
-
-    /// Gives up objects of which nothing came for too long.
-    pub fn expire(&mut self, scope: &mut Scope<'_>) {
-        self.objects.expire(scope);
-    }
-
-    pub(super) fn find_or_add(
-        &mut self,
-        object: ObjectId,
-        position: Option<Position>,
-        scope: &mut Scope<'_>,
-    ) -> Taken<usize> {
-        if let Some(index) = self.streams.iter().position(|known| known.object == object) {
-            return Ok(index);
-        }
-        self.add(object, position, scope)?;
-        if !self.synced {
-            self.synced = true;
-            if scope.config.sync == SyncPolicy::All {
-                let older = (0..object).rev().take(scope.config.streams_per_sender_max);
-                for object in older {
-                    if self.add(object, None, scope).is_err() {
-                        break;
-                    }
-                }
-            }
-        }
-        self.streams.iter().position(|known| known.object == object).ok_or(Reject::TooManyObjects)
-    }
-
-    fn add(&mut self, object: ObjectId, position: Option<Position>, scope: &mut Scope<'_>) -> Taken {
-        self.streams
-            .retain(|known| !matches!(known.body, Body::Closed) || !is_long_past(known.object, object));
-        if self.streams.len() >= scope.config.streams_per_sender_max {
-            let closed = |known: &StreamEntry| matches!(known.body, Body::Closed);
-            // Anybody can name a stream; where its owner says which ones to join, one that is there is heard again.
-            let asks = scope.config.sync == SyncPolicy::Ask;
-            let unjoined =
-                |known: &StreamEntry| asks && matches!(known.body, Body::Wanted(_) | Body::Unjoined(_));
-            let dispensable =
-                self.streams.iter().position(closed).or_else(|| self.streams.iter().position(unjoined));
-            let gone = self.streams.remove(dispensable.ok_or(Reject::TooManyObjects)?);
-            *scope.memory_left += gone.memory();
-        }
-        self.streams.push(StreamEntry {
-            object,
-            info: InfoState::None,
-            fec_id: FecId::ReedSolomon8,
-            body: Body::Wanted(position),
-            ack: None,
-            asked: Asked::default(),
-        });
-        Ok(())
-    }
-
-    fn open(&mut self, index: usize, data: &Data<'_>, at: Option<u64>, scope: &mut Scope<'_>) -> Taken {
-        let id = self.stream_id(data.header.object);
-        let stream = RxStream::join(id, data, at, scope)?;
-        self.streams[index].body = Body::Open(Box::new(stream));
-        scope.events.push_back(Event::StreamOpened { stream: id });
-        Ok(())
-    }
-
-    /// The owner says where to join a stream, before or after it was heard.
-    pub fn join(&mut self, object: ObjectId, join: Join, scope: &mut Scope<'_>) -> Taken {
-        let index = self.streams.iter().position(|known| known.object == object);
-        let heard = index.and_then(|index| match &mut self.streams[index].body {
-            Body::Unjoined(heard) => {
-                Some((index, heard.header, heard.payload_id, heard.fti, &mut heard.symbol))
-            }
-            _ => None,
-        });
-        let Some((index, header, payload_id, fti, symbol)) = heard else {
-            if self.told.len() < scope.config.streams_per_sender_max {
-                self.told.push((object, join));
-            }
-            return Ok(());
-        };
-        // It counts as what is sent for the first time, whatever it was.
-        let (header, symbol) = (ObjectHeader { flags: Flags::default(), ..header }, std::mem::take(symbol));
-        let data = Data { header, payload_id, fti: Some(fti), payload: &symbol };
-        *scope.memory_left += symbol.len();
-        let at = match join {
-            Join::Here => None,
-            Join::At(segment) => Some(segment),
-        };
-        self.open(index, &data, at, scope)?;
-        if let Some(stream) = self.streams[index].open_mut() {
-            // What was heard may lie before where we join, and then counts as a duplicate.
-            stream.receive(&data, &mut |_, _| false, scope)?;
-        }
-        self.after_progress(index, scope);
-        Ok(())
     }
 
     /// Something about an object changed: move its reader on, and start asking if something is missing.
@@ -488,8 +344,8 @@ impl Remote {
     fn settle(&mut self, index: usize, scope: &mut Scope<'_>) {
         let object = &mut self.streams[index];
         let Body::Open(stream) = &mut object.body else { return };
-        stream.settle(scope.stats, |event| scope.events.push_back(event));
-        if stream.ended {
+        stream.reader.settle(&mut stream.window, scope.stats, |event| scope.events.push_back(event));
+        if stream.reader.ended {
             *scope.memory_left += stream.memory();
             object.body = Body::Closed;
         }
@@ -505,7 +361,7 @@ impl Remote {
     pub fn consume(&mut self, object: ObjectId, bytes: usize, scope: &mut Scope<'_>) {
         let Some(index) = self.streams.iter().position(|known| known.object == object) else { return };
         if let Body::Open(stream) = &mut self.streams[index].body {
-            stream.consume(bytes);
+            stream.reader.consume(&mut stream.window, bytes);
             self.after_progress(index, scope);
         }
     }
@@ -521,7 +377,7 @@ impl Remote {
         for object in self.streams.drain(..) {
             *scope.memory_left += object.memory();
             if let Body::Open(stream) = object.body {
-                scope.events.push_back(Event::StreamClosed { stream: stream.id, reason });
+                scope.events.push_back(Event::StreamClosed { stream: stream.blocks.id, reason });
             }
         }
         self.objects.close_all(scope);

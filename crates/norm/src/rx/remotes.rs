@@ -42,13 +42,12 @@ struct Contest {
     rival_at: Time,
 }
 
-/// The senders.
 #[derive(Debug, Default)]
 pub struct Remotes {
     list: Vec<Remote>,
     index: HashMap<(NodeId, u16), usize>,
     /// Some departed and may be forgotten once read.
-    departing: bool,
+    pub departing: bool,
     contests: HashMap<NodeId, Contest>,
     /// Those that have something to do, and when; and those of which that may have changed.
     agenda: BTreeSet<(Time, NodeId, u16)>,
@@ -81,7 +80,7 @@ impl Remotes {
     }
 
     /// The same, to be changed.
-    pub fn find(&mut self, node: NodeId, instance: u16) -> Option<&mut Remote> {
+    pub fn get_mut(&mut self, node: NodeId, instance: u16) -> Option<&mut Remote> {
         let index = *self.index.get(&(node, instance))?;
         self.change(index)
     }
@@ -142,18 +141,13 @@ impl Remotes {
         {
             left -= 1;
             effort::step();
-            let served = self.find(node, instance).and_then(&mut serve);
+            let served = self.get_mut(node, instance).and_then(&mut serve);
             self.update_agenda();
             if served.is_some() {
                 return served;
             }
         }
         None
-    }
-
-    /// A sender said goodbye.
-    pub fn note_departure(&mut self) {
-        self.departing = true;
     }
 
     /// Finds the sender of a message, or gets to know it. `None` if it is not to be listened to.
@@ -168,13 +162,15 @@ impl Remotes {
         if let Some(&index) = self.index.get(&(header.source, header.instance)) {
             self.list[index].hear(header, from, scope.now, datagram_bytes);
             if new_is_welcome {
-                self.list[index].on_back();
+                // Also words that the goodbye overtook take it back: a real one is said again, and a forged one may bear any
+                // number.
+                self.list[index].departed = None;
             }
             if self.contests.is_empty() {
                 return Ok(self.change(index));
             }
             self.settle_contest(header.source, header.instance, scope);
-            return Ok(self.find(header.source, header.instance));
+            return Ok(self.get_mut(header.source, header.instance));
         }
         if !new_is_welcome {
             return Ok(None);
@@ -245,7 +241,7 @@ impl Remotes {
                 remote.departed = Some((CloseReason::Restarted, scope.now));
                 self.departing = true;
             }
-            if let Some(winner) = self.find(node, instance) {
+            if let Some(winner) = self.get_mut(node, instance) {
                 winner.previous = Some(incumbent);
             }
         }
@@ -263,7 +259,7 @@ impl Remotes {
     fn forget_idle(&mut self, scope: &mut Scope<'_>) -> bool {
         let is_idle = |remote: &Remote| {
             let long = scope.config.sender_idle_after;
-            let enough = if remote.is_established() { long } else { long.min(STRANGER_IDLE_AFTER) };
+            let enough = if remote.row_began() > Time::ZERO { long } else { long.min(STRANGER_IDLE_AFTER) };
             scope.now.since(remote.last_heard) >= enough
         };
         let idle = (0..self.list.len())
@@ -379,7 +375,7 @@ mod tests {
             None
         });
         assert_eq!(looked_at, 0);
-        remotes.find(NODE, 1).unwrap().answer = Some((16, 1, Time::from_nanos(5)));
+        remotes.get_mut(NODE, 1).unwrap().answer = Some((16, 1, Time::from_nanos(5)));
         assert_eq!(remotes.deadline(), Time::from_nanos(5));
         assert_eq!(
             remotes.serve(Time::from_nanos(5), |remote| remote.answer.take()).map(|(id, ..)| id),

@@ -7,103 +7,78 @@
 
 use std::ops::Range;
 
-use super::parity::ParityStore;
-use super::stream::RxStream;
+use super::blocks::Blocks;
+use super::missing::Missing;
 use crate::wire::RepairFlags;
 use crate::wire::repair::{RepairWriter, each_run};
 
-/// Asks for the segments a stream misses, from `least` on. False if there was no room for all of it.
-pub fn write(stream: &RxStream, least: u64, requests: &mut RepairWriter) -> bool {
-    let (object, layout) = (stream.id.object, stream.layout);
-    let item = |segment: u64| layout.position(object, segment);
-    let mut fits = true;
-    // Whether what was refused is really gone shows when the first segment comes that is said not to be.
-    if let Some(segment) = stream.refused_before
-        && !requests.push(RepairFlags::SEGMENT, item(segment), item(segment))
-    {
-        return false;
-    }
-    let Some(parity) = stream.parity() else {
-        stream.window.missing_runs_from(least, |from, to| {
-            fits = fits && requests.push_run(from..to, |segment| layout.block_around(segment), item);
-            fits
-        });
-        return fits;
-    };
+/// Asks for the segments that `source` lacks, from `least` on, in `blocks_max` blocks at the most. False if there was no room
+/// for all of it.
+pub fn write(source: &impl Missing, least: u64, blocks_max: u64, requests: &mut RepairWriter) -> bool {
+    let Blocks { layout, id, .. } = *source.blocks();
     // The next block that was not looked at: runs of missing segments may share one.
-    let mut next_block = least / stream.symbols;
-    stream.window.missing_runs_from(least, |from, to| {
-        let first = (from / stream.symbols).max(next_block);
-        next_block = next_block.max((to - 1) / stream.symbols + 1);
-        fits = fits && write_blocks(stream, parity, first..next_block, requests);
+    let (mut next_block, mut left, mut fits) = (layout.block_of(least), blocks_max, true);
+    source.missing_runs(least, |run| {
+        let first = layout.block_of(run.start).max(next_block);
+        let end = (layout.block_of(run.end - 1) + 1).min(first.saturating_add(left));
+        if left == 0 && first == layout.block_of(run.start) {
+            return false;
+        }
+        (next_block, left) = (next_block.max(end), left - end.saturating_sub(first));
+        fits = if source.parity_symbols() == 0 {
+            let run = run.start..run.end.min(layout.block_segments(next_block - 1).end);
+            let item = |segment: u64| layout.position(id.object, segment);
+            requests.push_run(run, |segment| layout.block_around(segment), item)
+        } else {
+            write_blocks(source, &run, first..end, requests)
+        };
         fits
     });
     fits
 }
 
-/// Asks for what `blocks` miss, where blocks have parity.
+/// Asks for what `blocks` lack that have parity, where all of `run` is missing: blocks of which nothing came as a whole.
 fn write_blocks(
-    stream: &RxStream,
-    parity: &ParityStore,
+    source: &impl Missing,
+    run: &Range<u64>,
     blocks: Range<u64>,
     requests: &mut RepairWriter,
 ) -> bool {
-    let (symbols, window) = (stream.symbols, &stream.window);
-    let (object, layout) = (stream.id.object, stream.layout);
-    let item = |segment: u64| layout.position(object, segment);
+    let Blocks { layout, id, parity, .. } = source.blocks();
     let Range { start: mut block, end } = blocks;
     while block < end {
-        let start = block * symbols;
-        let known = (start + symbols).min(window.end).min(window.checked);
-        let is_missing = |segment: &u64| window.held(*segment).is_none();
-        // What is missing before the window's complete part was lost for good, or never wanted.
-        let from = start.max(window.complete);
-        let erasures = (from..known).filter(is_missing).count() as u64;
-        if erasures == symbols && parity.count(block) == 0 {
-            let empty = |block: &u64| {
-                let start = block * symbols;
-                parity.count(*block) == 0 && (start..start + symbols).all(|segment| is_missing(&segment))
-            };
-            let full = known.max(window.end.min(window.checked) / symbols * symbols) / symbols;
-            let run_end = (block..end.min(full)).find(|block| !empty(block)).unwrap_or(end.min(full));
-            if !requests.push(RepairFlags::BLOCK, item(start), item((run_end - 1) * symbols)) {
-                return false;
-            }
-            block = run_end;
-            continue;
-        }
-        let computable = known == start + symbols && !(start..from).any(|segment| is_missing(&segment));
-        let parity_symbols = if computable { u64::from(stream.fti.parity_symbols) } else { 0 };
-        let lost = (from..known).filter(is_missing).map(|segment| (segment - start) as u16);
-        let fits = write_symbols(
-            lost,
-            symbols as u16,
-            parity_symbols as u16,
-            |index| parity.has(block, index),
-            |first, last| {
-                let place = |symbol: u16| layout.symbol_position(object, block, symbol.into());
-                requests.push(RepairFlags::SEGMENT, place(first), place(last))
-            },
-        );
+        let touched = parity.as_ref().and_then(|parity| parity.next_block(block)).unwrap_or(end);
+        let whole_end = if layout.block_segments(end - 1).end <= run.end { end } else { end - 1 };
+        let whole_end = touched.min(whole_end);
+        let fits = if run.start <= layout.block_segments(block).start && whole_end > block {
+            let (first, last) = (block, whole_end - 1);
+            block = whole_end;
+            let item = |block: u64| layout.symbol_position(id.object, block, 0);
+            requests.push(RepairFlags::BLOCK, item(first), item(last))
+        } else {
+            block += 1;
+            write_block(source, block - 1, requests)
+        };
         if !fits {
             return false;
         }
-        block += 1;
     }
     true
 }
 
-/// Asks for what one block of `symbols` lost: `push` gets runs of symbols, both ends included, and says
-/// whether there was room.
-pub fn write_symbols(
-    lost: impl Iterator<Item = u16> + Clone,
-    symbols: u16,
-    parity_symbols: u16,
-    held: impl Fn(u16) -> bool,
-    mut push: impl FnMut(u16, u16) -> bool,
-) -> bool {
-    let by_parity = lost.clone().take(parity_symbols.into()).count() as u16;
-    let wanted = (0..by_parity).filter(|index| !held(*index)).map(|index| symbols + index);
-    let symbols = lost.skip(by_parity.into()).chain(wanted).map(u64::from);
-    each_run(symbols, |first, last| push(first as u16, last as u16))
+/// Asks for what one block lost: parity as far as it can be computed from that, and the rest by name.
+fn write_block(source: &impl Missing, block: u64, requests: &mut RepairWriter) -> bool {
+    let (Blocks { layout, id, parity, .. }, within) = (source.blocks(), source.lost_within());
+    let Range { start, end } = layout.block_segments(block);
+    let lacks = |segment: &u64| source.lacks(*segment);
+    // What is missing before that was lost for good, or never wanted.
+    let lost = (start.max(within.start)..end.min(within.end)).filter(lacks).map(|segment| segment - start);
+    let computable = end <= within.end && !(start..within.start).any(|segment| lacks(&segment));
+    let parity_max = if computable { source.parity_symbols() } else { 0 };
+    let by_parity = lost.clone().take(parity_max.into()).count();
+    let wanted = (0..by_parity as u16)
+        .filter(|index| !parity.as_ref().is_some_and(|parity| parity.has(block, *index)));
+    let symbols = lost.skip(by_parity).chain(wanted.map(|index| end - start + u64::from(index)));
+    let place = |symbol: u64| layout.symbol_position(id.object, block, symbol);
+    each_run(symbols, |first, last| requests.push(RepairFlags::SEGMENT, place(first), place(last)))
 }

@@ -28,7 +28,7 @@ impl RxStream {
     pub(super) fn rest(&mut self) -> usize {
         let held = self.memory();
         self.window.shrink();
-        if let Some(parity) = &mut self.parity {
+        if let Some(parity) = &mut self.blocks.parity {
             parity.clear();
         }
         held - self.memory()

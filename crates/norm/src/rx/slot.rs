@@ -2,6 +2,7 @@
 
 use super::asked::Asked;
 use super::entry::InfoState;
+use super::missing::Missing;
 use super::object::RxObject;
 use crate::config::NackingMode;
 use crate::time::Time;

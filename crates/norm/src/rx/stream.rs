@@ -1,19 +1,22 @@
-//! One stream being received: its window, where it was joined, what was lost, and the reader's place.
+//! One stream being received: its window, where it was joined, and what was lost.
 
 use shoal_fec::Symbol;
 
+use super::asked::AskedSegments;
+use super::blocks::Blocks;
 use super::front::Front;
 use super::object::PARITY_LAG_MAX;
 use super::parity::ParityStore;
+use super::reader::{Chunk, Reader, Take};
+use super::requests;
 use super::scope::Scope;
 use super::window::{Insert, Window};
-use crate::event::{CloseReason, Event, GapReason, StreamId};
+use crate::event::StreamId;
 use crate::layout::Layout;
-use crate::stats::{Reject, Stats, Taken};
-use crate::wanted::Wanted;
+use crate::stats::{Reject, Taken};
 use crate::wire::command::Position;
-use crate::wire::repair::RepairRange;
-use crate::wire::{Data, FecId, Flags, Fti, PayloadId, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::wire::repair::RepairWriter;
+use crate::wire::{Data, Flags, PayloadId, RepairFlags, SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// All of a stream is refused so often before that is believed.
 const REFUSALS_BELIEVED: u32 = 3;
@@ -23,59 +26,32 @@ const ESTABLISHED_SEGMENTS: u64 = 16;
 /// Parity may take this part of what a window may.
 const PARITY_SHARE: usize = 4;
 
-/// Bytes of a stream that can be read now.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Chunk<'a> {
-    /// The bytes.
-    pub bytes: &'a [u8],
-    /// These do not continue what was read before: the stream was joined here, or something before was
-    /// lost. They start with a message.
-    pub fresh: bool,
-}
-
-/// Somebody who reads a stream's bytes where they arrived. False leaves them to be kept.
-pub type Take<'a> = dyn FnMut(StreamId, Chunk<'_>) -> bool + 'a;
-
 /// A stream being received.
 #[derive(Debug)]
 pub struct RxStream {
-    pub id: StreamId,
-    pub layout: Layout,
-    pub symbols: u64,
-    pub fti: Fti,
+    pub blocks: Blocks,
+    symbols: u64,
     pub window: Window,
-    /// The block that segment counts start from, so that they can go back a little.
-    base_block: u64,
-    /// Bytes already read of the first segment.
-    at: usize,
-    /// Skip to where a message starts.
-    seeking: bool,
-    fresh: bool,
-    /// Segments lost since the last one read: the first, and how many.
-    gap: Option<(u64, u64)>,
-    announced: bool,
-    pub ended: bool,
+    pub reader: Reader,
     /// Segments before this one were sent: one at or after it was heard, not only spoken of.
     heard_to: u64,
     front: Front,
     /// Nobody said where to join it.
     joined_here: bool,
     /// The sender says that it can repair nothing before this segment, of which nothing was heard: it is asked for.
-    pub(super) refused_before: Option<u64>,
+    refused_before: Option<u64>,
     /// How often all of it was refused since something of it came.
     refusals: u32,
     /// Where we were after the last refusal of repair.
     refused_at: Option<u64>,
     /// What the sender sends now, if that is too far on for us to keep.
     beyond: Option<u64>,
-    /// What blocks are repaired from, if they have parity.
-    pub(super) parity: Option<Box<ParityStore>>,
     /// The newest block of which a segment was heard.
     newest_block: u64,
     /// By so many blocks the parity of a block is behind its segments.
     parity_lag: u64,
     /// Losses before this segment were asked for at least once.
-    pub asked_to: u64,
+    asked_to: u64,
     /// Losses were found since.
     fresh_losses: bool,
 }
@@ -105,18 +81,10 @@ impl RxStream {
             .ok_or(Reject::NoMemory)?;
         window.extend(heard);
         Ok(RxStream {
-            id,
-            layout,
+            blocks: Blocks { id, fti, layout, parity: parity.map(Box::new), asked: AskedSegments::default() },
             symbols,
-            fti,
             window,
-            base_block,
-            at: 0,
-            seeking: at != Some(0),
-            fresh: true,
-            gap: None,
-            announced: false,
-            ended: false,
+            reader: Reader::new(id, base_block * symbols, at != Some(0)),
             heard_to: heard + 1,
             front: Front::new(symbols),
             joined_here: at.is_none(),
@@ -124,7 +92,6 @@ impl RxStream {
             refusals: 0,
             refused_at: None,
             beyond: None,
-            parity: parity.map(Box::new),
             newest_block: base_block,
             parity_lag,
             asked_to: first,
@@ -132,28 +99,19 @@ impl RxStream {
         })
     }
 
-    pub fn fec_id(&self) -> FecId {
-        self.layout.fec_id
-    }
-
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
-        self.window.memory() + self.parity.as_ref().map_or(0, |parity| parity.memory())
-    }
-
-    /// What blocks are repaired from, if they have parity.
-    pub fn parity(&self) -> Option<&ParityStore> {
-        self.parity.as_deref()
+        self.window.memory() + self.blocks.parity.as_ref().map_or(0, |parity| parity.memory())
     }
 
     /// Which segment a payload id of a source symbol names.
     pub fn segment_at(&self, payload_id: PayloadId) -> u64 {
-        self.layout.segment_near(self.reference(), payload_id)
+        self.blocks.layout.segment_near(self.reference(), payload_id)
     }
 
     /// Whatever is told of places ahead, numbers are those around the reader.
-    fn reference(&self) -> u64 {
-        let quarter = (1u64 << (self.fec_id().block_bits() - 2)) * self.symbols;
+    pub(super) fn reference(&self) -> u64 {
+        let quarter = (1u64 << (self.blocks.layout.fec_id.block_bits() - 2)) * self.symbols;
         self.window.end.min(self.window.complete + quarter).max(1)
     }
 
@@ -173,8 +131,8 @@ impl RxStream {
         }
         self.hear(segment);
         self.refusals = 0;
-        if self.is_next(segment, &header) && take(self.id, Chunk { bytes, fresh: self.fresh }) {
-            self.fresh = false;
+        if self.is_next(segment, &header) && take(self.blocks.id, Chunk { bytes, fresh: self.reader.fresh }) {
+            self.reader.fresh = false;
             self.window.pass(&header);
             if !repair {
                 self.front.on_first_time(segment, self.window.end);
@@ -188,7 +146,7 @@ impl RxStream {
         let losses = segment.saturating_sub(known).min(self.window.end - known);
         scope.stats.losses_detected += losses;
         self.fresh_losses |= losses > 0;
-        if self.parity.is_some() {
+        if self.blocks.parity.is_some() {
             // Also what cannot be kept says how far the sender is, and so what is lost.
             self.note_block(segment / self.symbols);
         }
@@ -200,7 +158,7 @@ impl RxStream {
                 if !repair && self.front.on_first_time(segment, self.window.end) {
                     self.retract(segment + 1);
                 }
-                if self.parity.is_some() {
+                if self.blocks.parity.is_some() {
                     self.try_recover(segment / self.symbols, scope);
                 }
                 Ok(true)
@@ -242,7 +200,7 @@ impl RxStream {
     /// Joins the stream after this segment.
     fn join_again(&mut self, segment: u64) {
         self.window.begin_at(segment + 1);
-        (self.at, self.seeking, self.fresh, self.gap) = (0, true, true, None);
+        self.reader.restart();
         self.asked_to = segment + 1;
         self.retract(segment + 1);
     }
@@ -258,12 +216,11 @@ impl RxStream {
     /// Whether the reader waits for just this segment, and for nothing to be told before it.
     fn is_next(&self, segment: u64, header: &SegmentHeader) -> bool {
         segment == self.window.first
-            && self.window.is_caught_up()
+            && self.window.first == self.window.end
             && header.length > 0
             && self.window.continues(header)
-            && self.parity.is_none()
-            && self.gap.is_none()
-            && !(self.seeking || self.ended)
+            && self.blocks.parity.is_none()
+            && self.reader.is_waiting()
     }
 
     /// A segment of a block came: earlier blocks are complete by now, or have lost something.
@@ -284,7 +241,7 @@ impl RxStream {
             return false;
         }
         scope.stats.losses_detected += self.window.extend(end);
-        let Some(parity) = &mut self.parity else { return false };
+        let Some(parity) = &mut self.blocks.parity else { return false };
         if !data.header.flags.has(Flags::REPAIR) && block <= self.newest_block {
             self.parity_lag = self.parity_lag.max(self.newest_block - block).min(PARITY_LAG_MAX);
         }
@@ -299,26 +256,23 @@ impl RxStream {
 
     /// Computes what a block misses, if there is enough parity.
     fn try_recover(&mut self, block: u64, scope: &mut Scope<'_>) {
-        let Some(parity) = &mut self.parity else { return };
-        let held = parity.count(block);
-        if held == 0 {
+        let Some(parity) = self.blocks.parity.as_mut().filter(|parity| parity.count(block) > 0) else {
             return;
-        }
+        };
         let (first, symbols, window) = (block * self.symbols, self.symbols as usize, &self.window);
         let headers: Vec<Option<[u8; SEGMENT_HEADER_BYTES]>> = (first..first + self.symbols)
             .map(|segment| window.held(segment).map(|(header, _)| header.to_bytes()))
             .collect();
-        let lacking = headers.iter().filter(|header| header.is_none()).count();
-        if lacking == 0 {
+        if headers.iter().all(Option::is_some) {
             return parity.forget(block);
-        }
-        if lacking > held {
-            return;
         }
         let recovered = parity.recover(block, symbols, |symbol| {
             let (_, data) = window.held(first + symbol as u64)?;
             headers[symbol].as_ref().map(|header| Symbol::in_two_pieces(header, data))
         });
+        if recovered.is_empty() {
+            return;
+        }
         for (at, symbol) in recovered {
             let segment = first + at as u64;
             let Ok((header, data)) = SegmentHeader::split(&symbol) else {
@@ -333,28 +287,19 @@ impl RxStream {
             }
         }
         let reader = self.window.first / self.symbols;
-        if let Some(parity) = &mut self.parity {
+        if let Some(parity) = &mut self.blocks.parity {
             parity.forget_before(reader.min(self.window.complete / self.symbols));
         }
     }
 
-    /// Another receiver asked for something of this stream, and for `erasures` symbols of its block in all: it asked
-    /// for us too.
-    pub fn overhear(&mut self, range: &RepairRange, cycle: u16, erasures: usize, budget: &mut u64) {
-        let (layout, wanted) =
-            (self.layout, Wanted::read(range, &self.layout, 0..u64::MAX, self.reference()));
-        let Some(Wanted { segments, parity: wanted }) = wanted else { return };
-        self.window.mark_asked(segments.start, segments.end, cycle, budget);
-        // Symbols asked for by name may be ones we have; parity serves everybody who lacks no more.
-        if let (Some(parity), Some((block, _))) = (&self.parity, wanted)
-            && segments.is_empty()
-        {
-            let segments = layout.block_segments(block);
-            let lacks = |segment: &u64| self.window.held(*segment).is_none();
-            if segments.clone().filter(lacks).count() <= parity.count(block) + erasures {
-                self.window.mark_asked(segments.start, segments.end, cycle, budget);
-            }
-        }
+    /// Asks for what is missing, or only for what was never asked for. False if there was no room for all of it.
+    pub fn write_requests(&self, fresh_only: bool, requests: &mut RepairWriter) -> bool {
+        // Whether what was refused is really gone shows when the first segment comes that is said not to be.
+        let refused =
+            self.refused_before.map(|segment| self.blocks.layout.position(self.blocks.id.object, segment));
+        let least = if fresh_only { self.asked_to } else { 0 };
+        refused.is_none_or(|refused| requests.push(RepairFlags::SEGMENT, refused, refused))
+            && requests::write(self, least, u64::MAX, requests)
     }
 
     /// Whether a position is before another.
@@ -383,7 +328,7 @@ impl RxStream {
         if !is_quiet && !self.front.judge(end - 1, self.window.end) {
             return 0;
         }
-        if self.parity.is_some() {
+        if self.blocks.parity.is_some() {
             self.window.check_before(end);
         }
         let losses = self.window.extend(end);
@@ -430,108 +375,19 @@ impl RxStream {
         let first = self.window.first;
         let mut before = before;
         if self.refused_at == Some(first)
-            && self.window.is_empty()
+            && self.window.present == 0
             && let Some(newest) = self.beyond.take()
         {
             // Refused again, and nothing came in between: the sender forgets faster than we can ask.
             before = before.max(newest);
         }
         let skipped = self.window.give_up_before(before);
-        if let Some(parity) = &mut self.parity {
+        if let Some(parity) = &mut self.blocks.parity {
             parity.forget_before(before / self.symbols);
         }
         if skipped > 0 {
-            self.lose(first, skipped);
-            self.at = 0;
+            self.reader.lose(first, skipped);
         }
         self.refused_at = Some(self.window.first);
-    }
-
-    fn lose(&mut self, first: u64, count: u64) {
-        let (_, lost) = self.gap.get_or_insert((first, 0));
-        *lost += count;
-        self.seeking = true;
-    }
-
-    /// Brings the reader to the next byte there is, telling on the way what it passes.
-    pub fn settle(&mut self, stats: &mut Stats, mut tell: impl FnMut(Event)) {
-        let stream = self.id;
-        while !self.ended && self.window.first < self.window.complete {
-            let Some(header) = self.window.reader_header() else {
-                self.lose(self.window.first, 1);
-                self.window.release_first();
-                self.at = 0;
-                continue;
-            };
-            if header.is_stream_end() {
-                self.tell_gap(stats, &mut tell);
-                self.ended = true;
-                tell(Event::StreamClosed { stream, reason: CloseReason::Ended });
-                return;
-            }
-            if header.length == 0 || (self.seeking && header.message_start == 0) {
-                self.window.release_first();
-                continue;
-            }
-            if self.seeking {
-                self.at = usize::from(header.message_start) - 1;
-                self.seeking = false;
-                self.fresh = true;
-            }
-            self.tell_gap(stats, &mut tell);
-            if !self.announced {
-                self.announced = true;
-                tell(Event::Readable { stream });
-            }
-            return;
-        }
-    }
-
-    fn tell_gap(&mut self, stats: &mut Stats, tell: &mut impl FnMut(Event)) {
-        if let Some((first, segments)) = self.gap.take() {
-            stats.segments_lost += segments;
-            let first_segment = first.saturating_sub(self.base_block * self.symbols);
-            tell(Event::Gap { stream: self.id, first_segment, segments, reason: GapReason::Squelched });
-        }
-    }
-
-    /// What can be read now.
-    pub fn chunk(&mut self) -> Option<Chunk<'_>> {
-        let readable = !self.ended && !self.seeking && self.window.first < self.window.complete;
-        self.announced = readable;
-        if !readable {
-            return None;
-        }
-        let bytes = self.window.run(self.at);
-        if bytes.is_empty() {
-            self.announced = false;
-            return None;
-        }
-        Some(Chunk { bytes, fresh: self.fresh })
-    }
-
-    /// The reader lost its place: skip to where the next message starts.
-    pub fn resync(&mut self) {
-        self.seeking = true;
-        if self.at > 0 && self.window.first < self.window.complete {
-            self.window.release_first();
-            self.at = 0;
-        }
-    }
-
-    /// So many bytes of the chunk were read.
-    pub fn consume(&mut self, mut bytes: usize) {
-        self.fresh &= bytes == 0;
-        while bytes > 0 {
-            let Some(header) = self.window.reader_header() else { return };
-            let left = usize::from(header.length) - self.at;
-            if bytes < left {
-                self.at += bytes;
-                return;
-            }
-            bytes -= left;
-            self.at = 0;
-            self.window.release_first();
-        }
     }
 }

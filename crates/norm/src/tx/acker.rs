@@ -87,7 +87,6 @@ impl Balance {
     }
 }
 
-/// The node.
 #[derive(Clone, Debug, Default)]
 pub struct Acker {
     pub node: NodeId,

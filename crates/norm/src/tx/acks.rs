@@ -95,14 +95,12 @@ impl AckProcess {
         self.refresh(Time::ZERO);
     }
 
-    fn find(&self, node: NodeId) -> Option<&Acker> {
-        let index = self.ackers.binary_search_by_key(&node, |acker| acker.node).ok()?;
-        self.ackers.get(index)
+    fn index_of(&self, node: NodeId) -> Option<usize> {
+        self.ackers.binary_search_by_key(&node, |acker| acker.node).ok()
     }
 
     fn find_mut(&mut self, node: NodeId) -> Option<&mut Acker> {
-        let index = self.ackers.binary_search_by_key(&node, |acker| acker.node).ok()?;
-        self.ackers.get_mut(index)
+        self.index_of(node).map(|index| &mut self.ackers[index])
     }
 
     /// Somebody got farther, or has another standing: finds how far all got. Where nobody counts, whoever is new does, or
@@ -223,14 +221,9 @@ impl AckProcess {
         due.then_some(requested)
     }
 
-    /// `node` has everything before `segment`. If it was silent it counts again.
-    pub fn on_ack(&mut self, now: Time, node: NodeId, segment: u64) {
-        self.on_ack_of(now, node, segment, 0);
-    }
-
     /// `node` has everything before `segment`. If it did not count, and others do, it counts again from `caught_up`
     /// on.
-    pub fn on_ack_of(&mut self, now: Time, node: NodeId, segment: u64, caught_up: u64) {
+    pub fn on_ack(&mut self, now: Time, node: NodeId, segment: u64, caught_up: u64) {
         let (reached, patience) = (self.reached, self.patience);
         let Some(acker) = self.find_mut(node) else { return };
         let before = acker.reached;
@@ -311,7 +304,7 @@ impl AckProcess {
 
     /// Whether a node does not count while others do.
     pub fn is_left_behind(&self, node: NodeId) -> bool {
-        self.reached.is_some() && self.find(node).is_some_and(|acker| !acker.counts())
+        self.reached.is_some() && self.index_of(node).is_some_and(|index| !self.ackers[index].counts())
     }
 
     /// Of what comes after a segment some is owed no more: whoever has everything before it gets to `past`.
@@ -333,17 +326,9 @@ impl AckProcess {
         Some(AckOutcome::Settled(names(has), names(lacks)))
     }
 
-    /// `node` asks for repair of segments. True if it counts.
+    /// `node` asks for repair of segments. True if it counts. One message may ask for many things: how far all got is found
+    /// when all of it was noted.
     pub fn on_request(&mut self, node: NodeId, segments: &Range<u64>) -> bool {
-        let counts = self.note_request(node, segments);
-        if counts {
-            self.settle_requests();
-        }
-        counts
-    }
-
-    /// The same, where one message asks for many things: how far all got is found once, when all of it was noted.
-    pub fn note_request(&mut self, node: NodeId, segments: &Range<u64>) -> bool {
         self.find_mut(node).is_some_and(|acker| {
             acker.on_request(segments);
             acker.counts()

@@ -23,15 +23,14 @@ struct Place {
     length: usize,
 }
 
-/// So many of them, if there is memory.
-pub(super) fn filled<T: Clone>(count: usize, value: T) -> Option<Vec<T>> {
+/// So many empty places, if there is memory.
+fn filled(count: usize) -> Option<Vec<Place>> {
     let mut all = Vec::new();
     all.try_reserve_exact(count).ok()?;
-    all.resize(count, value);
+    all.resize(count, Place::default());
     Some(all)
 }
 
-/// The cached datagrams.
 #[derive(Debug)]
 pub struct SegmentCache {
     /// As much of the ring as was ever used.
@@ -79,7 +78,7 @@ impl SegmentCache {
             bytes,
             ring_bytes,
             next_at: 0,
-            places: filled(places, Place::default())?,
+            places: filled(places)?,
             mask: places as u64 - 1,
             places_max: places.max(1 << (ring_bytes / PLACE_EVERY_BYTES).ilog2()),
             slots,
@@ -106,28 +105,19 @@ impl SegmentCache {
     /// Makes twice as many places, for the segments from `first` to `head`. False if there are as many as there may be, or
     /// as there is memory for.
     pub fn grow(&mut self, first: u64, head: u64) -> bool {
-        if !self.may_grow() {
-            return false;
-        }
         let count = 2 * self.places.len();
-        let Some(mut places) = filled(count, Place::default()) else { return self.keep_places() };
+        let places = if count <= self.places_max { filled(count) } else { None };
+        let Some(mut places) = places else {
+            // There never will be more.
+            self.places_max = self.places.len();
+            return false;
+        };
         let mask = count as u64 - 1;
         for segment in first..head {
             places[(segment & mask) as usize] = self.places[self.slot(segment)];
         }
         (self.places, self.mask) = (places, mask);
         true
-    }
-
-    /// Whether there may be more places.
-    pub fn may_grow(&self) -> bool {
-        2 * self.places.len() <= self.places_max
-    }
-
-    /// There is no memory for more places, and never will be: false.
-    pub fn keep_places(&mut self) -> bool {
-        self.places_max = self.places.len();
-        false
     }
 
     /// Whether so many places are as many as there may be.

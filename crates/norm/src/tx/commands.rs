@@ -93,7 +93,7 @@ impl Sender {
         let position = if let Some(index) = refused {
             let stream = &mut self.streams[index];
             stream.squelch = false;
-            stream.position(stream.first())
+            stream.position(stream.first)
         } else {
             self.oldest()
         };
@@ -109,7 +109,7 @@ impl Sender {
 
     /// The start of the oldest object that can be repaired: receivers give up those before it.
     fn oldest(&self) -> Position {
-        let streams = self.streams.iter().map(|stream| stream.position(stream.first()));
+        let streams = self.streams.iter().map(|stream| stream.position(stream.first));
         let older = |one: Position, other: Position| {
             if serial::before(other.object, one.object) { other } else { one }
         };
@@ -128,10 +128,10 @@ impl Sender {
             if stream.next_announcement() > now {
                 continue;
             }
-            stream.announced(now + 2 * grtt);
-            let last = stream.sent().saturating_sub(1);
+            stream.announcements.on_said(now + 2 * grtt);
+            let last = stream.sent.saturating_sub(1);
             if !stream.is_hushed() {
-                stream.acks.request(now, stream.sent());
+                stream.acks.request(now, stream.sent);
             }
             stream.acks.poll(now, 2 * grtt, &mut self.asked);
             let position = stream.position(last);

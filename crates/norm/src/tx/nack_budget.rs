@@ -1,6 +1,6 @@
 //! What a NACK may cost: work, and repairs.
 //!
-//! However much one message asks for, it costs no more than one pass over what can be repaired. Where it is known who
+//! However much one message asks for, what it costs is bounded. Where it is known who
 //! counts, those who do not share a budget of repairs: a little at once, more as time passes, and a part of what is sent
 //! anyway. So a short message of a stranger cannot make a sender send all it has.
 
@@ -18,16 +18,16 @@ const SAVED_MAX: u64 = 1024;
 #[derive(Debug)]
 pub struct Budget {
     /// Segments, or objects, to look at.
-    pub work: u64,
+    pub steps: u64,
     /// Segments to send again.
     pub repairs: u64,
 }
 
 impl Budget {
-    /// Takes so many steps. False if there are not as many left, or nothing more is to be sent again.
-    pub fn work(&mut self, steps: u64) -> bool {
-        let fits = self.work >= steps && self.repairs > 0;
-        self.work -= if fits { steps } else { 0 };
+    /// Takes a step. False if there is none left, or nothing more is to be sent again.
+    pub fn take_step(&mut self) -> bool {
+        let fits = self.steps > 0 && self.repairs > 0;
+        self.steps -= u64::from(fits);
         effort::step();
         fits
     }

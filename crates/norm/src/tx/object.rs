@@ -4,17 +4,16 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::acks::AckProcess;
-use super::object_repairs::ObjectRepairs;
 use super::order::{SendOrder, Step};
-use super::parity::ParityQueue;
+use super::owed::Owed;
 use super::run::Segmented;
 use super::template::Template;
 use crate::layout::Layout;
 use crate::time::Time;
 use crate::wire::command::Position;
 use crate::wire::object::ObjectHeader;
-use crate::wire::{Flags, Fti, Info, SenderHeader};
-use crate::{Config, FecId, NodeId, ObjectId, WriteError};
+use crate::wire::{Flags, Fti, SenderHeader};
+use crate::{Config, NodeId, ObjectId, WriteError};
 
 /// Blocks of a file that are held beside those sent together: some soon to be sent, and some being repaired.
 const LOADED_BLOCKS_MORE: usize = 7;
@@ -46,16 +45,11 @@ pub struct TxObject {
     /// Where it starts in the row of all objects' segments.
     pub start: u64,
     pub info: Vec<u8>,
-    pub info_pending: bool,
-    pub parity: ParityQueue,
-    /// Segments asked for again.
-    pub repairs: ObjectRepairs,
+    pub owed: Owed,
     pub acks: AckProcess,
     /// When all of it had gone out once.
     pub sent_at: Time,
-    flags: Flags,
-    fec_id: FecId,
-    fti: Fti,
+    segment_bytes: usize,
     layout: Layout,
     template: Template,
     content: Content,
@@ -63,6 +57,8 @@ pub struct TxObject {
     pub order: SendOrder,
     /// Blocks of a file that are held at once.
     loaded_blocks_max: usize,
+    /// Bytes of memory it takes.
+    pub memory: usize,
 }
 
 impl TxObject {
@@ -77,6 +73,7 @@ impl TxObject {
             Ok(bytes) => (0, bytes.len() as u64),
             Err(length) => (Flags::FILE, *length),
         };
+        let memory = TxObject::memory_needed(config, content, info);
         let flags = Flags(kind | if info.is_empty() { 0 } else { Flags::INFO });
         let fti = Fti {
             object_bytes,
@@ -100,20 +97,17 @@ impl TxObject {
         Ok(TxObject {
             id,
             start: 0,
-            info_pending: !info.is_empty(),
+            owed: Owed::new(config, info),
             info: info.to_vec(),
-            parity: ParityQueue::new(config.parity_symbols, config.auto_parity),
-            repairs: ObjectRepairs::default(),
             acks: AckProcess::new(config),
             sent_at: Time::ZERO,
-            flags,
-            fec_id: config.fec_id,
-            fti,
+            segment_bytes: config.segment_bytes.into(),
             layout,
             template: Template::new(config, &header, fti),
             content,
             order: SendOrder::of_object(config, layout),
             loaded_blocks_max: loaded_blocks_max(config),
+            memory,
         })
     }
 
@@ -126,20 +120,6 @@ impl TxObject {
     pub fn memory_needed(config: &Config, content: Result<&[u8], u64>, info: &[u8]) -> usize {
         let block = usize::from(config.block_symbols) * usize::from(config.segment_bytes);
         content.map_or(loaded_blocks_max(config) * block, <[u8]>::len) + info.len() + size_of::<TxObject>()
-    }
-
-    /// Bytes of memory it takes.
-    pub fn memory(&self) -> usize {
-        let block = usize::from(self.fti.block_symbols) * self.segment_bytes();
-        let content = match &self.content {
-            Content::Memory(bytes) => bytes.len(),
-            Content::File(_) => self.loaded_blocks_max * block,
-        };
-        content + self.info.len() + size_of::<TxObject>()
-    }
-
-    fn segment_bytes(&self) -> usize {
-        self.fti.segment_bytes.into()
     }
 
     /// Where it ends in the row.
@@ -167,20 +147,6 @@ impl TxObject {
         self.acks.wanted.is_some()
     }
 
-    /// The first block of which segments were asked for by name.
-    fn first_named_block(&self) -> Option<u64> {
-        self.repairs.first().map(|segment| self.layout.block_of(segment))
-    }
-
-    pub fn has_repairs(&self) -> bool {
-        !self.repairs.is_empty() || !self.parity.is_empty()
-    }
-
-    /// Whether every segment of it was asked for again, and its information.
-    pub fn is_asked_for_whole(&self) -> bool {
-        (self.info.is_empty() || self.info_pending) && self.repairs.count() == self.layout.segments
-    }
-
     /// The place of a segment, as commands name it.
     pub fn position(&self, segment: u64) -> Position {
         self.layout.position(self.id, segment)
@@ -201,13 +167,6 @@ impl TxObject {
         }
     }
 
-    fn has_block(&self, block: u64) -> bool {
-        match &self.content {
-            Content::Memory(_) => true,
-            Content::File(loaded) => loaded.blocks.iter().any(|(known, _)| *known == block),
-        }
-    }
-
     /// The next bytes its owner is to read: those needed now, or soon.
     pub fn poll_read(&mut self) -> Option<Range<u64>> {
         let block = self.wanted_block()?;
@@ -224,8 +183,8 @@ impl TxObject {
         }
         let group = self.order.group();
         let ahead = if self.is_sent() { 0..0 } else { group.start..group.end + BLOCKS_AHEAD };
-        let repairs = self.first_named_block().into_iter().chain(self.parity.first_block());
-        let wanted = repairs.chain(ahead);
+        let named = self.owed.segments.first_from(0).map(|segment| self.layout.block_of(segment));
+        let wanted = named.into_iter().chain(self.owed.parity.first_block()).chain(ahead);
         wanted
             .filter(|block| *block < self.layout.blocks)
             .find(|block| !self.has_block(*block) && !loaded.asked.contains(block))
@@ -268,20 +227,6 @@ impl TxObject {
             self.sent_at = now;
         }
     }
-
-    /// Something that was asked for went out again.
-    pub fn on_repaired(&mut self, step: &Step, now: Time) {
-        if let Step::Segment(segment) = step {
-            self.repairs.repaired(*segment, now);
-        }
-    }
-
-    /// Writes its NORM_INFO.
-    pub fn write_info(&self, sender: &SenderHeader, out: &mut Vec<u8>) {
-        let (flags, fec_id, object) = (self.flags, self.fec_id, self.id);
-        let header = ObjectHeader { sender: *sender, flags, fec_id, object };
-        Info::write(&header, Some(self.fti), &self.info, out);
-    }
 }
 
 impl Segmented for TxObject {
@@ -298,21 +243,21 @@ impl Segmented for TxObject {
     }
 
     fn symbol_bytes_max(&self) -> usize {
-        self.segment_bytes()
+        self.segment_bytes
     }
 
-    /// Oldest first, whichever it is: a receiver short of memory waits for the oldest.
-    fn repairs_by_parity(&self) -> bool {
-        let named = self.first_named_block();
-        self.parity.first_block().is_some_and(|block| named.is_none_or(|named| block < named))
+    fn owed(&mut self) -> &mut Owed {
+        &mut self.owed
     }
 
-    fn next_repair(&mut self, now: Time, parity_max: usize) -> Option<Step> {
-        if !self.repairs_by_parity() {
-            let segment = self.repairs.first()?;
-            return self.has_block(self.layout.block_of(segment)).then_some(Step::Segment(segment));
+    fn needed(&self) -> u64 {
+        0
+    }
+
+    fn has_block(&self, block: u64) -> bool {
+        match &self.content {
+            Content::Memory(_) => true,
+            Content::File(loaded) => loaded.blocks.iter().any(|(known, _)| *known == block),
         }
-        let block = self.parity.first_block().filter(|block| self.has_block(*block))?;
-        Some(Step::Parity { block, rows: self.parity.take(block, parity_max, now) })
     }
 }

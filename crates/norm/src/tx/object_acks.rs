@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::acks::AckOutcome;
+use super::object::TxObject;
 use super::objects::{TxObjects, past_gone};
 use super::run::Segmented;
 use crate::event::Event;
@@ -37,9 +38,9 @@ impl TxObjects {
 
     /// An object was acknowledged up to here.
     pub fn on_ack(&mut self, now: Time, node: NodeId, position: Position) {
-        let Some(object) = self.find(position.object) else { return };
+        let Some(object) = self.find_mut(position.object) else { return };
         let Some(segment) = object.layout().segment_at(position.payload_id) else { return };
-        object.acks.on_ack(now, node, segment + 1);
+        object.acks.on_ack(now, node, segment + 1, 0);
         let row = object.start + segment + 1;
         if row <= object.row_sent() {
             let has = past_gone(&self.cache, row, self.row_end);
@@ -50,7 +51,7 @@ impl TxObjects {
 
     /// Asks who counts to acknowledge an object. False if it is not here.
     pub fn want_ack(&mut self, id: ObjectId, ackers: &[NodeId], now: Time) -> bool {
-        let Some(object) = self.find(id) else { return false };
+        let Some(object) = self.find_mut(id) else { return false };
         let end = object.layout().segments;
         object.acks.set_ackers(ackers, 0);
         object.acks.want(end);
@@ -80,30 +81,33 @@ impl TxObjects {
         if self.cache.is_empty() {
             return None;
         }
-        self.window.ask(now, self.sent_so_far(), self.has_refused() || self.is_held_back());
+        self.window.ask(now, self.sent_so_far(), self.refused.is_some() || self.is_held_back());
         if let Some(row) = self.window.acks.poll(now, interval, nodes) {
             return self.position_before(row);
         }
-        let watched = self.watched.iter().filter_map(|start| self.index_at(*start));
-        let due =
-            |index: &usize| self.cache[*index].is_watched() && self.cache[*index].acks.next_request <= now;
-        let due: Vec<usize> = watched.take_while(|index| *index < self.sent).filter(due).collect();
-        due.into_iter().find_map(|index| {
-            let object = &mut self.cache[index];
+        let due: Vec<u64> = self
+            .askable()
+            .filter(|object| object.acks.next_request <= now)
+            .map(|object| object.start)
+            .collect();
+        due.into_iter().find_map(|start| {
+            let object = self.index_at(start).and_then(|index| self.cache.get_mut(index))?;
             let watermark = object.acks.poll(now, interval, nodes)?;
             Some(object.position(watermark - 1))
         })
     }
 
+    /// Objects that were sent and whose watermark an application wants.
+    fn askable(&self) -> impl Iterator<Item = &TxObject> {
+        let sent = self.cache.get(self.sent).map_or(u64::MAX, |object| object.start);
+        self.at(&self.watched)
+            .take_while(move |object| object.start < sent)
+            .filter(|object| object.is_watched())
+    }
+
     /// When a watermark an application wants is to be asked for.
     pub(super) fn watermark_deadline(&self) -> Time {
-        let watched = self.watched.iter().filter_map(|start| self.index_at(*start));
-        let waiting = watched.take_while(|index| *index < self.sent).map(|index| &self.cache[index]);
-        waiting
-            .filter(|object| object.is_watched())
-            .map(|object| object.acks.next_request)
-            .min()
-            .unwrap_or(Time::NEVER)
+        self.askable().map(|object| object.acks.next_request).min().unwrap_or(Time::NEVER)
     }
 
     /// When anybody is to be asked for an acknowledgement.
@@ -126,8 +130,13 @@ impl TxObjects {
         interval: Duration,
         nodes: &mut Vec<NodeId>,
     ) -> Option<Position> {
-        let (at, left) = self.announcement.filter(|(at, _)| *at <= now)?;
-        self.announcement = (left > 1 && !self.is_confirmed()).then_some((at.max(now) + interval, left - 1));
+        if self.announcements.next() > now {
+            return None;
+        }
+        self.announcements.on_said(now + interval);
+        if self.is_confirmed() {
+            self.announcements.stop();
+        }
         nodes.clear();
         self.window.ask_everybody(now, self.sent_so_far());
         if let Some(row) = self.window.acks.poll(now, interval, nodes) {

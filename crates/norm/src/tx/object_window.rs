@@ -91,7 +91,7 @@ impl ObjectWindow {
     /// that fell silent counts again when it has caught up: earlier, everybody else would wait for it to.
     pub fn on_ack(&mut self, now: Time, node: NodeId, row: u64, has: u64, sent: Sent) {
         self.debts.retain(|debt| *debt != (node, row));
-        self.acks.on_ack_of(now, node, has, sent.row.saturating_sub(self.segments_max));
+        self.acks.on_ack(now, node, has, sent.row.saturating_sub(self.segments_max));
     }
 
     /// Somebody did not acknowledge a place though he was asked for long enough.

@@ -8,6 +8,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use super::announcements::Announcements;
 use super::object::TxObject;
 use super::object_window::{ObjectWindow, Sent};
 use super::run::Run;
@@ -31,7 +32,6 @@ pub struct FileRead {
     pub bytes: usize,
 }
 
-/// The objects.
 #[derive(Debug, Default)]
 pub struct TxObjects {
     /// Oldest first.
@@ -43,15 +43,15 @@ pub struct TxObjects {
     /// Where the next object starts in the row of all segments.
     pub(super) row_end: u64,
     pub(super) window: ObjectWindow,
+    /// How many segments receivers asked for of which no more is to be concluded: see [`TxObjects::set_mark`].
     pub(super) stale: u64,
     bytes: usize,
     bytes_max: usize,
     objects_max: usize,
-    /// When the last segment is announced again, and how often.
-    pub(super) announcement: Option<(Time, u32)>,
+    pub(super) announcements: Announcements,
     robust_factor: u32,
     /// An object that takes so much, and has this number, was refused for want of room; and there may be room now.
-    refused: Option<(usize, ObjectId)>,
+    pub(super) refused: Option<(usize, ObjectId)>,
     has_room: bool,
     /// What became of objects that are gone, until it is told.
     settled: Vec<Event>,
@@ -102,7 +102,7 @@ impl TxObjects {
     fn is_droppable(&self, now: Time, hold: Duration) -> bool {
         self.sent > 0
             && self.cache.front().is_some_and(|object| {
-                let busy = object.has_repairs() || object.is_watched() || object.info_pending;
+                let busy = object.owed.has_repairs() || object.is_watched() || object.owed.info;
                 let enough = match self.window.acks.acked() {
                     Some(acked) => acked >= object.end(),
                     None => now.since(object.sent_at) >= hold,
@@ -121,7 +121,7 @@ impl TxObjects {
 
     fn remove(&mut self, index: usize) {
         let Some(mut object) = self.cache.remove(index) else { return };
-        self.bytes -= object.memory();
+        self.bytes -= object.memory;
         for places in [&mut self.repairing, &mut self.informing, &mut self.watched] {
             places.remove(&object.start);
         }
@@ -142,10 +142,10 @@ impl TxObjects {
     }
 
     pub fn push(&mut self, mut object: TxObject) {
-        self.bytes += object.memory();
+        self.bytes += object.memory;
         object.start = self.row_end;
         self.row_end = object.end();
-        if object.info_pending {
+        if object.owed.info {
             self.informing.insert(object.start);
         }
         self.cache.push_back(object);
@@ -172,17 +172,12 @@ impl TxObjects {
     }
 
     /// The objects that start at these places.
-    fn at<'a>(&'a self, places: &'a BTreeSet<u64>) -> impl Iterator<Item = &'a TxObject> {
+    pub(super) fn at<'a>(&'a self, places: &'a BTreeSet<u64>) -> impl Iterator<Item = &'a TxObject> {
         let places = places.iter().inspect(|_| effort::step());
         places.filter_map(|start| self.index_at(*start).map(|index| &self.cache[index]))
     }
 
-    /// Whether an object has this number.
-    pub fn contains(&self, id: ObjectId) -> bool {
-        self.index_of(id).is_some()
-    }
-
-    pub fn find(&mut self, id: ObjectId) -> Option<&mut TxObject> {
+    pub fn find_mut(&mut self, id: ObjectId) -> Option<&mut TxObject> {
         self.index_of(id).map(|index| &mut self.cache[index])
     }
 
@@ -195,11 +190,6 @@ impl TxObjects {
     /// Whether there is something to send that has to wait for acknowledgement.
     pub(super) fn is_held_back(&self) -> bool {
         self.cache.get(self.sent).is_some_and(|object| object.row_used() >= self.window.end())
-    }
-
-    /// Whether an object was refused for want of room.
-    pub(super) fn has_refused(&self) -> bool {
-        self.refused.is_some()
     }
 
     /// The oldest object in the cache, at its start.
@@ -216,7 +206,7 @@ impl TxObjects {
     pub fn is_quiet(&self) -> bool {
         let settled = match self.window.acks.acked() {
             Some(acked) => acked >= self.row_end,
-            None => self.announcement.is_none(),
+            None => self.announcements.is_over(),
         };
         self.sent == self.cache.len()
             && settled
@@ -247,20 +237,14 @@ impl TxObjects {
     pub fn with_requests(&self) -> impl Iterator<Item = &TxObject> {
         let sent = self.cache.get(self.sent).map_or(u64::MAX, |object| object.start);
         let informing = self.at(&self.informing).filter(move |object| object.start <= sent);
-        self.at(&self.repairing).chain(informing.filter(|object| !object.has_repairs()))
-    }
-
-    /// How many segments were asked for since the last call of which no more is to be concluded: see
-    /// [`TxObjects::set_mark`].
-    pub fn take_stale(&mut self) -> u64 {
-        std::mem::take(&mut self.stale)
+        self.at(&self.repairing).chain(informing.filter(|object| !object.owed.has_repairs()))
     }
 
     /// The rate follows from what was lost so far: what is still found lost of it is stale.
     pub fn set_mark(&mut self) {
         for object in self.cache.iter_mut().take(self.sent + 1) {
             effort::step();
-            object.repairs.set_mark(object.order.reach());
+            object.owed.segments.set_mark(object.order.reach());
         }
     }
 
@@ -269,7 +253,7 @@ impl TxObjects {
         if self.cache.is_empty() {
             return None;
         }
-        Some(self.at(&self.repairing).map(|object| object.repairs.count()).sum())
+        Some(self.at(&self.repairing).map(|object| object.owed.segments.count()).sum())
     }
 
     // --- sending ---
@@ -287,7 +271,7 @@ impl TxObjects {
                 self.sent += 1;
                 continue;
             }
-            if object.row_used() >= window_end || (object.info_pending && !run.is_empty()) {
+            if object.row_used() >= window_end || (object.owed.info && !run.is_empty()) {
                 break;
             }
             let Some(step) = object.next_step(run.parity_max(object)) else { break };
@@ -314,8 +298,8 @@ impl TxObjects {
                 continue;
             };
             let object = &mut self.cache[index];
-            let goes_on = run.add_repairs(object, now, |object, step| object.on_repaired(step, now));
-            if !object.has_repairs() {
+            let goes_on = run.add_repairs(object, now, |_, _| {});
+            if !object.owed.has_repairs() {
                 self.repairing.remove(&start);
             }
             if !goes_on {
@@ -334,21 +318,21 @@ impl TxObjects {
     pub fn take_info(&mut self) -> Option<&TxObject> {
         let index = self.informing()?;
         let object = &mut self.cache[index];
-        object.info_pending = false;
+        object.owed.info = false;
         self.informing.remove(&object.start);
         Some(object)
     }
 
     /// New segments went out: they are announced if nothing follows them soon.
     pub fn on_sent(&mut self, now: Time, grtt: Duration) {
-        self.announcement = Some((now + 2 * grtt, self.robust_factor));
+        self.announcements.begin(now + 2 * grtt, self.robust_factor);
     }
 
     /// Announces the last segment once more, though that was done often enough.
     pub fn remind(&mut self, now: Time) {
-        if self.announcement.is_none() && self.sent > 0 && (!self.is_confirmed() || self.is_anybody_behind())
-        {
-            self.announcement = Some((now, 1));
+        let is_news = !self.is_confirmed() || self.is_anybody_behind();
+        if self.announcements.is_over() && self.sent > 0 && is_news {
+            self.announcements.remind(now);
         }
     }
 
@@ -356,8 +340,7 @@ impl TxObjects {
     pub fn deadline(&self, pacer_ready_at: Time, hold: Duration) -> Time {
         let has_output = self.has_output();
         // As long as there is something better to send, nothing is announced.
-        let announcement = self.announcement.filter(|_| !has_output && !self.has_repairs());
-        let mut next = announcement.map_or(Time::NEVER, |(at, _)| at);
+        let mut next = if has_output || self.has_repairs() { Time::NEVER } else { self.announcements.next() };
         // Where every object was cancelled there is nothing left to ask for.
         if !self.cache.is_empty() {
             next = next.min(self.window.acks.next_request);
@@ -369,9 +352,9 @@ impl TxObjects {
         if self.refused.is_some()
             && self.window.acks.acked().is_none()
             && self.sent > 0
-            && let Some(oldest) = self.cache.front().filter(|object| !object.has_repairs())
+            && let Some(oldest) = self.cache.front().filter(|object| !object.owed.has_repairs())
             && !oldest.is_watched()
-            && !oldest.info_pending
+            && !oldest.owed.info
         {
             next = next.min(oldest.sent_at + hold);
         }
@@ -387,18 +370,11 @@ impl TxObjects {
         // Also when nothing is left: what was being asked for is settled then.
         self.collect_silent(events);
         for object in std::mem::take(&mut self.finished) {
-            if self.contains(object) {
+            if self.index_of(object).is_some() {
                 events.push_back(Event::ObjectSent { object });
             }
         }
         self.collect_watermarks(events);
-    }
-
-    /// Bytes that an owner read.
-    pub fn supply(&mut self, id: ObjectId, offset: u64, bytes: &[u8]) {
-        if let Some(object) = self.find(id) {
-            object.supply(offset, bytes);
-        }
     }
 }
 

@@ -39,7 +39,6 @@ impl Step {
     }
 }
 
-/// The order.
 #[derive(Debug)]
 pub struct SendOrder {
     layout: Layout,
@@ -143,9 +142,9 @@ impl SendOrder {
         self.auto_parity == 0 && self.interleave == 1
     }
 
-    /// Where a run of segments ends that go as they were written, if that is what goes next: anywhere, or at the end of
-    /// their block.
-    pub fn run_end(&mut self, sendable: u64) -> Option<u64> {
+    /// Begins a run of segments that go as they were written, if that is what goes next. Returns where it ends: anywhere, or
+    /// at the end of their block.
+    pub fn begin_run(&mut self, sendable: u64) -> Option<u64> {
         if self.is_plain() {
             return Some(sendable);
         }
@@ -311,32 +310,32 @@ mod tests {
     #[test]
     fn a_stream_without_parity_goes_as_it_was_written() {
         let mut order = of_stream(0, 1);
-        assert_eq!((order.run_end(900), order.releasable(900)), (Some(900), 900));
+        assert_eq!((order.begin_run(900), order.releasable(900)), (Some(900), 900));
         order.ran(900);
-        assert_eq!((order.next(9), order.run_end(901)), (None, Some(901)));
+        assert_eq!((order.next(9), order.begin_run(901)), (None, Some(901)));
     }
 
     #[test]
     fn parity_of_a_stream_follows_its_block() {
         let mut order = of_stream(2, 1);
-        assert_eq!(order.run_end(9), Some(4));
+        assert_eq!(order.begin_run(9), Some(4));
         order.ran(3);
         assert!(!order.owes_parity());
         order.ran(1);
-        assert_eq!((order.run_end(9), order.prefix(), order.releasable(4)), (None, 4, 0));
+        assert_eq!((order.begin_run(9), order.prefix(), order.releasable(4)), (None, 4, 0));
         assert_eq!(steps(&mut order), [parity(0, 0..2)]);
-        assert_eq!((order.run_end(9), order.releasable(4)), (Some(8), 4));
+        assert_eq!((order.begin_run(9), order.releasable(4)), (Some(8), 4));
     }
 
     #[test]
     fn blocks_of_a_stream_are_mixed_while_enough_whole_ones_wait() {
         let mut order = of_stream(2, 3);
-        assert_eq!(order.run_end(11), Some(4), "only two whole blocks wait");
+        assert_eq!(order.begin_run(11), Some(4), "only two whole blocks wait");
         order.ran(1);
-        assert_eq!(order.run_end(100), Some(4), "not in the middle of a block");
+        assert_eq!(order.begin_run(100), Some(4), "not in the middle of a block");
         order.ran(3);
         steps(&mut order);
-        assert_eq!(order.run_end(16), None);
+        assert_eq!(order.begin_run(16), None);
         let steps = steps(&mut order);
         let source = Step::Segment;
         assert_eq!(steps[..4], [source(4), source(8), source(12), source(5)]);

@@ -131,9 +131,9 @@ impl ParityQueue {
     }
 
     /// The symbols that are to be sent, block by block.
-    pub fn pending(&self) -> impl Iterator<Item = (u64, impl Iterator<Item = u16>)> {
+    pub fn pending(&self) -> impl Iterator<Item = (u64, SymbolSet)> {
         let blocks = self.blocks.iter().filter(|(_, state)| state.pending.len() > 0);
-        blocks.map(|(block, state)| (*block, state.pending.iter()))
+        blocks.map(|(block, state)| (*block, state.pending))
     }
 
     /// The oldest block that has symbols to be sent.

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use super::nack_budget::Budget;
 use super::objects::TxObjects;
-use super::parity::ParityQueue;
-use super::repair::RepairGate;
+use super::owed::Owed;
 use super::run::Segmented;
 use super::sender::{INVALID_OBJECTS_MAX, Sender};
 use super::stream::{SMALL_GROUP_ACKERS_MAX, TxStream};
@@ -22,8 +21,8 @@ use crate::wire::repair::RepairRange;
 use crate::wire::{Nack, RepairFlags, RepairRequests};
 use crate::{NodeId, ObjectId};
 
-/// What one NACK may cost beside one pass over the streams' caches, in objects, or segments that are being sent in turn.
-const OBJECT_WORK_MAX: u64 = 65_536;
+/// What one NACK may cost, in objects, or segments that are being sent in turn.
+const STEPS_MAX: u64 = 65_536;
 
 /// One NACK while it is taken in.
 struct Asking<'a> {
@@ -47,14 +46,22 @@ impl Asking<'_> {
     fn request_parity(
         &mut self,
         object: ObjectId,
-        parity: &mut ParityQueue,
+        owed: &mut Owed,
         (block, wanted): (u64, Range<u16>),
         hold_off: Duration,
     ) {
         let erasures = self.tally.add((object, block), wanted.len() as u16);
         let erasures = erasures.min(u16::try_from(self.budget.repairs).unwrap_or(u16::MAX));
-        let added = parity.request(block, wanted, erasures, self.now, hold_off);
+        let added = owed.parity.request(block, wanted, erasures, self.now, hold_off);
         self.count(added.into());
+    }
+
+    /// Segments that were sent are asked for. Returns how many of them are stale.
+    fn request_segments(&mut self, owed: &mut Owed, segments: Range<u64>, hold_off: Duration) -> u64 {
+        let segments = segments.start..segments.end.min(segments.start.saturating_add(self.budget.repairs));
+        let requested = owed.segments.request(segments, self.now, hold_off);
+        self.count(requested.segments);
+        requested.stale
     }
 }
 
@@ -63,8 +70,6 @@ impl Sender {
         stats.nacks_received += 1;
         let node = nack.header.source;
         self.hear_feedback(now, from, &nack.header);
-        // However much one message asks for, it costs no more than one pass over the cache.
-        let work = self.streams.iter().map(TxStream::repairable).sum::<u64>() + OBJECT_WORK_MAX;
         let is_stranger = !self.is_known(node);
         let mut repairs = u64::MAX;
         if is_stranger {
@@ -74,7 +79,7 @@ impl Sender {
         // Requests that we hear late crossed the repair.
         let lag = if self.ackers.len() > SMALL_GROUP_ACKERS_MAX { self.lag.get() } else { Duration::ZERO };
         let hold_off = self.grtt.advertised().max(lag);
-        let (budget, tally) = (Budget { work, repairs }, ErasureTally::default());
+        let (budget, tally) = (Budget { steps: STEPS_MAX, repairs }, ErasureTally::default());
         let mut asking = Asking { node, now, hold_off, budget, tally, stats };
         let mut lost = 0;
         for request in RepairRequests::new(nack.requests) {
@@ -96,7 +101,7 @@ impl Sender {
     /// A NACK was taken in that asked for `lost` segments, for which no window answers, that nobody had asked for.
     fn after_nack(&mut self, now: Time, from: Source, nack: &Nack<'_>, lost: u64, stats: &mut Stats) {
         self.objects.window.acks.settle_requests();
-        let stale = self.objects.take_stale();
+        let stale = std::mem::take(&mut self.objects.stale);
         let (node, grtt) = (nack.header.source, self.grtt.advertised());
         self.streams.iter_mut().for_each(|stream| stream.on_reached(now));
         // Also what can no longer be repaired was lost.
@@ -114,14 +119,13 @@ impl Sender {
         if self.has_repairs() {
             self.gate.on_request(now, self.collect_factor * grtt);
             // Others cannot overhear a unicast request; only a sender that collects leaves them time to.
-            self.advertise |=
-                from.unicast && self.gate.deadline() > now && self.gate != RepairGate::Repairing;
+            self.advertise |= from.unicast && self.gate.opens_at() > now;
         }
     }
 
     /// Whether anything was asked for again.
     pub(super) fn has_repairs(&self) -> bool {
-        self.streams.iter().any(TxStream::has_repairs) || self.objects.has_repairs()
+        self.streams.iter().any(|stream| stream.owed.has_repairs()) || self.objects.has_repairs()
     }
 
     /// Takes note of one request. True if a window answers for what was lost: nothing else has to.
@@ -135,7 +139,7 @@ impl Sender {
                 return false;
             }
             for step in 0..=count.min(self.config.send_objects_max + INVALID_OBJECTS_MAX) {
-                if !asking.budget.work(1) {
+                if !asking.budget.take_step() {
                     break;
                 }
                 let item = Position { object: first.object.wrapping_add(step as u16), ..first };
@@ -158,10 +162,10 @@ impl Sender {
             return false;
         }
         if flags.has(RepairFlags::INFO) {
-            stream.info_pending = !stream.info.is_empty();
+            stream.owed.info = !stream.info.is_empty();
         }
         // Of a stream to which nothing was written there is nothing to wait for.
-        if flags.has(RepairFlags::OBJECT) && stream.is_unused() && !stream.info_pending {
+        if flags.has(RepairFlags::OBJECT) && stream.is_unused() && !stream.owed.info {
             self.refuse(first.object, 1);
             return false;
         }
@@ -172,37 +176,27 @@ impl Sender {
 
 impl TxStream {
     fn request(&mut self, range: &RepairRange, asking: &mut Asking<'_>) {
-        let (all, layout, sent) = (self.first()..self.sent(), *self.layout(), self.sent());
-        let Some(Wanted { segments, parity }) = Wanted::read(range, &layout, all, sent) else { return };
+        let (first, sent, layout) = (self.first, self.sent, *self.layout());
+        let Some(Wanted { segments, parity }) = Wanted::read(range, &layout, first..sent, sent) else {
+            return;
+        };
         let (asked, hold_off) = (asking.stats.repairs_requested, self.repair_hold_off(asking.hold_off));
+        let kept = |segments: Range<u64>| segments.start.max(first)..segments.end.min(sent);
         if let Some((block, rows)) = parity {
-            let block_segments = layout.block_segments(block);
-            if block_segments.start >= self.first() && block_segments.end <= sent {
-                asking.request_parity(self.object, &mut self.parity, (block, rows), hold_off);
-            } else {
+            let whole = layout.block_segments(block);
+            self.squelch |= whole.start < first;
+            if whole.start >= first && whole.end <= sent {
+                asking.request_parity(self.object, &mut self.owed, (block, rows), hold_off);
+            } else if whole.start >= first {
                 // Of a block that is not complete yet there is none: what was sent of it goes again.
-                self.squelch |= block_segments.start < self.first();
-                if block_segments.start >= self.first() {
-                    self.request_segments(block_segments, hold_off, asking);
-                }
+                asking.request_segments(&mut self.owed, kept(whole), hold_off);
             }
         }
-        self.squelch |= segments.start < self.first() && segments.start < segments.end;
-        self.request_segments(segments.clone(), hold_off, asking);
+        self.squelch |= segments.start < first && segments.start < segments.end;
+        asking.request_segments(&mut self.owed, kept(segments.clone()), hold_off);
         let segments = segments.start.min(sent)..segments.end.min(sent);
         let lost = asking.stats.repairs_requested - asked;
         self.on_request(asking.now, asking.node, &segments, lost);
-    }
-
-    fn request_segments(&mut self, segments: Range<u64>, hold_off: Duration, asking: &mut Asking<'_>) {
-        for segment in segments.start.max(self.first())..segments.end.min(self.sent()) {
-            if !asking.budget.work(1) {
-                break;
-            }
-            if self.repairs.request(segment, asking.now, hold_off) {
-                asking.count(1);
-            }
-        }
     }
 }
 
@@ -212,8 +206,8 @@ impl TxObjects {
         let Some(index) = self.index_of(range.first.object) else { return false };
         let object = &mut self.cache[index];
         if range.flags.has(RepairFlags::INFO) || range.flags.has(RepairFlags::OBJECT) {
-            object.info_pending = !object.info.is_empty();
-            if object.info_pending {
+            object.owed.info = !object.info.is_empty();
+            if object.owed.info {
                 self.informing.insert(object.start);
             }
         }
@@ -221,29 +215,26 @@ impl TxObjects {
         let wanted = Wanted::read(range, &layout, 0..layout.segments, 0);
         let Some(Wanted { segments, parity }) = wanted else { return true };
         if let Some((block, rows)) = parity.filter(|(block, _)| object.order.was_block_sent(*block)) {
-            asking.request_parity(object.id, &mut object.parity, (block, rows), asking.hold_off);
+            asking.request_parity(object.id, &mut object.owed, (block, rows), asking.hold_off);
         }
         let (prefix, reach) = (object.order.prefix(), object.order.reach());
         let asked = segments.start.min(prefix)..segments.end.min(prefix);
-        self.window.acks.note_request(asking.node, &(object.start + asked.start..object.start + asked.end));
-        let asked = asked.start..asked.end.min(asked.start.saturating_add(asking.budget.repairs));
-        let mut requested = object.repairs.request(asked, asking.now, asking.hold_off);
-        asking.count(requested.segments);
+        self.window.acks.on_request(asking.node, &(object.start + asked.start..object.start + asked.end));
+        let hold_off = asking.hold_off;
+        self.stale += asking.request_segments(&mut object.owed, asked, hold_off);
         // Of what is being sent together some went, in turn.
         for segment in segments.start.max(prefix)..segments.end.min(reach) {
-            if !asking.budget.work(1) {
+            if !asking.budget.take_step() {
                 break;
             }
             if object.order.was_sent(segment) {
-                let more = object.repairs.request(segment..segment + 1, asking.now, asking.hold_off);
-                requested.stale += more.stale;
-                asking.count(more.segments);
+                let segment = segment..segment + 1;
+                self.stale += asking.request_segments(&mut object.owed, segment, hold_off);
             }
         }
-        if object.has_repairs() {
+        if object.owed.has_repairs() {
             self.repairing.insert(object.start);
         }
-        self.stale += requested.stale;
         true
     }
 }

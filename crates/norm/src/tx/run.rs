@@ -3,6 +3,7 @@
 use shoal_fec::{ReedSolomon, Symbol};
 
 use super::order::Step;
+use super::owed::Owed;
 use super::parity::SymbolSet;
 use super::template::Template;
 use crate::layout::Layout;
@@ -41,12 +42,14 @@ pub trait Segmented {
         }
     }
 
-    /// Whether the next repair is parity.
-    fn repairs_by_parity(&self) -> bool;
+    /// What receivers asked for again.
+    fn owed(&mut self) -> &mut Owed;
 
-    /// What was asked for again, if its bytes are here; of one block's parity at most `parity_max` symbols, which are
-    /// taken.
-    fn next_repair(&mut self, now: Time, parity_max: usize) -> Option<Step>;
+    /// Segments from this one on are needed by those who hold the window; older ones only by those who do not count.
+    fn needed(&self) -> u64;
+
+    /// Whether the bytes of a block are here.
+    fn has_block(&self, block: u64) -> bool;
 }
 
 /// How much may go in one run.
@@ -154,7 +157,8 @@ impl<'a> Run<'a> {
         debug_assert!(encoded.is_ok(), "{encoded:?}");
     }
 
-    /// Adds what was asked for again, and calls `repaired` with each step of it. False if the run is complete.
+    /// Adds what receivers asked for again, as far as its bytes are here, and calls `repaired` with each step of it. False
+    /// if the run is complete.
     pub fn add_repairs<S: Segmented>(
         &mut self,
         source: &mut S,
@@ -162,13 +166,23 @@ impl<'a> Run<'a> {
         mut repaired: impl FnMut(&mut S, &Step),
     ) -> bool {
         while !self.is_complete() {
-            let parity_max = self.parity_max(source);
-            if parity_max == 0 && source.repairs_by_parity() {
+            let (needed, layout, parity_max) = (source.needed(), *source.layout(), self.parity_max(source));
+            let owed = source.owed();
+            let (parity, segment) = (owed.next_parity(needed, &layout), owed.next_segment(needed));
+            if parity_max == 0 && parity.is_some() {
                 return false;
             }
-            let Some(step) = source.next_repair(now, parity_max) else { return true };
+            let block = parity.or_else(|| segment.map(|segment| layout.block_of(segment)));
+            let Some(block) = block.filter(|block| source.has_block(*block)) else { return true };
+            let step = match (parity, segment) {
+                (None, Some(segment)) => Step::Segment(segment),
+                _ => Step::Parity { block, rows: source.owed().parity.take(block, parity_max, now) },
+            };
             if !self.add(source, &step, true) {
                 return false;
+            }
+            if let Step::Segment(segment) = step {
+                source.owed().segments.repaired(segment, now);
             }
             repaired(source, &step);
         }

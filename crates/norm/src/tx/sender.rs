@@ -10,7 +10,7 @@ use super::nack_budget::StrangerBudget;
 use super::object::TxObject;
 use super::objects::TxObjects;
 use super::questions::Questions;
-use super::repair::RepairGate;
+use super::repair_gate::RepairGate;
 use super::stream::TxStream;
 use crate::congestion::control::RateControl;
 use crate::datagram::{Lag, Source};
@@ -45,7 +45,7 @@ pub struct Sender {
     pub(super) next_object: ObjectId,
     pub grtt: Grtt,
     pub pacer: Pacer,
-    pub(super) control: RateControl,
+    pub control: RateControl,
     pub questions: Questions,
     /// What happened to questions, until it is told.
     pub(super) settled: VecDeque<Event>,
@@ -60,7 +60,7 @@ pub struct Sender {
     pub(super) advertise_at: Time,
     pub(super) leaving: Option<(Time, u32)>,
     pub(super) last_data_at: Time,
-    pub(super) ackers: Vec<NodeId>,
+    pub ackers: Vec<NodeId>,
     /// How late we hear what receivers say.
     pub(super) lag: Lag,
     /// Those of them that are waited for, however slow.
@@ -141,7 +141,7 @@ impl Sender {
 
     // --- commands ---
 
-    /// Opens a stream; `None` if there are too many.
+    /// Opens a stream, unless there are too many.
     pub fn open_stream(&mut self, options: &StreamOptions) -> Result<ObjectId, WriteError> {
         if self.streams.len() >= self.config.send_streams_max {
             // One that ended and was announced may go: nobody can be waiting for it without having asked.
@@ -153,8 +153,8 @@ impl Sender {
         let header =
             ObjectHeader { sender: self.header, flags: Flags(flags), fec_id: self.config.fec_id, object };
         let cache = SegmentCache::new(&self.config, &header, options.cache_bytes);
-        let stream = cache.and_then(|cache| TxStream::new(&self.config, object, options, cache));
-        let mut stream = stream.ok_or(WriteError::NoMemory)?;
+        let cache = cache.ok_or(WriteError::NoMemory)?;
+        let mut stream = TxStream::new(&self.config, object, options, cache);
         stream.acks.set_ackers(&self.ackers, 0);
         stream.acks.set_indispensable(&self.indispensable);
         stream.set_paced(self.control.is_pacing());
@@ -200,7 +200,8 @@ impl Sender {
     /// The next number that neither a stream nor an object has: in a long session they come round.
     fn free_number(&self) -> ObjectId {
         let is_used = |number| {
-            self.streams.iter().any(|stream| stream.object == number) || self.objects.contains(number)
+            self.streams.iter().any(|stream| stream.object == number)
+                || self.objects.index_of(number).is_some()
         };
         let mut number = self.next_object;
         while is_used(number) {
@@ -224,11 +225,6 @@ impl Sender {
         REPAIR_CYCLES * (2 * u32::from(self.config.backoff_factor) + 2) * self.grtt.advertised()
     }
 
-    /// Asks who counts to acknowledge an object. False if it is not here.
-    pub fn want_object_ack(&mut self, now: Time, object: ObjectId) -> bool {
-        self.objects.want_ack(object, &self.ackers, now)
-    }
-
     /// Whose acknowledgements count from now on, and from which segment on those of a new one do.
     pub fn set_ackers(&mut self, nodes: &[NodeId], from: impl Fn(&TxStream) -> u64) {
         self.ackers = nodes.to_vec();
@@ -250,10 +246,6 @@ impl Sender {
         self.control.set_max(rate_max);
         self.streams.iter_mut().for_each(|stream| stream.set_paced(self.control.is_pacing()));
         self.pacer.set_rate(self.control.rate());
-    }
-
-    pub fn limiting_receiver(&self) -> Option<NodeId> {
-        self.control.limiting_receiver()
     }
 
     pub fn set_group_size(&mut self, size: u32) {
@@ -349,20 +341,19 @@ impl Sender {
     pub fn handle_ack(&mut self, now: Time, from: Source, ack: &Ack<'_>, stats: &mut Stats) {
         stats.acks_received += 1;
         self.hear_feedback(now, from, &ack.header);
-        if let AckType::Other(ack_type, ack_id) = ack.kind {
-            self.questions.on_answer(ack.header.source, ack_type, ack_id);
-        } else if let AckType::Flush(position) = ack.kind
-            && position.fec_id == self.config.fec_id
-            && let Some(stream) = self.stream_mut(position.object)
-        {
-            let segment = stream.segment_at(position.payload_id);
-            if segment < stream.sent() {
-                stream.on_ack(now, ack.header.source, segment + 1);
+        let node = ack.header.source;
+        match ack.kind {
+            AckType::Other(ack_type, ack_id) => self.questions.on_answer(node, ack_type, ack_id),
+            AckType::Flush(position) if position.fec_id == self.config.fec_id => {
+                let Some(stream) = self.stream_mut(position.object) else {
+                    return self.objects.on_ack(now, node, position);
+                };
+                let segment = stream.segment_at(position.payload_id);
+                if segment < stream.sent {
+                    stream.on_ack(now, node, segment + 1);
+                }
             }
-        } else if let AckType::Flush(position) = ack.kind
-            && position.fec_id == self.config.fec_id
-        {
-            self.objects.on_ack(now, ack.header.source, position);
+            AckType::Flush(_) | AckType::Probe => {}
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use crate::auth;
 use crate::wire::object::ObjectHeader;
-use crate::wire::{Flags, Fti, PayloadId, SenderHeader, finish_header, message_type};
-use crate::{Config, FecId, NodeId};
+use crate::wire::{Flags, Fti, Info, PayloadId, SenderHeader, finish_header, message_type};
+use crate::{Config, NodeId};
 
 const SEQUENCE_AT: usize = 2;
 const SOURCE_AT: usize = 4;
@@ -18,7 +18,8 @@ const PAYLOAD_ID_AT: usize = 16;
 #[derive(Debug)]
 pub struct Template {
     pub bytes: Vec<u8>,
-    fec_id: FecId,
+    header: ObjectHeader,
+    fti: Fti,
 }
 
 impl Template {
@@ -29,7 +30,7 @@ impl Template {
         fti.write(header.fec_id, &mut bytes);
         finish_header(&mut bytes);
         auth::reserve(&mut bytes, auth::extension_bytes(&config.auth));
-        Template { bytes, fec_id: header.fec_id }
+        Template { bytes, header: *header, fti }
     }
 
     /// Lets messages come from another node id.
@@ -39,8 +40,13 @@ impl Template {
 
     /// Says in a message that begins as this says which segment it carries.
     pub fn place(&self, datagram: &mut [u8], place: PayloadId) {
-        let length = self.fec_id.payload_id_bytes();
-        datagram[PAYLOAD_ID_AT..][..length].copy_from_slice(&place.to_bytes(self.fec_id)[..length]);
+        let length = self.header.fec_id.payload_id_bytes();
+        datagram[PAYLOAD_ID_AT..][..length].copy_from_slice(&place.to_bytes(self.header.fec_id)[..length]);
+    }
+
+    /// Writes NORM_INFO with this content.
+    pub fn write_info(&self, sender: &SenderHeader, content: &[u8], out: &mut Vec<u8>) {
+        Info::write(&ObjectHeader { sender: *sender, ..self.header }, Some(self.fti), content, out);
     }
 
     /// Appends the header of a message that is sent now.

@@ -7,16 +7,13 @@
 
 use std::collections::VecDeque;
 
-use super::repair::RepairGate;
-use super::run::{Run, RunLimit};
+use super::run::{Run, RunLimit, Segmented};
 use super::sender::Sender;
 use super::stream::TxStream;
 use crate::auth;
 use crate::event::Event;
 use crate::stats::Stats;
 use crate::time::Time;
-use crate::wire::object::ObjectHeader;
-use crate::wire::{Flags, Info};
 
 /// What to hand out: decided first, borrowed afterwards.
 enum Plan {
@@ -42,7 +39,7 @@ impl Sender {
         let (bytes, datagram_bytes) = match plan {
             Plan::Scratch { datagram_bytes } => (&mut self.scratch[..], datagram_bytes),
             Plan::Run { stream, first, count } => {
-                self.streams[stream].cache_mut().stamp_run(first, count, &mut self.header)
+                self.streams[stream].cache.stamp_run(first, count, &mut self.header)
             }
         };
         stats.bytes_sent += bytes.len() as u64;
@@ -105,19 +102,13 @@ impl Sender {
     }
 
     fn plan_info(&mut self) -> bool {
-        let Some(stream) = self.streams.iter_mut().find(|stream| stream.info_pending) else {
-            let Some(object) = self.objects.take_info() else { return false };
-            object.write_info(&self.header, &mut self.scratch);
+        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.owed.info) {
+            stream.owed.info = false;
+            stream.template().write_info(&self.header, &stream.info, &mut self.scratch);
             return true;
-        };
-        stream.info_pending = false;
-        let header = ObjectHeader {
-            sender: self.header,
-            flags: Flags(Flags::STREAM | Flags::INFO),
-            fec_id: self.config.fec_id,
-            object: stream.object,
-        };
-        Info::write(&header, Some(stream.cache.fti), &stream.info, &mut self.scratch);
+        }
+        let Some(object) = self.objects.take_info() else { return false };
+        object.template().write_info(&self.header, &object.info, &mut self.scratch);
         true
     }
 
@@ -136,7 +127,7 @@ impl Sender {
         self.follow_control(now, stats);
         let (grtt, robust_factor) = (self.grtt.advertised(), self.config.robust_factor);
         let mut run = run!(self);
-        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.has_repairs()) {
+        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.owed.has_repairs()) {
             run.add_repairs(stream, now, |stream, step| stream.on_repaired(step, now, grtt, robust_factor));
         } else {
             self.objects.add_repairs(now, &mut run);
@@ -190,8 +181,8 @@ impl Sender {
         let (limit, grtt, robust_factor) =
             (self.run_limit(), self.grtt.advertised(), self.config.robust_factor);
         let stream = &mut self.streams[index];
-        let (first, sendable) = (stream.sent(), stream.sendable());
-        if let Some(end) = stream.order.run_end(sendable) {
+        let (first, sendable) = (stream.sent, stream.sendable());
+        if let Some(end) = stream.order.begin_run(sendable) {
             let end = end.min(first.saturating_add(stream.run_max()));
             let count = stream.cache.run_length(first, end, limit.segments_max, limit.bytes_max);
             let mut bytes = 0;
@@ -226,33 +217,22 @@ impl Sender {
         if let Some((at, left)) = self.leaving {
             return if left > 0 { at } else { Time::NEVER };
         }
-        let mut next = self.grtt.next_probe.min(self.questions.deadline());
-        next = next.min(self.objects.deadline(self.pacer.ready_at(), self.repair_hold()));
-        for stream in &self.streams {
-            next = next.min(stream.acks.next_request);
-            next = next.min(stream.next_announcement());
-            next = next.min(stream.window_deadline());
-            if stream.squelch {
-                next = next.min(self.squelch_at);
-            }
-            if stream.info_pending || stream.has_output() {
-                next = next.min(self.pacer.ready_at());
-            }
-        }
-        if self.has_repairs() {
-            let gate = match self.gate {
-                RepairGate::Collecting { until } => until,
-                RepairGate::Repairing | RepairGate::Idle => Time::ZERO,
-            };
-            next = next.min(gate.max(self.pacer.ready_at()));
-        }
-        if !self.invalid_objects.is_empty() {
-            next = next.min(self.squelch_at);
-        }
-        if self.advertise {
-            next = next.min(self.advertise_at);
-        }
-        next
+        let (ready_at, when) =
+            (self.pacer.ready_at(), |is: bool, at: Time| if is { at } else { Time::NEVER });
+        let has_refusals =
+            !self.invalid_objects.is_empty() || self.streams.iter().any(|stream| stream.squelch);
+        let of_stream = |stream: &TxStream| {
+            let timed =
+                stream.acks.next_request.min(stream.next_announcement()).min(stream.window_deadline());
+            timed.min(when(stream.owed.info || stream.has_output(), ready_at))
+        };
+        let objects = self.objects.deadline(ready_at, self.repair_hold());
+        let next = self.streams.iter().map(of_stream).fold(objects, Time::min);
+        next.min(self.grtt.next_probe)
+            .min(self.questions.deadline())
+            .min(when(self.has_repairs(), self.gate.opens_at().max(ready_at)))
+            .min(when(has_refusals, self.squelch_at))
+            .min(when(self.advertise, self.advertise_at))
     }
 
     /// Tells what became of writes, watermarks and announcements.

@@ -112,16 +112,10 @@ pub enum Command<'a> {
 impl<'a> Command<'a> {
     pub(super) fn parse(common: &CommonHeader, bytes: &'a [u8]) -> Result<Command<'a>, Reject> {
         let header_bytes = common.header_bytes;
-        let content = &bytes[header_bytes..];
+        let (header, content) = bytes.split_at(header_bytes);
         match bytes[12] {
-            flavor::FLUSH | flavor::SQUELCH => {
-                let position = Position::read(&bytes[..header_bytes])?;
-                if bytes[12] == flavor::FLUSH {
-                    Ok(Command::Flush { position, ackers: content })
-                } else {
-                    Ok(Command::Squelch { position, invalid: content })
-                }
-            }
+            flavor::FLUSH => Ok(Command::Flush { position: Position::read(header)?, ackers: content }),
+            flavor::SQUELCH => Ok(Command::Squelch { position: Position::read(header)?, invalid: content }),
             flavor::EOT => Ok(Command::EndOfTransmission),
             flavor::CC => {
                 if header_bytes < PROBE_HEADER_BYTES {
@@ -150,10 +144,7 @@ impl<'a> Command<'a> {
                 COMMAND_HEADER_BYTES + position.fec_id.payload_id_bytes()
             }
             Command::CongestionControl { .. } => PROBE_HEADER_BYTES,
-            Command::EndOfTransmission
-            | Command::RepairAdvertisement { .. }
-            | Command::AckRequest { .. }
-            | Command::Application(_) => COMMAND_HEADER_BYTES,
+            _ => COMMAND_HEADER_BYTES,
         }
     }
 }

@@ -32,7 +32,7 @@ impl Extensions {
     pub fn read(bytes: &[u8], fec_id: Option<FecId>) -> Result<Extensions, Reject> {
         let mut found = Extensions::default();
         let mut delivered = None;
-        for range in Ranges::new(bytes) {
+        for range in (Ranges { bytes, at: 0 }) {
             let extension = &bytes[range?];
             match extension[0] {
                 EXT_FTI => found.fti = fec_id.map(|id| Fti::read(id, extension)).transpose()?,
@@ -55,12 +55,6 @@ struct Ranges<'a> {
     at: usize,
 }
 
-impl<'a> Ranges<'a> {
-    fn new(bytes: &'a [u8]) -> Ranges<'a> {
-        Ranges { bytes, at: 0 }
-    }
-}
-
 impl Iterator for Ranges<'_> {
     type Item = Result<Range<usize>, Reject>;
 
@@ -79,7 +73,7 @@ impl Iterator for Ranges<'_> {
 
 /// Where the content of EXT_AUTH is among extensions, if it is there.
 pub(crate) fn find_auth(bytes: &[u8]) -> Result<Option<Range<usize>>, Reject> {
-    for range in Ranges::new(bytes) {
+    for range in (Ranges { bytes, at: 0 }) {
         let range = range?;
         if bytes[range.start] == EXT_AUTH {
             return Ok(Some(range.start + 2..range.end));
@@ -107,31 +101,19 @@ impl Fti {
             return Err(Reject::HeaderLength);
         }
         let object_bytes = u64::from(read_u16(extension, 2)) << 32 | u64::from(read_u32(extension, 4));
-        let fti = match fec_id {
-            FecId::ReedSolomon8 => Fti {
-                object_bytes,
-                segment_bytes: read_u16(extension, 8),
-                block_symbols: extension[10].into(),
-                parity_symbols: extension[11].into(),
-            },
-            FecId::SmallBlock => Fti {
-                object_bytes,
-                segment_bytes: read_u16(extension, 10),
-                block_symbols: read_u16(extension, 12),
-                parity_symbols: read_u16(extension, 14),
-            },
-            FecId::NoCode => Fti {
-                object_bytes,
-                segment_bytes: read_u16(extension, 10),
-                block_symbols: u16::try_from(read_u32(extension, 12)).map_err(|_| Reject::ObjectInfo)?,
-                parity_symbols: 0,
-            },
+        let (segment_bytes, block_symbols, parity_symbols) = match fec_id {
+            FecId::ReedSolomon8 => (read_u16(extension, 8), extension[10].into(), extension[11].into()),
+            FecId::SmallBlock => (read_u16(extension, 10), read_u16(extension, 12), read_u16(extension, 14)),
+            FecId::NoCode => {
+                let symbols = u16::try_from(read_u32(extension, 12)).map_err(|_| Reject::ObjectInfo)?;
+                (read_u16(extension, 10), symbols, 0)
+            }
         };
-        let symbols = u32::from(fti.block_symbols) + u32::from(fti.parity_symbols);
-        if fti.segment_bytes == 0 || fti.block_symbols == 0 || symbols > fec_id.symbols_max() {
+        let symbols = u32::from(block_symbols) + u32::from(parity_symbols);
+        if segment_bytes == 0 || block_symbols == 0 || symbols > fec_id.symbols_max() {
             return Err(Reject::ObjectInfo);
         }
-        Ok(fti)
+        Ok(Fti { object_bytes, segment_bytes, block_symbols, parity_symbols })
     }
 
     /// Appends the extension.
@@ -145,16 +127,13 @@ impl Fti {
                 out.push(self.block_symbols as u8);
                 out.push(self.parity_symbols as u8);
             }
-            FecId::SmallBlock => {
+            FecId::SmallBlock | FecId::NoCode => {
+                // Without a code the block's length takes the place of both numbers.
+                let (block, parity) = (self.block_symbols, self.parity_symbols);
+                let numbers = if fec_id == FecId::NoCode { [0, block] } else { [block, parity] };
                 out.extend_from_slice(&[0, 0]);
                 out.extend_from_slice(&self.segment_bytes.to_be_bytes());
-                out.extend_from_slice(&self.block_symbols.to_be_bytes());
-                out.extend_from_slice(&self.parity_symbols.to_be_bytes());
-            }
-            FecId::NoCode => {
-                out.extend_from_slice(&[0, 0]);
-                out.extend_from_slice(&self.segment_bytes.to_be_bytes());
-                out.extend_from_slice(&u32::from(self.block_symbols).to_be_bytes());
+                numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
             }
         }
     }

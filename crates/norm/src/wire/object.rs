@@ -98,9 +98,8 @@ impl<'a> Data<'a> {
     }
 
     /// Bytes before the payload of a NORM_DATA message we send.
-    pub const fn header_bytes(fec_id: FecId, with_fti: bool) -> usize {
-        let fti = if with_fti { fec_id.fti_bytes() } else { 0 };
-        OBJECT_HEADER_BYTES + fec_id.payload_id_bytes() + fti
+    pub const fn header_bytes(fec_id: FecId) -> usize {
+        OBJECT_HEADER_BYTES + fec_id.payload_id_bytes() + fec_id.fti_bytes()
     }
 }
 

@@ -44,6 +44,16 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &HubEvent) -> PyResult<Event
             details.set_item("why", &**why)?;
             ("link_failed", &0)
         }
+        HubEvent::LinkDown(link, why) => {
+            details.set_item("link", link)?;
+            details.set_item("why", why)?;
+            ("link_down", &0)
+        }
+        HubEvent::LinkUp(link, address) => {
+            details.set_item("link", link)?;
+            details.set_item("address", address)?;
+            ("link_up", &0)
+        }
         HubEvent::Dropped(count) => {
             details.set_item("count", count)?;
             ("dropped", &0)

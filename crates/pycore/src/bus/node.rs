@@ -1,5 +1,6 @@
 //! The node inside a Python process.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -285,6 +286,14 @@ impl Node {
         Ok(detached(py, || inner.bus.remove_norm(number, linger)))
     }
 
+    /// Says what a step over a group's link costs; `None` if it costs as usual. False if there is no such link.
+    fn set_norm_cost(&self, py: Python<'_>, number: u64, cost: Option<NonZeroU32>) -> PyResult<bool> {
+        let inner = self.open()?;
+        let Some(link) = inner.bus.norm_link(number) else { return Ok(false) };
+        detached(py, || inner.bus.hub().set_cost(link.hub_link(), cost));
+        Ok(true)
+    }
+
     /// A group's link as it is now; `None` if it was left.
     fn norm_link<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(link) = self.inner()?.bus.norm_link(number) else { return Ok(None) };
@@ -297,6 +306,8 @@ impl Node {
         told.set_item("rate_bytes_per_s", rate)?;
         told.set_item("round_trip_s", grtt.as_secs_f64())?;
         set_traffic(&told, self.inner()?.bus.hub().traffic(link.hub_link()))?;
+        told.set_item("link", link.hub_link())?;
+        told.set_item("down", detached(py, || link.down()))?;
         told.set_item("has_ended", link.has_left())?;
         told.set_item("stats", stats_to_python(py, &detached(py, || link.stats()))?)?;
         Ok(Some(told))
@@ -630,6 +641,11 @@ impl Node {
         let interface =
             sockets.interface().map_or_else(|| "any".to_owned(), |interface| interface.name.clone());
         Ok(Some((interface, sockets.local_addr()?.to_string(), link.receive_buffer_bytes()?)))
+    }
+
+    /// Why nothing goes out or comes in over datagrams without repair, while their interface is gone.
+    fn udp_down(&self) -> PyResult<Option<String>> {
+        Ok(self.inner()?.bus.udp().and_then(|link| link.down()))
     }
 
     /// Changes the keys of all links that have some, or of the one with a number. False if none has.

@@ -1,14 +1,15 @@
 //! TCP links for Python, which decides when there is one: addresses in, what became of connections out.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::os::fd::{IntoRawFd as _, RawFd};
 use std::sync::Arc;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_io::tcp::{Certificates, Congestion, Place, TcpNet};
-use shoal_node::tcp::{Over, Role, TcpNews};
+use shoal_io::tcp::{Certificates, Congestion, Door, Place, TcpNet};
+use shoal_node::tcp::{Over, TcpNews};
 
 use super::exit::detached;
 use super::node::{Inner, Node};
@@ -101,8 +102,8 @@ impl TcpLinks {
         Ok(TcpLinks(inner.clone()))
     }
 
-    /// Listens at an address: the listener's number, and the port.
-    #[pyo3(signature = (host, port, connections_max, tls = None))]
+    /// Listens at an address: the listener's number, and the port. With `asks`, whoever says hello there waits for `admit`.
+    #[pyo3(signature = (host, port, connections_max, tls = None, *, asks = false))]
     fn listen(
         &self,
         py: Python<'_>,
@@ -110,10 +111,11 @@ impl TcpLinks {
         port: u16,
         connections_max: usize,
         tls: Option<&Bound<'_, Tls>>,
+        asks: bool,
     ) -> PyResult<(u64, u16)> {
         let address = socket_address(host, port)?;
         let tls = tls.map(|tls| &tls.get().0);
-        let listening = self.with(py, |tcp| tcp.listen(address, connections_max, tls))?;
+        let listening = self.with(py, |tcp| tcp.listen(address, Door { connections_max, asks }, tls))?;
         let (listener, bound) = listening.map_err(|error| PyOSError::new_err(error.to_string()))?;
         Ok((listener, bound.port()))
     }
@@ -138,9 +140,16 @@ impl TcpLinks {
         dialled.map_err(|error| PyOSError::new_err(error.to_string()))
     }
 
-    /// A listener that a transport written in Python has: its number.
-    fn add_listener(&self, py: Python<'_>, connections_max: usize) -> PyResult<u64> {
-        self.with(py, |tcp| tcp.add_listener(connections_max))
+    /// A listener that a transport written in Python has: its number. `asks` as of `listen`.
+    #[pyo3(signature = (connections_max, *, asks = false))]
+    fn add_listener(&self, py: Python<'_>, connections_max: usize, asks: bool) -> PyResult<u64> {
+        self.with(py, |tcp| tcp.add_listener(Door { connections_max, asks }))
+    }
+
+    /// Lets somebody in who was told as news of kind `asks`; or not, with the reason that it hears.
+    #[pyo3(signature = (connection, refused = None))]
+    fn admit(&self, py: Python<'_>, connection: u64, refused: Option<&str>) -> PyResult<()> {
+        self.with(py, |tcp| tcp.admit(connection, refused))
     }
 
     /// Makes a connection that such a transport carries: its number, and a descriptor, the caller's from now on, of the pipe
@@ -154,11 +163,18 @@ impl TcpLinks {
         listener: Option<u64>,
         last: Option<u64>,
     ) -> PyResult<Option<(u64, RawFd)>> {
-        let role = if listener.is_some() { Role::Accepted } else { Role::Dialled(last) };
         let place = Place { address, identity, listener };
-        let taken = self.with(py, |tcp| tcp.adopt(place, role))?;
+        let taken = self.with(py, |tcp| tcp.adopt(place, last))?;
         let taken = taken.map_err(|error| PyOSError::new_err(error.to_string()))?;
         Ok(taken.map(|(connection, pipe)| (connection, pipe.into_raw_fd())))
+    }
+
+    /// Makes a connection with another node of this process: its number. `last` as of `dial`.
+    #[pyo3(signature = (other, last = None))]
+    fn join(&self, py: Python<'_>, other: &Bound<'_, TcpLinks>, last: Option<u64>) -> PyResult<u64> {
+        let other = other.get().0.bus.tcp().ok_or_else(errors::closed)?;
+        let joined = self.with(py, |tcp| tcp.join(&other, last))?;
+        joined.map_err(|error| PyOSError::new_err(error.to_string()))
     }
 
     /// The other end of such a connection proved its name.
@@ -174,6 +190,13 @@ impl TcpLinks {
     /// Ends a connection: goodbye is said once everything was sent.
     fn part(&self, py: Python<'_>, connection: u64) -> PyResult<()> {
         self.with(py, |tcp| tcp.part(connection))
+    }
+
+    /// Says what a step over the link with a publisher costs; `None` if it costs as usual. False if there is no such link.
+    fn set_cost(&self, py: Python<'_>, publisher: u64, cost: Option<NonZeroU32>) -> PyResult<bool> {
+        let Some(link) = self.with(py, |tcp| tcp.link(publisher))? else { return Ok(false) };
+        detached(py, || self.0.bus.hub().set_cost(link, cost));
+        Ok(true)
     }
 
     /// Closes a listener, and ends its connections so.
@@ -200,6 +223,14 @@ impl TcpLinks {
             let item = PyDict::new(py);
             set_place(&item, place)?;
             match news {
+                TcpNews::Asks { connection, publisher, node } => {
+                    item.set_item("kind", "asks")?;
+                    item.set_item("connection", connection)?;
+                    item.set_item("publisher", publisher)?;
+                    item.set_item("node", node)?;
+                    item.set_item("resumed", false)?;
+                    item.set_item("why", "")?;
+                }
                 TcpNews::Up { connection, publisher, node, resumed } => {
                     item.set_item("kind", "up")?;
                     item.set_item("connection", connection)?;

@@ -29,7 +29,7 @@ const MEASURE_ROWS: usize = 100_000;
 const WAITING_MAX: usize = 1_000_000;
 
 /// Messages given out: the offset of the first, rows, how often each was given out where that is not once, messages, bytes.
-type Batch<'py> = (u64, Bound<'py, PyBytes>, Vec<(u64, u32)>, usize, usize);
+type Batch<'py> = (u64, Bound<'py, PyBytes>, Vec<(u64, u32)>, Vec<(u64, u64)>, usize, usize);
 
 /// Runs of offsets, both ends included, and where to go on.
 type ShownTuple = (Vec<(u64, u64)>, Option<u64>);
@@ -41,6 +41,7 @@ struct Given {
     first: u64,
     rows: RowsWriter,
     counts: Vec<(u64, u32)>,
+    lives: Vec<(u64, u64)>,
 }
 
 struct Reading {
@@ -176,7 +177,7 @@ impl Reading {
     }
 
     /// Puts messages together that were taken, in their order: what ascends goes into one batch.
-    fn gather(&mut self, shared: &Shared, offsets: &[u64]) -> Result<Vec<Given>, LogError> {
+    fn gather(&mut self, shared: &Shared, offsets: &[u64], now_us: u64) -> Result<Vec<Given>, LogError> {
         self.read(shared, offsets)?;
         let mut batches: Vec<Given> = Vec::new();
         let (mut next, mut missing) = (0, Vec::new());
@@ -186,7 +187,8 @@ impl Reading {
                 continue;
             }
             if batches.is_empty() || offset < next {
-                batches.push(Given { first: offset, rows: RowsWriter::default(), counts: Vec::new() });
+                let (rows, counts, lives) = (RowsWriter::default(), Vec::new(), Vec::new());
+                batches.push(Given { first: offset, rows, counts, lives });
                 next = offset;
             }
             let Some(batch) = batches.last_mut() else { continue };
@@ -196,6 +198,7 @@ impl Reading {
             if count != 1 {
                 batch.counts.push((offset, count));
             }
+            batch.lives.extend(self.backlog.life_us(offset, now_us).map(|left_us| (offset, left_us)));
         }
         // They are gone, and nobody can have them.
         self.lost += missing.len() as u64;
@@ -335,12 +338,12 @@ impl Backlog {
             } else {
                 (reading.backlog.take(consumer, now_us, messages_max, bytes_max), false)
             };
-            reading.gather(&self.shared, &offsets).map(|batches| (batches, more))
+            reading.gather(&self.shared, &offsets, now_us).map(|batches| (batches, more))
         });
         let (batches, more) = given.map_err(errors::store)?;
         let batch = |given: Given| {
             let (messages, bytes) = (given.rows.count() as usize, given.rows.bytes().len());
-            (given.first, PyBytes::new(py, given.rows.bytes()), given.counts, messages, bytes)
+            (given.first, PyBytes::new(py, given.rows.bytes()), given.counts, given.lives, messages, bytes)
         };
         Ok((batches.into_iter().map(batch).collect(), more))
     }

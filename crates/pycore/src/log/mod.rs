@@ -451,9 +451,9 @@ impl Log {
         Ok(known)
     }
 
-    /// Runs of committed rows that are still to be published: (first, end).
+    /// Runs of committed rows that are durable and still to be published: (first, end).
     fn unpublished(&self) -> PyResult<Vec<(u64, u64)>> {
-        Ok(self.here()?.look(|log| log.state().unpublished().collect()))
+        Ok(self.here()?.look(|log| log.unpublished().collect()))
     }
 
     /// Notes that committed rows below an offset are published.
@@ -593,6 +593,12 @@ impl Log {
             log.segments().into_iter().map(|segment| (dead(&segment), segment)).collect()
         });
         segments.iter().map(|(dead, segment)| segment_to_python(py, segment, *dead)).collect()
+    }
+
+    /// How long the segments are together.
+    #[getter]
+    fn used_bytes(&self) -> PyResult<u64> {
+        Ok(self.here()?.look(|log| log.segments().iter().map(|segment| segment.end_position).sum()))
     }
 
     /// Makes the next index that is missing. False if there is none.

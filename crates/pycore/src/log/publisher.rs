@@ -36,7 +36,7 @@ pub fn publish_rows(
     let mut record = Vec::new();
     let mut reached = start;
     for _ in 0..rows_max {
-        let Some(row) = cursor.next().map_err(errors::store)? else { return Ok((end, None)) };
+        let Some(row) = cursor.next().map_err(errors::store)? else { return Ok((cursor.position(), None)) };
         let view = MessageView::parse(row.record).map_err(|error| errors::unreadable(&error))?;
         let name = std::str::from_utf8(view.name_bytes()).map_err(|error| errors::unreadable(&error))?;
         let known = match topic.take() {

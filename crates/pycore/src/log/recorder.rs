@@ -27,7 +27,7 @@ struct Taking {
     unless: Filter,
     /// Persistent messages that reach the store by themselves.
     stored: Option<Filter>,
-    lanes: Option<Lane>,
+    lanes: Option<RecorderLane>,
     /// What the rows raise the marks to.
     numbers: Vec<(MarkKey, u64)>,
     /// What was missed before them. One for each chain at most, since it is heard of again once.
@@ -40,7 +40,7 @@ struct Taking {
 }
 
 /// What one recorder of several knows of what is in the log already.
-struct Lane {
+struct RecorderLane {
     lane: u32,
     marks: Marks,
     awaited: Arc<Mutex<Awaited>>,
@@ -72,7 +72,7 @@ impl Lanes {
     }
 }
 
-impl Lane {
+impl RecorderLane {
     fn key(&self, (publisher, chain): (u64, u32)) -> MarkKey {
         MarkKey { lane: self.lane, publisher, chain }
     }
@@ -264,7 +264,7 @@ impl Recorder {
                 let own = lanes.marks.iter().filter(|(key, _)| key.lane == lane);
                 // All are older than what arrives from now on.
                 own.for_each(|(key, mark)| marks.raise(key, mark.number, 0));
-                Some(Lane { lane, marks, awaited: lanes.awaited.clone() })
+                Some(RecorderLane { lane, marks, awaited: lanes.awaited.clone() })
             }
         };
         let taking = Taking {

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
-pub(crate) type SeededMap<K, V> = HashMap<K, V, Seed>;
+/// A map with that hash.
+pub type SeededMap<K, V> = HashMap<K, V, Seed>;
 
+/// What the hash is keyed by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seed(pub u64);
+pub struct Seed(pub u64);
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -19,7 +21,7 @@ impl BuildHasher for Seed {
 }
 
 /// Folds each word in with a 128-bit multiplication.
-pub(crate) struct Mixer {
+pub struct Mixer {
     state: u64,
 }
 

@@ -9,7 +9,7 @@
 mod attribute;
 mod filing;
 mod guard;
-pub(crate) mod hash;
+pub mod hash;
 mod matching;
 mod plan;
 mod posting;

@@ -19,7 +19,7 @@ pub(crate) enum Formula {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedPredicate {
     leaf: Leaf,
     /// The attribute, if it is only one.
     slot: Option<Slot>,
@@ -31,7 +31,7 @@ struct Shared {
 
 #[derive(Debug)]
 pub(crate) struct Predicates {
-    shared: Slab<Shared>,
+    shared: Slab<SharedPredicate>,
     by_leaf: SeededMap<Leaf, PredicateId>,
 }
 
@@ -58,7 +58,13 @@ impl Predicates {
                 let shared = &mut self.shared;
                 let id = *self.by_leaf.entry(leaf.clone()).or_insert_with(|| {
                     let slot = slot(leaf);
-                    shared.insert(Shared { leaf: leaf.clone(), slot, references: 0, epoch: 0, holds: false })
+                    shared.insert(SharedPredicate {
+                        leaf: leaf.clone(),
+                        slot,
+                        references: 0,
+                        epoch: 0,
+                        holds: false,
+                    })
                 });
                 if let Some(shared) = self.shared.get_mut(id) {
                     shared.references += 1;

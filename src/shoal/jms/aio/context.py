@@ -135,25 +135,49 @@ class JMSContext(Making):
         )
 
     async def create_shared_consumer(
-        self, topic: Topic, name: str, selector: str | None = None
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        *,
+        correlation: str | CorrelationFilter | None = None,
     ) -> JMSConsumer:
         """One of several consumers of a subscription: each message goes to one of them."""
         self._begun()
-        return self._made(await self._session.create_shared_consumer(topic, name, selector))
+        return self._made(
+            await self._session.create_shared_consumer(topic, name, selector, correlation=correlation)
+        )
 
     async def create_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        no_local: bool = False,
+        *,
+        correlation: str | CorrelationFilter | None = None,
     ) -> JMSConsumer:
         """The consumer of a subscription that a store remembers while nobody is there."""
         self._begun()
-        return self._made(await self._session.create_durable_consumer(topic, name, selector, no_local))
+        return self._made(
+            await self._session.create_durable_consumer(
+                topic, name, selector, no_local, correlation=correlation
+            )
+        )
 
     async def create_shared_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        *,
+        correlation: str | CorrelationFilter | None = None,
     ) -> JMSConsumer:
         """One of several consumers of a subscription that a store remembers."""
         self._begun()
-        return self._made(await self._session.create_shared_durable_consumer(topic, name, selector))
+        return self._made(
+            await self._session.create_shared_durable_consumer(topic, name, selector, correlation=correlation)
+        )
 
     async def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
         """What looks at the messages of a queue and takes none."""

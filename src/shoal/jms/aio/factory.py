@@ -10,7 +10,7 @@ from shoal.jms import connection as threads
 from shoal.jms import factory as factories
 from shoal.jms.aio.connection import Connection
 from shoal.jms.aio.context import JMSContext
-from shoal.jms.delivering import AcknowledgeMode
+from shoal.jms.delivering import AcknowledgeMode, checked_mode
 from shoal.jms.destination import Destination
 
 
@@ -56,6 +56,7 @@ class ConnectionFactory:
         password: str | None = None,
     ) -> JMSContext:
         """A connection and a session in one: `async with await factory.create_context() as context`."""
+        checked_mode(session_mode)
         connection = await self.create_connection(user_name, password)
         try:
             return JMSContext(connection, set(), session_mode)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class MessageProducer(ProducerBase):
     """Sends to one destination, or to one that each `send` names. For the tasks of one event loop."""
 
+    __slots__ = ("_delivering",)
+
     def __init__(
         self,
         session: "threads.Session",
@@ -105,6 +107,8 @@ class MessageProducer(ProducerBase):
 
 class JMSProducer(ContextProducerBase):
     """Sends messages and bodies: `await producer.set_priority(7).send(topic, "text")`."""
+
+    __slots__ = ("_producer",)
 
     def __init__(self, producer: MessageProducer) -> None:
         super().__init__(producer)

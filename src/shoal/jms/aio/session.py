@@ -113,28 +113,50 @@ class Session(Making):
         )
 
     async def create_shared_consumer(
-        self, topic: Topic, name: str, selector: str | None = None
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        *,
+        correlation: str | CorrelationFilter | None = None,
     ) -> MessageConsumer:
         """One of several consumers of a subscription: each message goes to one of them."""
         return await self._made(
-            functools.partial(self._session.create_shared_consumer, topic, name, selector)
+            functools.partial(
+                self._session.create_shared_consumer, topic, name, selector, correlation=correlation
+            )
         )
 
     async def create_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        no_local: bool = False,
+        *,
+        correlation: str | CorrelationFilter | None = None,
     ) -> MessageConsumer:
         """The consumer of a subscription that a store remembers while nobody is there."""
         create = self._session.create_durable_consumer
-        return await self._made(functools.partial(create, topic, name, selector, no_local))
+        return await self._made(
+            functools.partial(create, topic, name, selector, no_local, correlation=correlation)
+        )
 
     create_durable_subscriber = create_durable_consumer
 
     async def create_shared_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        *,
+        correlation: str | CorrelationFilter | None = None,
     ) -> MessageConsumer:
         """One of several consumers of a subscription that a store remembers."""
         return await self._made(
-            functools.partial(self._session.create_shared_durable_consumer, topic, name, selector)
+            functools.partial(
+                self._session.create_shared_durable_consumer, topic, name, selector, correlation=correlation
+            )
         )
 
     async def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use shoal_node::hub::{LinkBell, Ring};
 
 use super::super::engine::RUN_BYTES;
-use super::thread::Shared;
+use super::thread::LinkCore;
 
 /// What the thread is doing, as publishers need to know it.
 pub mod state {
@@ -21,7 +21,7 @@ pub mod state {
 /// How a hub reaches a NORM link, which is opened after the hub knows of it.
 pub struct NormBell {
     pub(super) state: Arc<AtomicU8>,
-    pub(super) link: Arc<OnceLock<Weak<Shared>>>,
+    pub(super) link: Arc<OnceLock<Weak<LinkCore>>>,
 }
 
 impl NormBell {
@@ -41,7 +41,7 @@ impl NormBell {
         (Box::new(bell.twin()), bell)
     }
 
-    fn shared(&self) -> Option<Arc<Shared>> {
+    fn shared(&self) -> Option<Arc<LinkCore>> {
         self.link.get().and_then(Weak::upgrade)
     }
 }

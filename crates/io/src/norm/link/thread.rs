@@ -12,7 +12,7 @@ use shoal_node::hub::LinkId;
 use super::super::engine::{Engine, RUN_BYTES};
 use super::bell::state;
 use crate::clock::Clock;
-use crate::udp::{Sockets, Waker};
+use crate::udp::{Sight, Sockets, Waker, Watch};
 
 /// While a stream flows, less than a run waits so long for company.
 const GATHER: Duration = Duration::from_micros(50);
@@ -26,13 +26,14 @@ const GOODBYE: Duration = Duration::from_millis(20);
 pub const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 /// What the thread has in common with those who publish, and with the handle.
-pub struct Shared {
+pub struct LinkCore {
     pub engine: Mutex<Engine>,
     pub chains: Arc<Chains>,
     pub link: LinkId,
     /// The buffers are the link's own, not a hub's.
     pub owns_chains: bool,
-    pub sockets: Arc<Sockets>,
+    /// Those in use: others take their place when the interface changes.
+    pub sockets: Mutex<Arc<Sockets>>,
     pub clock: Clock,
     pub waker: Waker,
     pub state: Arc<AtomicU8>,
@@ -42,9 +43,18 @@ pub struct Shared {
     pub end_streams: bool,
 }
 
-impl Shared {
+impl LinkCore {
     pub fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn sockets(&self) -> Arc<Sockets> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn go_on_with(&self, sockets: &Arc<Sockets>) {
+        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = sockets.clone();
+        self.engine().go_up(sockets.clone());
     }
 
     fn closing(&self) -> Option<Instant> {
@@ -78,7 +88,7 @@ impl Shared {
 }
 
 /// The thread of a link. Whatever ends it before its time, those who wait for it learn why.
-pub fn supervise(shared: &Shared) {
+pub fn supervise(shared: &LinkCore) {
     let why = match catch_unwind(AssertUnwindSafe(|| run(shared))) {
         Ok(Ok(())) => return,
         Ok(Err(why)) => why,
@@ -111,8 +121,9 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
     format!("its thread panicked: {}", text.unwrap_or("no reason given"))
 }
 
-fn run(shared: &Shared) -> Result<(), String> {
+fn run(shared: &LinkCore) -> Result<(), String> {
     let mut goodbye: Option<Instant> = None;
+    let (mut sockets, mut watch) = (shared.sockets(), Watch::new(shared.clock.now()));
     loop {
         shared.state.store(state::BUSY, Ordering::SeqCst);
         let mut engine = shared.engine();
@@ -148,7 +159,16 @@ fn run(shared: &Shared) -> Result<(), String> {
         let now = engine.clock.now();
         drop(engine);
 
-        let mut deadline = next.deadline.min(now + SLEEP_MAX);
+        match watch.look(now, &sockets) {
+            None => {}
+            Some(Sight::Down(why)) => shared.engine().go_down(&why),
+            Some(Sight::Up(anew)) => {
+                sockets = Arc::new(anew);
+                shared.go_on_with(&sockets);
+                continue;
+            }
+        }
+        let mut deadline = next.deadline.min(now + SLEEP_MAX).min(watch.deadline());
         if next.want_write {
             // Whatever is due has to wait for the socket.
             deadline = deadline.max(now + SOCKET_PATIENCE);
@@ -172,7 +192,7 @@ fn run(shared: &Shared) -> Result<(), String> {
             deadline = deadline.min(gather_until);
         }
         let wait = deadline.since(now);
-        if let Err(error) = shared.sockets.wait(Some(wait), next.want_write) {
+        if let Err(error) = sockets.wait(Some(wait), next.want_write) {
             shared.engine().note(&error);
         }
     }

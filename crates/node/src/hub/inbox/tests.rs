@@ -16,11 +16,15 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::on_link(0, Arc::default())
+    }
+
+    fn on_link(link: LinkId, origins: Arc<Mutex<Origins>>) -> Bench {
         Bench {
             inbox: Inbox::new(
                 1 << 20,
                 Assembly::new(Arc::new(Budget::new(1 << 20))),
-                Place { link: 0, rests: None, publisher: 99, origins: Arc::default() },
+                Place { link, rests: None, publisher: 99, origins },
                 false,
             ),
             routes: Routes::new(1),
@@ -301,4 +305,104 @@ fn a_stream_that_begins_again_brings_nothing_twice() {
     let batch = batch(&consumer);
     let numbers: Vec<u64> = batch.entries.iter().map(|entry| batch.origin(entry).number).collect();
     assert_eq!(numbers, [1, 2, 3, 4]);
+}
+
+/// What a chain of publisher 7 looks like that somebody passes on: its mark, and so many messages.
+fn passed_on(number: u64, messages: usize) -> Vec<u8> {
+    let (mut record, mut bytes) = (Vec::new(), Vec::new());
+    let source = Some(PassedMark { publisher: 7, hops: 1, again: false });
+    Mark { source, ..mark(number, 0, 0) }.write(&mut record);
+    frame::write(&record, &mut bytes);
+    (0..messages).for_each(|_| bytes.extend(message("a", 1, HeaderFields::default())));
+    bytes
+}
+
+fn skipped(reason: SkipReason, number: u64, count: u64) -> Vec<u8> {
+    let (mut record, mut bytes) = (Vec::new(), Vec::new());
+    Skip { reason, number, count }.write(&mut record);
+    frame::write(&record, &mut bytes);
+    bytes
+}
+
+/// Two links over which one chain comes, and what each of them tells.
+struct TwoWays {
+    ways: [Bench; 2],
+    now: Time,
+}
+
+impl TwoWays {
+    fn new() -> TwoWays {
+        let origins = Arc::default();
+        TwoWays { ways: [0, 1].map(|link| Bench::on_link(link, Arc::clone(&origins))), now: NOW }
+    }
+
+    /// What comes over one of them is delivered. What is told as lost.
+    fn come(&mut self, way: usize, bytes: &[u8]) -> Vec<(u64, u64)> {
+        let Bench { inbox, routes, .. } = &mut self.ways[way];
+        let mut lost = Vec::new();
+        let told = |news| {
+            if let Told::Lost(_, first, last) = news {
+                lost.push((first, last));
+            }
+        };
+        let chunk = Chunk { bytes, fresh: false };
+        assert_eq!(inbox.feed(self.now, routes, 0, chunk, |why| panic!("{why}"), told), Fed::All);
+        inbox.hand_over(self.now, routes);
+        inbox.finish(self.now);
+        lost
+    }
+
+    fn open(&mut self) {
+        for (way, node) in self.ways.iter_mut().zip([2, 3]) {
+            way.subscribe("a", 1 << 20);
+            way.source(stream(node, 2));
+        }
+    }
+}
+
+#[test]
+fn whoever_held_a_chain_before_tells_nothing_as_lost_that_came_another_way() {
+    let mut net = TwoWays::new();
+    net.open();
+    assert_eq!(net.come(0, &passed_on(1, 3)), []);
+    net.now += 2 * SILENCE;
+    assert_eq!(net.come(1, &passed_on(4, 6)), [], "the other way goes on");
+    // The first one is back: it says how far it is, and what it lost itself.
+    assert_eq!(net.come(0, &passed_on(8, 0)), [], "4 to 7 came");
+    assert_eq!(net.come(0, &skipped(SkipReason::Lost, 8, 2)), [], "and so did 8 and 9");
+    assert_eq!(net.come(0, &skipped(SkipReason::Unwanted, 10, 5)), []);
+    assert_eq!(net.come(1, &passed_on(10, 5)), [], "it is not its turn");
+}
+
+#[test]
+fn a_skip_without_a_mark_counts_only_of_whoever_holds_the_chain() {
+    let mut net = TwoWays::new();
+    net.open();
+    assert_eq!(net.come(0, &passed_on(1, 3)), []);
+    net.now += 2 * SILENCE;
+    assert_eq!(net.come(1, &passed_on(4, 6)), []);
+    assert_eq!(net.come(0, &skipped(SkipReason::Lost, 4, 4)), []);
+    assert_eq!(net.come(1, &skipped(SkipReason::Lost, 10, 4)), [(10, 13)], "it does hold it");
+    net.now += 2 * SILENCE;
+    assert_eq!(net.come(0, &skipped(SkipReason::Lost, 10, 6)), [], "what is told is not told again");
+    assert_eq!(net.come(0, &passed_on(16, 1)), [(14, 15)], "only what nobody told");
+}
+
+#[test]
+fn what_a_goodbye_tells_as_lost_nobody_tells_again() {
+    let mut net = TwoWays::new();
+    let origins = Arc::default();
+    net.ways = [0, 1].map(|link| Bench::on_link(link, Arc::clone(&origins)));
+    net.ways[0].subscribe("a", 1 << 20);
+    net.ways[0].source(stream(7, 2));
+    net.ways[1].source(stream(3, 2));
+    let own = [framed_mark(1, 0, 0), message("a", 1, HeaderFields::default())].concat();
+    assert_eq!(net.come(0, &own), []);
+    let mut lost = Vec::new();
+    let told = |news| lost.push(news);
+    net.ways[0].inbox.note(net.now, 0, SourceNews::Ends(5), &[], told);
+    let source = Source { publisher: 7, chain: 2, node: 7 };
+    assert_eq!(lost, [Told::Lost(source, 2, 5)]);
+    net.ways[0].inbox.close(net.now, 0, &Routes::new(1));
+    assert_eq!(net.come(1, &[passed_on(2, 0), skipped(SkipReason::Lost, 2, 4)].concat()), []);
 }

@@ -22,11 +22,11 @@ fn a_watermark_settles_when_the_last_node_has_it() {
     acks.request(Time::ZERO, 10);
     assert_eq!(acks.poll(Time::ZERO, STEP, &mut asked), Some(10));
     assert_eq!(asked, [1, 2]);
-    acks.on_ack(Time::ZERO, 1, 10);
+    acks.on_ack(Time::ZERO, 1, 10, 0);
     assert_eq!(acks.poll_outcome(), None);
     assert_eq!(acks.poll(Time::ZERO + STEP, STEP, &mut asked), Some(10));
     assert_eq!(asked, [2]);
-    acks.on_ack(Time::ZERO, 2, 12);
+    acks.on_ack(Time::ZERO, 2, 12, 0);
     assert_eq!(acks.poll_outcome(), Some(AckOutcome::Settled(vec![1, 2], vec![])));
     assert_eq!(acks.acked(), Some(10));
     assert_eq!(acks.next_request, Time::NEVER);
@@ -39,7 +39,7 @@ fn whoever_is_listed_later_owes_nothing_but_has_confirmed_nothing() {
     acks.set_ackers(&[1], 10);
     assert_eq!((acks.acked(), acks.is_owed(10)), (Some(10), false));
     assert!(!acks.is_confirmed(10));
-    acks.on_ack(Time::ZERO, 1, 12);
+    acks.on_ack(Time::ZERO, 1, 12, 0);
     assert!(acks.is_confirmed(12));
     assert!(!acks.is_confirmed(13));
 }
@@ -50,7 +50,7 @@ fn a_node_that_never_answers_is_named_and_stops_counting() {
     let mut asked = Vec::new();
     acks.want(10);
     acks.request(Time::ZERO, 10);
-    acks.on_ack(Time::ZERO, 1, 10);
+    acks.on_ack(Time::ZERO, 1, 10, 0);
     let mut now = Time::ZERO;
     for _ in 0..4 {
         acks.poll(now, STEP, &mut asked);
@@ -77,7 +77,7 @@ fn a_node_asked_often_but_not_for_long_still_counts() {
     assert_eq!(acks.poll_outcome(), None);
     acks.poll(now + STEP, STEP, &mut asked);
     assert_eq!(acks.poll_outcome(), Some(AckOutcome::Silent(1)));
-    acks.on_ack(Time::ZERO, 1, 5);
+    acks.on_ack(Time::ZERO, 1, 5, 0);
     assert_eq!(acks.acked(), Some(5), "it counts again once it gets on");
 }
 
@@ -90,7 +90,7 @@ fn however_long_the_round_trip_a_node_holds_the_window_for_a_few_requests_only()
     let mut now = Time::ZERO;
     while acks.is_waiting() {
         acks.poll(now, interval, &mut Vec::new());
-        acks.on_ack(Time::ZERO, 2, 10);
+        acks.on_ack(Time::ZERO, 2, 10, 0);
         now += interval;
     }
     assert!(now.since(Time::ZERO) <= 2 * Duration::from_secs(1), "{now:?}");
@@ -102,7 +102,7 @@ fn a_node_that_fell_silent_is_asked_along_and_counts_again_when_it_has_caught_up
     let mut asked = Vec::new();
     let mut now = Time::ZERO;
     acks.request(now, 10);
-    acks.on_ack(Time::ZERO, 2, 10);
+    acks.on_ack(Time::ZERO, 2, 10, 0);
     while !acks.is_left_behind(1) {
         acks.poll(now, STEP, &mut asked);
         now += STEP;
@@ -111,10 +111,10 @@ fn a_node_that_fell_silent_is_asked_along_and_counts_again_when_it_has_caught_up
     acks.request(now, 100);
     assert_eq!(acks.poll(now, STEP, &mut asked), Some(100));
     assert_eq!(asked, [1, 2]);
-    acks.on_ack(Time::ZERO, 2, 100);
-    acks.on_ack_of(Time::ZERO, 1, 50, 80);
+    acks.on_ack(Time::ZERO, 2, 100, 0);
+    acks.on_ack(Time::ZERO, 1, 50, 80);
     assert_eq!(acks.acked(), Some(100), "it would hold everybody back");
-    acks.on_ack_of(Time::ZERO, 1, 90, 80);
+    acks.on_ack(Time::ZERO, 1, 90, 80);
     assert_eq!(acks.acked(), Some(90));
 }
 
@@ -128,9 +128,9 @@ fn where_nobody_counts_whoever_acknowledges_something_counts_again() {
         now += STEP;
     }
     assert!(!acks.is_left_behind(1), "there is nobody it could be behind");
-    acks.on_ack_of(Time::ZERO, 1, 5, 8);
+    acks.on_ack(Time::ZERO, 1, 5, 8);
     assert_eq!(acks.acked(), Some(5));
-    acks.on_ack_of(Time::ZERO, 2, 7, 8);
+    acks.on_ack(Time::ZERO, 2, 7, 8);
     assert!(acks.is_left_behind(2));
 }
 
@@ -144,6 +144,7 @@ fn a_node_that_asks_for_ever_later_segments_counts_and_one_that_repeats_itself_d
         for round in 1..100 {
             acks.poll(now, STEP, &mut Vec::new());
             acks.on_request(1, &(segment_at(round)..1000));
+            acks.settle_requests();
             now += STEP;
         }
         acks.poll_outcome()
@@ -155,10 +156,10 @@ fn a_node_that_asks_for_ever_later_segments_counts_and_one_that_repeats_itself_d
 #[test]
 fn a_new_node_owes_only_what_comes_after_it() {
     let mut acks = process(&[1]);
-    acks.on_ack(Time::ZERO, 1, 50);
+    acks.on_ack(Time::ZERO, 1, 50, 0);
     acks.set_ackers(&[1, 2], 40);
     assert_eq!(acks.acked(), Some(50), "it holds nobody back before it acknowledged anything");
-    acks.on_ack(Time::ZERO, 2, 45);
+    acks.on_ack(Time::ZERO, 2, 45, 0);
     assert_eq!(acks.acked(), Some(45));
     acks.set_ackers(&[1], 0);
     assert_eq!(acks.acked(), Some(50));
@@ -176,7 +177,7 @@ fn flush(
     loop {
         acks.request(*now, segment);
         acks.poll(*now, STEP, &mut Vec::new());
-        answering.iter().for_each(|node| acks.on_ack_of(*now, *node, segment, segment));
+        answering.iter().for_each(|node| acks.on_ack(*now, *node, segment, segment));
         while let Some(outcome) = acks.poll_outcome() {
             if let AckOutcome::Settled(_, silent) = outcome {
                 return (now.since(began), silent);
@@ -246,7 +247,7 @@ fn hold(
         for (at, (node, took)) in nodes.iter().zip(&mut took).enumerate() {
             *took = sent.min(*took + u64::from(takes(at, millis)));
             if *took >= asked {
-                acks.on_ack_of(now, *node, asked, sent.saturating_sub(40));
+                acks.on_ack(now, *node, asked, sent.saturating_sub(40));
             }
         }
         sent = sent.max(acks.acked().unwrap() + 40);
@@ -298,8 +299,8 @@ fn who_is_indispensable_is_waited_for_however_slow() {
     assert_eq!((slow, sent), (vec![], 520));
     let mut acks = process(&[1, 2]);
     acks.set_indispensable(&[2]);
-    acks.on_ack(Time::ZERO, 1, 10);
-    acks.on_ack(Time::ZERO, 2, 5);
+    acks.on_ack(Time::ZERO, 1, 10, 0);
+    acks.on_ack(Time::ZERO, 2, 5, 0);
     acks.want(10);
     acks.request(Time::ZERO, 10);
     for millis in 1..100_000 {
@@ -351,7 +352,7 @@ fn who_is_to_blame_for_a_small_window_is_waited_for_no_longer_until_it_loses_not
     acks.set_ackers(&[1, 2], 0);
     let at = |millis: u64| Time::ZERO + Duration::from_millis(millis);
     for node in [1, 2] {
-        acks.on_ack_of(at(0), node, 10, 0);
+        acks.on_ack(at(0), node, 10, 0);
     }
     acks.request(at(0), 10);
     assert!(!acks.on_held(at(0), at(499), Some(2), |_| false));
@@ -359,9 +360,10 @@ fn who_is_to_blame_for_a_small_window_is_waited_for_no_longer_until_it_loses_not
     assert!(acks.is_left_behind(2) && !acks.is_left_behind(1));
     // It keeps up from here on, but asks for much, later for little, and once for what is no longer there.
     for millis in 501..20_000 {
-        acks.on_ack_of(at(millis), 2, millis, 0);
+        acks.on_ack(at(millis), 2, millis, 0);
         if millis < 10_000 && millis % 4 == 0 || millis % 100 == 0 {
             acks.on_request(2, &(millis..millis + 1));
+            acks.settle_requests();
         }
         if millis == 11_000 {
             acks.on_refused(2);
@@ -374,7 +376,7 @@ fn who_is_to_blame_for_a_small_window_is_waited_for_no_longer_until_it_loses_not
 #[test]
 fn who_was_slow_and_is_alone_again_sets_the_pace_at_once() {
     let mut acks = process(&[1, 2]);
-    acks.on_ack(Time::ZERO, 1, 100);
+    acks.on_ack(Time::ZERO, 1, 100, 0);
     acks.request(Time::ZERO, 100);
     acks.on_held(Time::ZERO, Time::ZERO + 12 * STEP, None, |reached| reached.acked < 50);
     assert!(acks.is_left_behind(2));

@@ -2,7 +2,7 @@
 //! counting algorithm, and the index. They run in turns, and must find the same.
 //!
 //! ```text
-//! cargo run --release -p shoal-selector --features workload --example algorithms -- 10000 0.01
+//! cargo run --release -p shoal-bench --example algorithms -- 10000 0.01
 //! ```
 
 mod counting;
@@ -10,7 +10,7 @@ mod counting;
 use std::time::Instant;
 
 use counting::Counting;
-use shoal_selector::workload::{self, Message};
+use shoal_bench::workload::{self, Message};
 use shoal_selector::{Selector, SelectorIndex};
 
 const ROUNDS: usize = 7;

@@ -1,5 +1,6 @@
-//! What of an object of known length is to be sent again, and what was sent again a moment ago.
+//! Which segments of a stream or an object a sender is to send again, and which it sent again a moment ago.
 //!
+//! A request for a segment repaired less than a round-trip time ago crossed the repair on its way: it is no new loss.
 //! Whole files can be asked for by one short message, so both are kept as runs: what a request costs does not
 //! depend on how much it asks for.
 
@@ -24,9 +25,9 @@ pub struct Requested {
     pub stale: u64,
 }
 
-/// The repairs of one object.
+/// The segments of one stream or object that are to be sent again.
 #[derive(Debug, Default)]
-pub struct ObjectRepairs {
+pub struct Repairs {
     pending: Runs,
     /// What was repaired, and when; oldest first.
     recent: VecDeque<(Range<u64>, Time)>,
@@ -35,7 +36,7 @@ pub struct ObjectRepairs {
     repaired_since: Runs,
 }
 
-impl ObjectRepairs {
+impl Repairs {
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
@@ -45,9 +46,20 @@ impl ObjectRepairs {
         self.pending.count()
     }
 
-    /// The first of them.
-    pub fn first(&self) -> Option<u64> {
-        self.pending.first()
+    /// How many of them are not before `from`.
+    pub fn count_from(&self, from: u64) -> u64 {
+        let runs = self.pending.iter().rev().inspect(|_| effort::step());
+        runs.take_while(|run| run.end > from).map(|run| run.end - run.start.max(from)).sum()
+    }
+
+    /// The first of them that is not before `from`.
+    pub fn first_from(&self, from: u64) -> Option<u64> {
+        if self.is_pending(from) { Some(from) } else { self.pending.next_start(from) }
+    }
+
+    /// Whether a segment is one of them.
+    pub fn is_pending(&self, segment: u64) -> bool {
+        self.pending.run_of(segment).is_some()
     }
 
     /// All of them, in order.
@@ -58,11 +70,8 @@ impl ObjectRepairs {
     /// Segments were asked for again. What was repaired less than `hold_off` ago is under way: the request crossed
     /// it.
     pub fn request(&mut self, segments: Range<u64>, now: Time, hold_off: Duration) -> Requested {
-        while self.recent.front().is_some_and(|(_, at)| now.since(*at) >= hold_off) {
-            self.recent.pop_front();
-        }
         let mut under_way = Runs::default();
-        for (run, _) in &self.recent {
+        for (run, _) in self.recent.iter().rev().take_while(|(_, at)| now.since(*at) < hold_off) {
             effort::step();
             under_way.insert(run.start.max(segments.start)..run.end.min(segments.end));
         }
@@ -91,7 +100,7 @@ impl ObjectRepairs {
     /// A segment went out again.
     pub fn repaired(&mut self, segment: u64, now: Time) {
         self.pending.remove(segment..segment + 1);
-        if self.repaired_since.runs() < RUNS_MAX {
+        if segment < self.mark && self.repaired_since.runs() < RUNS_MAX {
             self.repaired_since.insert(segment..segment + 1);
         }
         match self.recent.back_mut() {
@@ -118,11 +127,11 @@ mod tests {
 
     #[test]
     fn all_of_a_large_object_is_asked_for_at_once_and_sent_once() {
-        let mut repairs = ObjectRepairs::default();
+        let mut repairs = Repairs::default();
         assert_eq!(repairs.request(0..1 << 40, at(0), HOLD_OFF).segments, 1 << 40);
         assert_eq!(repairs.request(0..1 << 40, at(0), HOLD_OFF).segments, 0, "it waits already");
         for segment in 0..1000 {
-            assert_eq!(repairs.first(), Some(segment));
+            assert_eq!(repairs.first_from(0), Some(segment));
             repairs.repaired(segment, at(1));
         }
         assert_eq!(repairs.request(0..1 << 40, at(10), HOLD_OFF).segments, 0, "the first ones are under way");
@@ -131,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_was_repaired_in_several_pieces_is_held_off_piece_by_piece() {
-        let mut repairs = ObjectRepairs::default();
+        let mut repairs = Repairs::default();
         repairs.request(0..10, at(0), HOLD_OFF);
         (0..5).for_each(|segment| repairs.repaired(segment, at(0)));
         (5..10).for_each(|segment| repairs.repaired(segment, at(5)));
@@ -142,7 +151,7 @@ mod tests {
 
     #[test]
     fn pieces_beyond_the_bound_are_not_remembered() {
-        let mut repairs = ObjectRepairs::default();
+        let mut repairs = Repairs::default();
         let added: u64 = (0..10_000)
             .map(|piece| repairs.request(2 * piece..2 * piece + 1, at(0), HOLD_OFF).segments)
             .sum();
@@ -152,11 +161,32 @@ mod tests {
 
     #[test]
     fn what_was_sent_before_the_mark_is_stale_until_it_is_sent_again() {
-        let mut repairs = ObjectRepairs::default();
+        let mut repairs = Repairs::default();
         repairs.set_mark(100);
         assert_eq!(repairs.request(90..110, at(0), HOLD_OFF), Requested { segments: 20, stale: 10 });
         assert_eq!(repairs.request(80..110, at(0), HOLD_OFF), Requested { segments: 10, stale: 10 });
         (80..110).for_each(|segment| repairs.repaired(segment, at(1)));
         assert_eq!(repairs.request(70..100, at(20), HOLD_OFF), Requested { segments: 30, stale: 10 });
+    }
+
+    #[test]
+    fn what_is_needed_most_can_be_found_behind_what_is_older() {
+        let mut repairs = Repairs::default();
+        for segment in [40, 70, 71, 90] {
+            repairs.request(segment..segment + 1, at(0), HOLD_OFF);
+        }
+        assert_eq!((repairs.first_from(60), repairs.first_from(71)), (Some(70), Some(71)));
+        assert_eq!((repairs.count_from(71), repairs.first_from(91)), (2, None));
+        assert_eq!(repairs.first_from(0), Some(40), "the older one is not forgotten");
+    }
+
+    #[test]
+    fn a_request_that_crossed_its_repair_does_not_count() {
+        let mut repairs = Repairs::default();
+        assert_eq!(repairs.request(5..6, at(0), HOLD_OFF).segments, 1);
+        assert_eq!(repairs.request(5..6, at(0), HOLD_OFF).segments, 0);
+        repairs.repaired(5, at(0));
+        assert_eq!(repairs.request(5..6, at(5), HOLD_OFF).segments, 0);
+        assert_eq!(repairs.request(5..6, at(10), HOLD_OFF).segments, 1);
     }
 }

@@ -2,12 +2,12 @@
 //! with many properties and with few.
 //!
 //! ```text
-//! cargo run --release -p shoal-selector --features workload --example crossover
+//! cargo run --release -p shoal-bench --example crossover
 //! ```
 
 use std::time::Instant;
 
-use shoal_selector::workload;
+use shoal_bench::workload;
 use shoal_selector::{Attributes, Selector, SelectorIndex, Value};
 
 const ROUNDS: usize = 15;

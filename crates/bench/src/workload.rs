@@ -7,10 +7,8 @@
 use std::collections::HashSet;
 
 use fastrand::Rng;
-
-use crate::index::hash::{Seed, SeededMap};
-use crate::selector::Selector;
-use crate::value::{Attributes, Value};
+use shoal_selector::index::hash::{Seed, SeededMap};
+use shoal_selector::{Attributes, Selector, Value};
 
 /// How many different texts each of the properties `c0` … `c10` has.
 const CARDINALITIES: [u32; 11] = [2, 5, 10, 20, 50, 100, 100, 1000, 1000, 10_000, 10_000];

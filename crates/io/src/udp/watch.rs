@@ -1,0 +1,66 @@
+//! Looks now and then whether the interface of a link is still there.
+
+use std::time::Duration;
+
+use shoal_norm::Time;
+
+use super::Sockets;
+use crate::interfaces::Standing;
+
+/// It looks so often at the most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What became of a link's interface.
+#[derive(Debug)]
+pub enum Sight {
+    /// It is gone, and nothing goes out or comes in: why.
+    Down(String),
+    /// It is there again, or another one is in its place: the sockets to go on with.
+    Up(Sockets),
+}
+
+/// One link's look-out.
+#[derive(Debug)]
+pub struct Watch {
+    /// When to look next.
+    at: Time,
+    is_down: bool,
+}
+
+impl Watch {
+    /// One whose link was opened a moment ago.
+    pub fn new(now: Time) -> Watch {
+        Watch { at: now + LOOK_EVERY, is_down: false }
+    }
+
+    /// When the thread has to wake for it: only somebody who waits for an interface has nothing else to do.
+    pub fn deadline(&self) -> Time {
+        if self.is_down { self.at } else { Time::NEVER }
+    }
+
+    /// Looks, if it is time.
+    pub fn look(&mut self, now: Time, sockets: &Sockets) -> Option<Sight> {
+        if now < self.at {
+            return None;
+        }
+        self.at = now + LOOK_EVERY;
+        let interface = match sockets.look()? {
+            Standing::Same if !self.is_down => return None,
+            // The system may have forgotten that the group was joined.
+            Standing::Same => sockets.interface()?.name.clone(),
+            Standing::Changed(interface) => interface,
+            Standing::Away(why) => return self.note_down(why),
+        };
+        match sockets.reopen(&interface) {
+            Ok(sockets) => {
+                self.is_down = false;
+                Some(Sight::Up(sockets))
+            }
+            Err(error) => self.note_down(error.to_string()),
+        }
+    }
+
+    fn note_down(&mut self, why: String) -> Option<Sight> {
+        (!std::mem::replace(&mut self.is_down, true)).then_some(Sight::Down(why))
+    }
+}

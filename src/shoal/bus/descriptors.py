@@ -1,0 +1,46 @@
+"""The descriptors of this process: whether there are enough for one connection more, and for listeners."""
+
+import math
+import os
+import resource
+from pathlib import Path
+
+from shoal.errors import LinkError
+
+#: What a connection needs at most to begin with, in pairs: sockets, wake-ups, a probe.
+_PAIRS = 4
+
+
+def check_descriptors() -> None:
+    """Look whether a connection can have the descriptors it needs.
+
+    Raises:
+        LinkError: this process has nearly all that it may have.
+    """
+    opened: list[int] = []
+    try:
+        for _ in range(_PAIRS):
+            opened += os.pipe()
+    except OSError as error:
+        raise LinkError(
+            f"there are no descriptors left for a connection ({error.strerror}): this process may have "
+            f"{limit()}; raise that (ulimit -n, or LimitNOFILE= of systemd), or have fewer files and "
+            "connections open"
+        ) from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def limit() -> float:
+    """How many descriptors this process may have."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return math.inf if soft == resource.RLIM_INFINITY else soft
+
+
+def room_left() -> float:
+    """How many more descriptors this process may have."""
+    try:
+        return limit() - sum(1 for _ in Path("/dev/fd").iterdir())
+    except OSError:
+        return limit()

@@ -1,0 +1,147 @@
+"""Who is let in at a listener: what the owner's function, or a list of names and networks, says of a guest.
+
+A guest is somebody who connected, whose certificate was checked where there is one, and who said hello in our
+version and domain. It waits until it is decided, five seconds at the most. No sockets here.
+"""
+
+import fnmatch
+import inspect
+import ipaddress
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from shoal.bus.threads import start
+from shoal.errors import ConfigError, LinkRefusedError
+
+#: Guests that wait to be decided about, at the most; beyond it they have to come again.
+WAITING_MAX = 128
+#: Whoever waited for so long was refused by the extension.
+PATIENCE_S = 5.0
+
+log = logging.getLogger("shoal.link")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guest:
+    """Somebody who wants to be let in."""
+
+    #: The listener that it came to: the URL that `listen` returned.
+    link: str
+    #: Where it comes from, such as `10.0.0.7:51234`.
+    address: str
+    #: The name that it proved by its certificate; empty where it was not asked for one.
+    identity: str
+    #: Its node id.
+    node: int
+    #: Who publishes there.
+    publisher: int
+
+
+#: Decides about a guest: whether it is let in. It may raise `LinkRefusedError` with a reason, which the guest
+#: hears.
+Admit = Callable[[Guest], bool]
+
+
+def check_admit(admit: object) -> None:
+    """Refuse what cannot decide."""
+    if not callable(admit):
+        raise TypeError(f"admit is {admit!r}, and must be a function that takes a guest and returns a bool")
+    if inspect.iscoroutinefunction(admit):
+        raise TypeError(f"admit is {admit!r}, and must be a plain function: a thread of its own calls it")
+
+
+def refusal(admit: Admit, guest: Guest) -> str | None:
+    """Why a guest is not let in; `None` if it is. Nobody is let in by a mistake of whoever decides."""
+    try:
+        answer = admit(guest)
+    except LinkRefusedError as error:
+        return str(error) or "it is not let in"
+    except BaseException:
+        # On a thread of ours there is nobody else to tell.
+        log.exception("%s is not let in at %s: the function that decides failed", guest.address, guest.link)
+        return "the function that decides who is let in failed"
+    if answer is True:
+        return None
+    if answer is False:
+        return "it is not let in"
+    log.error(
+        "%s is not let in at %s: the function that decides returned %r, and must return True or False",
+        guest.address,
+        guest.link,
+        answer,
+    )
+    return "the function that decides who is let in did not say"
+
+
+class Allowed:
+    """Lets in whom a list names: certificates by name, where `*` stands for anything, and networks."""
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self.names: list[str] = []
+        self.networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        for entry in entries:
+            try:
+                self.networks.append(ipaddress.ip_network(entry))
+            except ValueError as error:
+                if "/" in entry or ":" in entry:
+                    raise ConfigError(
+                        f"{entry!r} is no network ({error}), and no name of a certificate"
+                    ) from None
+                self.names.append(entry)
+
+    def __call__(self, guest: Guest) -> bool:
+        """Whether a guest is on the list."""
+        if guest.identity and any(fnmatch.fnmatchcase(guest.identity, name) for name in self.names):
+            return True
+        address = _ip(guest.address)
+        if address is not None and any(address in network for network in self.networks):
+            return True
+        who = f"{guest.identity!r} at {guest.address}" if guest.identity else guest.address
+        raise LinkRefusedError(f"{who} is not on the list of those who are let in (allow)")
+
+
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+class Doorkeeper:
+    """Asks about guests, one after the other, on a thread of its own: whoever decides may take a moment."""
+
+    def __init__(self, decided: Callable[[int, str | None], object]) -> None:
+        """`decided` is told why a connection is refused, or `None`; it must keep nothing alive."""
+        self._waiting: queue.Queue[tuple[float, int, Admit, Guest] | None] = queue.Queue(WAITING_MAX)
+        self._decided = decided
+        self._stopped = False
+        start(threading.Thread(target=self._run, name="shoal-admit", daemon=True))
+
+    def ask(self, connection: int, admit: Admit, guest: Guest) -> bool:
+        """Have it decided about a guest; false if too many wait."""
+        try:
+            self._waiting.put_nowait((time.monotonic(), connection, admit, guest))
+        except queue.Full:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Ask no more; the thread ends by itself."""
+        self._stopped = True
+        try:
+            self._waiting.put_nowait(None)
+        except queue.Full:
+            # It finds out with the next guest.
+            return
+
+    def _run(self) -> None:
+        while (waiting := self._waiting.get()) is not None and not self._stopped:
+            came_s, connection, admit, guest = waiting
+            if time.monotonic() < came_s + PATIENCE_S:
+                self._decided(connection, refusal(admit, guest))

@@ -1,0 +1,256 @@
+"""The places of a node that others may connect to: how many they let in, whom, and what is told about it."""
+
+import contextlib
+import functools
+import logging
+import math
+import threading
+import weakref
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shoal import _core
+from shoal.bus.descriptors import limit, room_left
+from shoal.bus.events import LinkRefused
+from shoal.config import ConnectionConfig
+from shoal.errors import ClosedError, ConfigError, LinkError
+from shoal.link import forks
+from shoal.link.address import Target, resolve
+from shoal.link.admission import Admit, Doorkeeper, Guest, check_admit
+from shoal.link.certificates import check_listening
+from shoal.link.state import LinkState
+from shoal.link.transport import Listening, Transport
+
+#: Descriptors that connections of others leave free, as the extension does: for files, for names, for whoever
+#: asks how a daemon is.
+KEPT_FREE = 8
+#: That a listener is full is told so often at the most.
+FULL_EVERY_S = 10.0
+
+log = logging.getLogger("shoal.link")
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A place that others may connect to."""
+
+    number: int
+    url: str
+    #: What was asked for, where the port may be any.
+    asked: str
+    #: Who listens, if that is not the extension.
+    door: Listening | None = None
+    #: Where the extension listens, if it does.
+    place: tuple[str, int] | None = None
+    #: Decides who is let in, if somebody does.
+    admit: Admit | None = None
+    #: What a step over the links that are made here costs; `None` is as usual.
+    cost: int | None = None
+
+    def close(self) -> None:
+        """Let nobody in any more, as far as that is Python's."""
+        if self.door is not None:
+            self.door.close()
+        if self.place is not None:
+            forks.forget(*self.place)
+
+
+@dataclass
+class Told:
+    """What was told of a listener."""
+
+    #: How many it refused, because of what they said or because somebody decided so.
+    refused: int = 0
+    #: How many it had turned away, for want of room, when that was told last; and when that was.
+    turned_away: int = 0
+    at_s: float = -math.inf
+
+
+class Listeners:
+    """The listeners of one node. May be shared between threads."""
+
+    def __init__(self, links: _core.TcpLinks, config: ConnectionConfig) -> None:
+        self._links, self._config = links, config
+        self._lock = threading.Lock()
+        self._open: dict[int, Listener] = {}
+        self._told: dict[int, Told] = {}
+        self._doorkeeper: Doorkeeper | None = None
+
+    # --- commands ---
+
+    def add(
+        self,
+        target: Target,
+        admit: Admit | None,
+        *,
+        cost: int | None,
+        tls: _core.Tls | None,
+        made: Transport | None,
+    ) -> Listener:
+        """Let others connect, those about whom `admit` says so; over TLS, or by a transport that was `made`.
+
+        Raises:
+            LinkError: that cannot be listened at.
+        """
+        if admit is not None:
+            check_admit(admit)
+        try:
+            return self._add(target, Listener(0, "", target.url, admit=admit, cost=cost), tls, made)
+        except ConfigError:
+            raise
+        except OSError as error:
+            raise LinkError(f"{target.url} cannot be listened at: {error}") from error
+
+    def _add(
+        self, target: Target, wanted: Listener, tls: _core.Tls | None, made: Transport | None
+    ) -> Listener:
+        if target.scheme == "tls":
+            check_listening(self._config, target.url)
+        (address, *_) = (target.host,) if made else resolve(target.host, target.port)
+        door = made.listen(target) if made else None
+        # Whoever asks about a guest finds its listener.
+        with self._lock:
+            asks = wanted.admit is not None
+            if asks and self._doorkeeper is None:
+                self._doorkeeper = Doorkeeper(functools.partial(_decided, weakref.ref(self)))
+            if door is not None:
+                # A socket, and a pipe to the engine.
+                number = self._links.add_listener(self._connections_max(3), asks=asks)
+                listener = replace(wanted, number=number, url=door.url, door=door)
+            else:
+                number, port = self._links.listen(
+                    address, target.port, self._connections_max(1), tls, asks=asks
+                )
+                forks.note(address, port)
+                url = Target(target.scheme, address, port).url
+                listener = replace(wanted, number=number, url=url, place=(address, port))
+            self._open[number] = listener
+        return listener
+
+    def _connections_max(self, descriptors: int) -> int:
+        """How many connections a listener may have, each of which needs so many descriptors."""
+        most = self._config.connections_max
+        room = max(int(min((room_left() - KEPT_FREE) // descriptors, most)), 1)
+        if room < most // 2:
+            log.warning(
+                "no more than %d connections are let in, and not %d (connections_max): this process may have "
+                "%d descriptors, and the last %d are kept for other things; raise the limit (ulimit -n, or "
+                "LimitNOFILE= of systemd)",
+                room,
+                most,
+                limit(),
+                KEPT_FREE,
+            )
+        return room
+
+    def close(self, url: str) -> None:
+        """Let nobody in any more at the URL of a listener, and say goodbye to those who are."""
+        with self._lock:
+            found = [listener for listener in self._open.values() if listener.url == url]
+            for listener in found:
+                del self._open[listener.number]
+                self._told.pop(listener.number, None)
+        for listener in found:
+            listener.close()
+            self._links.close_listener(listener.number)
+
+    def stop(self) -> None:
+        """Let nobody in any more."""
+        for listener in self.all():
+            listener.close()
+        if self._doorkeeper is not None:
+            self._doorkeeper.stop()
+
+    def ask(self, news: dict[str, Any]) -> None:
+        """Have it decided whether somebody is let in who said hello."""
+        number = news["connection"]
+        listener = self.get(news["listener"])
+        if listener is None or listener.admit is None or self._doorkeeper is None:
+            # It was closed meanwhile.
+            self._links.end(number, "it closes", False)
+            return
+        guest = Guest(
+            link=listener.url,
+            address=news["address"],
+            identity=news["identity"],
+            node=news["node"],
+            publisher=news["publisher"],
+        )
+        if not self._doorkeeper.ask(number, listener.admit, guest):
+            self._links.end(number, "too many wait to be let in", False)
+
+    def decide(self, number: int, refused: str | None) -> None:
+        """Let somebody in who was asked about, or say why not."""
+        with contextlib.suppress(ClosedError):
+            self._links.admit(number, refused)
+
+    def note_refused(self, number: int | None) -> None:
+        """Somebody was refused at a listener."""
+        with self._lock:
+            if number in self._open:
+                self._told.setdefault(number, Told()).refused += 1
+
+    # --- getters ---
+
+    def all(self) -> list[Listener]:
+        """Every one."""
+        with self._lock:
+            return list(self._open.values())
+
+    def get(self, number: int | None) -> Listener | None:
+        """The one of a number, if there is one."""
+        with self._lock:
+            return self._open.get(number or 0)
+
+    def urls_of(self, target: Target) -> list[str]:
+        """The URLs of those that a target means."""
+        return [one.url for one in self.all() if target.url in (one.url, one.asked)]
+
+    def states(self) -> list[LinkState]:
+        """Every one as it is now."""
+        found = []
+        for listener in self.all():
+            connections, turned_away = self._links.listener(listener.number)
+            found.append(
+                LinkState(
+                    url=listener.url,
+                    role="listen",
+                    state="listening",
+                    address=listener.url.partition("://")[2],
+                    connections=connections,
+                    turned_away=turned_away,
+                    refused=self._told.get(listener.number, Told()).refused,
+                )
+            )
+        return found
+
+    def take_full(self, now: float) -> list[LinkRefused]:
+        """Listeners that turned somebody away for want of room since that was told last, now and then."""
+        found = []
+        for listener in self.all():
+            connections, turned_away = self._links.listener(listener.number)
+            with self._lock:
+                told = self._told.setdefault(listener.number, Told())
+            count = turned_away - told.turned_away
+            if not count or now < told.at_s + FULL_EVERY_S:
+                continue
+            told.turned_away, told.at_s = turned_away, now
+            most = self._config.connections_max
+            why = (
+                f"connections_max is {most}"
+                if connections >= most
+                else f"this process may have {limit()} descriptors (ulimit -n, or LimitNOFILE= of systemd)"
+            )
+            found.append(
+                LinkRefused(
+                    listener.url,
+                    "somebody" if count == 1 else f"{count} others",
+                    f"there are {connections} connections, and no more are let in: {why}",
+                )
+            )
+        return found
+
+
+def _decided(own: "weakref.ref[Listeners]", number: int, refused: str | None) -> None:
+    if (listeners := own()) is not None:
+        listeners.decide(number, refused)

@@ -1,0 +1,71 @@
+"""Section 6.2.10: when the store is told that a message was dealt with."""
+
+import pytest
+from conftest import PATIENCE_S
+from waiting import until
+
+import shoal
+from shoal import jms
+from shoal._core import Message as BusMessage
+from shoal.jms.feeds import StoreFeed
+
+ORDERS = jms.Queue("orders")
+
+
+@pytest.fixture
+def acknowledged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The bodies of which the store was told, as they are."""
+    told: list[object] = []
+    acknowledge = StoreFeed.acknowledge
+
+    def noted(feed: StoreFeed, core: BusMessage) -> None:
+        acknowledge(feed, core)
+        told.append(core.body)
+
+    monkeypatch.setattr(StoreFeed, "acknowledge", noted)
+    return told
+
+
+def test_receive_acknowledges_before_it_returns(
+    factory: jms.ConnectionFactory, acknowledged: list[object]
+) -> None:
+    """AUTO_ACKNOWLEDGE: a program that is killed as soon as it has the message does not get it again."""
+    with factory.create_context() as context:
+        context.create_producer().send(ORDERS, "1").send(ORDERS, "2")
+        consumer = context.create_consumer(ORDERS)
+        assert consumer.receive_body(str, PATIENCE_S) == "1"
+        assert acknowledged == ["1"]
+
+
+def test_a_listeners_message_is_acknowledged_when_it_has_returned(
+    factory: jms.ConnectionFactory, acknowledged: list[object]
+) -> None:
+    """AUTO_ACKNOWLEDGE: a program that is killed in its listener gets the message again."""
+    while_listening: list[list[object]] = []
+    with factory.create_context() as context, factory.create_context() as sender:
+        consumer = context.create_consumer(ORDERS)
+        consumer.message_listener = lambda message: while_listening.append(list(acknowledged))
+        sender.create_producer().send(ORDERS, "1").send(ORDERS, "2")
+        until(lambda: acknowledged == ["1", "2"])
+    assert while_listening == [[], ["1"]]
+
+
+def test_a_commit_that_the_store_refuses_did_nothing_and_says_so(bus: shoal.Bus) -> None:
+    """Sections 6.2.7 and 10.3."""
+    full = jms.Queue("full")
+    bus.queue("full", backlog_max_bytes=1000).send("x", timeout_s=PATIENCE_S)
+    factory = jms.ConnectionFactory(bus=bus)
+    with factory.create_context(jms.Session.SESSION_TRANSACTED) as context:
+        producer = context.create_producer().send(ORDERS, "order")
+        context.commit()
+        consumer = context.create_consumer(ORDERS)
+        assert consumer.receive_body(str, PATIENCE_S) == "order"
+        producer.send(full, "x" * 2000)
+        with pytest.raises(jms.TransactionRolledBackError):
+            context.commit()
+        again = consumer.receive(PATIENCE_S)
+        assert again is not None
+        assert (again.body, again.jms_redelivered) == ("order", True)
+        # The next transaction has begun.
+        context.commit()
+        assert [message.body for message in context.create_browser(full)] == ["x"]
