@@ -27,8 +27,8 @@ from shoal.config import resolve as resolve_connection
 from shoal.errors import HistoryError, StoreUnavailableError
 from shoal.history import History, connect
 from shoal.store import Store
+from shoal.store.committed import ROWS_MAX
 from shoal.store.config import resolve
-from shoal.store.publishing import ROWS_MAX
 
 
 @pytest.fixture(scope="module")

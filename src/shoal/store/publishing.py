@@ -11,21 +11,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from shoal._core import Bell, Log, pass_on, publish_rows
 from shoal.bus.inside import node_of
 from shoal.bus.store_protocol import BATCH_BYTES_MAX
 from shoal.bus.sync import Bus
 from shoal.errors import ClosedError, FullError, ShoalError, StoreError
+from shoal.store.committed import Committed
 from shoal.store.machine import Silent
 
 log = logging.getLogger("shoal.store")
 
-#: Rows that are published and may be missing somewhere: a crash lets so many be published twice.
-ROWS_MAX = 10_000
-#: Rows that are published before members are asked whether they have them.
-RUN_ROWS = ROWS_MAX // 4
 #: How long to wait for members that take no more, before looking whether to end.
 TURN_S = 0.5
 #: How long to wait at the end for members that have not acknowledged what was published.
@@ -38,14 +34,6 @@ AGAIN_MAX = 10_000
 WANTED = 0
 
 
-class Sent(NamedTuple):
-    """Rows that were published, as long as members may lack them."""
-
-    end: int
-    rows: int
-    flush: int
-
-
 class Publishing:
     """The thread that publishes commits."""
 
@@ -54,11 +42,7 @@ class Publishing:
         self._bus = bus
         self._node = node_of(bus)
         self._failed = failed
-        #: Below, rows may have been published before a crash.
-        self._redelivered_before = _end_of(ROWS_MAX, log_.unpublished())
-        #: Up to here rows were published by this thread.
-        self._at = 0
-        self._sent: deque[Sent] = deque()
+        self._committed = Committed(log_)
         self._silent: deque[Silent] = deque(maxlen=AGAIN_MAX)
         self._stopping = threading.Event()
         self._bell = Bell()
@@ -82,7 +66,7 @@ class Publishing:
                     self._publish_last_of(self._silent.popleft())
                 self._rest(TURN_S)
             until = time.monotonic() + STOP_S
-            while self._sent and (left_s := until - time.monotonic()) > 0:
+            while self._committed.is_out and (left_s := until - time.monotonic()) > 0:
                 self._rest(left_s)
         except ClosedError:
             if not self._stopping.is_set():
@@ -93,15 +77,15 @@ class Publishing:
         except ShoalError as error:
             self._failed(error)
         finally:
-            for sent in self._sent:
-                self._node.end_flush(sent.flush)
+            for flush in self._committed.awaited:
+                self._node.end_flush(flush)
 
     def _rest(self, timeout_s: float) -> None:
         """Wait until something is to be published, or arrived."""
         poll = select.poll()
         poll.register(self._bell.fileno(), select.POLLIN)
         arrival = Bell()
-        if self._sent:
+        if self._committed.awaited:
             self._node.attach_bell(arrival)
             poll.register(arrival.fileno(), select.POLLIN)
             # What arrived before the bell was there.
@@ -111,33 +95,28 @@ class Publishing:
         self._note_arrived()
 
     def _publish_commits(self) -> None:
-        for first, end in self._log.unpublished():
-            at = max(first, self._at)
-            while at < end and (room := ROWS_MAX - sum(sent.rows for sent in self._sent)) > 0:
-                if self._stopping.is_set():
-                    return
-                rows = min(room, RUN_ROWS)
-                reached, refused = publish_rows(
-                    self._log, self._node, at, end, rows, self._redelivered_before, TURN_S
-                )
-                if refused is not None:
-                    log.error("the row at offset %d is not published, only kept: %s", reached, refused)
-                    reached += 1
-                if reached > at:
-                    self._sent.append(Sent(reached, reached - at, self._node.begin_flush()))
-                    self._at = at = reached
-                self._note_arrived()
+        for piece in self._committed.pieces():
+            if self._stopping.is_set():
+                return
+            reached, refused = publish_rows(
+                self._log, self._node, *piece, self._committed.redelivered_before, TURN_S
+            )
+            if refused is not None:
+                log.error("the row at offset %d is not published, only kept: %s", reached, refused)
+                reached += 1
+            self._committed.published(piece, reached)
+            self._note_arrived()
 
     def _note_arrived(self) -> None:
-        """Make durable what every member has: before, a crash would leave somebody without it."""
-        arrived = None
+        """Note what every member has, and ask for what is out since."""
         # Who went is waited for no more: what is left are members that have it.
-        while self._sent and self._node.poll_flush(self._sent[0].flush) is not None:
-            arrived = self._sent.popleft()
-            self._node.end_flush(arrived.flush)
-        if arrived is not None:
-            self._log.set_published(arrived.end)
-            self._log.sync()
+        for flush in self._committed.awaited:
+            if self._node.poll_flush(flush) is None:
+                break
+            self._node.end_flush(flush)
+            self._committed.arrived()
+        if self._committed.is_asking_due:
+            self._committed.asked(self._node.begin_flush())
 
     def _publish_last_of(self, silent: Silent) -> None:
         chain = (silent.publisher, silent.chain)
@@ -160,13 +139,3 @@ class Publishing:
         self._bell.ring(WANTED)
         if self._thread is not threading.current_thread():
             self._thread.join()
-
-
-def _end_of(rows: int, runs: list[tuple[int, int]]) -> int:
-    """The offset behind so many rows of these runs, or behind the last one."""
-    end = 0
-    for first, end in runs:
-        if end - first >= rows:
-            return first + rows
-        rows -= end - first
-    return end

@@ -99,24 +99,30 @@ class History:
         """A client was told that its commit is durable."""
         commit = self.commits[id_]
         commit.outcome, commit.order = "done", self._next()
+        for sent in self.messages.values():
+            sent.stored = sent.stored or sent.commit == id_
 
     def rolled_back(self, id_: str) -> None:
         """A client was told that nothing of its commit was done."""
         self.commits[id_].outcome = "nothing"
 
 
-def _wants(reader: str, topic: str) -> bool:
-    if topic.startswith("_queue/"):
-        return topic == f"_queue/{reader}"
-    return {"desk": topic.startswith("t/"), "night": topic == "t/1"}.get(reader, False)
+def _wants(reader: str, sent: Sent) -> bool:
+    if sent.topic.startswith("_queue/"):
+        return sent.topic == f"_queue/{reader}"
+    if reader == "live":
+        # What others publish reaches it without the store.
+        return sent.commit is not None
+    return {"desk": sent.topic.startswith("t/"), "night": sent.topic == "t/1"}.get(reader, False)
 
 
-def check(history: History, readers: tuple[str, ...] = ("orders", "work", "desk", "night")) -> None:
+def check(history: History, readers: tuple[str, ...] = ("orders", "work", "desk", "night", "live")) -> None:
     """Raise what cannot be true.
 
-    Every stored message reached each durable subscription that wants it, and one receiver of its queue; what
-    came more than once says so, and nothing comes after its acknowledgement was durable; each reader has one
-    offset per message, and a subscription's messages of one publisher are in order; transactions are whole.
+    Every stored message reached each durable subscription that wants it, and one receiver of its queue, and
+    what was committed the live subscriber, whom the store publishes it to; what came more than once says so,
+    and nothing comes after its acknowledgement was durable; each reader has one offset per message, and a
+    subscription's messages of one publisher are in order; transactions are whole.
     """
     for reader in readers:
         _check_reader(history, reader)
@@ -128,9 +134,9 @@ def _check_reader(history: History, reader: str) -> None:
     firsts: list[tuple[int, int, str]] = []
     for message, sent in history.messages.items():
         deliveries = sorted(history.deliveries.get((reader, message), []), key=lambda each: each.order)
-        if deliveries and not _wants(reader, sent.topic):
+        if deliveries and not _wants(reader, sent):
             raise AssertionError(f"{reader} received {message} of {sent.topic}")
-        if sent.stored and _wants(reader, sent.topic) and not deliveries:
+        if sent.stored and _wants(reader, sent) and not deliveries:
             raise AssertionError(f"{reader} never received {message}, which was stored")
         if len({each.offset for each in deliveries}) > 1:
             raise AssertionError(f"{reader} received {message} at several offsets: it is stored twice")
@@ -143,7 +149,7 @@ def _check_reader(history: History, reader: str) -> None:
             if done is not None and deliveries[-1].order > done:
                 raise AssertionError(f"{reader} received {message} after it was acknowledged")
             firsts.append((deliveries[0].order, deliveries[0].offset, message))
-    if reader not in ("desk", "night"):
+    if reader not in ("desk", "night", "live"):
         return
     for _, _, message in sorted(firsts):
         publisher, number = message.rsplit("-", 1)

@@ -14,6 +14,7 @@ from typing import Any
 from shoal._core import Log, SimulatedDisk
 from shoal.bus.store_protocol import queue_topic
 from shoal.errors import StoreError
+from shoal.store.committed import Committed
 from shoal.store.core import Now
 from shoal.store.machine import Identity, Machine
 from shoal.testing import rows
@@ -260,6 +261,59 @@ class Speaker:
         self.run.hear(rows.encode(self.publisher, 2, last))
 
 
+class Live:
+    """A subscriber that is not durable and always there: the store publishes to it what is committed."""
+
+    def __init__(self, run: StoreRun) -> None:
+        self.run = run
+        #: What the store published: offset, message, whether it says that it may have come before, order.
+        self.under_way: deque[tuple[int, str, bool, int]] = deque()
+        #: By flush, what has to arrive before it is answered.
+        self.asked: dict[int, int] = {}
+
+    def publish(self) -> None:
+        """The store publishes some of what was committed."""
+        committed, random_ = self.run.committed, self.run.random
+        for piece in committed.pieces():
+            rows_max = random_.randint(1, 5)
+            found = self.run.log.rows(piece.first, piece.end, rows_max=min(piece.rows, rows_max))
+            if not found:
+                raise AssertionError(f"{piece} is to be published, and cannot be read")
+            for offset, *_, record in found:
+                marked = offset < committed.redelivered_before
+                content = rows.body_of(record).rstrip(b"\0").decode()
+                self.under_way.append((offset, content, marked, self.run.history.setting_out()))
+            committed.published(piece, found[-1][0] + 1)
+            if random_.random() < 0.3:
+                break
+
+    def take(self) -> None:
+        """Some of it arrives."""
+        for _ in range(self.run.random.randint(0, len(self.under_way))):
+            offset, message, marked, order = self.under_way.popleft()
+            self.run.history.delivered("live", offset, message, marked, ("live", 1), order)
+
+    def answer(self) -> None:
+        """The store hears of some of what arrived, and asks for more."""
+        committed = self.run.committed
+        for flush in committed.awaited:
+            is_there = not self.under_way or self.under_way[0][0] > self.asked[flush]
+            if not is_there or self.run.random.random() < 0.3:
+                break
+            del self.asked[flush]
+            committed.arrived()
+        if committed.is_asking_due:
+            flush = max(self.asked, default=0) + 1
+            self.asked[flush] = self.under_way[-1][0] if self.under_way else 0
+            committed.asked(flush)
+
+    def lose(self) -> None:
+        """The store is dead, and nobody repairs what was under way."""
+        self.take()
+        self.under_way.clear()
+        self.asked.clear()
+
+
 class StoreRun:
     """One run."""
 
@@ -276,6 +330,7 @@ class StoreRun:
         self.outbound: dict[str, deque[dict[str, Any]]] = {}
         self.is_healing = False
         self.is_up = False
+        self.live = Live(self)
         self.open()
         self.publishers = [Publisher(self, f"p{n}", n + 1) for n in range(2)]
         self.speaker = Speaker(self, 9)
@@ -305,11 +360,13 @@ class StoreRun:
         )
         identity = Identity(name="sim", run=str(self.starts))
         self.machine = Machine(self.log, identity, self.now, queue_window=QUEUE_WINDOW)
+        self.committed = Committed(self.log)
         self.is_up = True
 
     def crash(self) -> None:
         """The store dies; whatever was under way is gone, and clients notice."""
         self.is_up = False
+        self.live.lose()
         self.disk.restart()
         for _ in range(5):
             if not self.is_healing and self.random.random() < 0.2:
@@ -350,8 +407,11 @@ class StoreRun:
                 for _ in range(self.random.randint(0, len(waiting))):
                     self.machine.handle(self.now, waiting.popleft())
             if self.machine.append(self.now):
+                # Another thread publishes, whenever it likes.
+                self.publish()
                 self.log.sync()
             self.machine.settle(self.now)
+            self.publish()
             for session, body in self.machine.poll_transmit():
                 if session in self.outbound:
                     self.outbound[session].append({**body, "set_out": self.history.setting_out()})
@@ -360,6 +420,12 @@ class StoreRun:
                 self.tidy()
         except StoreError:
             self.crash()
+
+    def publish(self) -> None:
+        """The thread that publishes has its turn, or not."""
+        if self.is_healing or self.random.random() < 0.3:
+            self.live.publish()
+        self.live.answer()
 
     def hear(self, content: bytes) -> None:
         """Messages come on the bus."""
@@ -372,7 +438,7 @@ class StoreRun:
     def tidy(self) -> None:
         """Retention: indexes; segments go, or are written anew without what was acknowledged."""
         self.log.build_next_index()
-        pin = self.machine.pin or 0
+        pin = min([self.machine.pin or 0, *(first for first, _ in self.log.unpublished())])
         what = self.random.random()
         if what < 0.3:
             self.log.seal()
@@ -417,6 +483,7 @@ class StoreRun:
 
     def deliver(self) -> None:
         """Some of what the store said arrives."""
+        self.live.take()
         for session, waiting in list(self.outbound.items()):
             for _ in range(self.random.randint(0, len(waiting))):
                 if session not in self.outbound or not waiting:
@@ -478,6 +545,7 @@ class StoreRun:
         busy = any(publisher.unstored for publisher in self.publishers)
         busy = busy or any(worker.held or worker.acking or worker.pending for worker in self.workers)
         scanned = all(each["cursor"] >= self.log.end for each in status["subscriptions"])
+        busy = busy or bool(self.live.under_way or self.log.unpublished())
         return not left and not lag and not busy and scanned
 
     def describe(self) -> str:

@@ -15,7 +15,7 @@ from shoal.bus.inside import node_of
 from shoal.config import ConnectionConfig
 from shoal.errors import StoreRefusedError
 from shoal.store import Store, resolve
-from shoal.store.publishing import ROWS_MAX
+from shoal.store.committed import ROWS_MAX
 
 _names = itertools.count()
 
