@@ -1,0 +1,439 @@
+"""Clients of a simulated store: the engines of the real ones, and programs that do anything at any time."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from shoal._core import Message
+from shoal.bus.store_chain import Chain
+from shoal.bus.store_consumer import Inbox, offset_of, runs_of
+from shoal.bus.store_protocol import queue_topic
+from shoal.bus.store_session import Body, Session
+from shoal.errors import StoreError
+from shoal.testing import rows
+
+if TYPE_CHECKING:
+    from shoal.testing.store_run import StoreRun
+
+QUEUES = ("orders", "work")
+TOPICS = ("t/1", "t/2")
+SUBSCRIPTIONS = {"desk": "t/>", "night": "t/1"}
+#: The chains of persistent messages, and of transactions.
+PERSISTENT_CHAIN, TRANSACTION_CHAIN = 5, 6
+#: Rows of one request, at the most.
+TOGETHER_MAX = 8
+PREFETCH = 20
+
+
+class Client:
+    """A program that dies and begins anew, and its session with the store, over the simulated network."""
+
+    session: Session
+
+    def __init__(self, run: StoreRun, name: str, *, client_id: str | None = None) -> None:
+        self.run, self.name, self._client_id = run, name, client_id
+        self.life = 0
+        self._sessions = itertools.count(1)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a life: whatever the program had in memory is gone."""
+        self.life += 1
+        self.session = Session(
+            self.publisher(), token=self._token, client_id=self._client_id, name=f"{self.name} {self.life}"
+        )
+
+    def publisher(self) -> int:
+        """Who this life is."""
+        return self.run.random.getrandbits(60) | 1
+
+    def _token(self) -> str:
+        return f"{self.name}-{self.life}-{next(self._sessions)}"
+
+    def connect(self) -> None:
+        """Connect anew: whatever was under way is gone."""
+        self.session.begin(self.run.now_s)
+        self.run.connect(self.session.id, self)
+        self.pump()
+
+    def hear(self, body: Body) -> None:
+        """The store said something."""
+        self.session.handle(self.run.now_s, body)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Time has passed, or something happened."""
+        self.session.handle_timeout(self.run.now_s)
+        if self.session.state == "idle":
+            self.connect()
+        self.pump()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has something to do."""
+        raise NotImplementedError
+
+    def pump(self) -> None:
+        """Say what is to be said."""
+        while (body := self.session.poll_output(self.run.now_s)) is not None:
+            self.run.to_store(body)
+
+
+class Publisher(Client):
+    """Sends persistent messages, which are in its memory until they are stored."""
+
+    def begin(self) -> None:
+        """Begin a life, as another publisher."""
+        super().begin()
+        self.number = 0
+        #: Number and record of what was not sent yet.
+        self.unsent: deque[tuple[int, bytes]] = deque()
+        self.chain = self.make_chain()
+        self.session.chains.append(self.chain)
+        self.connect()
+
+    def make_chain(self) -> Chain:
+        """The way of its messages into the store."""
+        return Chain(self.session.publisher, PERSISTENT_CHAIN, self.take, lambda: 1 << 20)
+
+    def publish(self, count: int) -> None:
+        """Send some messages."""
+        random_ = self.run.random
+        for _ in range(count):
+            self.number += 1
+            is_queue = random_.random() < 0.6
+            name = random_.choice(QUEUES if is_queue else TOPICS)
+            topic = queue_topic(name) if is_queue else name
+            body = f"{self.session.publisher}-{self.number}".encode()
+            record = rows.record(
+                topic,
+                body + bytes(random_.randrange(200)),
+                priority=random_.choice((4, 4, 9)),
+                group=random_.choice((None, None, "g1", "g2")) if is_queue else None,
+            )
+            self.run.history.sent(self.session.publisher, self.number, topic)
+            self.keep(self.number, record)
+        self.pump()
+
+    def keep(self, number: int, record: bytes) -> None:
+        """A message waits to be sent, and somebody that it is stored."""
+        publisher = self.session.publisher
+        self.unsent.append((number, record))
+        self.chain.wait(
+            number, lambda error: self.run.history.stored(publisher, number) if error is None else None
+        )
+
+    def take(self) -> tuple[bytes, int, int] | None:
+        """The next rows to send."""
+        batch = [self.unsent.popleft() for _ in range(min(len(self.unsent), TOGETHER_MAX))]
+        if not batch:
+            return None
+        content = rows.encode(
+            self.session.publisher, PERSISTENT_CHAIN, [(number, 1, record) for number, record in batch]
+        )
+        return content, batch[0][0], batch[-1][0]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is not stored."""
+        return bool(self.unsent) or not self.chain.is_idle
+
+
+class OutboxPublisher(Publisher):
+    """Sends persistent messages, which are on its disk until they are stored: that is its promise."""
+
+    def __init__(self, run: StoreRun, name: str, publisher: int) -> None:
+        self._publisher = publisher
+        #: What was ever sent, by number; up to `stored` the store has it, up to `noted` the disk says so.
+        self.disk: list[bytes] = []
+        self.stored = self.noted = 0
+        super().__init__(run, name)
+
+    def publisher(self) -> int:
+        """The outbox's, for ever."""
+        return self._publisher
+
+    def begin(self) -> None:
+        """Begin a life, with what the disk has."""
+        self.stored = self.noted
+        super().begin()
+        self.session.kept = True
+        self.number = len(self.disk)
+        self.unsent.extend(enumerate(self.disk[self.noted :], self.noted + 1))
+        self.pump()
+
+    def make_chain(self) -> Chain:
+        """Nothing of an outbox is given up."""
+        return Chain(
+            self.session.publisher,
+            PERSISTENT_CHAIN,
+            self.take,
+            lambda: 1 << 20,
+            stored=self.noted,
+            patient=True,
+            on_stored=self.on_stored,
+        )
+
+    def keep(self, number: int, record: bytes) -> None:
+        """It is on the disk, and must not be lost any more."""
+        self.disk.append(record)
+        self.unsent.append((number, record))
+        self.run.history.stored(self.session.publisher, number)
+
+    def on_stored(self, through: int) -> None:
+        """The store has it; the disk is told now and then."""
+        self.stored = through
+        if self.run.random.random() < 0.3:
+            self.noted = through
+
+
+class Worker(Client):
+    """Consumes a queue or a durable subscription: acknowledges some, gives some back, commits some."""
+
+    def __init__(self, run: StoreRun, name: str, reader: str, *, auto: bool = False) -> None:
+        self.reader, self._auto = reader, auto
+        super().__init__(run, name, client_id=None if reader in QUEUES else name)
+
+    def begin(self) -> None:
+        """Begin a life: what was held comes again, and nobody knows how a commit ended."""
+        super().begin()
+        self._consumers = itertools.count(1)
+        self.tx_number = self.committed = 0
+        #: The transaction whose outcome is not known.
+        self.pending: str | None = None
+        self.held: list[Message] = []
+        #: When a message set out from the store, by lease and offset.
+        self._set_out: dict[tuple[int, int], int] = {}
+        self.consume()
+        self.connect()
+
+    def consume(self) -> None:
+        """Begin to consume."""
+        begin: Body = {"op": "consume", "queue": self.reader, "deliveries_max": 0}
+        if self.reader not in QUEUES:
+            patterns = [SUBSCRIPTIONS[self.reader]]
+            begin = {"op": "subscribe", "patterns": patterns, "name": self.reader, "durable": True}
+            begin["start"] = "earliest"
+        number = next(self._consumers)
+        self.inbox = Inbox(number, begin, prefetch=PREFETCH, prefetch_bytes=1 << 20, auto=self._auto)
+        self.session.add_inbox(self.inbox, lambda answer, error: None)
+
+    def leave(self) -> None:
+        """End as a program does that closes its connection, and begin another one."""
+        self.inbox.settle_all()
+        if (acks := self.inbox.poll_acks(now=True)) is not None:
+            self.session.say(acks)
+        self.session.bye()
+        self.pump()
+        self.run.see_off(self.session.id)
+        self.begin()
+
+    def hear(self, body: Body) -> None:
+        """The store said something."""
+        if body["op"] == "deliver":
+            for row in rows.decode(body["rows"], body["first"]):
+                self._set_out[body["lease"], row.offset] = body["set_out"]
+        super().hear(body)
+
+    # What the program does.
+
+    def work(self) -> None:
+        """Take some messages, and do something with some that are held."""
+        if self.inbox.is_over:
+            self.consume()
+        if self._auto:
+            self._read()
+        else:
+            self.held = [message for message in self.held if self.inbox.holds(message)]
+            self._take()
+            if self.held:
+                self._decide()
+        self.go_on()
+
+    def _read(self) -> None:
+        """Read one after the other, each of which acknowledges the one before."""
+        for _ in range(self.run.random.randint(1, 6)):
+            lot = self.inbox.lots.get(self.name)
+            message = lot.popleft() if lot else self.inbox.take_one(self.name, self.run.now_s)
+            if message is None:
+                return
+            self._note(message)
+
+    def _take(self) -> None:
+        for message in self.inbox.take(self.name, self.run.random.randint(1, 10), self.run.now_s):
+            self._note(message)
+            self.held.append(message)
+
+    def _note(self, message: Message) -> None:
+        delivery = message._delivery
+        assert delivery is not None
+        self.run.history.delivered(
+            self.reader,
+            delivery[1],
+            bytes(message.body).rstrip(b"\0").decode(),
+            message.redelivered,
+            (self.name, self.life),
+            self._set_out[delivery[2], delivery[1]],
+        )
+
+    def _decide(self) -> None:
+        count = self.run.random.randint(1, len(self.held))
+        chosen, self.held = self.held[:count], self.held[count:]
+        offsets = [offset_of(message) for message in chosen]
+        what = self.run.random.random()
+        if what < 0.6:
+            self._acknowledge(offsets)
+        elif what < 0.75:
+            self.session.say(self.inbox.release(offsets, 0.0))
+        elif what < 0.8:
+            self.held = []
+            self.session.request(self.inbox.pause(), self._on_paused(self.inbox), lasting=False)
+        elif self.pending is None:
+            self._commit(self.inbox, offsets)
+        else:
+            self.held = chosen + self.held
+
+    def _acknowledge(self, offsets: list[int]) -> None:
+        def done(answer: Body | None, error: BaseException | None) -> None:
+            if error is None:
+                self.run.history.acknowledged(self.reader, offsets)
+
+        self.session.request(self.inbox.acknowledge(offsets), done, lasting=False)
+
+    def _on_paused(self, inbox: Inbox) -> Any:
+        """Everything comes again, when nothing more is under way."""
+        session = self.session
+
+        def done(answer: Body | None, error: BaseException | None) -> None:
+            for request in inbox.recover() if error is None else ():
+                session.say(request)
+
+        return done
+
+    def _commit(self, inbox: Inbox, offsets: list[int]) -> None:
+        """Acknowledge, and send two messages, in one transaction."""
+        session, lease, history = self.session, inbox.lease, self.run.history
+        numbers = [self.tx_number + 1, self.tx_number + 2]
+        self.tx_number += 2
+        self.pending = id_ = f"{self.name}/{self.life}/{self.tx_number}"
+        topics = [queue_topic(self.run.random.choice(QUEUES)), self.run.random.choice(TOPICS)]
+        records = []
+        for number, topic in zip(numbers, topics, strict=True):
+            history.sent(session.publisher, number, topic, commit=id_)
+            records.append((number, 1, rows.record(topic, f"{session.publisher}-{number}".encode())))
+        history.committing(id_, self.reader, offsets)
+
+        def done(answer: Body | None, error: BaseException | None) -> None:
+            if self.pending == id_:
+                self.pending = None
+            if error is None:
+                history.committed(id_)
+                self.committed = numbers[-1]
+                if inbox.lease == lease:
+                    inbox.give_up(offsets)
+            elif isinstance(error, StoreError):
+                history.rolled_back(id_)
+                if inbox.lease == lease and not inbox.closed:
+                    session.say(inbox.release(offsets, 0.0))
+
+        session.request(
+            {
+                "op": "commit",
+                "id": id_,
+                "publisher": session.publisher,
+                "chain": TRANSACTION_CHAIN,
+                "after": self.committed,
+                "rows": rows.encode(session.publisher, TRANSACTION_CHAIN, records),
+                "topics": 1,
+                "acks": [[inbox.number, lease, runs_of(offsets)]],
+            },
+            done,
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has something to do."""
+        return bool(self.held or self.inbox.pending or self.pending)
+
+
+class Speaker:
+    """A program whose messages are not persistent: the store hears them on the bus, some more than once."""
+
+    def __init__(self, run: StoreRun, publisher: int) -> None:
+        self.run = run
+        self.publisher = publisher
+        self.said: deque[tuple[int, int, bytes]] = deque(maxlen=20)
+        self.number = 0
+        #: Which life of the store hears, and from which number on.
+        self.life, self.first = 0, 1
+
+    def publish(self, count: int) -> None:
+        """Say some messages. Through another filter, and after a start of the store, some come again."""
+        random_ = self.run.random
+        is_new = self.life != self.run.starts
+        if is_new:
+            self.life, self.first = self.run.starts, self.number + 1 - random_.choice((0, 3))
+        for _ in range(count):
+            self.number += 1
+            topic = random_.choice(TOPICS)
+            body = f"{self.publisher}-{self.number}".encode()
+            self.said.append((self.number, 1, rows.record(topic, body, persistent=False)))
+            self.run.history.sent(self.publisher, self.number, topic)
+        again = 3 if is_new else random_.choice((0, 0, 3))
+        last = [each for each in list(self.said)[-count - again :] if each[0] >= self.first]
+        self.run.hear(rows.encode(self.publisher, 2, last))
+
+
+class Live:
+    """A subscriber that is not durable and always there: the store publishes to it what is committed."""
+
+    def __init__(self, run: StoreRun) -> None:
+        self.run = run
+        #: What the store published: offset, message, whether it says that it may have come before, order.
+        self.under_way: deque[tuple[int, str, bool, int]] = deque()
+        #: By flush, what has to arrive before it is answered.
+        self.asked: dict[int, int] = {}
+
+    def publish(self) -> None:
+        """The store publishes some of what was committed."""
+        committed, random_ = self.run.committed, self.run.random
+        for piece in committed.pieces():
+            rows_max = random_.randint(1, 5)
+            found = self.run.log.rows(piece.first, piece.end, rows_max=min(piece.rows, rows_max))
+            if not found:
+                raise AssertionError(f"{piece} is to be published, and cannot be read")
+            for offset, *_, record in found:
+                marked = offset < committed.redelivered_before
+                content = rows.body_of(record).rstrip(b"\0").decode()
+                self.under_way.append((offset, content, marked, self.run.history.setting_out()))
+            committed.published(piece, found[-1][0] + 1)
+            if random_.random() < 0.3:
+                break
+
+    def take(self) -> None:
+        """Some of it arrives."""
+        for _ in range(self.run.random.randint(0, len(self.under_way))):
+            offset, message, marked, order = self.under_way.popleft()
+            self.run.history.delivered("live", offset, message, marked, ("live", 1), order)
+
+    def answer(self) -> None:
+        """The store hears of some of what arrived, and asks for more."""
+        committed = self.run.committed
+        for flush in committed.awaited:
+            is_there = not self.under_way or self.under_way[0][0] > self.asked[flush]
+            if not is_there or self.run.random.random() < 0.3:
+                break
+            del self.asked[flush]
+            committed.arrived()
+        if committed.is_asking_due:
+            flush = max(self.asked, default=0) + 1
+            self.asked[flush] = self.under_way[-1][0] if self.under_way else 0
+            committed.asked(flush)
+
+    def lose(self) -> None:
+        """The store is dead, and nobody repairs what was under way."""
+        self.take()
+        self.under_way.clear()
+        self.asked.clear()
