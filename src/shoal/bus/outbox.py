@@ -119,6 +119,8 @@ class Outbox:
     def _on_stored(self, through: int) -> None:
         """The store has everything up to a number."""
         self._stored = max(self._stored, through)
+        # After a crash the store has more than was noted here, and what it has may be gone from the disk.
+        self._read = max(self._read, self._stored)
         now = time.monotonic()
         if now - self._noted_at >= NOTE_EVERY_S:
             self._noted_at = now

@@ -183,9 +183,6 @@ class Chain:
             if self._flying and not self._is_worth_it():
                 return None
             taken = self._take()
-            while taken is not None and taken[2] <= self.stored:
-                # An outbox that was not closed does not know all that is stored; the store has said so.
-                taken = self._take()
             if taken is None:
                 return None
             batch = Batch(*taken)

@@ -185,6 +185,8 @@ class OutboxPublisher(Publisher):
     def on_stored(self, through: int) -> None:
         """The store has it; the disk is told now and then."""
         self.stored = through
+        while self.unsent and self.unsent[0][0] <= through:
+            self.unsent.popleft()
         if self.run.random.random() < 0.3:
             self.noted = through
 

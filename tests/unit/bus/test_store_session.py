@@ -13,7 +13,6 @@ from shoal.bus.store_errors import no_store
 from shoal.bus.store_finder import SILENT_S, Finder
 from shoal.bus.store_session import HELLO_S, IN_USE_RETRY_S, Session
 from shoal.errors import BacklogError, InUseError, LeaseError, StoreFullError, StoreRefusedError
-from shoal.testing import rows
 
 Body = dict[str, Any]
 
@@ -187,30 +186,6 @@ def test_a_new_session_begins_with_everything_that_is_not_stored() -> None:
     assert sent[0]["after"] == 0
     talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 1})
     assert [numbers_in(request) for request in said(talk)] == [[2]]
-
-
-def test_an_outbox_goes_on_behind_what_the_store_has_and_its_disk_does_not_know_of() -> None:
-    talk = session()
-    entries = iter(range(1, 21))
-
-    def take() -> tuple[bytes, int, int] | None:
-        number = next(entries, None)
-        return (
-            None
-            if number is None
-            else (rows.encode(7, 5, [(number, 1, rows.record("a", b""))]), number, number)
-        )
-
-    chain = Chain(7, 5, take, lambda: 1 << 20, patient=True)
-    talk.chains.append(chain)
-    greet(talk)
-    sent = said(talk)
-    assert [numbers_in(request) for request in sent] == [[1], [2], [3], [4]]
-    for _ in sent:
-        talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 15})
-    behind = said(talk)
-    assert [numbers_in(request) for request in behind] == [[16], [17], [18], [19]]
-    assert behind[0]["after"] == 15
 
 
 def test_a_refused_request_of_many_is_tried_one_by_one_and_only_the_refused_fail() -> None:
