@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,35 @@ STORED = "outbox/stored"
 class Outbox:
     """An open outbox. May be shared between threads."""
 
-    def __init__(self, path: Path, bytes_max: int) -> None:
-        self.path, self._bytes_max = path, bytes_max
+    def __init__(
+        self,
+        log_: Log,
+        path: Path,
+        bytes_max: int,
+        *,
+        rows_together: int = ROWS_TOGETHER,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log, self.path, self._bytes_max = log_, path, bytes_max
+        self._rows_together, self._clock = rows_together, clock
+        self.publisher = self._log.store_id
+        noted = self._log.get(STORED)
+        #: The offset up to which the store has everything: the number of the last such message, too.
+        self._stored = max(self._log.floor, int.from_bytes(noted or b"", "little"))
+        self._read = self._stored
+        self._noted_at = -NOTE_EVERY_S
+        self._chain: Chain | None = None
+        # An offset counts from 0, a number from 1.
+        self.builder = RowsBuilder(self.publisher, 5, self._log.end + 1)
+
+    @staticmethod
+    def open(path: Path, bytes_max: int) -> "Outbox":
+        """The outbox in a directory, or a new one."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"the outbox {path} cannot be made: {error.strerror}") from error
-        self._log = Log(
+        log_ = Log(
             path,
             # Nobody is called 0.
             store_id=secrets.randbits(64) | 1,
@@ -50,15 +73,7 @@ class Outbox:
             segment_bytes=SEGMENT_BYTES,
             state_bytes_max=1 << 20,
         )
-        self.publisher = self._log.store_id
-        noted = self._log.get(STORED)
-        #: The offset up to which the store has everything: the number of the last such message, too.
-        self._stored = max(self._log.floor, int.from_bytes(noted or b"", "little"))
-        self._read = self._stored
-        self._noted_at = 0.0
-        self._chain: Chain | None = None
-        # An offset counts from 0, a number from 1.
-        self.builder = RowsBuilder(self.publisher, 5, self._log.end + 1)
+        return Outbox(log_, path, bytes_max)
 
     def chain(self, chain: int) -> Chain:
         """What brings its entries to a store."""
@@ -112,7 +127,9 @@ class Outbox:
             return None
         # What lived too long here expires at the store at once.
         now_us = time.time_ns() // 1000
-        rows, after, count = take_rows(self._log, self._read, end, ROWS_TOGETHER, BYTES_TOGETHER, now_us)
+        rows, after, count = take_rows(
+            self._log, self._read, end, self._rows_together, BYTES_TOGETHER, now_us
+        )
         first, self._read = self._read + 1, after
         return (rows, first, after) if count else None
 
@@ -121,7 +138,7 @@ class Outbox:
         self._stored = max(self._stored, through)
         # After a crash the store has more than was noted here, and what it has may be gone from the disk.
         self._read = max(self._read, self._stored)
-        now = time.monotonic()
+        now = self._clock()
         if now - self._noted_at >= NOTE_EVERY_S:
             self._noted_at = now
             try:

@@ -63,7 +63,7 @@ class Persistence:
         self._order = threading.Lock()
         self.outbox: Outbox | None = None
         if outbox is not None:
-            self.outbox = Outbox(outbox, outbox_max)
+            self.outbox = Outbox.open(outbox, outbox_max)
             self._builder = self.outbox.builder
             self.chain = self.outbox.chain(CHAIN)
         else:

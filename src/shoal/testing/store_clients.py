@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal._core import Message
+from shoal._core import Log, Message, SimulatedDisk
+from shoal.bus.outbox import Outbox
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox, offset_of, runs_of
 from shoal.bus.store_protocol import queue_topic
 from shoal.bus.store_session import Body, Session
-from shoal.errors import StoreError
+from shoal.errors import ShoalError, StoreError
 from shoal.testing import rows
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ PERSISTENT_CHAIN, TRANSACTION_CHAIN = 5, 6
 #: Rows of one request, at the most.
 TOGETHER_MAX = 8
 PREFETCH = 20
+#: Segments of a simulated outbox: short, so that they go while it is used.
+OUTBOX_SEGMENT_BYTES = 4 << 10
 
 
 class Client:
@@ -100,30 +105,29 @@ class Publisher(Client):
 
     def publish(self, count: int) -> None:
         """Send some messages."""
-        random_ = self.run.random
         for _ in range(count):
             self.number += 1
-            is_queue = random_.random() < 0.6
-            name = random_.choice(QUEUES if is_queue else TOPICS)
-            topic = queue_topic(name) if is_queue else name
-            body = f"{self.session.publisher}-{self.number}".encode()
-            record = rows.record(
-                topic,
-                body + bytes(random_.randrange(200)),
-                priority=random_.choice((4, 4, 9)),
-                group=random_.choice((None, None, "g1", "g2")) if is_queue else None,
-            )
+            topic, body, headers = self.make(self.number)
             self.run.history.sent(self.session.publisher, self.number, topic)
-            self.keep(self.number, record)
+            self.unsent.append((self.number, rows.record(topic, body, **headers)))
+            self.chain.wait(self.number, self.when_stored(self.number))
         self.pump()
 
-    def keep(self, number: int, record: bytes) -> None:
-        """A message waits to be sent, and somebody that it is stored."""
-        publisher = self.session.publisher
-        self.unsent.append((number, record))
-        self.chain.wait(
-            number, lambda error: self.run.history.stored(publisher, number) if error is None else None
-        )
+    def when_stored(self, number: int) -> Callable[[ShoalError | None], None]:
+        """Note what somebody is told who waits for a message."""
+        publisher, history = self.session.publisher, self.run.history
+        return lambda error: history.stored(publisher, number) if error is None else None
+
+    def make(self, number: int) -> tuple[str, bytes, dict[str, Any]]:
+        """A message: topic, body, headers."""
+        random_ = self.run.random
+        is_queue = random_.random() < 0.6
+        name = random_.choice(QUEUES if is_queue else TOPICS)
+        body = f"{self.session.publisher}-{number}".encode() + bytes(random_.randrange(200))
+        headers: dict[str, Any] = {"priority": random_.choice((4, 4, 9))}
+        if is_queue:
+            headers["group"] = random_.choice((None, None, "g1", "g2"))
+        return queue_topic(name) if is_queue else name, body, headers
 
     def take(self) -> tuple[bytes, int, int] | None:
         """The next rows to send."""
@@ -142,13 +146,11 @@ class Publisher(Client):
 
 
 class OutboxPublisher(Publisher):
-    """Sends persistent messages, which are on its disk until they are stored: that is its promise."""
+    """Sends persistent messages, which are in its outbox until they are stored: that is its promise."""
 
     def __init__(self, run: StoreRun, name: str, publisher: int) -> None:
         self._publisher = publisher
-        #: What was ever sent, by number; up to `stored` the store has it, up to `noted` the disk says so.
-        self.disk: list[bytes] = []
-        self.stored = self.noted = 0
+        self._disk = SimulatedDisk(run.seed + 1)
         super().__init__(run, name)
 
     def publisher(self) -> int:
@@ -156,39 +158,61 @@ class OutboxPublisher(Publisher):
         return self._publisher
 
     def begin(self) -> None:
-        """Begin a life, with what the disk has."""
-        self.stored = self.noted
+        """Begin a life, with what the disk has; it may stop while it is read."""
+        self._disk.restart()
+        random_ = self.run.random
+        self._disk.set_faults(stop_at=None if self.run.is_healing else random_.randrange(1, 300))
+        try:
+            self.box = self.open_outbox()
+        except StoreError:
+            self._disk.restart()
+            self.box = self.open_outbox()
         super().begin()
         self.session.kept = True
-        self.number = len(self.disk)
-        self.unsent.extend(enumerate(self.disk[self.noted :], self.noted + 1))
-        self.pump()
+
+    def open_outbox(self) -> Outbox:
+        """The outbox, as it is on the disk."""
+        log = Log.simulated(
+            self._disk,
+            store_id=self._publisher,
+            incarnation=bytes(16),
+            segment_bytes=OUTBOX_SEGMENT_BYTES,
+            clock_us=self.run.now.wall_us,
+        )
+        return Outbox(log, Path("outbox"), 1 << 30, rows_together=2, clock=lambda: self.run.now_s)
 
     def make_chain(self) -> Chain:
-        """Nothing of an outbox is given up."""
-        return Chain(
-            self.session.publisher,
-            PERSISTENT_CHAIN,
-            self.take,
-            lambda: 1 << 20,
-            stored=self.noted,
-            patient=True,
-            on_stored=self.on_stored,
-        )
+        """What brings the entries of the outbox to the store."""
+        return self.box.chain(PERSISTENT_CHAIN)
 
-    def keep(self, number: int, record: bytes) -> None:
-        """It is on the disk, and must not be lost any more."""
-        self.disk.append(record)
-        self.unsent.append((number, record))
-        self.run.history.stored(self.session.publisher, number)
+    def publish(self, count: int) -> None:
+        """Send some messages; when they are durable they must not be lost any more."""
+        publisher, history = self._publisher, self.run.history
+        first = self.box.builder.next
+        try:
+            for number in range(first, first + count):
+                topic, body, headers = self.make(number)
+                history.sent(publisher, number, topic)
+                self.box.add(topic, body, bytes_max=1 << 20, **headers)
+            self.box.sync()
+        except StoreError:
+            self.begin()
+            return
+        for number in range(first, first + count):
+            history.stored(publisher, number)
+        self.pump()
 
-    def on_stored(self, through: int) -> None:
-        """The store has it; the disk is told now and then."""
-        self.stored = through
-        while self.unsent and self.unsent[0][0] <= through:
-            self.unsent.popleft()
-        if self.run.random.random() < 0.3:
-            self.noted = through
+    def pump(self) -> None:
+        """Say what is to be said, as long as the disk can be read."""
+        try:
+            super().pump()
+        except StoreError:
+            self.begin()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is not stored."""
+        return self.box.waiting > 0
 
 
 class Worker(Client):

@@ -1,27 +1,24 @@
 """The outbox by itself: what it gives to a store, and what it has after its program was killed."""
 
+import itertools
 from pathlib import Path
 
-import pytest
-
-from shoal._core import split_rows
-from shoal.bus import outbox as module
+from shoal._core import Log, split_rows
 from shoal.bus.outbox import Outbox
 from shoal.bus.store_chain import Chain
 
 CHAIN = 5
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One message a request, a few a segment, and what is stored is noted at once."""
-    monkeypatch.setattr(module, "ROWS_TOGETHER", 1)
-    monkeypatch.setattr(module, "SEGMENT_BYTES", 4096)
-    monkeypatch.setattr(module, "NOTE_EVERY_S", 0.0)
+def open_outbox(path: Path) -> Outbox:
+    """With one message a request, a few a segment, and always time to note what is stored."""
+    log = Log(path, store_id=7, incarnation=bytes(16), segment_bytes=4096)
+    ticks = itertools.count(0, 10)
+    return Outbox(log, path, 1 << 30, rows_together=1, clock=lambda: next(ticks))
 
 
 def fill(path: Path, count: int) -> None:
-    box = Outbox(path, 1 << 30)
+    box = open_outbox(path)
     for _ in range(count):
         box.add("a", bytes(1000), bytes_max=2000)
     box.sync()
@@ -35,9 +32,9 @@ def send(chain: Chain) -> list[int]:
     return numbers
 
 
-def test_entries_go_in_order_and_from_the_disk_when_they_are_stored(small: None, tmp_path: Path) -> None:
+def test_entries_go_in_order_and_from_the_disk_when_they_are_stored(tmp_path: Path) -> None:
     fill(tmp_path, 6)
-    box = Outbox(tmp_path, 1 << 30)
+    box = open_outbox(tmp_path)
     chain = box.chain(CHAIN)
     assert send(chain) == [1, 2, 3, 4]
     chain.on_stored(2)
@@ -45,17 +42,15 @@ def test_entries_go_in_order_and_from_the_disk_when_they_are_stored(small: None,
     chain.on_stored(6)
     assert box.waiting == 0
     box.close()
-    again = Outbox(tmp_path, 1 << 30)
+    again = open_outbox(tmp_path)
     assert send(again.chain(CHAIN)) == []
     again.close()
 
 
-def test_it_goes_on_behind_what_the_store_has_and_its_disk_did_not_know_of(
-    small: None, tmp_path: Path
-) -> None:
+def test_it_goes_on_behind_what_the_store_has_and_its_disk_did_not_know_of(tmp_path: Path) -> None:
     # A program that is killed leaves it so: nothing says that the store has the first 15.
     fill(tmp_path, 20)
-    box = Outbox(tmp_path, 1 << 30)
+    box = open_outbox(tmp_path)
     chain = box.chain(CHAIN)
     requests = send(chain)
     assert requests == [1, 2, 3, 4]
