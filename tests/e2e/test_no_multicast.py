@@ -79,6 +79,25 @@ def test_programs_of_a_machine_hear_each_other_and_go_on_when_the_first_one_is_k
     gets(reader, writer, source=1)
 
 
+@pytest.mark.parametrize("seeds", ["", ","])
+def test_programs_of_a_machine_with_nothing_but_loopback_meet_and_say_so(
+    hosts: list[lab.Host], on: Callable[..., Program], seeds: str
+) -> None:
+    host = hosts[0]
+    lab.run(*host.prefix, "sysctl", "-qw", "net.ipv4.igmp_max_memberships=20")
+    host.unplug()
+    reader, writer = on(host, seeds=seeds), on(host, seeds=seeds)
+    reader.ask("subscribe", pattern="t/>")
+    gets(reader, writer, source=0)
+    for program in (reader, writer):
+        assert program.errors.count("multicast does not work here") == 1
+        assert "only lo can do it" in program.errors
+        assert "meet at tcp://127.0.0.1:7474; to reach others set SHOAL_SEEDS=host:port" in program.errors
+    asked = on(host, url="norm://?interface=lo", router=True)
+    assert asked.ask("node")["link"]["interface"] == "lo"
+    assert "multicast does not work here" not in asked.errors
+
+
 def test_seeds_lead_to_other_machines(hosts: list[lab.Host], on: Callable[..., Program]) -> None:
     here, there = hosts
     on(there, url=f"tcp://{there.address}:7474", listen=True, router=True)

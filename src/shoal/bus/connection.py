@@ -42,7 +42,7 @@ from shoal.link.address import Target, resolve, target_of
 from shoal.link.fallback import StandIn, stand_in
 from shoal.link.group import Group
 from shoal.link.keeper import Keeper
-from shoal.link.probe import multicast_problem
+from shoal.link.probe import is_loopback, multicast_problem
 from shoal.link.state import LinkState
 from shoal.selector import CorrelationFilter, Selector
 
@@ -130,10 +130,13 @@ class Connection:
             described = node.describe_link()
             if described is None:
                 return node
-            problem = multicast_problem(config.group_address(), described[0], described[1])
-            # Programs of this machine hear each other on the loopback interface; seeds lead further.
-            if problem is None and config.seeds and described[0] == "lo" and config.interface == "auto":
-                problem = "no interface but the loopback one can do it"
+            interface, local, _ = described
+            problem: str | None
+            # What leads nowhere is used where it is asked for.
+            if config.interface == "auto" and is_loopback(local):
+                problem = f"only {interface} can do it, which norm://?interface={interface} uses"
+            else:
+                problem = multicast_problem(config.group_address(), interface, local)
             if problem is None:
                 return node
             node.shut_down(0.0)

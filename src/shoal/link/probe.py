@@ -1,6 +1,7 @@
 """Whether multicast works here: a datagram to a group of our own that should come back."""
 
 import contextlib
+import ipaddress
 import secrets
 import select
 import socket
@@ -10,6 +11,11 @@ import time
 #: How often it is tried, and how long each is waited for; where multicast works it takes less than a
 #: millisecond.
 _TRIES, _WAIT_S = 3, 0.2
+
+
+def is_loopback(local: str) -> bool:
+    """Whether a link with this local address leads nowhere but to this machine."""
+    return ipaddress.ip_address(local.rpartition(":")[0].strip("[]")).is_loopback
 
 
 def multicast_problem(group: str, interface: str, local: str) -> str | None:

@@ -19,7 +19,7 @@ from shoal.link.backoff import Backoff
 from shoal.link.dialler import Dialler
 from shoal.link.fallback import stand_in
 from shoal.link.meeting import Meeting
-from shoal.link.probe import multicast_problem
+from shoal.link.probe import is_loopback, multicast_problem
 
 
 def wait_until(met: Callable[[], bool], timeout_s: float = 60.0) -> None:
@@ -181,3 +181,9 @@ def test_a_place_that_is_another_domains_is_said() -> None:
         port = int(other.links[-1].url.rpartition(":")[2])
         with pytest.raises(shoal.LinkRefusedError, match="choose another port"):
             shoal.connect(port=port)
+
+
+def test_a_loopback_address_leads_nowhere() -> None:
+    assert [is_loopback(local) for local in ("127.0.0.1:5000", "[::1]:5000", "10.0.0.7:5000")] == [
+        True, True, False,
+    ]  # fmt: skip
