@@ -121,6 +121,9 @@ impl Remote {
         if let Body::Open(stream) = &mut object.body {
             let is_quiet = scope.now.since(self.data_at) >= QUIET;
             scope.stats.losses_detected += stream.announce(position.payload_id, is_quiet);
+            if stream.window.is_full() {
+                object.full_at = object.full_at.or(ack_at);
+            }
         }
         self.after_progress(index, scope);
     }

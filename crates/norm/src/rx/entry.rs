@@ -50,6 +50,8 @@ pub struct StreamEntry {
     pub body: Body,
     /// A watermark to acknowledge, and from when on.
     pub ack: Option<(Position, Time)>,
+    /// It is to be acknowledged how far it is, and when, though the watermark is farther on: it is full of what was not read.
+    pub full_at: Option<Time>,
     /// What others asked for.
     pub asked: Asked,
 }
@@ -92,6 +94,14 @@ impl StreamEntry {
             Body::Closed => true,
             Body::Wanted(_) | Body::Unjoined(_) => false,
         })
+    }
+
+    /// How far it is, if that is to be acknowledged because it is full. It is not, where nothing of it ever came.
+    pub fn take_full(&mut self, now: Time) -> Option<Position> {
+        self.full_at.take_if(|at| *at <= now)?;
+        let stream = self.open().filter(|stream| stream.window.is_full())?;
+        let last = stream.window.complete.checked_sub(1)?;
+        Some(stream.blocks.layout.position(self.object, last))
     }
 
     /// Asks for what is missing of one object. False if there was no room for all of it.

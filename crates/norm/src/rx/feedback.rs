@@ -53,7 +53,8 @@ impl Remote {
         let of_stream =
             self.streams.iter_mut().find(|object| due(object)).and_then(|object| object.ack.take());
         let due = of_stream.map(|(position, _)| position).or_else(|| self.objects.take_ack(scope));
-        let Some(position) = due else { return false };
+        let full = || self.streams.iter_mut().find_map(|object| object.take_full(scope.now));
+        let Some(position) = due.or_else(full) else { return false };
         feedback::write_flush_ack(&header, position, scope.feedback);
         scope.stats.acks_sent += 1;
         true
@@ -162,10 +163,11 @@ impl Remote {
     pub fn deadline(&self) -> Time {
         let acks = self.streams.iter().filter(|object| object.is_ack_ready()).filter_map(|object| object.ack);
         let ack = acks.map(|(_, at)| at).min().unwrap_or(Time::NEVER);
+        let full = self.streams.iter().filter_map(|object| object.full_at).min().unwrap_or(Time::NEVER);
         let objects = self.objects.ack_deadline().min(self.objects.expiry);
         let answer = self.answer.map_or(Time::NEVER, |(.., at)| at);
         let fresh =
             if self.has_fresh_losses() && self.departed.is_none() { self.not_before } else { Time::NEVER };
-        fresh.min(self.nack.deadline()).min(answer).min(self.answer_probe_at).min(ack).min(objects)
+        fresh.min(self.nack.deadline()).min(answer).min(self.answer_probe_at).min(ack).min(full).min(objects)
     }
 }

@@ -84,6 +84,7 @@ impl Remote {
             fec_id: FecId::ReedSolomon8,
             body: Body::Wanted(position),
             ack: None,
+            full_at: None,
             asked: Asked::default(),
         });
         Ok(())

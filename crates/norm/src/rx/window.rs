@@ -131,6 +131,11 @@ impl Window {
         (self.slots_max as u64).min(earned.next_power_of_two()).max(self.entries.len() as u64)
     }
 
+    /// Whether it has no slot left for anything but what waits for the reader.
+    pub fn is_full(&self) -> bool {
+        self.complete >= self.base + self.slots_allowed()
+    }
+
     /// Whether any segment that counts as lost is missing.
     pub fn has_missing(&self) -> bool {
         self.missing > 0 && self.complete < self.checked

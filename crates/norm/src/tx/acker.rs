@@ -4,7 +4,7 @@
 //! |----------|------------------|----------------------------------------------------------------------------------|
 //! | New      | if nobody counts | Counts: it acknowledges something                                                |
 //! |          |                  | Silent: it was asked often enough, for long enough, and did not                  |
-//! | Counts   | yes              | Silent: it was asked often enough, for long enough, and got nowhere              |
+//! | Counts   | yes              | Silent: it was asked often enough, for long enough, and got nowhere; one that says that it is full only if others have room |
 //! |          |                  | Slow: it was what held back others that had room for [too long](Acker::on_held), because it got less far or because its losses made the window small |
 //! | Silent   | no               | Counts: it has caught up, or acknowledges something while nobody counts          |
 //! | Slow     | no               | Counts: it has caught up and stayed so for a while without losing anything, or nobody else counts; one that lost too much, losing no more than the window bears |
@@ -27,6 +27,8 @@ use crate::time::Time;
 /// Whoever holds the window is asked so often at the least before it no longer does: any of the requests may be
 /// lost, but so long everybody waits. Where an application waits for the answer it is `robust_factor` times.
 pub const REQUESTS_MIN: u32 = 4;
+/// Who answers so often that it got no farther is full. An acknowledgement that was sent twice looks like such an answer.
+const FULL_ANSWERS: u32 = 3;
 /// Who was slow has to keep up for so many times the patience before it holds the window again, and twice as long
 /// after each time it was slow again.
 const KEEP_UP_FACTOR: u32 = 4;
@@ -97,6 +99,9 @@ pub struct Acker {
     /// Requests since its last acknowledgement, and when the first of them was sent.
     unanswered: u32,
     asked_at: Time,
+    /// Answers since its last acknowledgement that it got no farther, and requests since the last of them.
+    full_answers: u32,
+    full_requests: u32,
     /// It asked for repair from here on: it got so far, though it could not acknowledge yet.
     repaired: u64,
     /// The application's watermark no longer waits for it.
@@ -150,8 +155,19 @@ impl Acker {
         self.heard = true;
     }
 
-    /// It is asked. If it was asked so many times, for so long, and got nowhere, it is waited for no longer.
-    pub fn on_asked(&mut self, now: Time, requests: u32, patience: Duration) {
+    /// Whether it answers, though it gets nowhere: it is full of what was not read.
+    pub fn is_full(&self) -> bool {
+        self.full_answers >= FULL_ANSWERS && self.full_requests <= REQUESTS_MIN
+    }
+
+    /// It answered, and got no farther.
+    pub fn on_full(&mut self) {
+        (self.full_answers, self.full_requests) = (self.full_answers.saturating_add(1), 0);
+    }
+
+    /// It is asked. If it was asked so many times, for so long, and got nowhere, it is waited for no longer, unless it is
+    /// full and `nobody_waits` for it.
+    pub fn on_asked(&mut self, now: Time, requests: u32, patience: Duration, nobody_waits: bool) {
         // Of whom nothing was heard since it fell silent is asked a few times only.
         let gone = self.standing == Standing::Silent && !self.heard;
         let (requests, patience) =
@@ -160,17 +176,19 @@ impl Acker {
             self.asked_at = now;
         }
         self.unanswered += 1;
+        self.full_requests = self.full_requests.saturating_add(1);
         if self.unanswered > requests && now.since(self.asked_at) >= patience && !self.indispensable {
             self.excused = true;
-            if self.counts() || self.standing == Standing::New {
+            let paces = nobody_waits && self.is_full();
+            if !paces && (self.counts() || self.standing == Standing::New) {
                 self.standing = Standing::Silent;
             }
             self.heard &= self.standing != Standing::Silent;
         }
     }
 
-    /// It has everything before a segment. One that does not count does so again from `caught_up` on, or at once if
-    /// `nobody_counts`.
+    /// It has everything before a segment: whether that is news. One that does not count does so again from `caught_up` on, or
+    /// at once if `nobody_counts`.
     pub fn on_ack(
         &mut self,
         now: Time,
@@ -178,12 +196,12 @@ impl Acker {
         caught_up: u64,
         nobody_counts: bool,
         patience: Duration,
-    ) {
+    ) -> bool {
         if segment <= self.reached.acked {
-            return;
+            return false;
         }
         self.reached = Reached { acked: segment, seen: self.reached.seen.max(segment) };
-        (self.unanswered, self.heard) = (0, true);
+        (self.unanswered, self.full_answers, self.heard) = (0, 0, true);
         if segment < caught_up {
             self.keeps_up_since = None;
         }
@@ -195,6 +213,7 @@ impl Acker {
         if nobody_counts || keeps_up || self.standing == Standing::New {
             self.count_again(now);
         }
+        true
     }
 
     /// For how long it has to keep up before it counts again.
@@ -222,7 +241,7 @@ impl Acker {
         self.heard = true;
         if segments.start > self.repaired {
             self.repaired = segments.start;
-            self.unanswered = 0;
+            (self.unanswered, self.full_answers) = (0, 0);
         }
         self.reached.seen = self.reached.seen.max(segments.end);
         self.asked = self.asked.saturating_add(segments.end.saturating_sub(segments.start));

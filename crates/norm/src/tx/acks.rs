@@ -16,6 +16,9 @@ use crate::event::Event;
 use crate::time::Time;
 use crate::{Config, NodeId, ObjectId};
 
+/// Where all who are waited for are full they are asked again after so many times as long.
+const FULL_INTERVALS: u32 = 4;
+
 /// What became of acknowledgements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AckOutcome {
@@ -197,8 +200,9 @@ impl AckProcess {
         }
         let is_watermark = self.wanted.is_some();
         let requests = if is_watermark { self.robust_factor } else { REQUESTS_MIN };
+        let nobody_waits = !self.counting().any(|acker| acker.reached.acked >= requested);
         let first = std::mem::take(&mut self.turn);
-        let mut due = false;
+        let (mut due, mut all_full) = (false, !is_watermark);
         for (index, acker) in self.ackers.iter_mut().enumerate().skip(first) {
             effort::step();
             if acker.reached.acked >= requested {
@@ -209,7 +213,8 @@ impl AckProcess {
                 break;
             }
             if acker.is_awaited(is_watermark) {
-                acker.on_asked(now, requests, self.patience + self.owed);
+                acker.on_asked(now, requests, self.patience + self.owed, nobody_waits);
+                all_full &= acker.is_full();
             }
             due |= acker.is_awaited(is_watermark);
             // Who fell silent is asked along, but is no reason to ask.
@@ -217,23 +222,33 @@ impl AckProcess {
         }
         self.untold = true;
         self.refresh(now);
+        // Who is full says by itself when it has everything.
+        let interval = if all_full { interval * FULL_INTERVALS } else { interval };
         self.next_request = if self.turn > 0 { now } else { now + interval };
         due.then_some(requested)
     }
 
-    /// `node` has everything before `segment`. If it did not count, and others do, it counts again from `caught_up`
-    /// on.
-    pub fn on_ack(&mut self, now: Time, node: NodeId, segment: u64, caught_up: u64) {
+    /// `node` has everything before `segment`: whether that is news. If it did not count, and others do, it counts again from
+    /// `caught_up` on.
+    pub fn on_ack(&mut self, now: Time, node: NodeId, segment: u64, caught_up: u64) -> bool {
         let (reached, patience) = (self.reached, self.patience);
-        let Some(acker) = self.find_mut(node) else { return };
+        let Some(acker) = self.find_mut(node) else { return false };
         let before = acker.reached;
         let counted = acker.counts();
-        acker.on_ack(now, segment, caught_up, reached.is_none(), patience);
+        let is_news = acker.on_ack(now, segment, caught_up, reached.is_none(), patience);
         // Only who was last, or did not count, changes how far all of them are.
         let was_last =
             reached.is_none_or(|reached| before.acked <= reached.acked || before.seen <= reached.seen);
         if was_last || !counted {
             self.refresh(now);
+        }
+        is_news
+    }
+
+    /// `node` answered, and got no farther.
+    pub fn on_full(&mut self, node: NodeId) {
+        if let Some(acker) = self.find_mut(node) {
+            acker.on_full();
         }
     }
 

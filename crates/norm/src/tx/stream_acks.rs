@@ -40,7 +40,9 @@ impl TxStream {
     pub fn on_ack(&mut self, now: Time, node: NodeId, segment: u64) {
         self.account_held(now);
         let caught_up = self.window.as_ref().map_or(0, |window| self.sent.saturating_sub(window.open()));
-        self.acks.on_ack(now, node, segment, caught_up);
+        if !self.acks.on_ack(now, node, segment, caught_up) {
+            self.acks.on_full(node);
+        }
         self.on_reached(now);
         self.ask(now);
     }

@@ -244,8 +244,8 @@ fn asking_who_has_everything_lets_nobody_hold_the_publisher_up_again() {
 }
 
 /// Publishes for a while to one subscriber that reads a little at a time, and to one that always reads if there `is
-/// another`. Returns how much was sent, and who was no longer waited for.
-fn publish_to_slow_reader(is_another: bool) -> (u64, Vec<u32>) {
+/// another`, once in so many steps. Returns how much was sent, and who was no longer waited for.
+fn publish_to_slow_reader(is_another: bool, steps: usize) -> (u64, Vec<u32>) {
     let weather = Conditions { delay: Duration::from_millis(1), ..Default::default() };
     let (mut simulation, object) =
         busy_group_with(2, &weather, |config| config.receive_window_bytes = 2 * WINDOW_BYTES);
@@ -254,7 +254,7 @@ fn publish_to_slow_reader(is_another: bool) -> (u64, Vec<u32>) {
         simulation.act(PUBLISHER, |node, now| node.command(now, alone)).unwrap();
     }
     for step in 0..600 {
-        let reads = step % 20 == 0;
+        let reads = step % steps == 0;
         simulation.act(FROZEN, |node, _| node.set_reading(reads)).unwrap();
         longest_wait(&mut simulation, object, STEP);
     }
@@ -268,10 +268,17 @@ fn publish_to_slow_reader(is_another: bool) -> (u64, Vec<u32>) {
 
 #[test]
 fn a_reader_that_holds_others_back_is_waited_for_no_longer_and_one_that_is_alone_sets_the_pace() {
-    let (alone, slow) = publish_to_slow_reader(false);
+    let (alone, slow) = publish_to_slow_reader(false, 20);
     assert_eq!(slow, Vec::<u32>::new(), "there is nobody it could hold back");
-    let (together, slow) = publish_to_slow_reader(true);
+    let (together, slow) = publish_to_slow_reader(true, 20);
     assert_eq!(slow.first(), Some(&FROZEN));
     assert!(slow.len() <= 2, "it is not tried again and again: {slow:?}");
     assert!(together > 2 * alone, "{together} segments, and {alone} to it alone");
+}
+
+#[test]
+fn a_reader_that_is_alone_sets_the_pace_though_it_pauses_for_longer_than_anybody_is_waited_for() {
+    let steps = 3 * SLOW_AFTER.as_millis() / STEP.as_millis();
+    let (_, slow) = publish_to_slow_reader(false, steps as usize);
+    assert_eq!(slow, Vec::<u32>::new(), "it answers, and there is nobody it could hold back");
 }

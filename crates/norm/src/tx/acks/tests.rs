@@ -153,6 +153,59 @@ fn a_node_that_asks_for_ever_later_segments_counts_and_one_that_repeats_itself_d
     assert_eq!(ask_for(|_| 7), Some(AckOutcome::Silent(1)));
 }
 
+/// Asks nodes for a while, of which the first answers that it is full, until it dies. Who is no longer waited for before
+/// that, and after it.
+fn ask_full(nodes: &[NodeId], others_have_room: bool) -> (Option<AckOutcome>, Option<AckOutcome>) {
+    let mut acks = process(nodes);
+    let mut now = Time::ZERO;
+    acks.on_ack(now, 1, 5, 0);
+    acks.request(now, 10);
+    let mut ask = |acks: &mut AckProcess, answers: bool| {
+        for _ in 0..100 {
+            acks.poll(now, STEP, &mut Vec::new());
+            for node in nodes {
+                match (*node, others_have_room) {
+                    (1, _) | (_, false) if answers => acks.on_full(*node),
+                    (1, _) | (_, false) => {}
+                    (_, true) => _ = acks.on_ack(now, *node, 10, 0),
+                }
+            }
+            now += STEP;
+        }
+        acks.poll_outcome()
+    };
+    (ask(&mut acks, true), ask(&mut acks, false))
+}
+
+#[test]
+fn who_is_full_and_alone_is_waited_for_while_it_answers() {
+    assert_eq!(ask_full(&[1], false), (None, Some(AckOutcome::Silent(1))));
+}
+
+#[test]
+fn those_who_are_full_together_are_waited_for_and_one_that_holds_others_back_is_not() {
+    assert_eq!(ask_full(&[1, 2], false).0, None);
+    assert_eq!(ask_full(&[1, 2], true).0, Some(AckOutcome::Silent(1)));
+}
+
+#[test]
+fn who_is_full_is_asked_less_often() {
+    let mut acks = process(&[1]);
+    acks.request(Time::ZERO, 10);
+    let mut asked = Vec::new();
+    let mut now = Time::ZERO;
+    for interval in [1, 1, 1, FULL_INTERVALS, FULL_INTERVALS].map(|times| times * STEP) {
+        assert_eq!(acks.poll(now, STEP, &mut asked), Some(10));
+        assert_eq!(acks.next_request, now + interval);
+        acks.on_full(1);
+        now += interval;
+    }
+    acks.on_ack(now, 1, 5, 0);
+    acks.on_full(1);
+    acks.poll(now, STEP, &mut asked);
+    assert_eq!(acks.next_request, now + STEP, "an acknowledgement that came twice says nothing");
+}
+
 #[test]
 fn a_new_node_owes_only_what_comes_after_it() {
     let mut acks = process(&[1]);
@@ -177,7 +230,9 @@ fn flush(
     loop {
         acks.request(*now, segment);
         acks.poll(*now, STEP, &mut Vec::new());
-        answering.iter().for_each(|node| acks.on_ack(*now, *node, segment, segment));
+        for node in answering {
+            acks.on_ack(*now, *node, segment, segment);
+        }
         while let Some(outcome) = acks.poll_outcome() {
             if let AckOutcome::Settled(_, silent) = outcome {
                 return (now.since(began), silent);
