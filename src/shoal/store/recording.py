@@ -14,8 +14,8 @@ log = logging.getLogger("shoal.store")
 
 #: How long a recorder runs before it looks whether it should end.
 TURN_S = 0.5
-#: How long to wait before a full disk is tried again.
-FULL_RETRY_S = 0.2
+#: How long to wait before a full disk is tried again, and after how many times nobody is to wait for it.
+FULL_RETRY_S, RETRIES_MAX = 0.2, 3
 #: Errors after which a log takes nothing more.
 _ENDS = (StoreFailedError, StoreCorruptError, StoreRefusedError)
 
@@ -88,7 +88,7 @@ class Recording:
             return next(iter(self._refusals.values()), None)
 
     def pause(self, why: str) -> None:
-        """Take nothing more from the bus until `resume`: publishers go on after `slow_after_s`."""
+        """Record nothing more until `resume`: what comes and cannot be kept is thrown away."""
         self._refuse(None, why)
         self._room.clear()
 
@@ -116,20 +116,27 @@ class Recording:
             self._node.set_store(True)
 
     def _run(self, recorder: Recorder) -> None:
+        refused = 0
         try:
             while not self._stopping.is_set():
                 if not self._room.wait(TURN_S):
+                    recorder.skip()
                     continue
                 try:
                     if not recorder.run(TURN_S):
                         self._ended()
                         return
                     self._goes_on(recorder)
+                    refused = 0
                 except _ENDS:
                     raise
                 except StoreError as error:
                     # No room, or no descriptor for the next segment: nothing is lost by waiting.
                     self._refuse(recorder, str(error))
+                    refused += 1
+                    if refused > RETRIES_MAX:
+                        # Whoever is alone paces publishers, and would stop them.
+                        recorder.skip()
                     self._stopping.wait(FULL_RETRY_S)
             # What has arrived is recorded, if the disk takes it.
             while recorder.run(TURN_S):

@@ -122,3 +122,25 @@ def test_marks_are_the_same_after_a_restart(tmp_path: Path, seed: int) -> None:
             Lanes(log, patterns)
             assert {mark[:3]: mark[3] for mark in log.marks()[1]} == expected
     assert len(log.segments()) > 3
+
+
+def test_what_a_recorder_without_room_throws_away_is_a_gap_and_little_is_kept(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with shoal.connect("inproc://marks-skipped") as bus:
+        subscription = bus._connection.node.open_subscription("a/>", queue_bytes_max=10_000)
+        recorder = Recorder(log, subscription, lanes=Lanes(log, ("a/>",)), at=0)
+        bus.publish("a/b", b"x")
+        recorder.skip()
+        recorder.run(0.01)
+        for _ in range(10):
+            bus.publish("a/b", bytes(1000))
+        recorder.skip()
+        bus.publish("a/b", b"x")
+        recorder.skip()
+        subscription.close()
+        assert recorder.run(1.0) is False
+    log.sync()
+    assert numbers(log) == [1, 12]
+    publisher, chain = log.rows(0, 1)[0][2:4]
+    [(after, *gap, _, away)] = log.gaps(0, 100)
+    assert (after, gap, away) == (0, [publisher, chain, 2, 11, 10], False)

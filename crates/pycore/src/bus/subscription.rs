@@ -104,6 +104,11 @@ impl Subscription {
         Some(taken.batches)
     }
 
+    /// Whether it makes its senders wait.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.reader.consumer().holds_back()
+    }
+
     /// Gives back a batch that was taken raw.
     pub(crate) fn recycle(&self, batch: Batch) {
         self.reader.consumer().recycle(batch);

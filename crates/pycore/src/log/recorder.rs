@@ -32,6 +32,8 @@ struct Taking {
     numbers: Vec<(MarkKey, u64)>,
     /// What was missed before them. One for each chain at most, since it is heard of again once.
     gaps: VecDeque<Gap>,
+    /// What was thrown away after them, by publisher and chain.
+    missed: BTreeMap<(u64, u32), Gap>,
     messages: u64,
     bytes: u64,
     repeated: u64,
@@ -171,6 +173,31 @@ impl Taking {
         result
     }
 
+    /// Notes what is in a batch that is thrown away. Beyond so many chains nobody is told whose it was.
+    fn miss(&mut self, batch: &Batch) {
+        for entry in &batch.entries {
+            let (origin, record) = (batch.origin(entry), batch.record(entry));
+            if self.is_others(record) {
+                continue;
+            }
+            let Meta { publisher, chain, number, .. } = Meta::of(&origin, record);
+            if let (Some(lane), Some(number)) = (&self.lanes, number) {
+                let known = lane.marks.number(lane.key((publisher, chain)));
+                if known.is_some_and(|known| number <= known) {
+                    self.repeated += 1;
+                    continue;
+                }
+                self.gaps.extend(lane.hear((publisher, chain), number));
+            }
+            let is_named =
+                self.missed.len() < MARKS_MAX || self.missed.contains_key(&(publisher, chain));
+            let (key, number) = if is_named { ((publisher, chain), number) } else { ((0, 0), None) };
+            let nothing = Gap { publisher: key.0, chain: key.1, first: number, last: None, count: 0, away: false };
+            let gap = self.missed.entry(key).or_insert(nothing);
+            (gap.last, gap.count) = (number, gap.count + 1);
+        }
+    }
+
     /// What cannot be appended now stays here, and is the first to be tried again.
     fn append(&mut self, shared: &Shared) -> Result<(), LogError> {
         while let Some(gap) = self.gaps.front() {
@@ -185,6 +212,10 @@ impl Taking {
             }
             self.rows.clear();
             self.numbers.clear();
+        }
+        while let Some(missed) = self.missed.first_entry() {
+            shared.with(|log, now| log.append_gap(now, missed.get()))?;
+            missed.remove();
         }
         Ok(())
     }
@@ -275,6 +306,7 @@ impl Recorder {
             lanes: lane,
             numbers: Vec::new(),
             gaps: VecDeque::new(),
+            missed: BTreeMap::new(),
             messages: 0,
             bytes: 0,
             repeated: 0,
@@ -307,6 +339,31 @@ impl Recorder {
         check(py)?;
         turn.map_err(errors::store)?;
         Ok(!taking.is_over)
+    }
+
+    /// Throws away what the subscription has, if that makes its senders wait. It is a gap in the log once there is room.
+    fn skip(&self, py: Python<'_>) -> PyResult<()> {
+        let subscription = self.subscription.get();
+        subscription.check_here()?;
+        let Ok(mut taking) = self.taking.try_lock() else {
+            return Err(errors::config("another thread runs this recorder".into()));
+        };
+        if !subscription.holds_back() {
+            return Ok(());
+        }
+        let taking = &mut *taking;
+        detached(py, || match subscription.take_raw(Duration::ZERO) {
+            None => taking.is_over = true,
+            Some(batches) => {
+                for batch in batches {
+                    if Some(batch.source.node) != self.skip_node {
+                        taking.miss(&batch);
+                    }
+                    subscription.recycle(batch);
+                }
+            }
+        });
+        Ok(())
     }
 
     /// What was recorded so far: (messages, bytes).
