@@ -23,6 +23,7 @@ ShoalError
 ├── LinkError (also OSError)                 the network cannot be used
 │   └── LinkRefusedError                     the other end of a link refuses us
 ├── ClosedError (also ConnectionError)       the connection was closed here
+├── ForkedError (also RuntimeError)          the connection was made before a fork, and this is the child
 ├── FullError (also TimeoutError)            members take no more
 ├── FlushError                               not every member has everything
 ├── NoReplyError (also TimeoutError)         nobody answered a request in time
@@ -130,6 +131,10 @@ class LinkRefusedError(LinkError):
 
 class ClosedError(ShoalError, ConnectionError):
     """The connection was closed by this program."""
+
+
+class ForkedError(ShoalError, RuntimeError):
+    """A connection, or what belongs to it, was made before a fork: connect in the process that uses it."""
 
 
 class FullError(ShoalError, TimeoutError):

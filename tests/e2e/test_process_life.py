@@ -196,8 +196,8 @@ def in_child():
     ):
         try:
             attempt()
-        except RuntimeError as error:
-            assert "fork" in str(error), error
+        except shoal.ForkedError as error:
+            assert "connect in the process that uses it" in str(error), error
         else:
             raise AssertionError("a connection of the parent worked in the child")
     for thing in (bus, subscription):

@@ -13,6 +13,7 @@ mod python {
     #![allow(missing_docs, reason = "they are documented where they are defined, in Python")]
     pyo3::import_exception!(shoal.errors, ClosedError);
     pyo3::import_exception!(shoal.errors, ConfigError);
+    pyo3::import_exception!(shoal.errors, ForkedError);
     pyo3::import_exception!(shoal.errors, FullError);
     pyo3::import_exception!(shoal.errors, InvalidTopicError);
     pyo3::import_exception!(shoal.errors, LinkError);
@@ -38,6 +39,13 @@ pub fn closed() -> PyErr {
         return PySystemExit::new_err(());
     }
     python::ClosedError::new_err("the connection is closed")
+}
+
+/// The handle was made before a fork, and this is the child.
+pub fn forked() -> PyErr {
+    python::ForkedError::new_err(
+        "this connection was made before a fork, and does not work in the child: connect in the process that uses it",
+    )
 }
 
 /// The subscription was closed, or its connection, and everything was read.

@@ -37,7 +37,7 @@ from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config import resolve as resolve_url
 from shoal.config.connection import UDP_SEGMENT_BYTES
 from shoal.config.keys import keys_of
-from shoal.errors import ClosedError, ConfigError, LinkError, ShoalError, UndeliveredWarning
+from shoal.errors import ClosedError, ConfigError, ForkedError, LinkError, ShoalError, UndeliveredWarning
 from shoal.link.address import Target, resolve, target_of
 from shoal.link.fallback import StandIn, stand_in
 from shoal.link.group import Group
@@ -391,7 +391,10 @@ class Connection:
     def check_here(self) -> None:
         """Refuse to work in a forked child."""
         if self.is_foreign:
-            raise RuntimeError("this connection was made before a fork: connect in the process that uses it")
+            raise ForkedError(
+                "this connection was made before a fork, and does not work in the child: connect in the "
+                "process that uses it"
+            )
 
     @property
     def is_foreign(self) -> bool:

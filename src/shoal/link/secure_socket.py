@@ -9,6 +9,8 @@ from typing import Any
 _READ_BYTES = 256 << 10
 #: The same before it is known whom we talk to.
 _HANDSHAKE_BYTES = 16 << 10
+#: What whoever does not speak TLS hears of an end that does: an alert, fatal, `protocol_version` (RFC 8446).
+_ALERT = bytes([0x15, 3, 3, 0, 2, 2, 70])
 
 
 class SecureSocket:
@@ -38,9 +40,11 @@ class SecureSocket:
             except ssl.SSLWantReadError:
                 self._flush()
                 self._read_more(_HANDSHAKE_BYTES)
-            except ssl.SSLError:
-                # The other end hears why.
+            except ssl.SSLError as error:
+                # The other end hears why; for one that does not speak TLS, OpenSSL says nothing.
                 self._flush()
+                if error.reason == "WRONG_VERSION_NUMBER" and self._tls.server_side:
+                    self._plain.sendall(_ALERT)
                 raise
 
     def recv(self, count: int) -> bytes:

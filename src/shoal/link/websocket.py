@@ -48,6 +48,19 @@ _CLOSE_S = 1.0
 #: What OpenSSL calls a certificate that no authority signed whom we trust: none is known, or one of the same
 #: name has another key.
 _UNTRUSTED = (7, 18, 19, 20, 21)
+#: The same for one of another name or address, for one that is over, and for one that has not begun.
+_OTHER_NAME, _EXPIRED, _TOO_EARLY = (62, 64), 10, 9
+#: What the other end says of our certificate, as OpenSSL calls it.
+_ALERTS = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it asks for a certificate: give tls_cert and tls_key",
+    "TLSV1_ALERT_UNKNOWN_CA": (
+        "it does not trust who signed our certificate: its tls_ca is of another authority"
+    ),
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "our certificate has expired",
+}
+#: How whoever comes with tcp:// begins, and what it hears; and how TLS begins.
+_GREETING, _NO_REQUEST = b"SHOAL/", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+_HANDSHAKE = b"\x16"
 #: Connections that wait in the kernel to be accepted.
 _BACKLOG = 128
 
@@ -114,6 +127,8 @@ class WebSocket(Channel):
         """Take what the socket brings; false at the end."""
         greets = self._protocol.state is State.CONNECTING
         came = self._socket.recv(_FIRST_BYTES if greets else _READ_BYTES)
+        if greets:
+            self._look_at(came)
         with self._lock:
             if came:
                 self._protocol.receive_data(came)
@@ -129,6 +144,9 @@ class WebSocket(Channel):
             return True
         self._ended.set()
         return bool(self._came)
+
+    def _look_at(self, came: bytes) -> None:
+        """Something came before both ends agreed."""
 
     def _take(self, event: object) -> None:
         if isinstance(event, Frame):
@@ -191,6 +209,14 @@ class _Accepted(WebSocket):
             self.identity = self._socket.identity
         if not self._read_request():
             raise LinkError("the other end closed the connection")
+
+    def _look_at(self, came: bytes) -> None:
+        # Of neither of them a line would ever come to its end.
+        if came.startswith(_GREETING):
+            self._write([_NO_REQUEST])
+            raise LinkRefusedError("it speaks without HTTP: use ws:// at both ends, or tcp://")
+        if came.startswith(_HANDSHAKE):
+            raise LinkRefusedError("it speaks TLS, and this end does not: use wss:// at both ends")
 
     def _read_request(self) -> bool:
         while self._protocol.state is State.CONNECTING:
@@ -289,6 +315,10 @@ class WebSockets(Transport):
         except TimeoutError:
             plain.close()
             raise LinkError("nobody answered in time") from None
+        except ssl.SSLError as error:
+            # It has seen our certificate, or that there is none.
+            plain.close()
+            raise LinkRefusedError(_ALERTS.get(error.reason, f"no TLS with it: {error}")) from None
         except BaseException:
             plain.close()
             raise
@@ -319,11 +349,7 @@ class WebSockets(Transport):
         try:
             sock.handshake()
         except ssl.SSLCertVerificationError as error:
-            if error.verify_code in _UNTRUSTED:
-                why = "its certificate is not signed by an authority that we trust (tls_ca)"
-            else:
-                why = f"its certificate cannot be accepted: {error.verify_message}"
-            raise LinkRefusedError(why) from None
+            raise LinkRefusedError(_why_not(error)) from None
         except ssl.SSLEOFError:
             raise LinkError(
                 "the other end closed the connection before TLS began: use wss:// at both ends"
@@ -331,6 +357,20 @@ class WebSockets(Transport):
         except ssl.SSLError as error:
             raise LinkRefusedError(f"no TLS with it: {error.reason or error}") from None
         return sock
+
+
+def _why_not(error: ssl.SSLCertVerificationError) -> str:
+    """What is wrong with a certificate, in the words of `tls://`."""
+    code = error.verify_code
+    if code in _UNTRUSTED:
+        return "its certificate is not signed by an authority that we trust (tls_ca)"
+    if code in _OTHER_NAME:
+        return f"its certificate is not for the name we asked for: {error.verify_message}"
+    if code == _EXPIRED:
+        return "its certificate has expired"
+    if code == _TOO_EARLY:
+        return "its certificate is not valid yet: look at the clocks"
+    return f"its certificate cannot be accepted: {error.verify_message}"
 
 
 def _reach(target: Target, timeout_s: float) -> socket.socket:

@@ -36,7 +36,7 @@ def test_a_certificate_for_another_name_is_refused_unless_that_name_is_asked_for
 ) -> None:
     with listen(scheme, **shown(certs, "elsewhere")) as hub:
         url = hub.links[-1].url
-        with pytest.raises(LinkRefusedError, match=r"its certificate .*(name|IP address|elsewhere)"):
+        with pytest.raises(LinkRefusedError, match="its certificate is not for the name we asked for"):
             shoal.connect(url, **trusting(certs))
         with shoal.connect(url, **trusting(certs), tls_name="elsewhere") as leaf:
             assert leaf.members == [hub.node]

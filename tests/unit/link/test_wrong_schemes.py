@@ -15,7 +15,9 @@ WITHIN_S = 30.0
 def why_not(url: str, certs: Path) -> str:
     """What is said to somebody who connects."""
     try:
-        bus = shoal.connect(url, **(trusting(certs) if url.startswith(("tls", "wss")) else {}))
+        trusted = trusting(certs) if url.startswith(("tls", "wss")) else {}
+        # It is told at once, and not because nobody said anything for long.
+        bus = shoal.connect(url, connect_timeout_s=2 * WITHIN_S, **trusted)
     except LinkRefusedError as refusal:
         return str(refusal)
     with bus:
@@ -34,6 +36,9 @@ def why_not(url: str, certs: Path) -> str:
         ("tcp", "wss", "use wss:// at both ends"),
         ("ws", "wss", "use wss:// at both ends"),
         ("wss", "ws", "instead of answering: use ws:// at both ends, or wss://"),
+        ("ws", "tcp", "it speaks HTTP: use ws:// at both ends"),
+        ("ws", "tls", "use tls:// at both ends"),
+        ("wss", "tcp", "it speaks TLS, and this end does not"),
     ],
 )
 def test_whoever_connects_learns_what_the_other_end_speaks(

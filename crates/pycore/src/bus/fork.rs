@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+
+use crate::errors;
 
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
@@ -37,8 +38,6 @@ impl Birth {
         if self.is_here() {
             return Ok(());
         }
-        Err(PyRuntimeError::new_err(
-            "this connection was opened before a fork and does not work in the child: open a new one here",
-        ))
+        Err(errors::forked())
     }
 }
