@@ -5,12 +5,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
+from shoal.config.connection import COST_MAX
 from shoal.errors import ConfigError, InvalidTopicError
 from shoal.selector import CorrelationFilter, Selector
 from shoal.types import is_text
 
-#: What a step over a link may cost at the most.
-COST_MAX = 1_000_000
 #: MQTT's wildcards, and what stands for them here.
 _MQTT = {"+": "*", "#": ">"}
 

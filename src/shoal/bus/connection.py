@@ -99,6 +99,8 @@ class Connection:
         self._groups: dict[int, Group] = {}
         if config.scheme in ("norm", "udp"):
             self._add_group(1, config)
+        if config.scheme == "norm" and config.cost is not None:
+            self.node.set_norm_cost(1, config.cost)
         #: What keeps its links with single programs, if it has such.
         self.links: Keeper | None = None
         self._making_links = threading.Lock()
@@ -203,6 +205,7 @@ class Connection:
         for name in ("message_bytes_max", "assembly_bytes_max", "patience_s", "when_full", "router"):
             del options[name]
         number = self.node.add_norm(**options)
+        cost = config.cost if cost is None else cost
         if cost is not None:
             self.node.set_norm_cost(number, cost)
         self._add_group(number, config)

@@ -85,7 +85,7 @@ def settle(connection: Connection, diallers: list[Dialler]) -> Operation[None]:
 
 def begin(connection: Connection) -> Operation[None]:
     """Connect to where a connection leads at first, and wait until that was tried once."""
-    yield from dial(connection, connection.targets())
+    yield from dial(connection, connection.targets(), connection.config.cost)
     if connection.stand_in is not None and connection.stand_in.meeting is not None:
         meeting = connection.keeper().meet(connection.stand_in.meeting)
         while not meeting.is_settled:

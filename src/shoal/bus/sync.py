@@ -133,7 +133,7 @@ def listen(url: str, *, admit: Admit | None = None, **options: Unpack[ConnectOpt
     bus._connection.take_client(client)
     with closing_on_error(bus._connection):
         if bus.config.has_links:
-            bus._connection.keeper().listen(bus.config.target(), admit)
+            bus._connection.keeper().listen(bus.config.target(), admit, bus.config.cost)
             bus._connection.let_store_join()
     return bus
 

@@ -41,7 +41,7 @@ _LATER_SCHEMES = ("locate",)
 _LOOKS = "norm://, udp://, tcp://host:port, tls://host:port, ws://host:port, wss://host:port or inproc://name"
 #: Longer than anybody waits, and more than anybody has.
 SECONDS_MAX, MISSED_MAX, ASSEMBLY_BYTES_MAX = 1e9, 1_000_000, 1 << 40
-CONNECTIONS_MAX, TCP_WINDOW_BYTES_MAX = 100_000, 1 << 28
+CONNECTIONS_MAX, TCP_WINDOW_BYTES_MAX, COST_MAX = 100_000, 1 << 28, 1_000_000
 #: What a connection without a network can be told.
 _INPROC_FIELDS = ("scheme", "domain", "when_full", "slow_after_s", "when_slow", "message_bytes_max")
 #: What only one with links to single programs can be told, and what else it can; and what TLS needs.
@@ -62,6 +62,7 @@ LINK_FIELDS = (
     "window_bytes",
     "assembly_bytes_max",
     "router",
+    "cost",
     "seeds",
     "host",
     "path",
@@ -185,6 +186,9 @@ class ConnectionConfig(Checked):
     #: Whether what comes over one link is passed on to the others that want it. `Bus.connect` and
     #: `Bus.listen` make more links.
     router: bool = False
+    #: What a step over its link costs, or over each that it makes at first: routers take the cheapest way. `None` is
+    #: 1 for a group and 2 for a link with one program.
+    cost: int | None = None
     #: Over TCP: how long a link whose connection is gone is kept for another connection to go on with.
     resume_s: float = 10.0
     #: Over TCP: how long an attempt to connect may take.
@@ -222,6 +226,7 @@ class ConnectionConfig(Checked):
         self.check("tls_cert", (self.tls_cert is None) == (self.tls_key is None), "given beside tls_key")
         self.check("domain", bool(self.domain) and len(self.domain) <= 255, "a name of 1 to 255 characters")
         self.check_range("port", 0 if self.has_links else 1, 65535)
+        self.check_range("cost", 1, COST_MAX)
         self.check_range("resume_s", 0, SECONDS_MAX)
         self.check_range("connections_max", 1, CONNECTIONS_MAX)
         self.check(
@@ -388,6 +393,7 @@ class ConnectionOptions(TypedDict, total=False):
     key_file: str | None
     drop_received: float
     router: bool
+    cost: int | None
     resume_s: float
     connect_timeout_s: float
     reconnect_max_s: float

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from shoal.bus.arguments import check_cost
 from shoal.config import ConnectionConfig, resolve, resolve_listening
 from shoal.config.checks import Checked, unknown_option
 from shoal.config.connection import DEFAULT_DOMAIN
@@ -63,8 +62,6 @@ class LinkConfig:
     enabled: bool = True
     #: Who may connect: names of certificates, and networks. Everybody, if it is empty.
     allow: tuple[str, ...] = ()
-    #: What a step over it costs; `None` is as usual.
-    cost: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +233,7 @@ def _roles(options: Mapping[str, Any]) -> Roles:
 def _connection(options: Mapping[str, Any], domain: str, roles: Roles, beside: Path) -> ConnectionConfig:
     """What the node is told. It begins without links, and is given those of the file."""
     table = _with_paths(_table(options, "connection"), beside)
-    for name in ("domain", "router", "host", "port", "path", "seeds"):
+    for name in ("domain", "router", "cost", "host", "port", "path", "seeds"):
         if name in table:
             raise _KeyError(f"connection.{name}", f"connection.{name} means nothing there: leave it out")
     try:
@@ -287,11 +284,6 @@ def _link(name: str, table: dict[str, Any], domain: str, beside: Path) -> LinkCo
     if not isinstance(enabled, bool):
         raise _KeyError(f"{key}.enabled", f"{key}.enabled is {enabled!r}, and must be true or false")
     allow = _allow(key, table.pop("allow", None), listens)
-    cost = table.pop("cost", None)
-    try:
-        check_cost(cost)
-    except (ConfigError, TypeError) as error:
-        raise _KeyError(f"{key}.cost", f"{key}.{error}") from None
     url = table.pop("listen" if listens else "url")
     if not isinstance(url, str) or not url:
         field_ = "listen" if listens else "url"
@@ -322,6 +314,7 @@ def _link(name: str, table: dict[str, Any], domain: str, beside: Path) -> LinkCo
         host=connection.host if connection.has_links else None,
         port=connection.port,
         path=connection.path if connection.has_links else None,
+        cost=connection.cost,
     )
     if connection.has_links and connection != plain:
         others = [each.name for each in dataclasses.fields(plain) if _differs(each.name, connection, plain)]
@@ -329,9 +322,7 @@ def _link(name: str, table: dict[str, Any], domain: str, beside: Path) -> LinkCo
             f"{key}.{others[0]}",
             f"[{key}] {url!r}: {', '.join(others)} is for all links of this kind: put it into [connection]",
         )
-    return LinkConfig(
-        name=name, listens=listens, connection=connection, enabled=enabled, allow=allow, cost=cost
-    )
+    return LinkConfig(name=name, listens=listens, connection=connection, enabled=enabled, allow=allow)
 
 
 def _allow(key: str, entries: object, listens: bool) -> tuple[str, ...]:

@@ -164,12 +164,12 @@ class Links:
     def _opened(self, link: LinkConfig) -> Open:
         config = link.connection
         if config.scheme == "norm":
-            return Open(norm=self._connection.add_norm(config, link.cost))
+            return Open(norm=self._connection.add_norm(config))
         keeper = self._connection.keeper()
         if link.listens:
             admit = Allowed(link.allow) if link.allow else None
-            return Open(listens_at=keeper.listen(config.target(), admit, link.cost))
-        return Open(dialler=keeper.connect(config.target(), link.cost))
+            return Open(listens_at=keeper.listen(config.target(), admit, config.cost))
+        return Open(dialler=keeper.connect(config.target(), config.cost))
 
     def _close(self, name: str) -> None:
         del self._wanted[name]

@@ -177,7 +177,7 @@ WITH_CA = "[connection]\ntls_ca = 'ca.pem'\ntls_cert = 'a.pem'\ntls_key = 'a.key
 def test_a_listener_may_have_a_list_of_those_who_are_let_in(tmp_path: Path) -> None:
     config = loaded(tmp_path, CLIENTS + "allow = ['sensor*', '10.0.0.0/8']\n" + WITH_CA)
     assert config.links["clients"].allow == ("sensor*", "10.0.0.0/8")
-    assert loaded(tmp_path, LAN + "cost = 7\n").links["lan"].cost == 7
+    assert loaded(tmp_path, LAN + "cost = 7\n").links["lan"].connection.cost == 7
     plain = "[link.clients]\nlisten = 'tcp://0.0.0.0:7474'\nallow = ['10.0.0.0/8']\n"
     assert loaded(tmp_path, plain).links["clients"].allow == ("10.0.0.0/8",)
 
@@ -185,8 +185,8 @@ def test_a_listener_may_have_a_list_of_those_who_are_let_in(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (LAN + "cost = 0\n", "link.lan.cost is 0, and must be at least 1"),
-        (LAN + "cost = 'much'\n", "link.lan.cost is 'much', and must be a whole number"),
+        (LAN + "cost = 0\n", "[link.lan] 'norm://?interface=lo': cost is 0, and must be from 1 to 1000000"),
+        (LAN + "cost = 'much'\n", "cost is 'much', and must be a whole number"),
         (LAN + "allow = ['10.0.0.0/8']\n", "says who may connect, and [link.lan] has no listen"),
         (CLIENTS + "allow = []\n" + WITH_CA, "allow is [], and must be a list of names"),
         (CLIENTS + "allow = 'sensor1'\n" + WITH_CA, "allow is 'sensor1', and must be a list"),
