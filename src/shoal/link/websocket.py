@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import socket
 import ssl
+import struct
 import threading
 import time
 import urllib.request
@@ -377,7 +378,14 @@ def _reach(target: Target, timeout_s: float) -> socket.socket:
     """A connection to the target's host, directly or by asking a proxy for it (CONNECT)."""
     proxy = _proxy_of(target)
     if proxy is None:
-        return socket.create_connection((target.host, target.port), timeout=timeout_s)
+        made = socket.create_connection((target.host, target.port), timeout=timeout_s)
+        if made.getsockname() == made.getpeername():
+            # The system may give out the very port that is dialled, and the two ends meet. It is not to be taken
+            # for a minute.
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            made.close()
+            raise LinkError("nobody listens there: it connected to itself")
+        return made
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if parts.scheme != "http" or parts.hostname is None:
         raise LinkRefusedError(f"the proxy {proxy!r} of the environment is none of http://host:port")

@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConnection};
 use shoal_node::tcp::{ConnectionId, Role, TcpLinks};
 use shoal_norm::Time;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::stream::Stream;
 use super::tls::{self, Secure, Tls};
@@ -321,7 +321,7 @@ impl TcpSockets {
             && (*loopback || !peer.ip().to_canonical().is_loopback())
         {
             // A kernel that does not have it has another, which serves as well.
-            let _ = socket2::SockRef::from(socket).set_tcp_congestion(name.as_bytes());
+            let _ = SockRef::from(socket).set_tcp_congestion(name.as_bytes());
         }
     }
 
@@ -457,6 +457,12 @@ impl TcpSockets {
             Ok(Some(error)) | Err(error) => return links.handle_unreachable(id, &error.to_string()),
         };
         let address = match socket.peer_addr() {
+            // The system may give out the very port that is dialled, and where nobody listens the two ends meet.
+            Ok(address) if socket.local_addr().is_ok_and(|local| local == address) => {
+                // Otherwise the port would be taken for a minute.
+                let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+                return links.handle_unreachable(id, "nobody listens there: it connected to itself");
+            }
             Ok(address) => address,
             Err(error) => return links.handle_unreachable(id, &error.to_string()),
         };
