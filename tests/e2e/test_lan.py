@@ -137,6 +137,63 @@ def test_an_interface_that_goes_and_comes_back_as_another_one(lan: LAN, on: OnHo
     assert tally["count"] + tally["skipped"] == 200
 
 
+def test_an_idle_link_is_told_at_once_that_its_interface_is_gone_and_back(lan: LAN, on: OnHost) -> None:
+    (host,) = lan(1).hosts
+    # Nothing else wakes it for seconds.
+    idle = on(host, heartbeat_s=60)
+    time.sleep(1.5)
+    for event, change in (("LinkDown", host.unplug), ("LinkUp", lambda: host.plug_in(host.address))):
+        began = time.monotonic()
+        change()
+        idle.ask("wait_event", event=event, **({"resumed": True} if event == "LinkUp" else {}))
+        assert time.monotonic() - began < 1.5, event
+
+
+def test_a_best_effort_link_survives_its_interface(lan: LAN, peers: list[Peer]) -> None:
+    hosts = lan(2).hosts
+    group = unique_group()
+    publisher, subscriber = (
+        Peer(f"udp://{group}", prefix=host.prefix, heartbeat_s=0.2, missed_heartbeats_max=6) for host in hosts
+    )
+    peers += [publisher, subscriber]
+    for peer in peers:
+        peer.connected()
+    subscriber.ask("subscribe", pattern="t/>")
+    publisher.ask("wait_for_subscribers", topic="t/x", count=1)
+    publisher.ask("publish", topic="t/x", count=10, sizes=[100])
+    subscriber.ask("wait_received", pattern="t/>", source=0, count=10)
+    hosts[1].unplug()
+    down = subscriber.ask("wait_event", event="LinkDown")
+    assert (down["why"], down["left"]) == ("the interface eth0 is gone", False)
+    publisher.ask("wait_event", event="MemberLeft", node=subscriber.node)
+    hosts[1].plug_in("10.74.0.52")
+    up = subscriber.ask("wait_event", event="LinkUp", resumed=True)
+    assert up["address"].startswith("10.74.0.52:")
+    publisher.ask("wait_for_subscribers", topic="t/x", count=1)
+    publisher.ask("publish", topic="t/x", count=10, sizes=[100], source=1)
+    subscriber.ask("wait_received", pattern="t/>", source=1, count=10)
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+def test_a_dead_port_is_not_connected_to_itself_and_stays_free(
+    lan: LAN, peers: list[Peer], scheme: str
+) -> None:
+    (host,) = lan(1).hosts
+    # There is no other port to connect from.
+    laboratory.run(*host.prefix, "sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40000")
+    url = f"{scheme}://127.0.0.1:40000"
+    caller = Peer(url, prefix=host.prefix, reconnect_max_s=0.05)
+    peers.append(caller)
+    caller.connected()
+    why = "nobody listens there: it connected to itself"
+    assert caller.ask("wait_event", event="LinkReconnecting", why=why)
+    laboratory.run(*host.prefix, "sysctl", "-qw", "net.ipv4.ip_local_port_range=41000 42000")
+    called = Peer(url, prefix=host.prefix, listen=True)
+    peers.append(called)
+    called.connected()
+    caller.ask("wait_event", event="LinkUp", node=called.node)
+
+
 def test_a_cable_that_is_cut_for_a_moment_costs_nothing(lan: LAN, on: OnHost) -> None:
     hosts = lan(2).hosts
     publisher, subscriber = (on(host) for host in hosts)

@@ -10,6 +10,7 @@ mod own_filter;
 #[cfg(any(not(target_os = "linux"), test))]
 mod plain;
 mod receive;
+mod route_news;
 mod sockets;
 pub(crate) mod sys;
 mod waker;

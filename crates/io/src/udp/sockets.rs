@@ -4,11 +4,13 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use socket2::SockRef;
 
+use super::route_news::RouteNews;
 use super::{LinkAddress, ReceiveBuffers, SocketOptions, Waker, open, receive_batch, send_segmented, sys};
 use crate::interfaces::{self, Interface, InterfaceInfo, Standing};
 
@@ -50,6 +52,9 @@ pub struct Sockets {
     /// What they were opened for, if they are in a group or lead to a peer.
     asked: Option<(LinkAddress, SocketOptions)>,
     waker: Waker,
+    /// Tells that interfaces changed, if the system does; and whether some did since somebody asked.
+    news: Option<Arc<RouteNews>>,
+    changed: AtomicBool,
     /// Runs of datagrams this large or larger are sent one by one: the kernel refused to cut them.
     uncut_from_bytes: AtomicUsize,
 }
@@ -57,7 +62,7 @@ pub struct Sockets {
 impl Sockets {
     /// Opens the sockets and joins the group if it is one; the error says what was tried.
     pub fn open(address: &LinkAddress, options: &SocketOptions) -> io::Result<Self> {
-        Self::open_with(address, address, options, Waker::new()?)
+        Self::open_with(address, address, options, Waker::new()?, RouteNews::open().map(Arc::new))
     }
 
     /// Opens them once more, on another interface or on one that came back; whoever wakes them wakes the new ones.
@@ -68,7 +73,7 @@ impl Sockets {
             Interface::Auto | Interface::Name(_) => Interface::Name(interface.to_owned()),
         };
         let there = LinkAddress { group: address.group, interface };
-        Self::open_with(&there, address, options, self.waker.clone())
+        Self::open_with(&there, address, options, self.waker.clone(), self.news.clone())
     }
 
     fn open_with(
@@ -76,6 +81,7 @@ impl Sockets {
         asked: &LinkAddress,
         options: &SocketOptions,
         waker: Waker,
+        news: Option<Arc<RouteNews>>,
     ) -> io::Result<Self> {
         let opened = open::open(address, options)?;
         Ok(Self {
@@ -85,6 +91,8 @@ impl Sockets {
             interface: opened.interface,
             asked: Some((asked.clone(), options.clone())),
             waker,
+            news,
+            changed: AtomicBool::new(false),
             uncut_from_bytes: AtomicUsize::new(if options.offload { usize::MAX } else { 0 }),
         })
     }
@@ -99,6 +107,8 @@ impl Sockets {
             interface: None,
             asked: None,
             waker: Waker::new()?,
+            news: None,
+            changed: AtomicBool::new(false),
             uncut_from_bytes: AtomicUsize::new(if options.offload { usize::MAX } else { 0 }),
         })
     }
@@ -179,23 +189,26 @@ impl Sockets {
 
     /// Waits until there is something to do: to receive, to send if `want_write`, a wake-up; at most for `timeout`.
     pub fn wait(&self, timeout: Option<Duration>, want_write: bool) -> io::Result<Ready> {
-        let waker = (self.waker.descriptor(), false);
-        let ready = match &self.own {
-            Some(own) => {
-                let items = [(self.group.as_fd(), false), (own.as_fd(), want_write), waker];
-                let [(group, _), (own, writable), (woken, _)] = sys::poll(items, timeout)?;
-                Ready { group, own, writable, woken }
-            }
-            None => {
-                let [(group, writable), (woken, _)] =
-                    sys::poll([(self.group.as_fd(), want_write), waker], timeout)?;
-                Ready { group, own: false, writable, woken }
-            }
-        };
+        let waker = self.waker.descriptor();
+        // What there is not is stood for by another one.
+        let news = self.news.as_ref().map_or(waker, |news| news.descriptor());
+        let items =
+            [(self.group.as_fd(), false), (self.sending().as_fd(), want_write), (waker, false), (news, false)];
+        let [(group, _), (own, writable), (woken, _), (changed, _)] = sys::poll(items, timeout)?;
+        let ready = Ready { group, own: own && self.own.is_some(), writable, woken };
         if ready.woken {
             self.waker.clear();
         }
+        if let Some(news) = self.news.as_ref().filter(|_| changed) {
+            news.clear();
+            self.changed.store(true, Ordering::Relaxed);
+        }
         Ok(ready)
+    }
+
+    /// Whether interfaces changed since this was asked last, as far as [`wait`](Self::wait) was told.
+    pub(super) fn take_changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed) && self.changed.swap(false, Ordering::Relaxed)
     }
 
     /// Something that makes [`wait`](Self::wait) return.

@@ -204,6 +204,22 @@ pub(super) mod linux {
         Ok((event, None))
     }
 
+    /// A socket that hears what becomes of interfaces and of their addresses.
+    pub(in crate::udp) fn route_news() -> io::Result<OwnedFd> {
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+        // SAFETY: all zeroes are a valid address; the kernel reads as much of it as it has, and it outlives the call. The
+        // descriptor belongs to nobody else.
+        unsafe {
+            let fd = OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?);
+            let mut address: libc::sockaddr_nl = mem::zeroed();
+            (address.nl_family, address.nl_groups) = (libc::AF_NETLINK as u16, groups as u32);
+            let length = mem::size_of_val(&address) as libc::socklen_t;
+            check(libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length))?;
+            Ok(fd)
+        }
+    }
+
     /// Sends `bytes` as datagrams of `segment_bytes` (the last may be shorter), cut by the kernel or the device.
     pub(in crate::udp) fn send_segmented(
         socket: &UdpSocket,
