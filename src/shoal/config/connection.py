@@ -186,8 +186,8 @@ class ConnectionConfig(Checked):
     #: Whether what comes over one link is passed on to the others that want it. `Bus.connect` and
     #: `Bus.listen` make more links.
     router: bool = False
-    #: What a step over its link costs, or over each that it makes at first: routers take the cheapest way. `None` is
-    #: 1 for a group and 2 for a link with one program.
+    #: What a step over its link costs, or over each that it makes at first: routers take the cheapest way.
+    #: `None` is 1 for a group and 2 for a link with one program.
     cost: int | None = None
     #: Over TCP: how long a link whose connection is gone is kept for another connection to go on with.
     resume_s: float = 10.0

@@ -380,8 +380,8 @@ def _reach(target: Target, timeout_s: float) -> socket.socket:
     if proxy is None:
         made = socket.create_connection((target.host, target.port), timeout=timeout_s)
         if made.getsockname() == made.getpeername():
-            # The system may give out the very port that is dialled, and the two ends meet. It is not to be taken
-            # for a minute.
+            # The system may give out the very port that is dialled, and the two ends meet. It is not to be
+            # taken for a minute.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             made.close()
             raise LinkError("nobody listens there: it connected to itself")

@@ -192,8 +192,12 @@ impl Sockets {
         let waker = self.waker.descriptor();
         // What there is not is stood for by another one.
         let news = self.news.as_ref().map_or(waker, |news| news.descriptor());
-        let items =
-            [(self.group.as_fd(), false), (self.sending().as_fd(), want_write), (waker, false), (news, false)];
+        let items = [
+            (self.group.as_fd(), false),
+            (self.sending().as_fd(), want_write),
+            (waker, false),
+            (news, false),
+        ];
         let [(group, _), (own, writable), (woken, _), (changed, _)] = sys::poll(items, timeout)?;
         let ready = Ready { group, own: own && self.own.is_some(), writable, woken };
         if ready.woken {

@@ -189,10 +189,10 @@ impl Taking {
                 }
                 self.gaps.extend(lane.hear((publisher, chain), number));
             }
-            let is_named =
-                self.missed.len() < MARKS_MAX || self.missed.contains_key(&(publisher, chain));
+            let is_named = self.missed.len() < MARKS_MAX || self.missed.contains_key(&(publisher, chain));
             let (key, number) = if is_named { ((publisher, chain), number) } else { ((0, 0), None) };
-            let nothing = Gap { publisher: key.0, chain: key.1, first: number, last: None, count: 0, away: false };
+            let nothing =
+                Gap { publisher: key.0, chain: key.1, first: number, last: None, count: 0, away: false };
             let gap = self.missed.entry(key).or_insert(nothing);
             (gap.last, gap.count) = (number, gap.count + 1);
         }
