@@ -144,10 +144,7 @@ impl Map {
     /// What is to be said of a node, ourselves included.
     pub fn record(&self, publisher: u64) -> Option<Vec<u8>> {
         let state = if publisher == self.own {
-            let mut state = self.own_state();
-            // Who leads nowhere else is nobody's business.
-            state.links.retain(is_worth_telling);
-            state
+            self.told_state()
         } else {
             let known = self.nodes.get(&publisher)?;
             let Known { version, is_router, serves, links } = known;
@@ -163,6 +160,13 @@ impl Map {
         let mut record = Vec::new();
         state.write(&mut record);
         Some(record)
+    }
+
+    /// What others hear of us. Who leads nowhere else is nobody's business.
+    fn told_state(&self) -> LinkState {
+        let mut state = self.own_state();
+        state.links.retain(is_worth_telling);
+        state
     }
 
     fn own_state(&self) -> LinkState {
@@ -261,9 +265,9 @@ impl Map {
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Map)) -> bool {
-        let before = self.own_state();
+        let before = self.told_state();
         change(self);
-        let changed = self.own_state() != before;
+        let changed = self.told_state() != before;
         self.version += u64::from(changed);
         changed
     }

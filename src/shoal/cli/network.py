@@ -35,7 +35,7 @@ def ask(bus: shoal.Bus, wait_s: float) -> tuple[list[Mapping[str, Any]], Network
                 if isinstance(answer.body, dict) and isinstance(answer.body.get("node"), int):
                     statuses[answer.body["node"]] = answer.body
     told = sorted(statuses.values(), key=lambda status: str(status.get("name")))
-    return told, network_of(told, sorted(bus.members))
+    return told, network_of(told, sorted(bus.members), bus.node)
 
 
 def draw(network: Network, dot: bool, svg: Path | None) -> bool:

@@ -43,8 +43,10 @@ class Network:
     lines: tuple[Line, ...]
 
 
-def network_of(statuses: Iterable[Mapping[str, Any]], members: Iterable[int]) -> Network:
-    """The network that daemons describe, and the other members of the domain."""
+def network_of(
+    statuses: Iterable[Mapping[str, Any]], members: Iterable[int], asker: int | None = None
+) -> Network:
+    """The network that daemons describe, and the other members of the domain, without whoever asked."""
     told = {str(status["node"]): status for status in statuses}
     places = {
         key: Place(key=key, name=str(told[key]["name"]), kind="daemon", status=told[key]) for key in told
@@ -53,7 +55,7 @@ def network_of(statuses: Iterable[Mapping[str, Any]], members: Iterable[int]) ->
     for key, status in sorted(told.items()):
         for link in status.get("links", ()):
             line = _line(key, link, told)
-            if line is None or _is_known(line, lines):
+            if line is None or line.far == str(asker) or _is_known(line, lines):
                 continue
             lines.append(line)
             if line.far not in places:

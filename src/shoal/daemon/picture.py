@@ -41,11 +41,15 @@ def svg(network: Network) -> str:
             f'<line x1="{x1:.0f}" y1="{y1:.0f}" x2="{x2:.0f}" y2="{y2:.0f}" stroke="#555"{dashes}>'
             f"<title>{escape(_of_line(line))}</title></line>"
         )
-        label = escape(_of_line(line))
-        middle = f'x="{(x1 + x2) / 2:.0f}" y="{(y1 + y2) / 2 - 5:.0f}"'
-        parts.append(f'<text {middle} text-anchor="middle" fill="#555" font-size="11">{label}</text>')
     for place in network.places.values():
         parts.append(_shape(place, *at[place.key]))
+    # Above all the rest, and readable on top of it.
+    halo = 'paint-order="stroke" stroke="white" stroke-width="3"'
+    for line in network.lines:
+        (x1, y1), (x2, y2) = at[line.near], at[line.far]
+        label = escape(_of_line(line))
+        middle = f'x="{(x1 + x2) / 2:.0f}" y="{(y1 + y2) / 2 + 4:.0f}"'
+        parts.append(f'<text {middle} text-anchor="middle" fill="#555" font-size="11" {halo}>{label}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

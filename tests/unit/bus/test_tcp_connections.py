@@ -52,6 +52,19 @@ def test_requests_are_answered_over_tcp(hub: shoal.Bus) -> None:
         assert leaf.request("add", [1, 2]).body == 3
 
 
+def test_answers_go_to_nobody_but_who_asked(hub: shoal.Bus) -> None:
+    hub.subscribe("add", lambda message: hub.reply(message, sum(message.body)))
+    with shoal.connect(url_of(hub)) as other, other.subscribe("a"):
+        assert hub.wait_for_subscribers("a", timeout_s=10)
+        for number in range(20):
+            # Each asks for the first time, at once.
+            with shoal.connect(url_of(hub)) as leaf:
+                assert leaf.wait_for_subscribers("add", timeout_s=10)
+                assert leaf.request("add", [1, number]).body == 1 + number
+        (to_other,) = [link for link in hub.links if link.publisher == other.publisher]
+        assert to_other.messages_sent == 0
+
+
 def test_a_large_message_arrives_whole(hub: shoal.Bus) -> None:
     body = bytes(range(256)) * 40_000
     with hub.subscribe("large") as heard, shoal.connect(url_of(hub)) as leaf:

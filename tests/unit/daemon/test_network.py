@@ -49,6 +49,11 @@ def test_nodes_lans_and_links_are_each_there_once() -> None:
     ]
 
 
+def test_whoever_asks_is_no_part_of_the_picture() -> None:
+    found = network_of([status(1, "rome", [LAN, CLIENT])], [1], 9)
+    assert {place.key for place in found.places.values()} == {"1", LAN["lan"]}
+
+
 def test_norm_between_two_ends_joins_the_daemons_that_have_the_addresses() -> None:
     one = {"name": "far", "kind": "norm", "up": 1, "far": "10.0.0.2", "address": "10.0.0.1:7474"}
     two = {"name": "far", "kind": "norm", "up": 1, "far": "10.0.0.1", "address": "10.0.0.2:7474"}

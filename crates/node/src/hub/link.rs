@@ -63,6 +63,8 @@ pub struct Link {
     pub(super) is_to_rest: AtomicBool,
     /// It was taken up a short time ago: what is asked for there may have been on a way that broke.
     pub(super) is_fresh: AtomicBool,
+    /// One node is there, and no router, which says what it wants before what it publishes.
+    pub(super) is_leaf: AtomicBool,
     /// Messages that came over it.
     pub(super) received: AtomicU64,
     /// Something is to be said over it of where links lead.
@@ -73,6 +75,11 @@ impl Link {
     #[inline]
     pub(super) fn is_resting(&self) -> bool {
         self.rests.load(Ordering::SeqCst)
+    }
+
+    /// Whether an answer goes there, though nobody there is known to want it: he may have asked a moment ago.
+    pub(super) fn takes_answers(&self) -> bool {
+        !self.is_resting() && !self.is_leaf.load(Ordering::Relaxed)
     }
 
     #[cold]

@@ -561,7 +561,8 @@ impl Hub {
         let version = AtomicU64::new(wanted.asked.version(id));
         drop(wanted);
         let lagging = AtomicBool::new(false);
-        let (rests, is_to_rest, is_fresh) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
+        let (rests, is_to_rest, is_fresh, is_leaf) =
+            <(AtomicBool, AtomicBool, AtomicBool, AtomicBool)>::default();
         let name = name.to_owned();
         let has_news = AtomicBool::new(false);
         let (wanted, received) = (version, AtomicU64::new(0));
@@ -575,6 +576,7 @@ impl Hub {
             rests,
             is_to_rest,
             is_fresh,
+            is_leaf,
             received,
             has_news,
         });

@@ -401,6 +401,11 @@ impl Port {
         self.hub.map_neighbours(self.link.id, domain, neighbours.collect());
     }
 
+    /// Says whether nobody but one node is on the link, and that one is no router.
+    pub fn set_leaf(&self, is_leaf: bool) {
+        self.link.is_leaf.store(is_leaf, Ordering::Relaxed);
+    }
+
     /// Whether a node on the link is a router.
     pub fn is_router(&self, node: NodeId) -> bool {
         self.hub.has_router(self.link.id, node)

@@ -261,7 +261,7 @@ impl Routes {
         // An answer, whose asker may have subscribed a moment ago, goes wherever he may be.
         let everywhere = is_reserved(topic);
         for joined in
-            links.values().filter(|joined| joined.is_open() || everywhere && !joined.link.is_resting())
+            links.values().filter(|joined| joined.is_open() || everywhere && joined.link.takes_answers())
         {
             plan.add_link(&joined.link);
         }
@@ -278,7 +278,7 @@ impl Routes {
         plan.clear();
         let everywhere = is_reserved(view.name_bytes());
         for joined in
-            links.values().filter(|joined| joined.is_open() || everywhere && !joined.link.is_resting())
+            links.values().filter(|joined| joined.is_open() || everywhere && joined.link.takes_answers())
         {
             plan.add_link(&joined.link);
         }

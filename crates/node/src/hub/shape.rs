@@ -87,7 +87,7 @@ impl Hub {
         let has_ways = shape.map.has_other_routers() || !resting.is_empty();
         let is_kept_anew = has_ways && self.chains.begin_keeping();
         let broken = shape.map.broken();
-        let due: Vec<LinkId> =
+        let due: BTreeSet<LinkId> =
             shape.due.iter().filter(|(_, due)| !due.is_empty()).map(|(&link, _)| link).collect();
         drop(shape);
         if is_kept_anew {

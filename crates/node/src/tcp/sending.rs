@@ -60,28 +60,12 @@ impl TcpLinks {
         let Some(session) = &mut peer.session else { return };
         session.set_blocked(false);
         let mut taken = session.take();
-        // What we want is said before what was published after we wanted it.
-        let version = session.port.wanted_version();
-        if version != connection.announced {
-            let announcer = Announcer {
-                domain: self.config.domain_number,
-                publisher: self.hub.publisher(),
-                heartbeat_ms: self.config.heartbeat.as_millis() as u64,
-            };
-            let since = Some(connection.announced).filter(|&since| since > 0);
-            let mut frames = Vec::new();
-            for record in session.port.announcement(announcer, since, &[]) {
-                frame::write(&record, &mut frames);
-            }
-            for part in frames.chunks(BLOCK_BYTES_MAX) {
-                block::write(kind::CONTROL, part, connection.out());
-            }
-            if connection.announced == 0 {
-                // What was said on another connection may not have arrived.
-                session.port.tell_link_states();
-            }
-            connection.announced = version;
-        }
+        let announcer = Announcer {
+            domain: self.config.domain_number,
+            publisher: self.hub.publisher(),
+            heartbeat_ms: self.config.heartbeat.as_millis() as u64,
+        };
+        announce(announcer, session, connection);
         let mut frames = Vec::new();
         while let Some(record) = session.port.poll_routing() {
             frame::write(&record, &mut frames);
@@ -109,6 +93,7 @@ impl TcpLinks {
                 break;
             }
             taken = session.take();
+            announce(announcer, session, connection);
         }
         for lane in session.ask_flushes() {
             block::write(kind::ASK, &[lane as u8], connection.out());
@@ -127,6 +112,28 @@ impl TcpLinks {
             connection.begin_ending(now);
         }
     }
+}
+
+/// Says what we want, if that changed. Whatever was published after we wanted it was not said yet: somebody may answer it, and
+/// sends the answer to nobody who is not known to want it.
+fn announce(announcer: Announcer, session: &mut Session, connection: &mut Connection) {
+    let version = session.port.wanted_version();
+    if version == connection.announced {
+        return;
+    }
+    let since = Some(connection.announced).filter(|&since| since > 0);
+    let mut frames = Vec::new();
+    for record in session.port.announcement(announcer, since, &[]) {
+        frame::write(&record, &mut frames);
+    }
+    for part in frames.chunks(BLOCK_BYTES_MAX) {
+        block::write(kind::CONTROL, part, connection.out());
+    }
+    if connection.announced == 0 {
+        // What was said on another connection may not have arrived.
+        session.port.tell_link_states();
+    }
+    connection.announced = version;
 }
 
 /// Says how far we are with each lane of which that is due by then.

@@ -269,6 +269,7 @@ impl Session {
         if announce.part == 0 && announce.header.version > self.announced.version() {
             let is_router = Roles::of(&announce.facts).contains(Roles::ROUTER);
             self.port.set_neighbours(announce.header.domain, [(self.publisher, self.node, is_router)]);
+            self.port.set_leaf(!is_router);
         }
         self.announced.set_bytes_max(room.min(INTEREST_BYTES_MAX));
         match self.announced.apply(&announce) {
