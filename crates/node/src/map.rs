@@ -464,15 +464,16 @@ impl Map {
         let all = self.everybody();
         let ways = Map::ways(&Map::steps(&all));
         let links = &all[&self.own].1;
-        let used = |place: usize, link: &Own| match ways.get(&self.own) {
+        let way = ways.get(&self.own);
+        let used_by_leaf = if way.is_none() { Map::used_by_leaf(links, &ways) } else { BTreeSet::new() };
+        let used = |place: usize, link: &Own| match way {
             Some(way) if link.is_shared => self.serves(way, (place, links), &all, &ways),
             Some(way) => self.uses(way, link, &all, &ways),
-            None => Map::used_by_leaf(links, &ways).contains(&place),
+            None => used_by_leaf.contains(&place),
         };
+        let shared: Vec<&Own> = self.links.values().filter(|link| link.is_shared).collect();
         let doubled = |link: &Own| {
-            let elsewhere = |node: &u64| {
-                self.links.values().any(|other| other.is_shared && other.neighbours.contains_key(node))
-            };
+            let elsewhere = |node: &u64| shared.iter().any(|other| other.neighbours.contains_key(node));
             !link.is_shared && link.neighbours.iter().any(|(node, is_router)| !is_router && elsewhere(node))
         };
         let roots = self.roots(links, &ways);
