@@ -261,7 +261,8 @@ class FlushError(ShoalError):
     """Not every member has everything.
 
     Attributes:
-        silent: the members that did not acknowledge; empty if the time was over before that was known.
+        silent: the members that did not acknowledge, and the routers that did not say that those behind them
+            did.
     """
 
     def __init__(self, message: str, silent: tuple[int, ...] = ()) -> None:

@@ -222,7 +222,7 @@ impl Node {
         no_local: bool,
     ) -> (SubscriptionId, Arc<Consumer>) {
         let consumer = Arc::new(Consumer::new(bytes_max, overflow, Arc::new(Asleep)));
-        let id = self.hub.subscribe(interest, consumer.clone(), no_local);
+        let id = self.hub.subscribe(now, interest, consumer.clone(), no_local);
         self.turn(now);
         (id, consumer)
     }

@@ -74,7 +74,7 @@ impl TestLink {
         // What another hub would announce.
         let (other, mut known) = (hub(1), AnnouncedInterest::new(InterestBounds { bytes_max: 100_000 }));
         let there = TestLink::new(&other, "there");
-        other.subscribe(interest(pattern), queue(1), false);
+        other.subscribe(Time::ZERO, interest(pattern), queue(1), false);
         let announcer = Announcer { domain: 1, publisher: 2, heartbeat_ms: 1000 };
         let records = there.port.announcement(announcer, None, &[]);
         let Applied::Changed { added, removed } = known.apply(&Announce::read(&records[0]).unwrap()) else {
@@ -277,7 +277,7 @@ fn what_comes_over_a_link_reaches_the_subscriptions_here_and_no_other_link() {
     let mut links = [TestLink::new(&hub, "one"), TestLink::new(&hub, "two")];
     links[1].join(20, ">");
     let consumer = queue(1 << 20);
-    hub.subscribe(interest("a"), consumer.clone(), true);
+    hub.subscribe(Time::ZERO, interest("a"), consumer.clone(), true);
     assert!(links.iter().all(|link| link.rang().contains(&Ring::Interest)));
     let source = links[0].port.open_source(Source { publisher: 7, chain: 2, node: 10 });
     assert_eq!(links[0].feed(source, "a", "heard"), Fed::All);
@@ -294,7 +294,7 @@ fn a_source_that_filled_a_queue_has_no_credit_until_it_was_read() {
     let hub = hub(1 << 20);
     let mut link = TestLink::new(&hub, "one");
     let consumer = queue(100);
-    hub.subscribe(interest("a"), consumer.clone(), false);
+    hub.subscribe(Time::ZERO, interest("a"), consumer.clone(), false);
     let [full, other] = [2, 3].map(|chain| link.port.open_source(Source { publisher: 7, chain, node: 10 }));
     assert_eq!(link.feed(full, "a", &"x".repeat(200)), Fed::All);
     assert!(!link.port.has_credit(full) && link.port.has_credit(other));
@@ -363,7 +363,7 @@ fn when_the_last_link_fails_everybody_who_waits_is_told_why() {
     let link = TestLink::new(&hub, "norm");
     link.join(10, "a");
     let consumer = queue(1 << 20);
-    hub.subscribe(interest("a"), consumer.clone(), false);
+    hub.subscribe(Time::ZERO, interest("a"), consumer.clone(), false);
     publish(&hub, "a", "before");
     link.port.fail("its socket is gone");
     let why = "norm: its socket is gone";
@@ -374,7 +374,7 @@ fn when_the_last_link_fails_everybody_who_waits_is_told_why() {
     assert_eq!(offer(&hub, "a", "after", Offer::default()), refused);
     assert_eq!(hub.failure().as_deref(), Some(why));
     let later = queue(1000);
-    hub.subscribe(interest("b"), later.clone(), false);
+    hub.subscribe(Time::ZERO, interest("b"), later.clone(), false);
     assert_eq!(later.failure().as_deref(), Some(why));
     let events: Vec<HubEvent> = hub.take_events().into();
     assert_eq!(events.last(), Some(&HubEvent::LinkFailed("norm".into(), why.into())));
@@ -392,7 +392,7 @@ fn a_full_buffer_makes_publishers_wait_drops_or_refuses_and_numbers_have_no_hole
     assert_eq!(with(WhenFull::Block), Attempt::Wait(Time::NEVER));
     assert_eq!(with(WhenFull::Drop), Attempt::Done(0));
     let consumer = queue(1 << 20);
-    hub.subscribe(interest("a"), consumer.clone(), false);
+    hub.subscribe(Time::ZERO, interest("a"), consumer.clone(), false);
     assert_eq!(with(WhenFull::Drop), Attempt::Done(2), "somebody here got it");
     link.take();
     assert_eq!(with(WhenFull::Block), Attempt::Done(3));
@@ -436,7 +436,7 @@ fn a_full_queue_here_is_waited_for_only_within_patience_if_others_listen_too() {
     link.join(10, "a");
     let (full, other) = (queue(1), queue(1 << 20));
     for consumer in [&full, &other] {
-        hub.subscribe(interest("a"), consumer.clone(), false);
+        hub.subscribe(Time::ZERO, interest("a"), consumer.clone(), false);
     }
     let block = Offer { when_full: WhenFull::Block, ..Offer::default() };
     assert_eq!(offer(&hub, "a", "1", block), Attempt::Done(1));
@@ -467,7 +467,7 @@ fn whoever_wants_nothing_is_told_of_no_loss() {
     let lost = || Lost { node: 10, publisher: 7, chain: 1, first: 3, last: 9, segments: 1 };
     link.port.tell_lost(lost());
     assert!(hub.take_events().is_empty());
-    hub.subscribe(interest("a"), queue(1 << 20), true);
+    hub.subscribe(Time::ZERO, interest("a"), queue(1 << 20), true);
     link.port.tell_lost(lost());
     assert_eq!(hub.take_events(), [HubEvent::Lost(lost())]);
 }

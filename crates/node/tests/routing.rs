@@ -440,6 +440,35 @@ fn what_is_said_again_to_a_router_that_knew_nothing_of_it_reaches_whoever_did() 
 }
 
 #[test]
+fn what_is_said_again_reaches_whoever_wanted_it_then_though_nothing_of_its_chain_came_before() {
+    // 2 publishes for the first time when 0 is gone, and 3 has wanted it for long; 4 comes later.
+    let mut net = Net::new(5, &[0, 1]);
+    for (one, two) in [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (1, 4)] {
+        net.join(one, two);
+    }
+    let (_, reader) = net.subscribe(3, "a", None);
+    net.run();
+    for (one, two) in [(0, 1), (0, 2), (0, 3)] {
+        net.cable(one, two).cut = true;
+    }
+    (1..=5).for_each(|_| assert!(net.publish(2, "a", b"x") > 0));
+    net.run();
+    net.wait(Duration::from_secs(1));
+    let (_, late) = net.subscribe(3, "a", None);
+    let (_, later) = net.subscribe(4, "a", None);
+    for (one, two) in [(0, 1), (0, 2), (0, 3)] {
+        net.part(one, two);
+    }
+    net.run();
+    net.publish(2, "a", b"x");
+    net.run();
+    let numbers = |read: Vec<(Origin, Vec<u8>)>| read.iter().map(|read| read.0.number).collect::<Vec<_>>();
+    assert_eq!(numbers(read(&reader)), (1..=6).collect::<Vec<_>>());
+    assert_eq!((numbers(read(&late)), numbers(read(&later))), (vec![6], vec![6]), "those came later");
+    assert_eq!((net.lost(3), net.lost(4)), (vec![], vec![]));
+}
+
+#[test]
 fn a_reader_that_stops_holds_back_its_publisher_behind_routers_and_loses_nothing() {
     let mut net = Net::row(4);
     let (_, reader) = net.subscribe_within(3, "a", None, 10_000);

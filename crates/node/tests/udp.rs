@@ -56,7 +56,7 @@ impl Node {
         };
         let link = UdpLink::new(hub.attach("udp", true, Box::new(Silent)), udp);
         let consumer = Arc::new(Consumer::new(1 << 20, Overflow::Wait, Arc::new(Asleep)));
-        hub.subscribe(Interest::topics(TopicPattern::new(">").unwrap()), consumer.clone(), true);
+        hub.subscribe(Time::ZERO, Interest::topics(TopicPattern::new(">").unwrap()), consumer.clone(), true);
         Node { hub, link, consumer, read: vec![], events: vec![] }
     }
 

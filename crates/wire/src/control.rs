@@ -3,6 +3,8 @@
 //! All numbers are varints unless their width is given. A record may grow at its end: readers ignore
 //! what they do not know there.
 
+use std::time::Duration;
+
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::record::RecordKind;
@@ -116,8 +118,9 @@ pub struct PassedOn {
     pub publisher: u64,
     /// How many nodes passed them on, the one that says so included.
     pub hops: u8,
-    /// They may have been said before, on another way: whoever knows nothing of the chain leaves them.
-    pub again: bool,
+    /// They may have been said before, on another way, and so long ago: whoever knows nothing of the chain leaves them, unless it
+    /// wanted them then.
+    pub again: Option<Duration>,
 }
 
 /// What messages do not carry one by one: whose those that follow are, when they were published, and the number of the
@@ -149,9 +152,9 @@ impl Mark {
     /// Appends the record.
     pub fn write(self, out: &mut Vec<u8>) {
         out.push(RecordKind::Mark.first_byte());
-        out.push(
-            self.source.map_or(0, |source| Self::HAS_SOURCE | if source.again { Self::IS_AGAIN } else { 0 }),
-        );
+        let again = self.source.and_then(|source| source.again);
+        let is_again = if again.is_some() { Self::IS_AGAIN } else { 0 };
+        out.push(self.source.map_or(0, |_| Self::HAS_SOURCE | is_again));
         if let Some(PassedOn { publisher, hops, .. }) = self.source {
             out.extend_from_slice(&publisher.to_be_bytes());
             out.push(hops);
@@ -162,6 +165,9 @@ impl Mark {
         write_varint(out, self.clock_us);
         write_varint(out, self.version);
         write_varint(out, self.earlier_us);
+        if let Some(age) = again {
+            write_varint(out, u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
+        }
     }
 
     /// Reads the record.
@@ -173,10 +179,10 @@ impl Mark {
             _ => Some(PassedOn {
                 publisher: u64::from_be_bytes(cursor.array("publisher")?),
                 hops: cursor.byte("number of hops")?,
-                again: flags & Self::IS_AGAIN != 0,
+                again: None,
             }),
         };
-        Ok(Mark {
+        let mut mark = Mark {
             source,
             chain: cursor.varint32("chain")?,
             number: cursor.varint("message number")?,
@@ -184,7 +190,11 @@ impl Mark {
             clock_us: cursor.varint("sender's clock")?,
             version: cursor.varint("announced version")?,
             earlier_us: cursor.varint("earlier timestamp")?,
-        })
+        };
+        if let Some(source) = mark.source.as_mut().filter(|_| flags & Self::IS_AGAIN != 0) {
+            source.again = Some(Duration::from_micros(cursor.varint("age")?));
+        }
+        Ok(mark)
     }
 }
 
@@ -352,7 +362,7 @@ mod tests {
         comes_back(RecordKind::Welcome, &welcome, Welcome::write, Welcome::read);
 
         let passed = |again| Some(PassedOn { publisher: 0x1234_5678_9abc_def0, hops: 3, again });
-        for source in [None, passed(false), passed(true)] {
+        for source in [None, passed(None), passed(Some(Duration::from_micros(1_234_567)))] {
             let mark = Mark {
                 source,
                 chain: 2,

@@ -96,7 +96,7 @@ fn control_records() -> Vec<Vec<u8>> {
     let position = Position { stream: 3, segment: 1 << 20, chain: 3, number: 1 << 33, missed_from: 5 };
     Welcome { from: 1, to: 2, positions: vec![position; 4] }.write(&mut records[1]);
     Mark {
-        source: Some(PassedOn { publisher: 1, hops: 2, again: true }),
+        source: Some(PassedOn { publisher: 1, hops: 2, again: Some(std::time::Duration::from_secs(3)) }),
         chain: 2,
         number: 3,
         timestamp_us: 1 << 50,

@@ -107,10 +107,14 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
         while (silent := connection.node.poll_flush(number)) is None:
             connection.check_open()
             if _is_over(deadline):
+                lacking = connection.node.backlog()[1]
+                routers = connection.node.flush_awaited(number)
+                named = {*(node for node, _ in lacking), *routers}
                 raise FlushError(
                     f"not every member acknowledged everything within {timeout_s} s"
-                    + _names(connection.node.backlog()[1])
-                    + _routers(connection.node.flush_awaited(number))
+                    + _names(lacking)
+                    + "".join(f"; {_unconfirmed(node)}" for node in routers),
+                    tuple(sorted(named)),
                 )
             yield deadline
     finally:
@@ -166,17 +170,23 @@ def until_closed(connection: Connection, timeout_s: float | None) -> Operation[b
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """What a connection that closed could not deliver: bytes not sent, and who lacks about how many bytes."""
+    """What a connection that closed could not deliver.
+
+    Bytes that were not sent, who lacks about how many bytes, and the routers that have not said that those
+    behind them have everything.
+    """
 
     unsent_bytes: int = 0
     lacking: tuple[tuple[int, int], ...] = ()
+    unconfirmed: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
-        return self.unsent_bytes > 0 or bool(self.lacking)
+        return self.unsent_bytes > 0 or bool(self.lacking) or bool(self.unconfirmed)
 
     def __str__(self) -> str:
         parts = [f"{self.unsent_bytes} bytes were not sent"] if self.unsent_bytes else []
         parts += [f"member {node} lacks about {lacks} bytes" for node, lacks in self.lacking]
+        parts += [_unconfirmed(node) for node in self.unconfirmed]
         return ", ".join(parts)
 
 
@@ -190,25 +200,35 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
     if linger_s == 0:
         return Undelivered(*_backlog(connection))
     deadline = _deadline(linger_s)
+    # Of what was confirmed before, or never published, nobody has to say anything.
+    confirms = node.has_unconfirmed()
     try:
         number = node.begin_flush()
     except LinkError:
         # What cannot be sent any more is not waited for.
         return Undelivered(*_backlog(connection))
+    asked: set[int] = set(node.flush_awaited(number)) if confirms else set()
+    gone: set[int] = set()
     try:
         least, moved = _size(node.backlog()), time.monotonic()
         while True:
             silent = node.poll_flush(number)
             if silent == []:
-                return Undelivered()
+                return Undelivered(unconfirmed=tuple(sorted(gone)))
             if silent:
                 # Whoever was silent is asked once more: slow is not dead.
+                node.end_flush(number)
                 number = node.begin_flush()
+                routers = set(node.flush_awaited(number)) if confirms else set()
+                # If no router is left, nobody says any more what those behind them have.
+                gone = asked if not routers else set()
+                asked |= routers
             now, left = time.monotonic(), _size(node.backlog())
             if left < least:
                 least, moved = left, now
             if now - moved >= stall_s or _is_over(deadline):
-                return Undelivered(*_backlog(connection))
+                awaited = {*gone, *node.flush_awaited(number)} if confirms else set()
+                return Undelivered(*_backlog(connection), tuple(sorted(awaited)))
             until = min(now + _CLOSE_CHECK_S, moved + stall_s)
             yield until if deadline is None else min(until, deadline)
     except LinkError:
@@ -231,5 +251,5 @@ def _names(lacking: list[tuple[int, int]]) -> str:
     return "".join(f"; member {node} lacks about {lacks} bytes" for node, lacks in lacking)
 
 
-def _routers(awaited: list[int]) -> str:
-    return "".join(f"; router {node} has not said that those behind it have" for node in awaited)
+def _unconfirmed(router: int) -> str:
+    return f"router {router} has not said that those behind it have everything"

@@ -109,6 +109,41 @@ def a_router_that_serves_nobody_is_killed(domain: Domain) -> None:
 
 
 @domain_scenario
+def a_short_publisher_beside_a_killed_router(domain: Domain) -> None:
+    """Of two routers one is killed: a program that begins about then, publishes and leaves is heard."""
+    draw = random.Random(domain.seed)
+    routers = [domain.add_node(segments=(), router=True) for _ in range(2)]
+    reader = domain.add_node(segments=())
+    domain.lay_cable(*routers)
+    for router in routers:
+        domain.lay_cable(reader, router)
+    subscription = reader.subscribe("t")
+    domain.run_for(8)
+    killed_s = domain.now_s + draw.uniform(0.0, 0.4)
+    began_s = domain.now_s + draw.uniform(0.0, 1.5)
+    domain.run_until(min(killed_s, began_s))
+    victim = draw.choice(routers)
+    if killed_s < began_s:
+        victim.crash(hangs_up=True)
+        domain.run_until(began_s)
+    publisher = domain.add_node(segments=())
+    for router in routers:
+        domain.lay_cable(publisher, router)
+    domain.run_until(max(killed_s, began_s + 0.02))
+    if victim.life.end == "running":
+        victim.crash(hangs_up=True)
+    domain.run_for(draw.choice((0.0, 0.005, 0.1)))
+    publisher.publish("t", *numbered(10))
+    if not publisher.close(within_s=5.0):
+        raise DomainCheckError(domain.history(), "flush", "the flush was not over, or somebody was silent")
+    domain.run_for(SETTLE_S)
+    if len(subscription.bodies) != 10:
+        what = f"of 10 messages that were flushed came {len(subscription.bodies)}"
+        raise DomainCheckError(domain.history(), "reached", what)
+    check_routed(domain.history())
+
+
+@domain_scenario
 def a_circle_of_routers(domain: Domain) -> None:
     """Four routers in a circle: one way is used, and another one when it is cut."""
     routers = [domain.add_node(segments=(place, (place + 1) % 4), router=True) for place in range(4)]

@@ -352,7 +352,7 @@ impl Bus {
     ) -> Reader {
         let arrived = Arc::new(Waiter::ringing_once());
         let consumer = Arc::new(Consumer::new(bytes_max, overflow, arrived.clone()));
-        let id = self.hub.subscribe(interest, consumer.clone(), no_local);
+        let id = self.hub.subscribe(self.clock.now(), interest, consumer.clone(), no_local);
         Reader::new(id, consumer, arrived)
     }
 

@@ -640,7 +640,7 @@ impl Publishing<'_> {
     #[inline]
     pub fn keep(&mut self, publisher: u64, stamp: Stamp, parts: &[&[u8]]) {
         if self.chains.keeps() {
-            let chain = Chain { publisher, chain: self.chain as u32, hops: 0, clock: None, again: false };
+            let chain = Chain { publisher, chain: self.chain as u32, hops: 0, clock: None, again: None };
             let number = self.state.last + 1;
             self.state.kept.add(stamp.clock, &chain, (number, stamp.timestamp_us), parts);
         }

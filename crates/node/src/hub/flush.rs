@@ -78,6 +78,8 @@ struct Flush {
     /// A way changed since routers were asked; and how often that was so before.
     is_stale: bool,
     attempts: u32,
+    /// How many messages we had published when it began, if it is about them and our own program asked.
+    published: u64,
 }
 
 impl Flush {
@@ -140,6 +142,8 @@ pub enum FlushState {
 pub(super) struct Flushes {
     flushes: BTreeMap<FlushId, Flush>,
     next: FlushId,
+    /// So many of the messages that we published are known to be with everybody.
+    confirmed: u64,
 }
 
 impl Flushes {
@@ -174,9 +178,22 @@ impl Flushes {
             question: self.next,
             is_stale: false,
             attempts: 0,
+            published: 0,
         };
         self.flushes.insert(self.next, flush);
         self.next
+    }
+
+    /// One of our own programs waits for so many messages.
+    pub fn set_published(&mut self, id: FlushId, published: u64) {
+        if let Some(flush) = self.flushes.get_mut(&id) {
+            flush.published = published;
+        }
+    }
+
+    /// So many of the messages that we published are known to be with everybody.
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed
     }
 
     /// Flushes of our own programs that are to be begun anew, because ways changed.
@@ -353,7 +370,10 @@ impl Flushes {
     }
 
     pub fn end(&mut self, id: FlushId) {
-        self.flushes.remove(&id);
+        let is_good = |flush: &Flush| flush.is_over() && flush.failure.is_none() && flush.silent.is_empty();
+        if let Some(flush) = self.flushes.remove(&id).filter(is_good) {
+            self.confirmed = self.confirmed.max(flush.published);
+        }
     }
 
     /// Whether a link has something to ask.
@@ -429,6 +449,25 @@ mod tests {
         assert_eq!(flushes.state(id), FlushState::Done(vec![7]));
         flushes.end(id);
         assert!(flushes.flushes.is_empty());
+    }
+
+    #[test]
+    fn only_a_flush_that_everybody_answered_confirms_what_was_published_before_it() {
+        let mut flushes = Flushes::default();
+        let begin = |flushes: &mut Flushes, published| {
+            let id = flushes.begin(About::Messages, [], [((0, 77), 7)], None);
+            flushes.set_published(id, published);
+            flushes.poll();
+            id
+        };
+        let [waiting, silent, good] = [30, 20, 10].map(|published| begin(&mut flushes, published));
+        flushes.end(waiting);
+        flushes.hear(silent, (0, 77), &[70], false);
+        flushes.end(silent);
+        assert_eq!(flushes.confirmed(), 0);
+        flushes.hear(good, (0, 77), &[], false);
+        flushes.end(good);
+        assert_eq!(flushes.confirmed(), 10);
     }
 
     #[test]

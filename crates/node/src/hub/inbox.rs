@@ -120,6 +120,8 @@ struct Taking<'a> {
     begins: bool,
     /// What comes is passed on to other links.
     passes: bool,
+    /// When the oldest subscription of this process began.
+    reads_since: Time,
 }
 
 impl Taking<'_> {
@@ -156,12 +158,14 @@ impl Taking<'_> {
             (notes.hold, notes.busy) = (Hold::Ours, true);
             return Verdict::Take;
         }
-        if notes.again && !self.place.origins().knows(key) {
-            // It was said before we asked for anything; somebody behind us may have asked elsewhere.
-            if !self.passes {
+        if let Some(published) = notes.again
+            && !self.place.origins().knows(key)
+        {
+            // Whoever wanted it when it was published gets it: a subscription of ours, or somebody behind us who asked elsewhere.
+            if !self.passes && self.reads_since > published {
                 return Verdict::Leave;
             }
-            notes.relays = true;
+            notes.is_late = true;
         }
         let holder = Holder { link: self.place.link, source: self.source };
         let claim = self.place.origins().claim(self.now, key, holder, number, key == self.own);
@@ -278,8 +282,8 @@ fn turn_to(
         others.insert(before.key(), before);
     }
     notes.hops = passed.map_or(0, |passed| passed.hops);
-    notes.again = passed.is_some_and(|passed| passed.again);
-    notes.relays &= notes.again;
+    notes.again = passed.and_then(|passed| passed.again).map(|age| taking.now - age);
+    notes.is_late &= notes.again.is_some();
     taking.confirm(notes, number, told);
 }
 
@@ -344,11 +348,8 @@ impl Staged {
         };
         let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
         let Staged { entries, ids, ages, sources, outbound, links, .. } = self;
-        let relays = notes.relays;
+        let published = notes.published();
         let each = |id| {
-            if relays {
-                return;
-            }
             let staged = entries.entry(id).or_default();
             if staged.is_empty() {
                 ids.push(id);
@@ -357,16 +358,16 @@ impl Staged {
         };
         let mut kept = false;
         let wanted = match passes.filter(|_| notes.may_pass() && origin.number > 0) {
-            None => routes.route_here(&view, &origin, each),
+            None => routes.route_here(&view, &origin, published, each),
             Some(from) => {
                 links.clear();
-                let (wanted, is_wanted_later) = routes.route_on(&view, &origin, from, each, links);
+                let (wanted, is_wanted_later) = routes.route_on(&view, &origin, from, published, each, links);
                 kept = is_wanted_later || !links.is_empty();
                 if kept {
                     let numbered = (origin.number, origin.timestamp_us);
                     outbound.add_message(&notes.chain(), (at, record.len()), numbered, links);
                 }
-                wanted && !relays
+                wanted
             }
         };
         if wanted && sources.last().is_none_or(|(_, source)| *source != notes.source) {
@@ -626,8 +627,16 @@ impl Inbox {
         if chunk.fresh {
             stream.lose_place();
         }
-        let mut taking =
-            Taking { now, place, source: id, own: stream.own, touched, begins: false, passes: self.passes };
+        let mut taking = Taking {
+            now,
+            place,
+            source: id,
+            own: stream.own,
+            touched,
+            begins: false,
+            passes: self.passes,
+            reads_since: routes.reads_since(),
+        };
         let mut numbered = None;
         let passes = self.passes.then_some(place.link);
         if stream.notes.number == 0 {
@@ -682,7 +691,7 @@ impl Inbox {
                     }
                     if let (true, Some(from)) = (std::mem::take(&mut taking.begins), passes)
                         && mark.number > 1
-                        && !notes.again
+                        && notes.again.is_none()
                     {
                         staged.outbound.add_begins(&notes.chain(), mark.number, &routes.asking(from));
                     }
@@ -824,6 +833,7 @@ impl Inbox {
                 touched: &mut touched,
                 begins: false,
                 passes,
+                reads_since: Time::NEVER,
             };
             taking.confirm(notes, notes.awaited(), &mut hear);
             begins = taking.begins;
@@ -911,7 +921,7 @@ fn hearing<'a>(
             && source.publisher > 0
         {
             let Source { publisher, chain, .. } = source;
-            let chain = Chain { publisher, chain, hops: HOPS_UNKNOWN, clock: None, again: false };
+            let chain = Chain { publisher, chain, hops: HOPS_UNKNOWN, clock: None, again: None };
             outbound.add_lost(&chain, (first, last), &routes.asking(from));
         }
         told(news);

@@ -22,6 +22,8 @@ pub(super) struct Kept<'a> {
     pub chain: &'a Chain,
     pub number: u64,
     pub timestamp_us: u64,
+    /// When it was published, as far as known here.
+    pub at: Time,
     pub record: &'a [u8],
 }
 
@@ -67,6 +69,7 @@ impl Half {
             chain: &self.chains[noted.chain],
             number: noted.number,
             timestamp_us: noted.timestamp_us,
+            at: noted.at,
             record: &self.bytes[start..noted.end],
         })
     }
@@ -95,7 +98,8 @@ impl Keep {
             chains.push(*chain);
         }
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        notes.push(Noted { chain: chains.len() - 1, number, timestamp_us, at: now, end: bytes.len() });
+        let at = chain.again.unwrap_or(now);
+        notes.push(Noted { chain: chains.len() - 1, number, timestamp_us, at, end: bytes.len() });
     }
 
     /// What is worth to be said again, the oldest first.
@@ -109,7 +113,7 @@ impl Keep {
 mod tests {
     use super::*;
 
-    const CHAIN: Chain = Chain { publisher: 7, chain: 2, hops: 1, clock: None, again: false };
+    const CHAIN: Chain = Chain { publisher: 7, chain: 2, hops: 1, clock: None, again: None };
 
     fn at(seconds: u64) -> Time {
         Time::ZERO + Duration::from_secs(seconds)

@@ -34,7 +34,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use shoal_norm::NodeId;
+use shoal_norm::{NodeId, Time};
 use shoal_wire::{About, MessageView, Roles};
 
 pub use self::chain::{Chains, Clock, LinkId, SendError, Stamp};
@@ -301,8 +301,14 @@ impl Hub {
     // --- commands ---
 
     /// Delivers what is of interest to a queue from now on; with `no_local`, not what is published here.
-    pub fn subscribe(&self, interest: Interest, consumer: Arc<Consumer>, no_local: bool) -> SubscriptionId {
-        let id = self.routes().subscribe(interest.clone(), consumer.clone(), no_local);
+    pub fn subscribe(
+        &self,
+        now: Time,
+        interest: Interest,
+        consumer: Arc<Consumer>,
+        no_local: bool,
+    ) -> SubscriptionId {
+        let id = self.routes().subscribe(now, interest.clone(), consumer.clone(), no_local);
         if let Some(why) = self.failure() {
             consumer.fail(&why);
         } else if self.is_closed() {
@@ -448,7 +454,20 @@ impl Hub {
 
     /// Starts waiting until every member has everything published so far, those behind routers, too.
     pub fn begin_flush(&self) -> FlushId {
-        self.begin_wait(About::Messages, None, None)
+        let published = self.published();
+        let id = self.begin_wait(About::Messages, None, None);
+        lock(&self.flushes).set_published(id, published);
+        id
+    }
+
+    /// How many messages were published here.
+    fn published(&self) -> u64 {
+        self.chains.last_numbers().iter().skip(1).sum()
+    }
+
+    /// Whether something was published of which no flush confirmed that everybody has it.
+    pub fn has_unconfirmed(&self) -> bool {
+        self.published() > lock(&self.flushes).confirmed()
     }
 
     /// Starts waiting until every router knows what we want by now, those behind routers, too, and whoever is alone at the other

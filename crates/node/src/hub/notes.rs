@@ -34,10 +34,10 @@ pub(super) struct Notes {
     pub source: Source,
     /// How many nodes passed it on.
     pub hops: u8,
-    /// What comes now may have come before, on another way.
-    pub again: bool,
-    /// It is only passed on: it was said before we knew of the chain, and may be for somebody behind us who did.
-    pub relays: bool,
+    /// What comes now may have come before, on another way; when it was published, by our clock.
+    pub again: Option<Time>,
+    /// It was said before we knew of the chain: it is for those who wanted it then, here and behind us.
+    pub is_late: bool,
     /// Whether it is taken from here.
     pub hold: Hold,
     /// What came of it is not delivered yet, and nobody else gets it before.
@@ -67,8 +67,8 @@ impl Notes {
         Notes {
             source,
             hops: 0,
-            again: false,
-            relays: false,
+            again: None,
+            is_late: false,
             hold: Hold::Free,
             busy: false,
             rests: false,
@@ -91,7 +91,12 @@ impl Notes {
     /// The chain as it is passed on.
     pub fn chain(&self) -> Chain {
         let Source { publisher, chain, .. } = self.source;
-        Chain { publisher, chain, hops: self.hops + 1, clock: self.clock, again: self.relays }
+        Chain { publisher, chain, hops: self.hops + 1, clock: self.clock, again: self.published() }
+    }
+
+    /// When it was published, if it is for those alone who wanted it then.
+    pub fn published(&self) -> Option<Time> {
+        self.again.filter(|_| self.is_late)
     }
 
     /// Whether it may be passed on.

@@ -9,6 +9,8 @@
 //! | the first, a new millisecond, a new version of our interest | a mark: number, time and version      |
 //! | messages of another chain                                   | a mark behind those, and one for this |
 
+use std::time::Duration;
+
 use foldhash::{HashMap, HashMapExt};
 use shoal_norm::Time;
 use shoal_wire::{Mark, PassedOn, Skip, SkipReason, frame};
@@ -60,8 +62,8 @@ pub(super) struct Outlet {
     /// Chains that are passed on, and the one that the last mark named; none if that is our own.
     passed: HashMap<(u64, u32), Passed>,
     current: Option<(u64, u32)>,
-    /// What the last mark named may have been said before on another way.
-    again: bool,
+    /// What the last mark named may have been said before on another way, so long ago.
+    again: Option<Duration>,
     /// Those of them of which something was dropped, and not told yet.
     lacking: Vec<(u64, u32)>,
     runs: u64,
@@ -86,7 +88,7 @@ impl Outlet {
             version: 0,
             passed: HashMap::new(),
             current: None,
-            again: false,
+            again: None,
             lacking: Vec::new(),
             runs: 0,
             parked: Vec::new(),
@@ -229,7 +231,7 @@ impl Outlet {
         if self.unmarked {
             self.mark_passed();
         }
-        (self.current, self.marked, self.again) = (None, None, false);
+        (self.current, self.marked, self.again) = (None, None, None);
         if self.next != number {
             // A skip belongs to the chain that the mark before it names.
             self.mark(chain, self.next, stamp);
@@ -252,7 +254,7 @@ impl Outlet {
         }
         self.close_run(own, stamp);
         self.current = Some(key);
-        (self.marked, self.again) = (None, false);
+        (self.marked, self.again) = (None, None);
         self.runs += 1;
         let runs = self.runs;
         if let Some(passed) = self.passed.get_mut(&key) {
@@ -284,13 +286,13 @@ impl Outlet {
         record: &[u8],
     ) {
         let key = chain.key();
-        if self.current != Some(key) || self.again != chain.again {
+        if self.current != Some(key) || self.again.is_some() != chain.again.is_some() {
             self.begin(key, number);
             self.close_run(own, stamp);
             self.current = None;
             self.enter(key, own, stamp);
-            self.again = chain.again;
         }
+        self.again = chain.again.map(|published| now.since(published));
         let version = self.version;
         let Some(passed) = self.passed.get_mut(&key) else { return };
         let before = std::mem::replace(&mut passed.next, number + 1);
@@ -300,8 +302,9 @@ impl Outlet {
             let clock_us = chain.clock_us(now);
             passed.marked = Some((timestamp_us, version, clock_us));
             passed.hops = chain.hops;
+            let again = self.again;
             let mark = |number| Mark {
-                source: Some(PassedOn { publisher: key.0, hops: chain.hops, again: chain.again }),
+                source: Some(PassedOn { publisher: key.0, hops: chain.hops, again }),
                 chain: key.1,
                 number,
                 timestamp_us,
@@ -336,9 +339,9 @@ impl Outlet {
         messages: impl Iterator<Item = Kept<'a>>,
     ) {
         let mut reached: HashMap<(u64, u32), u64> = HashMap::new();
-        // The chain, and the timestamp that the last mark said.
-        let mut current: Option<(Chain, u64)> = None;
-        for Kept { chain, number, timestamp_us, record } in messages {
+        // The chain, the timestamp that the last mark said, and when it was published.
+        let mut current: Option<(Chain, u64, Time)> = None;
+        for Kept { chain, number, timestamp_us, at, record } in messages {
             let key = chain.key();
             let next = reached.get(&key).copied().unwrap_or(number);
             if number < next || self.reserve(record.len()).is_err() {
@@ -346,14 +349,14 @@ impl Outlet {
             }
             match current {
                 None => self.close_run(own, stamp),
-                Some((before, before_us)) if before.key() != key => {
+                Some((before, before_us, before_at)) if before.key() != key => {
                     let next = reached.get(&before.key()).copied().unwrap_or_default();
-                    self.mark_again(now, &before, stamp, next, before_us);
+                    self.mark_again((now, before_at), &before, stamp, next, before_us);
                 }
                 Some(_) => {}
             }
-            if current.is_none_or(|(before, before_us)| (before.key(), before_us) != (key, timestamp_us)) {
-                self.mark_again(now, chain, stamp, next, timestamp_us);
+            if current.is_none_or(|(before, before_us, _)| (before.key(), before_us) != (key, timestamp_us)) {
+                self.mark_again((now, at), chain, stamp, next, timestamp_us);
             }
             if next < number {
                 self.append_skip(SkipReason::Unwanted, next, number - next);
@@ -361,10 +364,10 @@ impl Outlet {
             self.messages += 1;
             self.append(record.len(), &[record]);
             reached.insert(key, number + 1);
-            current = Some((*chain, timestamp_us));
+            current = Some((*chain, timestamp_us, at));
         }
-        let Some((last, last_us)) = current else { return };
-        self.mark_again(now, &last, stamp, reached[&last.key()], last_us);
+        let Some((last, last_us, last_at)) = current else { return };
+        self.mark_again((now, last_at), &last, stamp, reached[&last.key()], last_us);
         for (key, next) in reached {
             if key.0 == publisher {
                 self.next = self.next.max(next);
@@ -380,10 +383,18 @@ impl Outlet {
         self.current = Some(last.key()).filter(|key| key.0 != publisher);
     }
 
-    fn mark_again(&mut self, now: Time, chain: &Chain, stamp: Stamp, number: u64, timestamp_us: u64) {
+    fn mark_again(
+        &mut self,
+        (now, published): (Time, Time),
+        chain: &Chain,
+        stamp: Stamp,
+        number: u64,
+        timestamp_us: u64,
+    ) {
+        let again = Some(now.since(published));
         let clock_us = if chain.hops == 0 { stamp.clock.as_nanos() / 1000 } else { chain.clock_us(now) };
         self.append_mark(Mark {
-            source: Some(PassedOn { publisher: chain.publisher, hops: chain.hops, again: true }),
+            source: Some(PassedOn { publisher: chain.publisher, hops: chain.hops, again }),
             chain: chain.chain,
             number,
             timestamp_us,

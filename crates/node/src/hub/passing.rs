@@ -21,8 +21,9 @@ pub(super) struct Chain {
     pub hops: u8,
     /// Their publisher's clock, once a mark showed it.
     pub clock: Option<ClockOffset>,
-    /// They may have been said before on another way: whoever has read nothing of the chain leaves them.
-    pub again: bool,
+    /// They may have been said before on another way, and were published then: whoever has read nothing of the chain leaves them,
+    /// unless it wanted them then.
+    pub again: Option<Time>,
 }
 
 impl Chain {
@@ -57,7 +58,7 @@ pub(super) struct Outbound {
     members: Vec<LinkId>,
     sets: Vec<(u32, u32)>,
     known: HashMap<Vec<LinkId>, u32>,
-    chain: Option<(u64, u32, u8, bool)>,
+    chain: Option<(u64, u32, u8, Option<Time>)>,
 }
 
 impl Outbound {

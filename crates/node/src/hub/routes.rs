@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use shoal_norm::NodeId;
+use shoal_norm::{NodeId, Time};
 use shoal_wire::{MessageView, is_reserved};
 
 use super::chain::LinkId;
@@ -18,8 +18,16 @@ pub type InterestId = u64;
 
 /// Who is behind a subscription of the switch.
 enum Target {
-    Consumer { consumer: Arc<Consumer>, no_local: bool },
-    Member { link: LinkId, node: NodeId },
+    /// A queue of this process, and since when.
+    Consumer {
+        consumer: Arc<Consumer>,
+        no_local: bool,
+        began: Time,
+    },
+    Member {
+        link: LinkId,
+        node: NodeId,
+    },
 }
 
 /// A node behind a link.
@@ -86,11 +94,19 @@ pub(super) struct Routes {
     targets: HashMap<SubscriptionId, Target>,
     links: BTreeMap<LinkId, Joined>,
     next: SubscriptionId,
+    /// When each subscription of this process began, the oldest first.
+    readers: BTreeMap<SubscriptionId, Time>,
 }
 
 impl Routes {
     pub fn new(seed: u64) -> Routes {
-        Routes { switch: Switch::new(seed), targets: HashMap::new(), links: BTreeMap::new(), next: 1 }
+        Routes {
+            switch: Switch::new(seed),
+            targets: HashMap::new(),
+            links: BTreeMap::new(),
+            next: 1,
+            readers: BTreeMap::new(),
+        }
     }
 
     // --- getters ---
@@ -142,6 +158,11 @@ impl Routes {
         }
     }
 
+    /// When the oldest subscription of this process began; never if there is none.
+    pub fn reads_since(&self) -> Time {
+        self.readers.first_key_value().map_or(Time::NEVER, |(_, &began)| began)
+    }
+
     pub fn consumers(&self) -> impl Iterator<Item = &Arc<Consumer>> {
         self.targets.values().filter_map(|target| match target {
             Target::Consumer { consumer, .. } => Some(consumer),
@@ -166,13 +187,15 @@ impl Routes {
 
     pub fn subscribe(
         &mut self,
+        now: Time,
         interest: Interest,
         consumer: Arc<Consumer>,
         no_local: bool,
     ) -> SubscriptionId {
         let id = self.take_id();
         self.switch.insert(id, interest, Scope::Here);
-        self.targets.insert(id, Target::Consumer { consumer, no_local });
+        self.targets.insert(id, Target::Consumer { consumer, no_local, began: now });
+        self.readers.insert(id, now);
         id
     }
 
@@ -183,6 +206,7 @@ impl Routes {
 
     pub fn unsubscribe(&mut self, id: SubscriptionId) -> Option<Arc<Consumer>> {
         self.switch.remove(id)?;
+        self.readers.remove(&id);
         match self.targets.remove(&id) {
             Some(Target::Consumer { consumer, .. }) => Some(consumer),
             _ => None,
@@ -288,12 +312,14 @@ impl Routes {
     }
 
     /// The subscriptions of this process that get a message which came over a link, and the other links that get it. Whether there
-    /// are such subscriptions, and whether somebody behind a link that rests wants it.
+    /// are such subscriptions, and whether somebody behind a link that rests wants it. If it was `published` before we knew of its
+    /// chain, only subscriptions get it that were there then.
     pub fn route_on(
         &mut self,
         view: &MessageView<'_>,
         origin: &Origin,
         from: LinkId,
+        published: Option<Time>,
         mut each: impl FnMut(SubscriptionId),
         on: &mut Vec<LinkId>,
     ) -> (bool, bool) {
@@ -302,7 +328,11 @@ impl Routes {
         on.extend(links.values().filter(|joined| joined.is_open()).map(|joined| joined.link.id));
         let wanted = switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]);
         let here = wanted.partition_point(switch::Target::is_here);
-        wanted[..here].iter().for_each(|target| each(target.id));
+        let mut is_read = false;
+        for target in wanted[..here].iter().filter(|target| was_there(targets, target.id, published)) {
+            is_read = true;
+            each(target.id);
+        }
         for target in &wanted[here..] {
             if let Some(Target::Member { link, .. }) = targets.get(&target.id)
                 && !on.contains(link)
@@ -315,7 +345,7 @@ impl Routes {
             }
         }
         on.retain(|link| *link != from);
-        (here > 0, is_wanted_later)
+        (is_read, is_wanted_later)
     }
 
     /// Whether somebody behind a link wants a message, or may.
@@ -356,12 +386,25 @@ impl Routes {
         &mut self,
         view: &MessageView<'_>,
         origin: &Origin,
+        published: Option<Time>,
         mut each: impl FnMut(SubscriptionId),
     ) -> bool {
-        let wanted = self.switch.route(view, origin, Scope::Here).unwrap_or(&[]);
-        wanted.iter().for_each(|target| each(target.id));
-        !wanted.is_empty()
+        let Routes { switch, targets, .. } = self;
+        let wanted = switch.route(view, origin, Scope::Here).unwrap_or(&[]);
+        let mut is_read = false;
+        for target in wanted.iter().filter(|target| was_there(targets, target.id, published)) {
+            is_read = true;
+            each(target.id);
+        }
+        is_read
     }
+}
+
+/// Whether a subscription of this process was there when something was published, if that matters.
+#[inline]
+fn was_there(targets: &HashMap<SubscriptionId, Target>, id: SubscriptionId, published: Option<Time>) -> bool {
+    let Some(published) = published else { return true };
+    matches!(targets.get(&id), Some(Target::Consumer { began, .. }) if *began <= published)
 }
 
 fn add(
@@ -371,7 +414,7 @@ fn add(
     id: SubscriptionId,
 ) {
     match targets.get(&id) {
-        Some(Target::Consumer { consumer, no_local: false }) => plan.consumers.push(consumer.clone()),
+        Some(Target::Consumer { consumer, no_local: false, .. }) => plan.consumers.push(consumer.clone()),
         Some(Target::Member { link, .. }) => {
             if let Some(joined) = links.get(link).filter(|joined| !joined.link.is_resting()) {
                 plan.add_link(&joined.link);

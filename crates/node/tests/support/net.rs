@@ -230,7 +230,7 @@ impl Net {
             selector: selector.map(|text| Selector::parse(text).unwrap()),
             ..Interest::topics(TopicPattern::new(pattern).unwrap())
         };
-        (self.hubs[hub].subscribe(interest, consumer.clone(), false), consumer)
+        (self.hubs[hub].subscribe(self.now, interest, consumer.clone(), false), consumer)
     }
 
     /// Publishes a message whose property `region` is this; its number, or `None` if there is no room.

@@ -83,7 +83,7 @@ impl Node {
         let links = TcpLinks::new(hub.clone(), tcp, Box::new(|| Box::new(Silent)));
         let consumer = Arc::new(Consumer::new(queue, Overflow::Wait, Arc::new(Asleep)));
         let interest = Interest::topics(TopicPattern::new(">").unwrap());
-        hub.subscribe(interest, consumer.clone(), true);
+        hub.subscribe(Time::ZERO, interest, consumer.clone(), true);
         Node { hub, links, consumer, reading: true, read: vec![], events: vec![], published: BTreeMap::new() }
     }
 

@@ -547,6 +547,11 @@ impl Node {
         Ok(self.inner()?.bus.hub().flush_awaited(flush))
     }
 
+    /// Whether something was published of which no flush confirmed that everybody has it.
+    fn has_unconfirmed(&self) -> PyResult<bool> {
+        Ok(self.inner()?.bus.hub().has_unconfirmed())
+    }
+
     /// Stops waiting.
     fn end_flush(&self, flush: u64) -> PyResult<()> {
         self.inner()?.bus.hub().end_flush(flush);

@@ -35,7 +35,7 @@ impl Bench {
     fn subscribe(&mut self, pattern: &str, bytes_max: usize) -> Arc<Consumer> {
         let consumer = Arc::new(Consumer::new(bytes_max, Overflow::Wait, Arc::new(Asleep)));
         let interest = Interest::topics(TopicPattern::new(pattern).unwrap());
-        self.routes.subscribe(interest, consumer.clone(), false);
+        self.routes.subscribe(Time::ZERO, interest, consumer.clone(), false);
         consumer
     }
 
@@ -310,7 +310,7 @@ fn a_stream_that_begins_again_brings_nothing_twice() {
 /// What a chain of publisher 7 looks like that somebody passes on: its mark, and so many messages.
 fn passed_on(number: u64, messages: usize) -> Vec<u8> {
     let (mut record, mut bytes) = (Vec::new(), Vec::new());
-    let source = Some(PassedMark { publisher: 7, hops: 1, again: false });
+    let source = Some(PassedMark { publisher: 7, hops: 1, again: None });
     Mark { source, ..mark(number, 0, 0) }.write(&mut record);
     frame::write(&record, &mut bytes);
     (0..messages).for_each(|_| bytes.extend(message("a", 1, HeaderFields::default())));

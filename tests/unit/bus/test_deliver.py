@@ -1,0 +1,85 @@
+"""What a connection that closes waits for, and whom it names."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from shoal.bus import operations
+from shoal.bus.connection import Connection
+from shoal.bus.operations import Undelivered
+from shoal.errors import FlushError
+
+ROUTER, OTHER = 7, 8
+
+
+class PlainNode:
+    """A node whose flushes go as they are told: for each, whom it waits for, and who was silent."""
+
+    def __init__(self, *flushes, unconfirmed=True, backlog=(0, [])):
+        self.flushes, self.unconfirmed, self.lacks = list(flushes), unconfirmed, backlog
+        self.open = []
+
+    def stop(self):
+        pass
+
+    def backlog(self):
+        return self.lacks
+
+    def has_unconfirmed(self):
+        return self.unconfirmed
+
+    def begin_flush(self):
+        self.open.append(self.flushes.pop(0) if len(self.flushes) > 1 else self.flushes[0])
+        return len(self.open) - 1
+
+    def flush_awaited(self, number):
+        return self.open[number][0]
+
+    def poll_flush(self, number):
+        return self.open[number][1]
+
+    def end_flush(self, number):
+        pass
+
+
+def connected(node):
+    return cast("Connection", SimpleNamespace(node=node, check_open=lambda: None))
+
+
+def outcome(operation):
+    while True:
+        try:
+            next(operation)
+        except StopIteration as end:
+            return end.value
+
+
+def deliver(node):
+    return outcome(operations.deliver(connected(node), None, 0.01))
+
+
+def test_a_router_that_did_not_say_that_those_behind_it_have_everything_is_named():
+    undelivered = deliver(PlainNode(([ROUTER], None)))
+    assert undelivered == Undelivered(unconfirmed=(ROUTER,))
+    assert undelivered
+    assert f"{undelivered}" == "router 7 has not said that those behind it have everything"
+
+
+def test_it_is_not_if_all_that_was_published_is_confirmed():
+    assert not deliver(PlainNode(([ROUTER], None), unconfirmed=False))
+
+
+def test_a_router_that_went_before_it_answered_is_named_if_nobody_answers_instead():
+    assert deliver(PlainNode(([ROUTER], [ROUTER]), ([], []))) == Undelivered(unconfirmed=(ROUTER,))
+
+
+def test_it_is_not_if_another_router_answers():
+    assert not deliver(PlainNode(([ROUTER], [ROUTER]), ([OTHER], [])))
+
+
+def test_a_flush_that_is_too_late_names_members_and_routers():
+    node = PlainNode(([ROUTER], None), backlog=(0, [(OTHER, 100)]))
+    with pytest.raises(FlushError, match="member 8 lacks about 100 bytes; router 7 has not said") as raised:
+        outcome(operations.flush(connected(node), 0.0, 0.0))
+    assert raised.value.silent == (ROUTER, OTHER)
