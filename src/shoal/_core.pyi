@@ -245,6 +245,8 @@ class Node:
     def poll_flush(self, flush: int) -> list[int] | None: ...
     def flush_awaited(self, flush: int) -> list[int]:
         """Routers that a flush waits for."""
+    def expect_links(self, count: int) -> None:
+        """So many links are about to begin, and there may be several ways then."""
     def has_unconfirmed(self) -> bool:
         """Whether something was published of which no flush confirmed that everybody has it."""
     def end_flush(self, flush: int) -> None: ...

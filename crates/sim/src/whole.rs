@@ -445,6 +445,7 @@ impl Station for Whole {
         self.cables += 1;
         if dials {
             self.diallers.push(Dialler::new(self.clock.read(now), cable, self.config.hub.seed));
+            self.node.hub().expect_links(self.diallers.len());
         }
     }
 

@@ -67,7 +67,8 @@ def heard(connection: Connection, pattern: str, store: int | None) -> Operation[
 
 def dial(connection: Connection, targets: Iterable[Target], cost: int | None = None) -> Operation[None]:
     """Keep targets connected, and wait until each was tried once. Raises if all of them refuse."""
-    keeper = connection.keeper()
+    keeper, targets = connection.keeper(), list(targets)
+    connection.node.expect_links(len(targets))
     yield from settle(connection, [keeper.connect(target, cost) for target in targets])
 
 

@@ -6,12 +6,14 @@ Every network is a simulated segment. A segment with two nodes is a link between
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from shoal.testing.checkers import numbered
 from shoal.testing.domain import Domain
 from shoal.testing.domain_checkers import DomainCheckError, nothing_lost
 from shoal.testing.domain_graphs import SETTLE_S, check_routed, reached
 from shoal.testing.domain_scenarios import domain_scenario
+from shoal.testing.faults import Link
 
 
 @domain_scenario
@@ -61,7 +63,7 @@ def a_router_crashes_while_messages_cross(domain: Domain) -> None:
     draw = random.Random(domain.seed)
     routers = [domain.add_node(segments=(0, 1), router=True, heartbeat_s=1.0) for _ in range(2)]
     here, there = (domain.add_node(segments=(segment,), heartbeat_s=1.0) for segment in (0, 1))
-    reader = there.subscribe("t")
+    readers = [there.subscribe("t"), here.subscribe("back")]
     domain.run_for(8)
     published = 0
 
@@ -70,6 +72,7 @@ def a_router_crashes_while_messages_cross(domain: Domain) -> None:
         ends_s = domain.now_s + seconds
         while domain.now_s < ends_s:
             here.publish("t", *numbered(3))
+            there.publish("back", *numbered(3))
             published += 3
             domain.run_for(draw.uniform(0.01, 0.2))
 
@@ -80,9 +83,77 @@ def a_router_crashes_while_messages_cross(domain: Domain) -> None:
         victim.restart()
         publish_for(draw.uniform(4.0, 8.0))
     domain.run_for(SETTLE_S)
-    if len(reader.bodies) != published:
-        what = f"of {published} messages came {len(reader.bodies)}"
-        raise DomainCheckError(domain.history(), "said_again", what)
+    for reader in readers:
+        if len(reader.bodies) != published:
+            what = f"of {published} messages came {len(reader.bodies)} on {reader.record.pattern!r}"
+            raise DomainCheckError(domain.history(), "said_again", what)
+    check_routed(domain.history())
+
+
+@domain_scenario
+def a_dead_router_is_missed_soon(domain: Domain) -> None:
+    """Of two routers between two LANs the one in use dies: the other one goes on within seconds."""
+    routers = [
+        domain.add_node(segments=(0, 1), router=True, heartbeat_s=4.0, missed_heartbeats_max=5)
+        for _ in range(2)
+    ]
+    here, there = (
+        domain.add_node(segments=(segment,), heartbeat_s=4.0, missed_heartbeats_max=5) for segment in (0, 1)
+    )
+    readers = [there.subscribe("t"), here.subscribe("back")]
+    domain.run_for(30)
+
+    def publish_for(seconds: float) -> None:
+        ends_s = domain.now_s + seconds
+        while domain.now_s < ends_s:
+            here.publish("t", *numbered(3))
+            there.publish("back", *numbered(3))
+            domain.run_for(0.1)
+
+    publish_for(5)
+    max(routers, key=lambda router: router.state["passed_messages"]).crash()
+    publish_for(10)
+    domain.run_for(1)
+    for reader in readers:
+        times = [reading.at_s for reading in reader.readings]
+        silence_s = max(later - earlier for earlier, later in pairwise(times))
+        if silence_s > 4.0:
+            what = f"nothing came for {silence_s:.1f} s"
+            raise DomainCheckError(domain.history(), "missed_soon", what)
+    check_routed(domain.history())
+    nothing_lost(domain.history())
+
+
+@domain_scenario
+def a_second_link_comes_up(domain: Domain) -> None:
+    """A program publishes while its second link comes up, and leaves: nothing is lost."""
+    draw = random.Random(domain.seed)
+    domain.set_link(
+        Link(delay_s=draw.choice((0.0001, 0.0005, 0.005)), jitter_s=draw.choice((0.0, 0.0002, 0.002)))
+    )
+    is_lan = draw.random() < 0.5
+    routers = [domain.add_node(segments=(0,) if is_lan else (), router=True) for _ in range(2)]
+    if not is_lan:
+        domain.lay_cable(*routers)
+    reader, publisher = (domain.add_node(segments=()) for _ in range(2))
+    domain.lay_cable(reader, routers[1])
+    subscription = reader.subscribe("t")
+    domain.run_for(8)
+    domain.lay_cable(publisher, routers[0])
+    domain.run_until_true(lambda: bool(publisher.interested("t")), within_s=5, step_s=0.001)
+    domain.lay_cable(publisher, routers[1])
+    published = 0
+    while published < 10:
+        domain.run_for(draw.choice((0.0, 0.0002, 0.0005, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.01, 0.02)))
+        count = draw.randint(1, 10 - published)
+        publisher.publish("t", *numbered(count))
+        published += count
+    if not publisher.close(within_s=5.0):
+        raise DomainCheckError(domain.history(), "flush", "the flush was not over, or somebody was silent")
+    domain.run_for(SETTLE_S)
+    if len(subscription.bodies) != published:
+        what = f"of {published} messages that were flushed came {len(subscription.bodies)}"
+        raise DomainCheckError(domain.history(), "reached", what)
     check_routed(domain.history())
 
 

@@ -25,6 +25,7 @@ use super::origins::{Claim, Holder, Key, Origins, SILENCE};
 use super::passing::{Chain, HOPS_UNKNOWN, Outbound, PassedOn};
 use super::routes::Routes;
 use super::unnumbered::Unnumbered;
+use super::withheld::{Run, Speaker, Withheld};
 use crate::switch::SubscriptionId;
 
 /// A buffer is handed over when it holds so much: it is still in the processor's cache when it is read.
@@ -146,8 +147,9 @@ impl Taking<'_> {
 
     fn ask(&mut self, notes: &mut Notes, number: u64, told: &mut impl FnMut(Told)) -> Verdict {
         let key = notes.key();
-        // What was on its way when the link began to rest is still taken.
-        let rests = |since: Time| notes.hold != Hold::Ours || self.now >= since + SILENCE;
+        // What was on its way when the link began to rest is still taken, if nobody else brings it.
+        let is_free = || notes.hold == Hold::Free && !self.place.origins().knows(key);
+        let rests = |since: Time| self.now >= since + SILENCE || notes.hold != Hold::Ours && !is_free();
         if key.0 == self.place.publisher || self.place.rests.is_some_and(rests) {
             self.place.release(self.source, notes, true);
             notes.hold = Hold::Elsewhere(u64::MAX);
@@ -248,6 +250,26 @@ impl Stream {
         self.aside.clear();
         self.notes.expected = self.notes.awaited();
         (self.notes.timestamp_us, self.notes.number) = (0, 0);
+    }
+
+    /// These runs are read once more, and then what comes next.
+    fn go_back(&mut self, now: Time, id: SourceId, runs: &[Run]) {
+        // One that has lost its place since would not find it afterwards.
+        if self.notes.number == 0 || !self.aside.is_empty() {
+            return;
+        }
+        let mut bytes = runs.iter().flat_map(|run| run.bytes.iter().copied()).collect();
+        let (own, version, notes) = (self.own, self.version, &self.notes);
+        Speaker { source: id, own, version, notes }.write_mark(now, notes.number, &mut bytes);
+        for run in runs.iter().rev() {
+            let notes = match self.notes.key() == run.key {
+                true => Some(&mut self.notes),
+                false => self.others.get_mut(&run.key),
+            };
+            notes.into_iter().for_each(|notes| notes.number = run.first);
+        }
+        bytes.extend_from_slice(&self.reader.take_carried());
+        (self.aside, self.aside_until) = (bytes, now);
     }
 
     /// The node's own chain.
@@ -393,6 +415,8 @@ pub(super) struct Inbox {
     place: Place,
     /// What comes is passed on to other links.
     passes: bool,
+    /// What came while the link rested.
+    withheld: Withheld,
 }
 
 impl Inbox {
@@ -408,6 +432,7 @@ impl Inbox {
             message_bytes_max,
             place,
             passes,
+            withheld: Withheld::default(),
         }
     }
 
@@ -477,6 +502,24 @@ impl Inbox {
                     notes.hold = Hold::Free;
                 }
             }
+        }
+        if !rests {
+            self.read_withheld(now);
+        }
+    }
+
+    /// What came while the link rested, and did not come another way, is read next.
+    fn read_withheld(&mut self, now: Time) {
+        let mut withheld: HashMap<SourceId, Vec<Run>> = HashMap::new();
+        for run in self.withheld.take(now, |key| self.place.origins().next(key)) {
+            withheld.entry(run.source).or_default().push(run);
+        }
+        for (id, runs) in withheld {
+            let Some(Some(stream)) = self.streams.get_mut(id) else { continue };
+            let carried = stream.carried();
+            stream.go_back(now, id, &runs);
+            self.assembly.change(carried, stream.carried());
+            self.has_aside = true;
         }
     }
 
@@ -621,7 +664,7 @@ impl Inbox {
         unreadable: &mut impl FnMut(String),
         told: &mut impl FnMut(Told),
     ) -> Fed {
-        let Inbox { staged, streams, assembly, message_bytes_max, place, touched, .. } = self;
+        let Inbox { staged, streams, assembly, message_bytes_max, place, touched, withheld, .. } = self;
         let Some(Some(stream)) = streams.get_mut(id) else { return Fed::Broken };
         let carried = stream.carried();
         if chunk.fresh {
@@ -664,14 +707,16 @@ impl Inbox {
             }
         }
         let bytes = numbered.as_deref().unwrap_or(chunk.bytes);
-        let Stream { reader, notes, others, turns, version, aside, .. } = stream;
+        let Stream { reader, notes, others, turns, version, aside, own, .. } = stream;
         let mut waits = None;
         let mut each = |record: &[u8], at: usize| {
             if waits.is_some() {
                 frame::write(record, aside);
                 return false;
             }
-            let kept = match RecordKind::of(record) {
+            let (kind, number) = (RecordKind::of(record), notes.number);
+            let is_counted = matches!(kind, Ok(RecordKind::Message | RecordKind::Skip));
+            let kept = match kind {
                 Ok(RecordKind::Message) => {
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
                     if let Verdict::Wait(until) = taking.judge(notes, notes.number, &mut hear) {
@@ -713,6 +758,14 @@ impl Inbox {
                 Ok(_) => Ok(false),
                 Err(error) => Err(error),
             };
+            if place.rests.is_some()
+                && is_counted
+                && notes.number > number
+                && notes.is_withheld(place.publisher)
+            {
+                let speaker = Speaker { source: id, own: *own, version: *version, notes };
+                withheld.add(now, speaker, number, record, |key| place.origins().next(key));
+            }
             kept.unwrap_or_else(|error| {
                 unreadable(error.to_string());
                 false
@@ -877,6 +930,7 @@ impl Inbox {
     /// Nothing more will come of a source.
     pub fn close(&mut self, now: Time, id: SourceId, routes: &Routes) {
         self.hand_over(now, routes);
+        self.withheld.close(id);
         if let Some(stream) = self.streams.get_mut(id).and_then(Option::take) {
             self.assembly.change(stream.carried(), 0);
             let mut stream = stream;

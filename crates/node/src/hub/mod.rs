@@ -28,6 +28,7 @@ mod shape;
 mod skips;
 mod unnumbered;
 mod wake;
+mod withheld;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
@@ -344,6 +345,15 @@ impl Hub {
         }
     }
 
+    /// So many links are about to begin. If there are several then, what is published from now on is kept: it may be on a way that is
+    /// given up for another one.
+    pub fn expect_links(&self, count: usize) {
+        let there = lock(&self.link_ids).len();
+        if there + count > 1 && self.chains.begin_keeping() {
+            self.change_interest();
+        }
+    }
+
     /// Says what a step over a link costs; `None` if it costs as usual.
     pub fn set_cost(&self, link: LinkId, cost: Option<NonZeroU32>) {
         self.map_costs(link, cost);
@@ -575,13 +585,15 @@ impl Hub {
             free
         };
         self.chains.open(id);
+        // What a program published may be on a way that is given up for this one. It is said again here if this one is used.
+        let is_late = !self.is_router() && self.chains.keeps() && self.routes().links().next().is_some();
         let mut wanted = lock(&self.wanted);
         wanted.asked.open(id);
+        wanted.asked.set_resting(id, is_late);
         let version = AtomicU64::new(wanted.asked.version(id));
         drop(wanted);
-        let lagging = AtomicBool::new(false);
-        let (rests, is_to_rest, is_fresh, is_leaf) =
-            <(AtomicBool, AtomicBool, AtomicBool, AtomicBool)>::default();
+        let (lagging, is_fresh, is_leaf) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
+        let (rests, is_to_rest) = (AtomicBool::new(is_late), AtomicBool::new(is_late));
         let name = name.to_owned();
         let has_news = AtomicBool::new(false);
         let (wanted, received) = (version, AtomicU64::new(0));

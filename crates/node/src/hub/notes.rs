@@ -104,6 +104,12 @@ impl Notes {
         self.source.publisher > 0 && self.hops < HOPS_MAX && self.hold == Hold::Ours
     }
 
+    /// Whether what comes of it is left aside, though it is numbered and not our own: another source may be about to fail.
+    pub fn is_withheld(&self, publisher: u64) -> bool {
+        let is_strange = self.source.publisher > 0 && self.source.publisher != publisher;
+        is_strange && self.number > 0 && self.hold != Hold::Ours
+    }
+
     /// What it skips for a while may have been for us.
     pub fn doubt(&mut self, now: Time) {
         self.doubted = now + DOUBT;

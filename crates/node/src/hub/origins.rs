@@ -109,7 +109,12 @@ impl Origins {
 
     /// Whether something came of a chain before.
     pub fn knows(&self, key: Key) -> bool {
-        self.chains.get(&key).is_some_and(|taking| taking.next > 0)
+        self.next(key) > 0
+    }
+
+    /// The number of a chain that should come next; 0 if not known.
+    pub fn next(&self, key: Key) -> u64 {
+        self.chains.get(&key).map_or(0, |taking| taking.next)
     }
 
     /// How far the chains are that come over other links than these, or whose publisher left a short time ago, and whether more

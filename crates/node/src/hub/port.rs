@@ -359,6 +359,7 @@ impl Port {
         if self.link.is_resting() && !self.link.is_to_rest.load(Ordering::SeqCst) {
             self.hub.take_up(now, &self.link);
             self.fresh_until = now + FRESH;
+            self.position_at = now + POSITION_AFTER;
         }
         self.now = now;
         if now >= self.fresh_until && self.link.is_fresh.load(Ordering::Relaxed) {
@@ -372,7 +373,6 @@ impl Port {
             if rests {
                 self.hub.chains.rest(self.link.id);
             } else {
-                self.position_at = now + POSITION_AFTER;
                 let is_asked = self.hub.routes().has_asking(self.link.id);
                 self.asks_anew.fetch_or(is_asked && self.hub.is_router(), Ordering::SeqCst);
             }

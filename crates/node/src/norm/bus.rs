@@ -20,6 +20,8 @@ use super::losses::Losses;
 use crate::hub::{Departure, Fed, HubEvent, Lost, Port, Source, SourceId, SourceNews, Told};
 use crate::membership::{MemberEvent, Membership, MembershipConfig};
 
+/// A router says so often at the least that it is here: whoever is behind it gets nothing until others know that it is dead.
+const ROUTER_HEARTBEAT: Duration = Duration::from_millis(500);
 /// The goodbye is said so often; its sender leaves at once after the first.
 const GOODBYES: u32 = 1;
 /// What is published first waits so long for somebody to answer, so that those who are there miss nothing.
@@ -99,8 +101,11 @@ pub struct NormBus {
 
 impl NormBus {
     /// One that knows nobody.
-    pub fn new(port: Port, membership: MembershipConfig) -> NormBus {
+    pub fn new(port: Port, mut membership: MembershipConfig) -> NormBus {
         port.set_open(true);
+        if port.hub().is_router() {
+            membership.heartbeat = membership.heartbeat.min(ROUTER_HEARTBEAT);
+        }
         NormBus {
             data_lanes: (1..port.lanes() as ObjectId).collect(),
             port,

@@ -547,6 +547,12 @@ impl Node {
         Ok(self.inner()?.bus.hub().flush_awaited(flush))
     }
 
+    /// So many links are about to begin: if there are several then, what is published may have to be said again on another.
+    fn expect_links(&self, count: usize) -> PyResult<()> {
+        self.inner()?.bus.hub().expect_links(count);
+        Ok(())
+    }
+
     /// Whether something was published of which no flush confirmed that everybody has it.
     fn has_unconfirmed(&self) -> PyResult<bool> {
         Ok(self.inner()?.bus.hub().has_unconfirmed())
