@@ -224,6 +224,8 @@ impl Flushes {
     pub fn note_resting(&mut self, link: LinkId) {
         for flush in self.flushes.values_mut() {
             flush.is_stale |= flush.waits_for(link);
+            // It is not taken up after all.
+            flush.lanes.remove(&(link, 0));
         }
     }
 
@@ -591,6 +593,16 @@ mod tests {
             }
         }
         assert_eq!(flushes.state(id), FlushState::Done(vec![]), "it does not go on for ever");
+    }
+
+    #[test]
+    fn a_link_that_is_about_to_be_taken_up_and_rests_after_all_holds_nobody() {
+        let mut flushes = Flushes::default();
+        let asker = Some(Asker { router: (1, 55), number: 5, origin: (55, 3) });
+        flushes.begin(About::Messages, [((0, 0), u64::MAX)], [], asker);
+        assert_eq!(flushes.poll(), [], "it is not known yet what goes over it");
+        flushes.note_resting(0);
+        assert_eq!(flushes.poll(), [((1, 55), Saying::Answer(5, vec![], true))]);
     }
 
     #[test]

@@ -9,24 +9,29 @@
 //!
 //! What a neighbour passes on is of many chains, and marks say of which. Each is known by itself ([`super::notes`]).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use shoal_norm::{Chunk, NodeId, Time};
-use shoal_wire::frame::{self, FrameReader};
-use shoal_wire::{DecodeError, Mark, MessageView, PassedOn as PassedMark, RecordKind, Skip, SkipReason};
+use shoal_wire::frame;
+use shoal_wire::{Mark, RecordKind, Skip, SkipReason};
 
+mod staged;
+mod stream;
+mod taking;
+
+use self::staged::Staged;
+use self::stream::{Stream, turn_to, vacate};
+pub(super) use self::taking::Place;
+use self::taking::{Taking, Verdict};
 use super::assembly::Assembly;
 use super::chain::{Chains, LinkId};
-use super::consumer::{Batch, Entry, Source};
-use super::notes::{Hold, Notes};
-use super::origins::{Claim, Holder, Key, Origins, SILENCE};
+use super::consumer::{Batch, Source};
+use super::notes::Hold;
+use super::origins::{Holder, Key};
 use super::passing::{Chain, HOPS_UNKNOWN, Outbound, PassedOn};
 use super::routes::Routes;
-use super::unnumbered::Unnumbered;
 use super::withheld::{Run, Speaker, Withheld};
-use crate::switch::SubscriptionId;
 
 /// A buffer is handed over when it holds so much: it is still in the processor's cache when it is read.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -71,333 +76,6 @@ pub enum SourceNews {
     NotCounted(u64, u64),
     /// Nothing comes after this number.
     Ends(u64),
-}
-
-/// Chains that a source passes on, at the most; beyond it the one used longest ago is forgotten.
-const PASSED_MAX: usize = 4096;
-
-/// Where an inbox is: its link, and who publishes here.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub link: LinkId,
-    /// Since when the link rests: another one brings whatever comes over it.
-    pub rests: Option<Time>,
-    pub publisher: u64,
-    pub origins: Arc<Mutex<Origins>>,
-}
-
-impl Place {
-    fn origins(&self) -> MutexGuard<'_, Origins> {
-        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn release(&self, source: SourceId, notes: &mut Notes, rests: bool) {
-        if notes.hold == Hold::Ours {
-            let holder = Holder { link: self.link, source };
-            self.origins().release(notes.key(), holder, notes.awaited().max(notes.floor), rests);
-        }
-        (notes.hold, notes.busy, notes.rests) = (Hold::Free, false, false);
-    }
-}
-
-/// What is to be done with a message.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Verdict {
-    Take,
-    Leave,
-    /// Another source may bring what comes before it.
-    Wait(Time),
-}
-
-/// What is being fed, and to whom its chains belong.
-struct Taking<'a> {
-    now: Time,
-    place: &'a Place,
-    source: SourceId,
-    own: Key,
-    /// Chains of which something was taken and is not delivered yet.
-    touched: &'a mut Vec<Key>,
-    /// The chain that was turned to last is new here.
-    begins: bool,
-    /// What comes is passed on to other links.
-    passes: bool,
-    /// When the oldest subscription of this process began.
-    reads_since: Time,
-}
-
-impl Taking<'_> {
-    /// Whether the next message of a chain, which has this number, is taken.
-    #[inline]
-    fn judge(&mut self, notes: &mut Notes, number: u64, told: &mut impl FnMut(Told)) -> Verdict {
-        match notes.hold {
-            Hold::Ours if notes.busy => Verdict::Take,
-            Hold::Elsewhere(next) if number < next => Verdict::Leave,
-            _ => self.ask(notes, number, told),
-        }
-    }
-
-    /// What a source says between messages counts only while the chain is taken from it. It may hold the chain no longer, or
-    /// nobody may; if another one does, the next message decides.
-    #[inline]
-    fn confirm(&mut self, notes: &mut Notes, number: u64, told: &mut impl FnMut(Told)) {
-        if notes.hold == Hold::Free || notes.hold == Hold::Ours && !notes.busy {
-            let _ = self.ask(notes, number, told);
-        }
-    }
-
-    fn ask(&mut self, notes: &mut Notes, number: u64, told: &mut impl FnMut(Told)) -> Verdict {
-        let key = notes.key();
-        // What was on its way when the link began to rest is still taken, if nobody else brings it.
-        let is_free = || notes.hold == Hold::Free && !self.place.origins().knows(key);
-        let rests = |since: Time| self.now >= since + SILENCE || notes.hold != Hold::Ours && !is_free();
-        if key.0 == self.place.publisher || self.place.rests.is_some_and(rests) {
-            self.place.release(self.source, notes, true);
-            notes.hold = Hold::Elsewhere(u64::MAX);
-            return Verdict::Leave;
-        }
-        if key.0 == 0 {
-            // Whose it is is not known yet.
-            (notes.hold, notes.busy) = (Hold::Ours, true);
-            return Verdict::Take;
-        }
-        if let Some(published) = notes.again
-            && !self.place.origins().knows(key)
-        {
-            // Whoever wanted it when it was published gets it: a subscription of ours, or somebody behind us who asked elsewhere.
-            if !self.passes && self.reads_since > published {
-                return Verdict::Leave;
-            }
-            notes.is_late = true;
-        }
-        let holder = Holder { link: self.place.link, source: self.source };
-        let claim = self.place.origins().claim(self.now, key, holder, number, key == self.own);
-        match claim {
-            Claim::Held => {}
-            Claim::Granted { next, doubted } => {
-                if doubted {
-                    notes.doubt(self.now);
-                }
-                self.begins = next == 0;
-                notes.take_over(next, told);
-            }
-            Claim::Elsewhere(next) => {
-                notes.hold = Hold::Elsewhere(next);
-                return Verdict::Leave;
-            }
-            Claim::Wait(until) => {
-                notes.hold = Hold::Elsewhere(number);
-                return Verdict::Wait(until);
-            }
-        }
-        (notes.hold, notes.busy) = (Hold::Ours, true);
-        self.touched.push(key);
-        Verdict::Take
-    }
-}
-
-/// A source's messages.
-#[derive(Debug)]
-struct Stream {
-    reader: FrameReader,
-    /// The node's own chain.
-    own: Key,
-    /// Which lane it is.
-    lane: usize,
-    /// The chain whose messages come now.
-    notes: Notes,
-    /// The others.
-    others: HashMap<Key, Notes>,
-    turns: u64,
-    /// The version of its interest that its sender had announced.
-    version: u64,
-    /// What came before the number is known.
-    unnumbered: Unnumbered,
-    /// Queues it filled, and links.
-    filled: Vec<SubscriptionId>,
-    full_links: Vec<LinkId>,
-    /// What is not read yet, because another source may bring what comes before it; and until when.
-    aside: Vec<u8>,
-    aside_until: Time,
-}
-
-impl Stream {
-    fn new(source: Source, message_bytes_max: usize) -> Stream {
-        Stream {
-            reader: FrameReader::new(message_bytes_max),
-            own: (source.publisher, source.chain),
-            lane: source.chain as usize,
-            notes: Notes::new(source),
-            others: HashMap::new(),
-            turns: 0,
-            version: 0,
-            unnumbered: Unnumbered::default(),
-            filled: Vec::new(),
-            full_links: Vec::new(),
-            aside: Vec::new(),
-            aside_until: Time::ZERO,
-        }
-    }
-
-    /// Bytes of messages that cannot be handed over yet.
-    fn carried(&self) -> usize {
-        self.reader.carried() + self.unnumbered.len() + self.aside.len()
-    }
-
-    /// What comes next starts with a new message, of which nothing is known.
-    fn lose_place(&mut self) {
-        self.reader.reset();
-        self.unnumbered.clear();
-        self.aside.clear();
-        self.notes.expected = self.notes.awaited();
-        (self.notes.timestamp_us, self.notes.number) = (0, 0);
-    }
-
-    /// These runs are read once more, and then what comes next.
-    fn go_back(&mut self, now: Time, id: SourceId, runs: &[Run]) {
-        // One that has lost its place since would not find it afterwards.
-        if self.notes.number == 0 || !self.aside.is_empty() {
-            return;
-        }
-        let mut bytes = runs.iter().flat_map(|run| run.bytes.iter().copied()).collect();
-        let (own, version, notes) = (self.own, self.version, &self.notes);
-        Speaker { source: id, own, version, notes }.write_mark(now, notes.number, &mut bytes);
-        for run in runs.iter().rev() {
-            let notes = match self.notes.key() == run.key {
-                true => Some(&mut self.notes),
-                false => self.others.get_mut(&run.key),
-            };
-            notes.into_iter().for_each(|notes| notes.number = run.first);
-        }
-        bytes.extend_from_slice(&self.reader.take_carried());
-        (self.aside, self.aside_until) = (bytes, now);
-    }
-
-    /// The node's own chain.
-    fn own_notes(&mut self) -> &mut Notes {
-        let own = self.own;
-        if self.notes.key() == own {
-            return &mut self.notes;
-        }
-        let source = Source { publisher: own.0, chain: own.1, node: self.notes.source.node };
-        self.others.entry(own).or_insert_with(|| Notes::new(source))
-    }
-}
-
-/// The chain that a mark names is the one whose messages come now.
-#[inline]
-fn turn_to(
-    (notes, others, turns): (&mut Notes, &mut HashMap<Key, Notes>, &mut u64),
-    taking: &mut Taking<'_>,
-    (passed, chain, number): (Option<PassedMark>, u32, u64),
-    told: &mut impl FnMut(Told),
-) {
-    let key = passed.map_or(taking.own, |passed| (passed.publisher, chain));
-    if notes.key() != key {
-        *turns += 1;
-        let source = Source { publisher: key.0, chain: key.1, node: notes.source.node };
-        let next = others.remove(&key).unwrap_or_else(|| Notes::new(source));
-        let before = std::mem::replace(notes, next);
-        notes.used = *turns;
-        if others.len() >= PASSED_MAX {
-            forget_oldest(others, taking);
-        }
-        others.insert(before.key(), before);
-    }
-    notes.hops = passed.map_or(0, |passed| passed.hops);
-    notes.again = passed.and_then(|passed| passed.again).map(|age| taking.now - age);
-    notes.is_late &= notes.again.is_some();
-    taking.confirm(notes, number, told);
-}
-
-/// Nothing more is expected of a source for now: another one may bring its chains, once what came is delivered.
-#[cold]
-fn vacate(notes: &mut Notes, others: &mut HashMap<Key, Notes>, taking: &Taking<'_>) {
-    for notes in others.values_mut().chain([notes]) {
-        if notes.busy {
-            notes.rests = true;
-        } else {
-            taking.place.release(taking.source, notes, true);
-        }
-    }
-}
-
-#[cold]
-fn forget_oldest(others: &mut HashMap<Key, Notes>, taking: &Taking<'_>) {
-    let oldest = others.iter().filter(|(key, _)| **key != taking.own).min_by_key(|(_, notes)| notes.used);
-    if let Some(mut notes) = oldest.map(|(&key, _)| key).and_then(|key| others.remove(&key)) {
-        taking.place.release(taking.source, &mut notes, false);
-    }
-}
-
-/// Who gets what of the buffer that is being filled.
-#[derive(Default)]
-struct Staged {
-    entries: HashMap<SubscriptionId, Vec<Entry>>,
-    /// Subscriptions with something staged.
-    ids: Vec<SubscriptionId>,
-    /// How old messages with a time to live are, by their place in the buffer.
-    ages: Vec<(u32, Duration)>,
-    /// Whose messages they are, from a place in the buffer on.
-    sources: Vec<(u32, Source)>,
-    /// What goes on to other links, and which these are for one message.
-    outbound: Outbound,
-    links: Vec<LinkId>,
-    /// Messages that came since somebody counted.
-    count: u64,
-}
-
-impl Staged {
-    /// Stages a message that will lie `at` a place in the buffer. True if somebody wants it.
-    #[inline]
-    fn on_message(
-        &mut self,
-        now: Time,
-        routes: &mut Routes,
-        notes: &mut Notes,
-        record: &[u8],
-        at: usize,
-        passes: Option<LinkId>,
-    ) -> Result<bool, DecodeError> {
-        self.count += 1;
-        let origin = notes.next_origin();
-        if origin.number < notes.floor || notes.hold != Hold::Ours {
-            return Ok(false);
-        }
-        let view = MessageView::parse(record)?;
-        let age = match notes.age_and_ttl(&view, now) {
-            Some((age, ttl)) if age >= ttl => return Ok(false),
-            aged => aged.map(|(age, _)| age),
-        };
-        let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
-        let Staged { entries, ids, ages, sources, outbound, links, .. } = self;
-        let published = notes.published();
-        let each = |id| {
-            let staged = entries.entry(id).or_default();
-            if staged.is_empty() {
-                ids.push(id);
-            }
-            staged.push(entry);
-        };
-        let mut kept = false;
-        let wanted = match passes.filter(|_| notes.may_pass() && origin.number > 0) {
-            None => routes.route_here(&view, &origin, published, each),
-            Some(from) => {
-                links.clear();
-                let (wanted, is_wanted_later) = routes.route_on(&view, &origin, from, published, each, links);
-                kept = is_wanted_later || !links.is_empty();
-                if kept {
-                    let numbered = (origin.number, origin.timestamp_us);
-                    outbound.add_message(&notes.chain(), (at, record.len()), numbered, links);
-                }
-                wanted
-            }
-        };
-        if wanted && sources.last().is_none_or(|(_, source)| *source != notes.source) {
-            sources.push((at as u32, notes.source));
-        }
-        ages.extend(age.filter(|_| wanted).map(|age| (at as u32, age)));
-        Ok(wanted || kept)
-    }
 }
 
 /// The inbox of a link.
@@ -516,10 +194,14 @@ impl Inbox {
         }
         for (id, runs) in withheld {
             let Some(Some(stream)) = self.streams.get_mut(id) else { continue };
-            let carried = stream.carried();
-            stream.go_back(now, id, &runs);
-            self.assembly.change(carried, stream.carried());
-            self.has_aside = true;
+            let length: usize = runs.iter().map(|run| run.bytes.len()).sum();
+            let (carried, grown) = (stream.carried(), stream.carried() + length);
+            let fits = self.assembly.change(carried, grown);
+            if fits {
+                stream.go_back(now, id, &runs);
+                self.has_aside = true;
+            }
+            self.assembly.change(if fits { grown } else { 0 }, stream.carried());
         }
     }
 
@@ -628,7 +310,10 @@ impl Inbox {
                 if now < stream.aside_until {
                     return Fed::Held;
                 }
-                std::mem::take(&mut stream.aside)
+                let carried = stream.carried();
+                let aside = std::mem::take(&mut stream.aside);
+                self.assembly.change(carried, stream.carried());
+                aside
             }
             _ => Vec::new(),
         };
@@ -857,14 +542,11 @@ impl Inbox {
         asking: &[LinkId],
         mut told: impl FnMut(Told),
     ) {
+        if let SourceNews::NotCounted(_, end) = news {
+            self.doubt_passed(now, id, end, asking, &mut told);
+        }
         let passes = self.passes;
         let Some(Some(stream)) = self.streams.get_mut(id) else { return };
-        if let SourceNews::NotCounted(..) = news {
-            // Of what it passes on it does not say for which numbers that was.
-            let own = stream.own;
-            let passed = stream.others.iter_mut().map(|(_, notes)| notes).chain([&mut stream.notes]);
-            passed.filter(|notes| notes.key() != own).for_each(|notes| notes.doubt(now));
-        }
         let own = stream.own;
         let notes = stream.own_notes();
         let (source, passed) = (notes.source, Chain { hops: HOPS_UNKNOWN, ..notes.chain() });
@@ -917,6 +599,32 @@ impl Inbox {
         if is_ours && !notes.busy {
             // What was told as lost now, nobody tells again.
             self.place.origins().progress(now, own, holder, notes.awaited().max(notes.floor));
+        }
+    }
+
+    /// A source did not count on us before this number of its own. Of what it passes on it does not say for which numbers that was.
+    fn doubt_passed(
+        &mut self,
+        now: Time,
+        id: SourceId,
+        end: u64,
+        asking: &[LinkId],
+        told: &mut impl FnMut(Told),
+    ) {
+        let Some(Some(stream)) = self.streams.get_mut(id) else { return };
+        if stream.own_notes().skips.knows_absence(end) {
+            return;
+        }
+        let (own, passes, outbound) = (stream.own, self.passes, &mut self.staged.outbound);
+        let all = stream.others.values_mut().chain([&mut stream.notes]);
+        for notes in all.filter(|notes| notes.key() != own) {
+            let chain = Chain { hops: HOPS_UNKNOWN, ..notes.chain() };
+            notes.doubt_recent(now, &mut |news| {
+                if let (Told::Lost(_, first, last), true) = (news, passes) {
+                    outbound.add_lost(&chain, (first, last), asking);
+                }
+                told(news);
+            });
         }
     }
 

@@ -523,19 +523,16 @@ impl Hub {
     /// How many bytes of each lane of each link, but one, somebody who waits about something waits for.
     fn unacknowledged(&self, about: About, except: Option<LinkId>) -> Vec<((LinkId, usize), u64)> {
         let broken = self.broken();
-        let links = self.routes().links().map(|link| link.id).collect::<Vec<LinkId>>();
-        let links = links.into_iter().filter(|link| !broken.contains(link));
-        let links = links.filter(|&link| Some(link) != except && about == About::Messages);
-        // The first lane is the links' own.
-        let lanes = links.flat_map(|link| {
-            self.chains
-                .appended(link)
-                .into_iter()
-                .enumerate()
-                .skip(1)
-                .map(move |(lane, bytes)| ((link, lane), bytes))
+        let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
+        let links = links.iter().filter(|link| !broken.contains(&link.id) && Some(link.id) != except);
+        // The first lane is the links' own. It stands for one that is about to be taken up: what goes over it is not known yet.
+        let begins = |link: &&Arc<Link>| link.is_resting() && !link.is_to_rest.load(Ordering::SeqCst);
+        let begin = links.clone().filter(begins).map(|link| ((link.id, 0), u64::MAX));
+        let lanes = links.filter(|_| about == About::Messages).flat_map(|link| {
+            let appended = self.chains.appended(link.id).into_iter().enumerate().skip(1);
+            appended.map(|(lane, bytes)| ((link.id, lane), bytes))
         });
-        lanes.collect()
+        begin.chain(lanes).collect()
     }
 
     /// What became of a flush.

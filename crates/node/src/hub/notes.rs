@@ -115,6 +115,13 @@ impl Notes {
         self.doubted = now + DOUBT;
     }
 
+    /// Whoever passes it on did not count on us until now: what it skipped a moment ago may have been for us, too.
+    pub fn doubt_recent(&mut self, now: Time, told: &mut impl FnMut(Told)) {
+        let source = self.source;
+        self.skips.lose_since(now - DOUBT, |(first, last)| told(Told::Lost(source, first, last)));
+        self.doubt(now);
+    }
+
     /// The chain is taken from here from now on, beginning with this number; 0 if nothing came before.
     pub fn take_over(&mut self, next: u64, told: &mut impl FnMut(Told)) {
         self.hold = Hold::Ours;
@@ -205,7 +212,7 @@ impl Notes {
             // While another source brings the chain, nothing depends on what this one skips.
             SkipReason::Unwanted if is_here || matches!(self.hold, Hold::Elsewhere(_)) => {}
             SkipReason::Unwanted => {
-                self.skips.add(first, last, |(first, last)| lost(first, last, told));
+                self.skips.add(now, first, last, |(first, last)| lost(first, last, told));
             }
             SkipReason::Expired | SkipReason::Rests => {}
             SkipReason::Dropped | SkipReason::Lost | SkipReason::Other(_) => lost(first, last, told),

@@ -4,25 +4,30 @@
 //! was skipped among them may have been for it, and is told as lost. Skips and welcome come in any order.
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use shoal_norm::Time;
 
 /// Runs of skipped numbers, and of numbers for which we were not counted on, that are remembered; beyond it the oldest two
 /// become one, with all between them.
 const RUNS_MAX: usize = 256;
 const ABSENCES_MAX: usize = 16;
+/// What is skipped without a gap is one run for so long: of each it is known when it was heard of.
+const RUN: Duration = Duration::from_secs(1);
 
-/// Skipped numbers, first and last of each run, and for which numbers we were not counted on.
+/// Skipped numbers, first and last of each run with when it was heard of first, and for which numbers we were not counted on.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
-    runs: VecDeque<(u64, u64)>,
+    runs: VecDeque<((u64, u64), Time)>,
     absences: VecDeque<(u64, u64)>,
 }
 
 impl Skips {
     /// Numbers were skipped. Calls `lost` with those of them that may have been for us.
-    pub fn add(&mut self, first: u64, last: u64, lost: impl FnMut((u64, u64))) {
+    pub fn add(&mut self, now: Time, first: u64, last: u64, lost: impl FnMut((u64, u64))) {
         match self.runs.back_mut() {
-            Some((_, end)) if end.checked_add(1) == Some(first) => *end = last,
-            _ => push(&mut self.runs, (first, last), RUNS_MAX),
+            Some(((_, end), at)) if end.checked_add(1) == Some(first) && now < *at + RUN => *end = last,
+            _ => self.push_run((first, last), now),
         }
         let told: Vec<_> =
             self.absences.iter().filter_map(|&absence| common((first, last), absence)).collect();
@@ -36,9 +41,14 @@ impl Skips {
         let first = self.absences.back().map_or(first, |&(_, last)| first.max(last.saturating_add(1)));
         if end > first {
             let absence = (first, end - 1);
-            push(&mut self.absences, absence, ABSENCES_MAX);
+            push(&mut self.absences, absence);
             self.tell(&[absence], lost);
         }
+    }
+
+    /// Whether it is known already that we were not counted on before this number.
+    pub fn knows_absence(&self, end: u64) -> bool {
+        self.absences.back().is_some_and(|&(_, last)| end <= last.saturating_add(1))
     }
 
     fn tell(&mut self, ranges: &[(u64, u64)], mut lost: impl FnMut((u64, u64))) {
@@ -47,28 +57,42 @@ impl Skips {
 
     /// Of these numbers some were skipped as nobody's, and turn out to be lost. Calls `lost` with those, once.
     pub fn lose(&mut self, first: u64, last: u64, mut lost: impl FnMut((u64, u64))) {
-        let mut runs = VecDeque::new();
-        for run in std::mem::take(&mut self.runs) {
+        for (run, at) in std::mem::take(&mut self.runs) {
             let Some(of_run) = common(run, (first, last)) else {
-                push(&mut runs, run, RUNS_MAX);
+                self.push_run(run, at);
                 continue;
             };
             lost(of_run);
             if run.0 < of_run.0 {
-                push(&mut runs, (run.0, of_run.0 - 1), RUNS_MAX);
+                self.push_run((run.0, of_run.0 - 1), at);
             }
             if of_run.1 < run.1 {
-                push(&mut runs, (of_run.1 + 1, run.1), RUNS_MAX);
+                self.push_run((of_run.1 + 1, run.1), at);
             }
         }
-        self.runs = runs;
+    }
+
+    /// What was heard since then may have been for us. Calls `lost` with it, once.
+    pub fn lose_since(&mut self, since: Time, mut lost: impl FnMut((u64, u64))) {
+        let heard = self.runs.iter().filter(|(_, at)| *at >= since);
+        heard.for_each(|(run, _)| lost(*run));
+        self.runs.retain(|(_, at)| *at < since);
+    }
+
+    fn push_run(&mut self, run: (u64, u64), at: Time) {
+        self.runs.push_back((run, at));
+        if self.runs.len() > RUNS_MAX
+            && let (Some((oldest, _)), Some((next, _))) = (self.runs.pop_front(), self.runs.front_mut())
+        {
+            next.0 = oldest.0;
+        }
     }
 }
 
-/// Remembers a range.
-fn push(ranges: &mut VecDeque<(u64, u64)>, range: (u64, u64), most: usize) {
+/// Remembers when we were not counted on.
+fn push(ranges: &mut VecDeque<(u64, u64)>, range: (u64, u64)) {
     ranges.push_back(range);
-    if ranges.len() > most
+    if ranges.len() > ABSENCES_MAX
         && let (Some((oldest, _)), Some(next)) = (ranges.pop_front(), ranges.front_mut())
     {
         next.0 = oldest;
@@ -92,7 +116,7 @@ mod tests {
 
     fn add(skips: &mut Skips, first: u64, last: u64) -> Vec<(u64, u64)> {
         let mut lost = Vec::new();
-        skips.add(first, last, |range| lost.push(range));
+        skips.add(Time::ZERO, first, last, |range| lost.push(range));
         lost
     }
 
@@ -126,6 +150,22 @@ mod tests {
         skips.lose(8, 22, |range| told.push(range));
         skips.lose(1, 40, |range| told.push(range));
         assert_eq!(told, [(8, 9), (20, 22), (5, 7), (23, 29)]);
+    }
+
+    #[test]
+    fn what_was_heard_of_lately_may_be_lost_though_what_was_before_is_not() {
+        let mut skips = Skips::default();
+        for second in 0..10 {
+            let (now, first) = (Time::ZERO + Duration::from_secs(second), 1 + 10 * second);
+            skips.add(now, first, first + 9, |range| panic!("{range:?}"));
+        }
+        let mut told = Vec::new();
+        let since = Time::ZERO + Duration::from_secs(8);
+        skips.lose_since(since, |range| told.push(range));
+        skips.lose_since(since, |range| told.push(range));
+        assert_eq!(told, [(81, 90), (91, 100)]);
+        skips.lose(75, 100, |range| told.push(range));
+        assert_eq!(told.last(), Some(&(75, 80)), "what was before is remembered");
     }
 
     #[test]

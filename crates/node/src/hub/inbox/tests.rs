@@ -1,9 +1,14 @@
 //! What becomes of messages, without a network.
 
-use shoal_wire::{BodyKind, Destination, HeaderFields, Outgoing, Topic, TopicPattern, frame};
+use std::sync::Mutex;
+
+use shoal_wire::{
+    BodyKind, Destination, HeaderFields, Outgoing, PassedOn as PassedMark, Topic, TopicPattern, frame,
+};
 
 use super::super::assembly::{Budget, PART_BYTES_FREE};
 use super::super::consumer::{Consumer, Overflow};
+use super::super::origins::{Origins, SILENCE};
 use super::super::wake::Asleep;
 use super::*;
 use crate::switch::Interest;
@@ -405,4 +410,34 @@ fn what_a_goodbye_tells_as_lost_nobody_tells_again() {
     assert_eq!(lost, [Told::Lost(source, 2, 5)]);
     net.ways[0].inbox.close(net.now, 0, &Routes::new(1));
     assert_eq!(net.come(1, &[passed_on(2, 0), skipped(SkipReason::Lost, 2, 4)].concat()), []);
+}
+
+fn numbers_of(consumer: &Consumer) -> Vec<u64> {
+    let batches = consumer.take().map(|taken| taken.batches).unwrap_or_default();
+    let numbers =
+        |batch: &Batch| batch.entries.iter().map(|entry| batch.origin(entry).number).collect::<Vec<_>>();
+    batches.iter().flat_map(numbers).collect()
+}
+
+#[test]
+fn what_came_while_a_link_rested_is_read_when_it_is_taken_up_and_its_memory_given_back() {
+    let mut net = TwoWays::new();
+    net.open();
+    let read = net.ways[1].subscribe("a", 10 << 20);
+    assert_eq!(net.come(0, &passed_on(1, 3)), []);
+    net.ways[1].inbox.set_resting(net.now, true);
+    net.now += 2 * SILENCE;
+    // The other way was heard of up to 3. Whoever brings it dies.
+    let long = message("a", 1000, HeaderFields::default());
+    let long: Vec<u8> = (1..=200).flat_map(|number| [passed_on(number, 0), long.clone()].concat()).collect();
+    assert_eq!(net.come(1, &long), []);
+    assert_eq!(read.pending(), 0, "another one should bring it");
+    net.now += 2 * SILENCE;
+    net.ways[1].inbox.set_resting(net.now, false);
+    assert!(net.ways[1].inbox.part_bytes() > 0);
+    assert_eq!(net.come(1, &[]), [], "nothing is lost");
+    assert_eq!(net.ways[1].inbox.part_bytes(), 0);
+    assert_eq!(numbers_of(&read), (4..=200).collect::<Vec<_>>());
+    assert_eq!(net.come(1, &passed_on(201, 1)), []);
+    assert_eq!(numbers_of(&read), [201]);
 }
