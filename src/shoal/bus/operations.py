@@ -25,6 +25,8 @@ _CLOSE_CHECK_S = 0.01
 HEARD_S = 1.0
 #: A member that acknowledges nothing new for so long is not waited for when a connection closes.
 STALL_S = 1.0
+#: A router that does not answer may be gone: so much later another way is used, if there is one.
+_REROUTED_S = 1.5
 
 
 def _deadline(timeout_s: float | None) -> float | None:
@@ -194,7 +196,8 @@ class Undelivered:
 def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> Operation[Undelivered]:
     """Take nothing more, and wait until every member has everything, as long as that gets on.
 
-    Ends when all is acknowledged, when nobody acknowledged anything new for `stall_s`, or after `linger_s`.
+    Ends when all is acknowledged, when nobody acknowledged anything new for `stall_s`, or after `linger_s`. A
+    router that has not answered is given longer: it may be gone, and another way be found.
     """
     node = connection.node
     node.stop()
@@ -227,10 +230,11 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
             now, left = time.monotonic(), _size(node.backlog())
             if left < least:
                 least, moved = left, now
-            if now - moved >= stall_s or _is_over(deadline):
-                awaited = {*gone, *node.flush_awaited(number)} if confirms else set()
-                return Undelivered(*_backlog(connection), tuple(sorted(awaited)))
-            until = min(now + _CLOSE_CHECK_S, moved + stall_s)
+            awaited = set(node.flush_awaited(number)) if confirms else set()
+            stalled = moved + stall_s + (_REROUTED_S if awaited else 0.0)
+            if now >= stalled or _is_over(deadline):
+                return Undelivered(*_backlog(connection), tuple(sorted(awaited | gone)))
+            until = min(now + _CLOSE_CHECK_S, stalled)
             yield until if deadline is None else min(until, deadline)
     except LinkError:
         return Undelivered(*_backlog(connection))

@@ -55,6 +55,11 @@ def outcome(operation):
             return end.value
 
 
+@pytest.fixture(autouse=True)
+def _no_other_way(monkeypatch):
+    monkeypatch.setattr(operations, "_REROUTED_S", 0.0)
+
+
 def deliver(node):
     return outcome(operations.deliver(connected(node), None, 0.01))
 
