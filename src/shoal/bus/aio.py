@@ -40,6 +40,7 @@ from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
 from shoal.bus.persistent import check_window, left
 from shoal.bus.queues import OnFull, declaration
+from shoal.bus.readers import IsDone, tasks_done
 from shoal.bus.replies import (
     MORE,
     Outcome,
@@ -602,9 +603,9 @@ class Bus(Handle):
         """
         check_seconds("linger_s", linger_s, none="as long as members get on")
         check_seconds("stall_s", stall_s)
-        return not await self._close(linger_s, stall_s)
+        return not await self._close(linger_s, stall_s, succeeded=True)
 
-    async def _close(self, linger_s: float | None, stall_s: float) -> Undelivered:
+    async def _close(self, linger_s: float | None, stall_s: float, *, succeeded: bool) -> Undelivered:
         connection = self._connection
         if connection.closed or connection.is_foreign:
             connection.closed = True
@@ -619,7 +620,8 @@ class Bus(Handle):
         try:
             deadline = None if linger_s is None else time.monotonic() + linger_s
             await self._finish_callbacks(_CALLBACKS_S if linger_s is None else linger_s / 2)
-            await self._finish_persistent(stall_s if deadline is None else left(deadline) or 0.0)
+            patience_s = stall_s if deadline is None else left(deadline) or 0.0
+            await self._finish_persistent(patience_s, tasks_done(succeeded))
             left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             undelivered = await doorbell.run(operations.deliver(connection, left_s, stall_s))
             if connection.links is not None:
@@ -640,13 +642,14 @@ class Bus(Handle):
                 await in_own_thread(connection.close_role)
         return undelivered
 
-    async def _finish_persistent(self, patience_s: float) -> None:
+    async def _finish_persistent(self, patience_s: float, is_done: IsDone) -> None:
         """End callbacks of stored subscriptions, and say goodbye to the store."""
         current = asyncio.current_task()
         for listener in [one for one in self._stored_listeners if one is not current]:
             listener.cancel()
         if self._connection.channels:
-            await in_own_thread(functools.partial(self._connection.finish_persistent, patience_s))
+            finish = functools.partial(self._connection.finish_persistent, patience_s, is_done)
+            await in_own_thread(finish)
 
     async def _finish_callbacks(self, patience_s: float) -> None:
         """Let callbacks that are under way end; no other is called any more."""
@@ -677,7 +680,7 @@ class Bus(Handle):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        undelivered = await self._close(None, STALL_S)
+        undelivered = await self._close(None, STALL_S, succeeded=kind is None)
         if undelivered and kind is None:
             warn_undelivered(f"{self!r} was closed before every member had everything: {undelivered}")
 

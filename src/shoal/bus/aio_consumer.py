@@ -11,6 +11,7 @@ from typing import Any, Self
 from shoal._core import Message
 from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.consumer import CLOSE_S, Ack, ConsumerBase
+from shoal.bus.readers import tasks_done
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_session import Body
 from shoal.bus.store_waits import ask_in_loop
@@ -91,9 +92,10 @@ class Consumer(ConsumerBase):
         """End it. What is not acknowledged goes back, and is delivered again. Closing again does nothing."""
         await self._end(True)
 
-    async def _end(self, settle: bool) -> None:
+    async def _end(self, succeeded: bool) -> None:
+        is_done = tasks_done(succeeded)
         with contextlib.suppress(StoreError, ClosedError):
-            await ask_in_loop(lambda done: self._close(settle, done), CLOSE_S, f"close of {self._what}")
+            await ask_in_loop(lambda done: self._close(is_done, done), CLOSE_S, f"close of {self._what}")
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shoal._core import Message
 from shoal.bus.aio_consumer import Consumer
-from shoal.bus.arguments import check_flag, selector_of
+from shoal.bus.arguments import check_flag, check_seconds, selector_of
 from shoal.bus.consumer import PREFETCH, Ack
+from shoal.bus.persistent import deadline_of, left
 from shoal.bus.queues import QueueBase, browsed, declaration
 from shoal.bus.store_session import Body
 from shoal.bus.store_waits import ask_in_loop
 from shoal.bus.transactions import TransactionBase
+from shoal.errors import StoreAwayError
 from shoal.selector import Selector
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Queue(QueueBase):
         Whoever is cancelled while waiting does not know whether it was kept.
         """
         check_flag("persistent", persistent)
-        await self._tell()
+        await self._tell(timeout_s)
         number = await self._bus._publish_persistent(
             self._topic,
             body,
@@ -81,17 +83,18 @@ class Queue(QueueBase):
     ) -> Consumer:
         """Begin to receive, beside others. As `shoal.Queue.consume`."""
         begin = self._consuming(selector)
-        await self._tell()
+        deadline = deadline_of(timeout_s)
+        await self._tell(timeout_s)
         channel = await self._bus._ready_channel(
-            f"the queue {str(self._name)!r}", timeout_s, memory=True, destination=self._topic
+            f"the queue {str(self._name)!r}", left(deadline), memory=True, destination=self._topic
         )
-        what = f"queue {str(self._name)!r}"
-        return await Consumer(self._bus, channel, what, ack=ack, prefetch=prefetch)._open(begin, timeout_s)
+        consumer = Consumer(self._bus, channel, f"queue {str(self._name)!r}", ack=ack, prefetch=prefetch)
+        return await consumer._open(begin, left(deadline))
 
-    async def _consumer(self) -> Consumer:
+    async def _consumer(self, timeout_s: float | None = None) -> Consumer:
         own = self._bus._receivers.get(self._name)
         if own is None or own.closed:
-            opened = await self.consume()
+            opened = await self.consume(timeout_s=timeout_s)
             own = self._bus._receivers.get(self._name)
             if own is None or own.closed:
                 own = self._bus._receivers[self._name] = opened
@@ -102,7 +105,13 @@ class Queue(QueueBase):
 
     async def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, or `None` if none came in time."""
-        return await (await self._consumer()).receive(timeout_s)
+        check_seconds("timeout_s", timeout_s, none="no end")
+        deadline = deadline_of(timeout_s)
+        try:
+            consumer = await self._consumer(timeout_s)
+        except StoreAwayError:
+            return None
+        return await consumer.receive(left(deadline))
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         async for message in await self._consumer():
@@ -140,10 +149,10 @@ class Queue(QueueBase):
         check_flag("if_empty", if_empty)
         return int((await self._ask(self._say("delete", if_empty=if_empty), timeout_s))["messages"])
 
-    async def _tell(self) -> None:
+    async def _tell(self, timeout_s: float | None) -> None:
         """Tell the store the options that it was given, once."""
         if self._untold:
-            await self.declare(**self._untold)
+            await self.declare(timeout_s=timeout_s, **self._untold)
             self._untold = {}
 
     async def _ask(self, body: Body, timeout_s: float | None) -> Body:
@@ -163,10 +172,10 @@ class Queue(QueueBase):
     ) -> None:
         await self._end(kind is None)
 
-    async def _end(self, settle: bool) -> None:
+    async def _end(self, succeeded: bool) -> None:
         own = self._bus._receivers.pop(self._name, None)
         if own is not None:
-            await own._end(settle)
+            await own._end(succeeded)
 
     def __repr__(self) -> str:
         return f"<shoal.aio.Queue {str(self._name)!r}>"

@@ -30,6 +30,7 @@ from shoal.bus.arguments import (
 from shoal.bus.descriptors import check_descriptors
 from shoal.bus.events import Event, EventLog, LinkDown, LinkUp
 from shoal.bus.log_limit import LogLimit
+from shoal.bus.readers import IsDone, nobody
 from shoal.bus.replies import Replies
 from shoal.bus.store_waits import ask
 from shoal.bus.threads import check_room
@@ -247,7 +248,7 @@ class Connection:
 
     def shut_down(self) -> bool:
         """Leave without waiting for anybody: whether everybody had everything."""
-        self.close_channel(0.0)
+        self.close_channel(0.0, nobody)
         if self.links is not None:
             self._end_links()
             # Its descriptor goes with it.
@@ -374,19 +375,22 @@ class Connection:
         """A number that no temporary queue or topic of this connection has."""
         return next(self._temporaries)
 
-    def finish_persistent(self, patience_s: float) -> None:
-        """Wait a while for the store, and say goodbye to it; an outbox goes on with the next start."""
+    def finish_persistent(self, patience_s: float, is_done: IsDone) -> None:
+        """Wait a while for the store, and say goodbye to it; an outbox goes on with the next start.
+
+        Readers that are done acknowledge what they received last.
+        """
         if self.has_unstored():
             try:
                 self.flush_persistent(patience_s)
             except ShoalError as error:
                 log.warning("%s was closed before the store had everything: %s", self.describe("Bus"), error)
-        self.close_channel(patience_s)
+        self.close_channel(patience_s, is_done)
 
-    def close_channel(self, patience_s: float) -> None:
+    def close_channel(self, patience_s: float, is_done: IsDone) -> None:
         """Say goodbye to the store."""
         for channel in self.channels:
-            channel.close(patience_s)
+            channel.close(patience_s, is_done)
         persistence, self._persistence = self._persistence, None
         if persistence is not None:
             persistence.close()

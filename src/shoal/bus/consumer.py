@@ -12,6 +12,7 @@ from shoal import _core
 from shoal._core import Message
 from shoal.bus.arguments import check_choice, check_count, check_seconds
 from shoal.bus.connection import closed_error
+from shoal.bus.readers import IsDone, threads_done
 from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_consumer import Inbox
 from shoal.bus.store_session import Body, Done
@@ -140,10 +141,10 @@ class ConsumerBase:
             if (request := self._inbox.decline(messages)) is not None:
                 self._channel.say(request)
 
-    def _close(self, settle: bool, done: Done) -> None:
+    def _close(self, is_done: IsDone, done: Done) -> None:
         with self._channel.locked():
-            if settle and not self._inbox.closed:
-                self._inbox.settle_all()
+            if not self._inbox.closed:
+                self._inbox.settle_all(is_done)
             self._channel.close_inbox(self._inbox, done)
 
     def _failed(self, message: Message) -> None:
@@ -158,9 +159,10 @@ class ConsumerBase:
 class Consumer(ConsumerBase):
     """Messages from a queue: iterate over it, or call `receive`. May be shared between threads.
 
-    With `ack="auto"` a message is acknowledged when the thread that received it takes the next one, and the
-    last ones when the consumer is closed. What is not acknowledged when the program ends, however it ends,
-    is delivered again.
+    With `ack="auto"` a message is acknowledged when the thread that received it takes the next one. Closing
+    acknowledges the last one of the thread that closes, unless it leaves a `with` statement with an
+    exception, and of threads that have ended; what another thread has in hand comes again. So does what is
+    not acknowledged when the program ends, however it ends.
     """
 
     def __init__(
@@ -246,9 +248,10 @@ class Consumer(ConsumerBase):
         """End it. What is not acknowledged goes back, and is delivered again. Closing again does nothing."""
         self._end(True)
 
-    def _end(self, settle: bool) -> None:
+    def _end(self, succeeded: bool) -> None:
+        is_done = threads_done(succeeded)
         with contextlib.suppress(StoreError, ClosedError):
-            ask(lambda done: self._close(settle, done), CLOSE_S, f"close of {self._what}")
+            ask(lambda done: self._close(is_done, done), CLOSE_S, f"close of {self._what}")
 
     def __iter__(self) -> Iterator[Message]:
         while True:

@@ -213,6 +213,11 @@ def check_window(window: int | None) -> None:
         check_count("window", window, 1)
 
 
+def deadline_of(timeout_s: float | None) -> float | None:
+    """When so many seconds are over."""
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
 def left(deadline: float | None) -> float | None:
     """Seconds until a deadline."""
     return None if deadline is None else max(deadline - time.monotonic(), 0.0)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from shoal._core import Message, read_rows
 from shoal.bus.arguments import check_choice, check_count, check_flag, check_seconds, selector_of
 from shoal.bus.consumer import PREFETCH, Ack, Consumer
-from shoal.bus.persistent import check_queue_name
+from shoal.bus.persistent import check_queue_name, deadline_of, left
 from shoal.bus.store_protocol import BATCH_BYTES_MAX
 from shoal.bus.store_session import Body
-from shoal.bus.store_waits import ask
+from shoal.bus.store_waits import ask, away
+from shoal.errors import StoreAwayError
 from shoal.selector import Selector
 from shoal.types import QueueName
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: What a store does when a queue or a durable subscription has as much as it may.
 OnFull = Literal["refuse", "drop_oldest"]
+#: How long `receive_nowait` waits for the store when it is the first to receive.
+OPEN_S = 1.0
 #: Messages of one answer to a browser.
 BROWSE_MESSAGES, BROWSE_BYTES = 1000, BATCH_BYTES_MAX
 
@@ -200,6 +203,7 @@ class Queue(QueueBase):
             timeout_s: how long to wait for the store.
         """
         begin = self._consuming(selector)
+        deadline = deadline_of(timeout_s)
         channel = self._bus._connection.ready_channel(
             f"the queue {str(self._name)!r}", timeout_s, memory=True, destination=self._topic
         )
@@ -210,23 +214,39 @@ class Queue(QueueBase):
             begin,
             ack=ack,
             prefetch=prefetch,
-            timeout_s=timeout_s,
+            timeout_s=left(deadline),
         )
 
-    def _consumer(self) -> Consumer:
-        with self._bus._lock:
+    def _consumer(self, timeout_s: float | None = None) -> Consumer:
+        """The bus's own consumer. Whoever receives first opens it, and others wait for that."""
+        own = self._bus._receivers.get(self._name)
+        if own is not None and not own.closed:
+            return own
+        deadline = deadline_of(timeout_s)
+        with self._bus._opening(self._name, timeout_s) as is_mine:
+            if not is_mine:
+                raise away(f"the queue {str(self._name)!r}", timeout_s)
             own = self._bus._receivers.get(self._name)
             if own is None or own.closed:
-                own = self._bus._receivers[self._name] = self.consume()
+                own = self._bus._receivers[self._name] = self.consume(timeout_s=left(deadline))
             return own
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, or `None` if none came in time; acknowledged when this thread takes the next."""
-        return self._consumer().receive(timeout_s)
+        check_seconds("timeout_s", timeout_s, none="no end")
+        deadline = deadline_of(timeout_s)
+        try:
+            consumer = self._consumer(timeout_s)
+        except StoreAwayError:
+            return None
+        return consumer.receive(left(deadline))
 
     def receive_nowait(self, count_max: int = 1000) -> list[Message]:
-        """Messages that are here already."""
-        return self._consumer().receive_nowait(count_max)
+        """Messages that are here already. The first call begins to receive, for which it waits a second."""
+        try:
+            return self._consumer(OPEN_S).receive_nowait(count_max)
+        except StoreAwayError:
+            return []
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._consumer())
@@ -295,10 +315,10 @@ class Queue(QueueBase):
     ) -> None:
         self._end(kind is None)
 
-    def _end(self, settle: bool) -> None:
+    def _end(self, succeeded: bool) -> None:
         own = self._bus._receivers.pop(self._name, None)
         if own is not None:
-            own._end(settle)
+            own._end(succeeded)
 
     def __repr__(self) -> str:
         return f"<Queue {str(self._name)!r}>"

@@ -21,6 +21,7 @@ from shoal.bus import operations
 from shoal.bus.events import BacklogDropped, LinkUp, StoreDown, StoreUp
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.memory_owner import OWNER, Election
+from shoal.bus.readers import IsDone
 from shoal.bus.store_chain import Chain
 from shoal.bus.store_consumer import Inbox
 from shoal.bus.store_ear import HERES, REPLIES, Ear
@@ -272,13 +273,13 @@ class StoreChannel:
 
     # --- the end ---
 
-    def close(self, patience_s: float) -> None:
-        """Say goodbye, and end the thread."""
+    def close(self, patience_s: float, is_done: IsDone) -> None:
+        """Say goodbye, and end the thread; readers that are done acknowledge what they received last."""
         with self._lock:
             if self._stopped:
                 return
             for inbox in list(self._session.inboxes.values()):
-                inbox.settle_all()
+                inbox.settle_all(is_done)
                 acks = inbox.poll_acks(now=True)
                 if acks is not None:
                     self._session.say(acks)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from shoal._core import Message, offsets_of, read_rows
+from shoal.bus.readers import IsDone
 from shoal.errors import LeaseError, StoreError
 
 #: Acknowledgements that wait to be sent together, or a quarter of the prefetch up to so many; fewer if
@@ -210,10 +211,10 @@ class Inbox:
             if offset in last:
                 last.remove(offset)
 
-    def settle_all(self) -> None:
-        """Every reader is done with what it took last."""
+    def settle_all(self, is_done: IsDone) -> None:
+        """Readers that are done with what they took last acknowledge it; others have it in hand."""
         self._take_back()
-        for reader in list(self._last):
+        for reader in [reader for reader in self._last if is_done(reader)]:
             self.settle(reader)
 
     def offset_of(self, message: Message) -> int:

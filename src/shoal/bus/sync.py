@@ -32,6 +32,7 @@ from shoal.bus.events import Event
 from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
 from shoal.bus.queues import OnFull, Queue, declaration
+from shoal.bus.readers import threads_done
 from shoal.bus.replies import (
     MORE,
     Outcome,
@@ -158,6 +159,8 @@ class Bus(Handle):
         self._answers: Subscription | None = None
         #: Consumers of `Queue.receive`, by the queue's name.
         self._receivers: dict[str, Consumer] = {}
+        #: Held by whoever opens one of them, which may take as long as there is no store.
+        self._openings: dict[str, threading.Lock] = {}
         # A message costs no Python call of ours: this is the extension's own method.
         self.__dict__["publish"] = self._connection.node.publish
         try:
@@ -714,9 +717,9 @@ class Bus(Handle):
         """
         check_seconds("linger_s", linger_s, none="as long as members get on")
         check_seconds("stall_s", stall_s)
-        return not self._close(linger_s, stall_s)
+        return not self._close(linger_s, stall_s, succeeded=True)
 
-    def _close(self, linger_s: float | None, stall_s: float) -> Undelivered:
+    def _close(self, linger_s: float | None, stall_s: float, *, succeeded: bool) -> Undelivered:
         connection = self._connection
         with self._lock:
             if connection.closed:
@@ -736,9 +739,8 @@ class Bus(Handle):
             patience_s = callbacks_until - time.monotonic()
             if thread.thread is not threading.current_thread() and patience_s > 0:
                 thread.thread.join(min(patience_s, threading.TIMEOUT_MAX))
-        connection.finish_persistent(
-            stall_s if deadline is None else max(deadline - time.monotonic(), 0.0) / 2
-        )
+        patience_s = stall_s if deadline is None else max(deadline - time.monotonic(), 0.0) / 2
+        connection.finish_persistent(patience_s, threads_done(succeeded))
         left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         undelivered = Undelivered()
         try:
@@ -762,13 +764,25 @@ class Bus(Handle):
             connection.close_role()
         return undelivered
 
+    @contextlib.contextmanager
+    def _opening(self, queue: str, timeout_s: float | None) -> Iterator[bool]:
+        """One thread at a time opens the consumer of a queue; whether it is this thread's turn in time."""
+        with self._lock:
+            opening = self._openings.setdefault(queue, threading.Lock())
+        is_mine = opening.acquire(timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
+        try:
+            yield is_mine
+        finally:
+            if is_mine:
+                opening.release()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        undelivered = self._close(None, STALL_S)
+        undelivered = self._close(None, STALL_S, succeeded=kind is None)
         if undelivered and kind is None:
             warn_undelivered(f"{self!r} was closed before every member had everything: {undelivered}")
 

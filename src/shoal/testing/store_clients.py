@@ -248,7 +248,7 @@ class Worker(Client):
 
     def leave(self) -> None:
         """End as a program does that closes its connection, and begin another one."""
-        self.inbox.settle_all()
+        self.inbox.settle_all(lambda reader: True)
         if (acks := self.inbox.poll_acks(now=True)) is not None:
             self.session.say(acks)
         self.session.bye()
