@@ -153,3 +153,40 @@ def test_a_process_without_descriptors_says_what_to_do_and_keeps_some() -> None:
         assert starved.wait(60) == 0
         for guest in guests:
             guest.close()
+
+
+CROWDED = """
+import logging, os, resource, shoal
+logging.disable(logging.CRITICAL)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+bus = shoal.listen("tcp://127.0.0.1:0", domain="crowded")
+bus.listen("tcp://127.0.0.1:0")
+bus.listen("ws://127.0.0.1:0")
+listeners = lambda: [link for link in bus.links if link.role == "listen"]
+print(" ".join(link.url for link in listeners()), flush=True)
+while not all(link.turned_away for link in listeners()):
+    list(bus.events(timeout_s=0.05))
+for descriptor in [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]:
+    os.close(descriptor)
+print("full", flush=True)
+while len(bus.members) < 3:
+    list(bus.events(timeout_s=0.05))
+bus.close()
+"""
+
+
+def test_listeners_of_a_process_without_descriptors_turn_away_and_let_in_again_each() -> None:
+    with contextlib.ExitStack() as stack:
+        crowded = stack.enter_context(
+            subprocess.Popen([sys.executable, "-c", CROWDED], stdout=subprocess.PIPE, text=True)
+        )
+        assert crowded.stdout is not None
+        urls = crowded.stdout.readline().split()
+        with contextlib.ExitStack() as guests:
+            for number in range(64 * len(urls)):
+                place = ("127.0.0.1", int(urls[number % len(urls)].rpartition(":")[2]))
+                guests.enter_context(socket.create_connection(place))
+            assert crowded.stdout.readline() == "full\n"
+        for url in urls:
+            stack.enter_context(shoal.connect(url, domain="crowded", reconnect_max_s=0.1))
+        assert crowded.wait(60) == 0
