@@ -1101,8 +1101,8 @@ class Recorder:
 
         What a full disk refuses is kept, and tried first by the next call.
         """
-    def skip(self) -> None:
-        """Throw away what the subscription has, if that makes its senders wait: a gap once there is room."""
+    def skip(self, seconds: float) -> None:
+        """Throw away for so long what makes the subscription's senders wait: a gap once there is room."""
     @property
     def recorded(self) -> tuple[int, int]:
         """Messages and bytes recorded so far."""

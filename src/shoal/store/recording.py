@@ -116,12 +116,14 @@ class Recording:
             self._node.set_store(True)
 
     def _run(self, recorder: Recorder) -> None:
-        refused = 0
+        refused, is_paused = 0, False
         try:
             while not self._stopping.is_set():
-                if not self._room.wait(TURN_S):
-                    recorder.skip()
+                if not self._room.wait(0.0 if is_paused else TURN_S):
+                    is_paused = True
+                    recorder.skip(TURN_S)
                     continue
+                is_paused = False
                 try:
                     if not recorder.run(TURN_S):
                         self._ended()
@@ -136,8 +138,9 @@ class Recording:
                     refused += 1
                     if refused > RETRIES_MAX:
                         # Whoever is alone paces publishers, and would stop them.
-                        recorder.skip()
-                    self._stopping.wait(FULL_RETRY_S)
+                        recorder.skip(FULL_RETRY_S)
+                    else:
+                        self._stopping.wait(FULL_RETRY_S)
             # What has arrived is recorded, if the disk takes it.
             while recorder.run(TURN_S):
                 pass

@@ -130,13 +130,13 @@ def test_what_a_recorder_without_room_throws_away_is_a_gap_and_little_is_kept(tm
         subscription = bus._connection.node.open_subscription("a/>", queue_bytes_max=10_000)
         recorder = Recorder(log, subscription, lanes=Lanes(log, ("a/>",)), at=0)
         bus.publish("a/b", b"x")
-        recorder.skip()
+        recorder.skip(0.0)
         recorder.run(0.01)
         for _ in range(10):
             bus.publish("a/b", bytes(1000))
-        recorder.skip()
+        recorder.skip(0.0)
         bus.publish("a/b", b"x")
-        recorder.skip()
+        recorder.skip(0.0)
         subscription.close()
         assert recorder.run(1.0) is False
     log.sync()

@@ -19,6 +19,9 @@ use crate::errors;
 /// How long to wait for messages before looking at the clock.
 const TURN: Duration = Duration::from_millis(100);
 
+/// How often to look whether a subscription is full, where what it has is thrown away.
+const SKIP_TURN: Duration = Duration::from_millis(5);
+
 /// What was taken from a subscription and is not appended yet.
 struct Taking {
     batches: VecDeque<Batch>,
@@ -258,6 +261,22 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    /// Takes what the subscription has, and notes it as missed.
+    fn throw_away(&self, taking: &mut Taking, subscription: &Subscription) {
+        let Some(batches) = subscription.take_raw(Duration::ZERO) else {
+            taking.is_over = true;
+            return;
+        };
+        for batch in batches {
+            if Some(batch.source.node) != self.skip_node {
+                taking.miss(&batch);
+            }
+            subscription.recycle(batch);
+        }
+    }
+}
+
 #[pymethods]
 impl Recorder {
     /// Records what a subscription receives, except on topics of `unless`, and except what a node published. As the
@@ -341,29 +360,29 @@ impl Recorder {
         Ok(!taking.is_over)
     }
 
-    /// Throws away what the subscription has, if that makes its senders wait. It is a gap in the log once there is room.
-    fn skip(&self, py: Python<'_>) -> PyResult<()> {
+    /// For so many seconds, throws away what the subscription has whenever that makes its senders wait. It is a gap in the log
+    /// once there is room.
+    fn skip(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let deadline = Instant::now() + duration("seconds", seconds)?;
         let subscription = self.subscription.get();
         subscription.check_here()?;
         let Ok(mut taking) = self.taking.try_lock() else {
             return Err(errors::config("another thread runs this recorder".into()));
         };
-        if !subscription.holds_back() {
-            return Ok(());
-        }
         let taking = &mut *taking;
-        detached(py, || match subscription.take_raw(Duration::ZERO) {
-            None => taking.is_over = true,
-            Some(batches) => {
-                for batch in batches {
-                    if Some(batch.source.node) != self.skip_node {
-                        taking.miss(&batch);
-                    }
-                    subscription.recycle(batch);
+        detached(py, || {
+            loop {
+                if subscription.holds_back() {
+                    self.throw_away(taking, subscription);
                 }
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() || taking.is_over {
+                    return;
+                }
+                std::thread::sleep(left.min(SKIP_TURN));
             }
         });
-        Ok(())
+        check(py)
     }
 
     /// What was recorded so far: (messages, bytes).
