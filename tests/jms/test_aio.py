@@ -14,8 +14,10 @@ from conftest import NON_PERSISTENT, PATIENCE_S
 import shoal
 from shoal import jms
 from shoal.jms import aio
+from shoal.jms.feeds import StoreFeed
 
 X, ORDERS = jms.Topic("x"), jms.Queue("orders")
+AUTO, DUPS_OK = aio.Session.AUTO_ACKNOWLEDGE, aio.Session.DUPS_OK_ACKNOWLEDGE
 CLIENT, TRANSACTED = aio.Session.CLIENT_ACKNOWLEDGE, aio.Session.SESSION_TRANSACTED
 
 
@@ -39,6 +41,14 @@ def stored(factory: jms.ConnectionFactory) -> aio.ConnectionFactory:
 async def bodies(consumer: aio.MessageConsumer, count: int) -> list[object]:
     found = [await consumer.receive(PATIENCE_S) for _ in range(count)]
     return [message.body for message in found if message is not None]
+
+
+async def here(consumer: aio.MessageConsumer, count: int) -> None:
+    """Wait until so many messages of a queue are ahead of their reader."""
+    feed = consumer._consumer._feed
+    assert isinstance(feed, StoreFeed)
+    while feed._consumer.pending < count:
+        await asyncio.sleep(0.001)
 
 
 class Completed:
@@ -179,6 +189,35 @@ class TestCancelling:
                 assert await consumer.receive(0.2) is None
             async with await stored.create_context() as context:
                 assert await (await context.create_consumer(ORDERS)).receive(0.2) is None
+
+        run(main())
+
+    @pytest.mark.parametrize(("mode", "before"), [(AUTO, 0), (DUPS_OK, 99)])
+    @pytest.mark.parametrize("turns", range(3))
+    def test_nor_does_one_before_a_close(
+        self, stored: aio.ConnectionFactory, mode: int, before: int, turns: int
+    ) -> None:
+        async def main() -> None:
+            async with await stored.create_context() as sender:
+                for number in range(before + 1):
+                    await sender.create_producer().send(ORDERS, number)
+            async with await stored.create_context(mode) as context:
+                consumer = await context.create_consumer(ORDERS)
+                heard = await bodies(consumer, before)
+                await here(consumer, 1)
+                waiting = asyncio.ensure_future(consumer.receive(PATIENCE_S))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                await asyncio.wait([waiting])
+            async with await stored.create_context() as context:
+                consumer = await context.create_consumer(ORDERS)
+                if waiting.cancelled():
+                    assert await bodies(consumer, 1) == [before]
+                else:
+                    heard.append(waiting.result().body)
+                    assert heard == list(range(before + 1))
+                assert await consumer.receive(0.2) is None
 
         run(main())
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from shoal import _core
 from shoal._core import Message as BusMessage
 from shoal.bus.consumer import Consumer
+from shoal.bus.store_session import Done
 from shoal.bus.subscription import Subscription
 from shoal.errors import ClosedError
 
@@ -173,6 +174,10 @@ class StoreFeed(Feed):
     def acknowledge_through(self, core: BusMessage) -> None:
         """The program is through with a message and all that were taken before it."""
         self._consumer.ack_through(core)
+
+    def begin_acknowledge(self, core: BusMessage, done: Done, *, through: bool) -> None:
+        """As `acknowledge`, or `acknowledge_through`; `done` is called when the store knows."""
+        self._consumer._acknowledge(core, through, done)
 
     @property
     def is_over(self) -> bool:

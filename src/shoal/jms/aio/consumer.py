@@ -53,7 +53,7 @@ class MessageConsumer:
         Cancelling it loses nothing: the message is the next one then.
         """
         entry = await self._delivering.take_next(self._consumer, timeout_s)
-        return None if entry is None else await self._delivering.delivered_next(self._consumer, entry)
+        return None if entry is None else self._delivering.delivered(self._consumer, entry)
 
     async def receive_no_wait(self) -> Message | None:
         """The next message if it is here already."""
@@ -105,7 +105,7 @@ class JMSConsumer(MessageConsumer):
             if not delivering._keeps:
                 delivering.put_back(consumer, entry)
             raise
-        await delivering.delivered_next(consumer, entry)
+        delivering.delivered(consumer, entry)
         return body
 
     async def receive_body_no_wait(self, kind: type) -> Any:

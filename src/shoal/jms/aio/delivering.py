@@ -1,6 +1,7 @@
 """The receiving half of a session in an event loop: tasks wait, and a task calls the listeners."""
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
@@ -11,10 +12,12 @@ from typing import Any
 from shoal import _core
 from shoal.bus.arguments import check_seconds
 from shoal.bus.doorbell import Doorbell
+from shoal.bus.store_session import Body
+from shoal.errors import ShoalError
 from shoal.jms.aio.worker import Worker
 from shoal.jms.consumer import MessageConsumer
 from shoal.jms.delivering import LAZY_MAX, TURN_MAX, AcknowledgeMode, Delivering, log_failure
-from shoal.jms.feeds import Entry
+from shoal.jms.feeds import Entry, Feed, StoreFeed
 from shoal.jms.message import Message
 
 
@@ -37,6 +40,8 @@ class LoopDelivering(Delivering):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.worker = Worker()
+        #: Acknowledgements of what `receive` returned that the store has not answered yet.
+        self._acknowledging = 0
         self._task: asyncio.Task[None] | None = None
         self.doorbell = Doorbell(self._use_bell)
 
@@ -60,6 +65,8 @@ class LoopDelivering(Delivering):
             self._hear(consumer)
             # Before a message is taken: from there on nothing may be cancelled.
             await self.doorbell.take_turn()
+            while self._acknowledging and self.is_open(consumer) is not None:
+                await self.doorbell.wait(None)
             until = None if timeout_s is None else time.monotonic() + timeout_s
             while (is_open := self.is_open(consumer)) is not None:
                 entry = self.take_from(consumer, 0.0) if is_open else None
@@ -70,18 +77,45 @@ class LoopDelivering(Delivering):
         finally:
             self.end_receive()
 
-    async def delivered_next(self, consumer: MessageConsumer, entry: Entry) -> Message:
-        """The message of an entry that `receive` returns, acknowledged as the mode asks."""
-        is_lazy = self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and len(self._lazy) + 1 < LAZY_MAX
-        if not consumer._feed.is_kept or self._keeps or is_lazy:
-            return self.delivered(consumer, entry)
+    def settle(self, consumer: MessageConsumer, entry: Entry) -> None:
+        """Tell the store, as the mode asks, that `receive` returns a message; the next one waits for it.
+
+        Nobody waits here: a task that is cancelled while it waits does not get what `receive` returns, and
+        then the store must not believe that the message was dealt with.
+        """
+        if self._keeps or entry.is_settled:
+            return
+        entries, is_lazy = [(consumer, entry)], self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
+        if is_lazy:
+            self._lazy += entries
+            if len(self._lazy) < LAZY_MAX:
+                return
+            entries, self._lazy = self._lazy, []
+        for each, last in dict(entries).items():
+            self._begin_acknowledge(each._feed, last, through=is_lazy)
+
+    def _begin_acknowledge(self, feed: Feed, entry: Entry, *, through: bool) -> None:
+        loop = self.doorbell.loop
+
+        def done(answer: Body | None, error: BaseException | None) -> None:
+            # Nobody waits where the loop is closed.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._end_acknowledge, entry, error)
+
+        assert isinstance(feed, StoreFeed)
+        self._acknowledging += 1
         try:
-            await self.worker.run(functools.partial(self.settle, consumer, entry))
-        except asyncio.CancelledError:
-            # The store hears that it is acknowledged, and so it is here that it must not be forgotten.
-            self.put_back(consumer, entry._replace(is_settled=True))
-            raise
-        return consumer._made(entry)
+            feed.begin_acknowledge(entry.core, done, through=through)
+        except ShoalError as error:
+            self._end_acknowledge(entry, error)
+
+    def _end_acknowledge(self, entry: Entry, error: BaseException | None) -> None:
+        self._acknowledging -= 1
+        self.wake()
+        if isinstance(error, ShoalError):
+            self._note_unacknowledged(entry, error)
+        else:
+            self._is_refused = False
 
     def _hear(self, consumer: MessageConsumer) -> None:
         if self._bell is not None:
