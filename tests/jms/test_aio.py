@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,12 @@ async def here(consumer: aio.MessageConsumer, count: int) -> None:
     assert isinstance(feed, StoreFeed)
     while feed._consumer.pending < count:
         await asyncio.sleep(0.001)
+
+
+async def send_all(factory: aio.ConnectionFactory, bodies: Iterable[object]) -> None:
+    async with await factory.create_context() as context:
+        for body in bodies:
+            await context.create_producer().send(ORDERS, body)
 
 
 class Completed:
@@ -198,9 +204,7 @@ class TestCancelling:
         self, stored: aio.ConnectionFactory, mode: int, before: int, turns: int
     ) -> None:
         async def main() -> None:
-            async with await stored.create_context() as sender:
-                for number in range(before + 1):
-                    await sender.create_producer().send(ORDERS, number)
+            await send_all(stored, range(before + 1))
             async with await stored.create_context(mode) as context:
                 consumer = await context.create_consumer(ORDERS)
                 heard = await bodies(consumer, before)
@@ -218,6 +222,44 @@ class TestCancelling:
                     heard.append(waiting.result().body)
                     assert heard == list(range(before + 1))
                 assert await consumer.receive(0.2) is None
+
+        run(main())
+
+    @pytest.mark.parametrize(
+        ("mode", "asked", "rest"),
+        [
+            (TRANSACTED, "rollback", [0, 1, 2]),
+            (TRANSACTED, "commit", [1, 2]),
+            (CLIENT, "recover", [0, 1, 2]),
+            (CLIENT, "acknowledge", [1, 2]),
+        ],
+    )
+    def test_what_is_received_after_a_cancelled_rollback_comes_after_it(
+        self, stored: aio.ConnectionFactory, mode: int, asked: str, rest: list[int]
+    ) -> None:
+        async def main() -> None:
+            async with await stored.create_context(mode) as context:
+                await send_all(stored, range(3))
+                consumer, go_on = await context.create_consumer(ORDERS), threading.Event()
+                assert await bodies(consumer, 1) == [0]
+                await here(consumer, 2)
+                before = asyncio.ensure_future(context._session._delivering.worker.run(go_on.wait))
+                asking = asyncio.ensure_future(getattr(context, asked)())
+                await asyncio.sleep(0)
+                asking.cancel()
+                assert await consumer.receive(0) is None
+                receiving = asyncio.ensure_future(consumer.receive(PATIENCE_S))
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                assert not receiving.done()
+                go_on.set()
+                await before
+                message = await receiving
+                assert message is not None
+                assert [message.body, *await bodies(consumer, len(rest) - 1)] == rest
+                await (context.commit() if mode == TRANSACTED else context.acknowledge())
+            async with await stored.create_context() as context:
+                assert await (await context.create_consumer(ORDERS)).receive(0.2) is None
 
         run(main())
 

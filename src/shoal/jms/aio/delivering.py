@@ -7,7 +7,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from shoal import _core
 from shoal.bus.arguments import check_seconds
@@ -19,6 +19,8 @@ from shoal.jms.consumer import MessageConsumer
 from shoal.jms.delivering import LAZY_MAX, TURN_MAX, AcknowledgeMode, Delivering, log_failure
 from shoal.jms.feeds import Entry, Feed, StoreFeed
 from shoal.jms.message import Message
+
+T = TypeVar("T")
 
 
 class _Call:
@@ -42,6 +44,8 @@ class LoopDelivering(Delivering):
         self.worker = Worker()
         #: Acknowledgements of what `receive` returned that the store has not answered yet.
         self._acknowledging = 0
+        #: Commits, rollbacks and the like that were asked for and are not over.
+        self._settling = 0
         self._task: asyncio.Task[None] | None = None
         self.doorbell = Doorbell(self._use_bell)
 
@@ -53,6 +57,23 @@ class LoopDelivering(Delivering):
         """Whether a listener of this session is the caller."""
         call = _calling.get()
         return call is not None and call.delivering is self
+
+    async def run_settling(self, work: Callable[[], T]) -> T:
+        """Commit, roll back, recover or acknowledge in the worker; nothing is delivered before that is over.
+
+        Also if whoever asked is cancelled: what is delivered meanwhile would be taken back, or forgotten.
+        """
+        self._settling += 1
+        return await self.worker.run(work, ended=self._end_settling)
+
+    def _end_settling(self) -> None:
+        self._settling -= 1
+        self.wake()
+
+    def is_open(self, consumer: MessageConsumer) -> bool | None:
+        """Whether messages of a consumer may be delivered now; `None` if never again."""
+        is_open = super().is_open(consumer)
+        return is_open and not self._settling
 
     # One message at a time.
 

@@ -58,6 +58,12 @@ class Session(Making):
         self._delivering.doorbell.check_loop()
         return await self._delivering.worker.run(work, undo)
 
+    async def _settle(self, work: Callable[[], None]) -> None:
+        """As `_run`, for what says what becomes of messages that were delivered."""
+        self._check()
+        self._delivering.doorbell.check_loop()
+        await self._delivering.run_settling(work)
+
     @property
     def transacted(self) -> bool:
         """Whether `commit` ends what it does."""
@@ -177,11 +183,11 @@ class Session(Making):
         """
         self._check()
         if self._session._mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
-            await self._run(self._delivering.acknowledge)
+            await self._settle(self._delivering.acknowledge)
 
     async def recover(self) -> None:
         """Deliver again, in order, everything that is not acknowledged."""
-        await self._run(self._session.recover)
+        await self._settle(self._session.recover)
 
     async def commit(self) -> None:
         """Send everything that was sent, and acknowledge everything that was received, since the last time.
@@ -191,11 +197,11 @@ class Session(Making):
         Raises:
             TransactionRolledBackError: it could not be done, and so nothing was.
         """
-        await self._run(self._session.commit)
+        await self._settle(self._session.commit)
 
     async def rollback(self) -> None:
         """Forget what was sent, and deliver again what was received, since the last time."""
-        await self._run(self._session.rollback)
+        await self._settle(self._session.rollback)
 
     # Ends.
 

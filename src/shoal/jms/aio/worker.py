@@ -21,6 +21,7 @@ class _Job(NamedTuple):
     loop: asyncio.AbstractEventLoop
     done: "asyncio.Future[Any]"
     undo: Callable[[Any], object] | None
+    ended: Callable[[], None]
 
 
 class Worker:
@@ -37,22 +38,28 @@ class Worker:
         """Whether something is not done yet, so that what comes now has to queue behind it."""
         return self._under_way > 0
 
-    async def run(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
+    async def run(
+        self,
+        work: Callable[[], T],
+        undo: Callable[[T], object] | None = None,
+        ended: Callable[[], None] = lambda: None,
+    ) -> T:
         """Do something in the thread.
 
         Whoever is cancelled does not wait for it. It is done all the same, and then undone, where that is
-        possible.
+        possible. `ended` is called in the loop when it is over, or will never be begun.
         """
         self._under_way += 1
         try:
             await self._room.acquire()
         except BaseException:
             self._under_way -= 1
+            ended()
             raise
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         here = contextvars.copy_context()
-        self._jobs.put(_Job(lambda: here.run(work), loop, done, undo))
+        self._jobs.put(_Job(lambda: here.run(work), loop, done, undo, ended))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="shoal-jms-worker", daemon=True)
             self._thread.start()
@@ -77,6 +84,7 @@ class Worker:
     def _finish(self, job: _Job, result: Any, error: BaseException | None) -> None:
         self._under_way -= 1
         self._room.release()
+        job.ended()
         done = job.done
         if done.done():
             if error is None and job.undo is not None:
