@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from conftest import NON_PERSISTENT, PATIENCE_S, World
@@ -395,6 +396,34 @@ class TestClosing:
         connection.close()
         thread.join(PATIENCE_S)
         assert got == [None]
+
+    @pytest.mark.parametrize("mode", [jms.Session.AUTO_ACKNOWLEDGE, jms.Session.SESSION_TRANSACTED])
+    def test_a_send_and_a_commit_that_wait_for_a_store_end_though_the_node_stays(
+        self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+    ) -> None:
+        monkeypatch.setattr("shoal.jms.sending.CLOSE_S", 0.0)
+        orders, failed = jms.Queue("orders"), []
+        with shoal.connect(url) as bus:
+            context = jms.ConnectionFactory(bus=bus).create_context(mode)
+
+            def send() -> None:
+                context.create_producer().send(orders, "order")
+                if mode == jms.Session.SESSION_TRANSACTED:
+                    context.commit()
+
+            def fail() -> None:
+                with pytest.raises(jms.IllegalStateError, match="nobody knows") as raised:
+                    send()
+                failed.append(raised.value)
+
+            with shoal.connect(url, store=tmp_path):
+                send()
+            waiting = threading.Thread(target=fail)
+            waiting.start()
+            until(lambda: len(context._session._sender.waits))
+            context.close()
+            waiting.join(PATIENCE_S)
+            assert failed
 
     def test_a_listener_that_runs_keeps_its_session_until_it_returns(self, world: World) -> None:
         connection = world.connection()

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from shoal.bus.arguments import check_seconds
 from shoal.bus.store_session import Body, Done
@@ -45,6 +45,59 @@ class Pause:
         return self._value or {}
 
 
+class Waits:
+    """The waits of one user of a connection that has others, who can end them and leave the rest alone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._pauses: set[Pause] = set()
+        self._error: BaseException | None = None
+
+    @contextlib.contextmanager
+    def here(self) -> Iterator[None]:
+        """Whatever this thread waits for meanwhile is one of these waits."""
+        before, _here.waits = _here.waits, self
+        try:
+            yield
+        finally:
+            _here.waits = before
+
+    @contextlib.contextmanager
+    def holding(self, pause: Pause) -> Iterator[None]:
+        """A thread waits."""
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            self._pauses.add(pause)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._pauses.discard(pause)
+                self._changed.notify_all()
+
+    def __len__(self) -> int:
+        return len(self._pauses)
+
+    def end(self, error: BaseException, patience_s: float) -> None:
+        """Raise an error in threads that wait still after so many seconds, and in those that begin to."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._pauses, patience_s)
+            self._error = error
+            pauses = list(self._pauses)
+        for pause in pauses:
+            pause(None, error)
+
+
+class _Here(threading.local):
+    """Whose waits this thread has."""
+
+    waits: Waits | None = None
+
+
+_here = _Here()
+
+
 #: Hears what a store says on the thread that waits, until something is over or for so many seconds.
 Hear = Callable[[Callable[[], bool], float | None], None]
 
@@ -54,7 +107,14 @@ def ask(
 ) -> Body:
     """Begin something, and wait for its outcome on this thread."""
     check_seconds("timeout_s", timeout_s, none="no end")
-    pause = Pause()
+    pause, waits = Pause(), _here.waits
+    with contextlib.nullcontext() if waits is None else waits.holding(pause):
+        return _waited(pause, begin, timeout_s, what, hear)
+
+
+def _waited(
+    pause: Pause, begin: Callable[[Done], None], timeout_s: float | None, what: str, hear: Hear | None
+) -> Body:
     begin(pause)
     left_s = timeout_s
     if hear is not None and not pause.is_over():

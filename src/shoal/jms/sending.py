@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal._core import Message as BusMessage
 from shoal.bus.inside import node_of
-from shoal.bus.store_waits import Pause
+from shoal.bus.store_waits import Pause, Waits
 from shoal.bus.transactions import Transaction
 from shoal.errors import (
     ClosedError,
@@ -28,6 +28,8 @@ from shoal.jms.outgoing import Outgoing, given_of, group_of
 if TYPE_CHECKING:
     from shoal.jms.shared import SharedNode
 
+#: How long closing a session waits for a send or a commit that is under way.
+CLOSE_S = 2.0
 #: Messages that one transaction may hold until its commit; more are refused.
 TRANSACTION_MAX = 100_000
 
@@ -41,6 +43,8 @@ class Sender:
 
     def __init__(self, node: "SharedNode", connection: int, transacted: bool, marks: dict[str, str]) -> None:
         self.completions = Completions()
+        #: What its thread waits for at a store: the node may have other users, and outlive the session.
+        self.waits = Waits()
         self._node = node
         self._bus = node.bus
         # The extension's own: one call less for each message.
@@ -110,7 +114,8 @@ class Sender:
                 elif self.is_transacted:
                     message._message_id = self._add_to_transaction(destination, message._wire_body(), given)
                 else:
-                    self._send_stored(message, destination, message._wire_body(), given)
+                    with self.waits.here():
+                        self._send_stored(message, destination, message._wire_body(), given)
             except ShoalError as error:
                 known = translated(error)
                 if known is error:
@@ -243,7 +248,8 @@ class Sender:
     def transaction(self) -> Transaction:
         """The store's transaction, begun if there is none."""
         if self._transaction is None:
-            self._transaction = self._bus.transaction()
+            with self.waits.here():
+                self._transaction = self._bus.transaction()
         return self._transaction
 
     def commit(self, acknowledged: list[BusMessage]) -> None:
@@ -259,7 +265,8 @@ class Sender:
         pending, self._pending = self._pending, []
         if transaction is not None:
             try:
-                transaction.commit()
+                with self.waits.here():
+                    transaction.commit()
             except (TransactionRolledBackError, StoreAwayError, ClosedError):
                 # Of the last two nobody knows whether it was committed.
                 raise
@@ -272,6 +279,14 @@ class Sender:
                 continue
             with translating():
                 self._publish_held(outgoing)
+
+    def end_waits(self) -> None:
+        """The session is closed: whoever waits for the store still waits a moment, and not for ever."""
+        error = ClosedError(
+            "the session was closed while the store was away: nobody knows whether it has what was sent or "
+            "committed"
+        )
+        self.waits.end(error, CLOSE_S)
 
     def rollback(self) -> None:
         """Forget what the transaction holds."""

@@ -284,7 +284,8 @@ class Session(Making):
         """End the session, its producers and its consumers.
 
         Waits until a listener that runs has returned, calls of `receive` have, and every send is completed.
-        Rolls back a transaction; acknowledges nothing. Closing again does nothing.
+        A `send` or `commit` that waits for a store raises `IllegalStateError` after two seconds. Rolls back a
+        transaction; acknowledges nothing. Closing again does nothing.
 
         Raises:
             IllegalStateError: a listener of the session, or a completion listener, tries to close it.
@@ -306,6 +307,7 @@ class Session(Making):
     def _end(self) -> None:
         """What closing the session, or its connection, comes down to."""
         self._delivering.end()
+        self._sender.end_waits()
         self._sender.completions.close()
         self._sender.rollback()
         self._closed = True
