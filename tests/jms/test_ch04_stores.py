@@ -334,6 +334,69 @@ class TestClosedConsumers:
             assert [(each.body, each.jms_redelivered) for each in found if each] == [("1", True)]
 
 
+class TestGivingUp:
+    """A listener that raises again and again: what it cannot handle is put aside, and not lost."""
+
+    @pytest.mark.every_link
+    @pytest.mark.parametrize("kind", ["queue", "durable"])
+    def test_what_a_listener_cannot_handle_becomes_a_dead_letter(self, bus: shoal.Bus, kind: str) -> None:
+        factory = jms.ConnectionFactory(bus=bus, redeliveries_max=2, client_id="desk")
+        counts: list[int] = []
+
+        def fail(message: jms.Message) -> None:
+            counts.append(message.get_int_property("JMSXDeliveryCount"))
+            raise ValueError("cannot")
+
+        with factory.create_context() as context, context.create_context() as other:
+            if kind == "queue":
+                context.create_consumer(ORDERS).message_listener = fail
+            else:
+                context.create_durable_consumer(X, "ticker").message_listener = fail
+            other.create_producer().send(ORDERS if kind == "queue" else X, "precious")
+            letter = other.create_consumer(jms.Queue("dead-letters")).receive(PATIENCE_S)
+            assert letter is not None
+            assert (letter.body, letter.get_string_property("shoal_reason")) == ("precious", "given up")
+            assert counts == [1, 2, 3]
+        with factory.create_context() as context:
+            consumer = (
+                context.create_consumer(ORDERS)
+                if kind == "queue"
+                else context.create_durable_consumer(X, "ticker")
+            )
+            assert consumer.receive(0.2) is None
+
+    def test_a_listener_of_the_dead_letters_gets_it_again(self, bus: shoal.Bus) -> None:
+        letters, counts = jms.Queue("dead-letters"), []
+
+        def fail(message: jms.Message) -> None:
+            counts.append(message.get_int_property("JMSXDeliveryCount"))
+            raise ValueError("cannot")
+
+        with jms.ConnectionFactory(bus=bus, redeliveries_max=0).create_context() as context:
+            context.create_producer().send(letters, "precious")
+            context.create_consumer(letters).message_listener = fail
+            until(lambda: len(counts) == 2)
+            assert counts == [1, 2]
+
+    def test_what_was_handled_before_does_not_come_again_with_it(
+        self, factory: jms.ConnectionFactory
+    ) -> None:
+        heard: list[tuple[object, bool]] = []
+
+        def fail_once(message: jms.Message) -> None:
+            heard.append((message.body, message.jms_redelivered))
+            if heard[-1] == ("bad", False):
+                raise ValueError("cannot")
+
+        with factory.create_context() as sender:
+            sender.create_producer().send(ORDERS, "good").send(ORDERS, "bad")
+            with factory.create_context(jms.Session.DUPS_OK_ACKNOWLEDGE) as context:
+                context.create_consumer(ORDERS).message_listener = fail_once
+                until(lambda: len(heard) == 3)
+            assert heard == [("good", False), ("bad", False), ("bad", True)]
+            assert sender.create_consumer(ORDERS).receive(0.2) is None
+
+
 class TestSendsUnderWay:
     """Section 7.3: an asynchronous send does not wait for the store."""
 

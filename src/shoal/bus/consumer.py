@@ -147,6 +147,13 @@ class ConsumerBase:
                 self._inbox.settle_all(is_done)
             self._channel.close_inbox(self._inbox, done)
 
+    def _give_up(self, message: Message, done: Done) -> None:
+        """A message cannot be handled here: it becomes a dead letter."""
+        with self._channel.locked():
+            inbox = self._inbox
+            request = inbox.dead([inbox.offset_of(message)], FAILED_DELAY_S)
+            self._channel.request(request, done, lasting=False)
+
     def _failed(self, message: Message) -> None:
         """The callback of a message raised: it comes again, unless it was acknowledged meanwhile."""
         with contextlib.suppress(ShoalError, ValueError):

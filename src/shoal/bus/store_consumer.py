@@ -252,6 +252,10 @@ class Inbox:
         for offset in offsets:
             self._held.pop(offset, None)
 
+    def dead(self, offsets: list[int], delay_s: float) -> Request:
+        """Have messages put aside; those that the store cannot put aside come again after a while."""
+        return self.release(offsets, delay_s) | {"dead": True}
+
     def release(self, offsets: list[int], delay_s: float | None, *, seen: bool = True) -> Request:
         """Give messages back."""
         self.give_up(offsets)

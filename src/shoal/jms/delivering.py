@@ -454,12 +454,15 @@ class Delivering:
         """Acknowledge what a listener was given; deliver it again if the listener failed."""
         try:
             if failed and entry.delivery <= self._redeliveries_max:
+                # What listeners handled before does not come again with it.
+                self.flush()
                 consumer._feed.recover([entry])
                 return
             if failed:
                 log.error("%s is given up after %d deliveries", entry.core.message_id, entry.delivery)
-            if consumer._feed.is_kept:
-                if self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and not failed:
+                consumer._feed.give_up(entry.core)
+            elif consumer._feed.is_kept:
+                if self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
                     self._acknowledge_lazily(consumer, entry)
                 else:
                     consumer._feed.acknowledge(entry.core)

@@ -14,6 +14,7 @@ from shoal import _core
 from shoal._core import Message as BusMessage
 from shoal.bus.consumer import Consumer
 from shoal.bus.store_session import Done
+from shoal.bus.store_waits import ask
 from shoal.bus.subscription import Subscription
 from shoal.errors import ClosedError
 
@@ -79,6 +80,9 @@ class Feed(ABC):
 
     def acknowledge_through(self, core: BusMessage) -> None:  # noqa: B027 — only a store has to know
         """The program is through with a message and all that were taken before it."""
+
+    def give_up(self, core: BusMessage) -> None:  # noqa: B027 — only a store has to know
+        """The program cannot handle a message, and is not to get it again."""
 
     def decline(self, entry: Entry) -> None:  # noqa: B027 — only a store has to know
         """A message was taken, and nobody will see it."""
@@ -174,6 +178,10 @@ class StoreFeed(Feed):
     def acknowledge_through(self, core: BusMessage) -> None:
         """The program is through with a message and all that were taken before it."""
         self._consumer.ack_through(core)
+
+    def give_up(self, core: BusMessage) -> None:
+        """Have the store make a message a dead letter; returns when it has."""
+        ask(lambda done: self._consumer._give_up(core, done), None, "the end of a message")
 
     def begin_acknowledge(self, core: BusMessage, done: Done, *, through: bool) -> None:
         """As `acknowledge`, or `acknowledge_through`; `done` is called when the store knows."""

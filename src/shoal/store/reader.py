@@ -269,15 +269,24 @@ class Reader:
             self.backlog.give_back(LIMBO, [(offset, offset)], False, due_us, now_us)
             self._count(core, [(offset, count)], due_us)
 
-    def _count(self, core: Core, counted: list[tuple[int, int]], due_us: int) -> None:
-        """Note how often messages were given out, and move those that were too often."""
+    def give_up(self, core: Core, number: int, runs: Runs, delay_s: float) -> None:
+        """A consumer cannot handle messages: they are moved; those of the dead-letter queue come again."""
+        now_us = core.now.wall_us
+        due_us = now_us + int(delay_s * 1e6)
+        counted = self.backlog.give_back(number, runs, True, due_us, now_us)
+        self._count(core, counted, due_us, given_up=True)
+
+    def _count(
+        self, core: Core, counted: list[tuple[int, int]], due_us: int, *, given_up: bool = False
+    ) -> None:
+        """Note how often messages were given out, and move those that were too often, or are given up."""
         most = self.options.deliveries_max if self.shape.queue is not None else 0
-        dead = [(offset, count) for offset, count in counted if most and count >= most]
+        dead = counted if given_up else [each for each in counted if most and each[1] >= most]
         if self.shape.durable:
             for offset, count in counted:
                 core.turn.delivered(self.key, offset, count, due_us)
         if dead and self.shape.queue != self.options.dead_letter:
-            self.move(core, dead, self.options.dead_letter, "deliveries")
+            self.move(core, dead, self.options.dead_letter, "given up" if given_up else "deliveries")
 
     def move(self, core: Core, messages: list[tuple[int, int]], to: str, reason: str) -> int:
         """Move messages, each with how often it was given out, to another queue, in this turn; how many."""

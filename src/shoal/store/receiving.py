@@ -189,7 +189,10 @@ class Receiving:
         seen = request.flag("seen") if request.has("seen") else True
         delay_s = request.seconds("delay_s")
         runs = request.runs("offsets")
-        reader.give_back(self._core, consumer.number, runs, seen=seen, delay_s=delay_s)
+        if request.flag("dead"):
+            reader.give_up(self._core, consumer.number, runs, delay_s or 0.0)
+        else:
+            reader.give_back(self._core, consumer.number, runs, seen=seen, delay_s=delay_s)
         self._readers.touch(reader)
         self._core.answer(session.id, n)
 
