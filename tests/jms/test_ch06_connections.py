@@ -87,6 +87,22 @@ class TestClientId:
         with factory(url, client_id="desk").create_connection() as again:
             assert again.client_id == "desk"
 
+    def test_nor_one_of_the_bus_and_one_of_jms(self, url: str, tmp_path: Path) -> None:
+        with shoal.connect(url, store=tmp_path):
+            with shoal.connect(url, client_id="desk") as bus:
+                with bus.subscribe("x", durable="d"), pytest.raises(jms.InvalidClientIDError, match="'desk'"):
+                    factory(url, client_id="desk").create_connection()
+                # On this bus it is the same connection.
+                jms.ConnectionFactory(bus=bus, client_id="desk").create_connection().close()
+            with (
+                factory(url, client_id="desk").create_connection(),
+                shoal.connect(url, client_id="desk") as bus,
+                pytest.raises(shoal.InUseError, match="a connection of JMS"),
+            ):
+                bus.subscribe("x", durable="d")
+            with shoal.connect(url, client_id="desk") as bus:
+                bus.subscribe("x", durable="d").close()
+
     def test_nor_two_nodes(self, world: World) -> None:
         first = world.factory(world.sending, client_id="desk").create_connection()
         with first, pytest.raises(jms.InvalidClientIDError):

@@ -316,6 +316,7 @@ class Bus(Handle):
         channel = await self._ready_channel(
             asked.what, timeout_s, memory=not asked.durable, destination=pattern
         )
+        self._connection.check_client_id()
         subscription = StoredSubscription(
             self,
             channel,

@@ -27,6 +27,7 @@ from shoal.bus.arguments import (
     name_of,
     selector_of,
 )
+from shoal.bus.client_ids import Claim
 from shoal.bus.descriptors import check_descriptors
 from shoal.bus.events import Event, EventLog, LinkDown, LinkUp
 from shoal.bus.log_limit import LogLimit
@@ -91,6 +92,8 @@ class Connection:
         self.client = ClientConfig()
         #: The way to a store, once somebody needs one, in a list that others can watch.
         self.channels: list[StoreChannel] = []
+        #: Its client id, once it needs a store.
+        self._claim: Claim | None = None
         self._persistence: Persistence | None = None
         self._transaction_chains: Chains | None = None
         self._making = threading.Lock()
@@ -307,10 +310,17 @@ class Connection:
                 module = importlib.import_module("shoal.bus.store_channel")
                 client = self.client
                 kept = client.outbox is not None
+                if client.client_id is not None:
+                    self._claim = Claim(self.node, client.client_id)
                 self.channels.append(
                     module.StoreChannel(self, url=client.store_url, client_id=client.client_id, kept=kept)
                 )
             return self.channels[0]
+
+    def check_client_id(self) -> None:
+        """Refuse a durable subscription while a connection of JMS has the same client id."""
+        if self._claim is not None:
+            self._claim.check()
 
     def persistence(self) -> "Persistence":
         """What sends messages that a store keeps."""

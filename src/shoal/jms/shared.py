@@ -1,6 +1,5 @@
 """The node that the connections of a process share: one for each URL and set of options."""
 
-import hashlib
 import itertools
 import logging
 import os
@@ -10,6 +9,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from shoal.bus import inside
+from shoal.bus.client_ids import bus_topic, has_others, jms_topic
 from shoal.bus.events import Event, LinkDown, LinkFailed, LinkRefused, MessagesLost, StoreDown, Unreadable
 from shoal.bus.subscription import Subscription
 from shoal.bus.sync import Bus, connect
@@ -117,7 +118,7 @@ class SharedNode:
             raise InvalidClientIDError(
                 f"client_id is {client_id!r}, and must be a str of 1 to {CLIENT_ID_CHARACTERS_MAX} characters"
             )
-        topic = f"_client/{hashlib.sha256(client_id.encode()).hexdigest()}"
+        topic = jms_topic(client_id)
         with _lock:
             if client_id in self._client_ids:
                 raise _taken(client_id)
@@ -125,7 +126,8 @@ class SharedNode:
             self._client_ids[client_id] = claim
         # Whoever subscribes to the same topic has the same id.
         wait_s = CLIENT_ID_WAIT_S if self.bus.config.scheme != "inproc" else 0.0
-        if self.bus.wait_for_subscribers(topic, 2, wait_s):
+        is_taken = self.bus.wait_for_subscribers(topic, 2, wait_s)
+        if is_taken or has_others(inside.node_of(self.bus), bus_topic(client_id)):
             with _lock:
                 self._client_ids.pop(client_id, None)
             claim.close()
