@@ -16,8 +16,9 @@ use crate::event::Event;
 use crate::time::Time;
 use crate::{Config, NodeId, ObjectId};
 
-/// Where all who are waited for are full they are asked again after so many times as long.
+/// Where all who are waited for are full they are asked again after so many times as long, and after so long at the least.
 const FULL_INTERVALS: u32 = 4;
+const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// What became of acknowledgements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,7 +224,7 @@ impl AckProcess {
         self.untold = true;
         self.refresh(now);
         // Who is full says by itself when it has everything.
-        let interval = if all_full { interval * FULL_INTERVALS } else { interval };
+        let interval = if due && all_full { FULL_PAUSE.max(interval * FULL_INTERVALS) } else { interval };
         self.next_request = if self.turn > 0 { now } else { now + interval };
         due.then_some(requested)
     }

@@ -194,7 +194,7 @@ fn who_is_full_is_asked_less_often() {
     acks.request(Time::ZERO, 10);
     let mut asked = Vec::new();
     let mut now = Time::ZERO;
-    for interval in [1, 1, 1, FULL_INTERVALS, FULL_INTERVALS].map(|times| times * STEP) {
+    for interval in [STEP, STEP, STEP, FULL_PAUSE, FULL_PAUSE] {
         assert_eq!(acks.poll(now, STEP, &mut asked), Some(10));
         assert_eq!(acks.next_request, now + interval);
         acks.on_full(1);
