@@ -184,8 +184,8 @@ class Session:
         self.request(inbox.begin(), lambda answer, error: self._on_began(inbox, answer, error), lasting=False)
 
     def _on_began(self, inbox: Inbox, answer: Body | None, error: BaseException | None) -> None:
-        if isinstance(error, LeaseError) and self.state != "open":
-            return  # The next session begins it again.
+        if isinstance(error, LeaseError):
+            return  # The session was lost: the next one begins it again.
         done = self._began.pop(inbox.number, None)
         if answer is not None:
             inbox.on_began(answer)

@@ -92,6 +92,20 @@ def test_what_belongs_to_a_lease_ends_with_the_session() -> None:
     assert [type(answer) for answer in answers] == [LeaseError]
 
 
+def test_a_consumer_whose_beginning_was_not_answered_is_begun_again_in_the_next_session() -> None:
+    talk, answers = session(), Answers()
+    greet(talk)
+    inbox = Inbox(1, {"op": "consume", "queue": "q"}, prefetch=1, prefetch_bytes=1, auto=False)
+    talk.add_inbox(inbox, answers)
+    assert [body["op"] for body in said(talk)] == ["consume"]
+    talk.end()
+    assert (answers, inbox.error) == ([], None)
+    greet(talk, run="r2")
+    (again,) = said(talk)
+    talk.handle(0.0, {"op": "answer", "n": again["n"], "lease": 5})
+    assert (again["op"], inbox.lease, len(answers)) == ("consume", 5, 1)
+
+
 def test_what_cannot_be_said_fails_alone() -> None:
     talk, heard = session(), Answers()
     greet(talk)
