@@ -143,6 +143,7 @@ def test_a_status_for_programs_is_json(store: StoreProgram, shell: dict[str, str
                 "['urgent']\n",
                 "42\n",
                 "first\n",
+                "42\n",
             ],
         ),
         ("docs/how-to/lose-nothing.md", ["", "11\n", ""]),

@@ -1,10 +1,16 @@
 """Chapter 10, sections 10.1 to 10.3: errors by their names, with a code and what caused them."""
 
+import contextlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from conftest import PATIENCE_S
+from waiting import until
 
+import shoal
 from shoal import errors, jms
+from shoal.jms.feeds import StoreFeed
 
 #: One that is Java's own, and no JMS error there either.
 NAMES = [name for name in jms.__all__ if name.endswith("Error") and name != "NumberFormatError"]
@@ -85,3 +91,57 @@ def test_messages_raise_what_the_specification_names(kind: type, call: Callable[
     """Section 10.3."""
     with pytest.raises(kind):
         call()
+
+
+class TestAStoreThatIsStartedAgain:
+    """What was delivered before comes again, and the error says so."""
+
+    def test_acknowledging_what_came_before_says_what_to_do(self, url: str, tmp_path: Path) -> None:
+        with shoal.connect(url) as bus:
+            context = jms.ConnectionFactory(bus=bus).create_context(jms.Session.CLIENT_ACKNOWLEDGE)
+            with context, contextlib.ExitStack() as stores:
+                message, consumer = received_before(context, stores, url, tmp_path)
+                with pytest.raises(
+                    jms.JMSError, match=r"comes again, marked .*\. Go on with receive"
+                ) as raised:
+                    message.acknowledge()
+                assert raised.value.error_code == "LeaseError"
+                again = consumer.receive(PATIENCE_S)
+                assert again is not None
+                assert again.jms_redelivered
+                again.acknowledge()
+
+    def test_a_commit_of_it_is_rolled_back_and_the_next_one_is_done(self, url: str, tmp_path: Path) -> None:
+        done = jms.Queue("done")
+        with shoal.connect(url) as bus:
+            context = jms.ConnectionFactory(bus=bus).create_context(jms.Session.SESSION_TRANSACTED)
+            with context, contextlib.ExitStack() as stores:
+                _, consumer = received_before(context, stores, url, tmp_path)
+                context.create_producer().send(done, "never")
+                with pytest.raises(jms.TransactionRolledBackError):
+                    context.commit()
+                again = consumer.receive(PATIENCE_S)
+                assert again is not None
+                assert again.jms_redelivered
+                context.create_producer().send(done, "once")
+                context.commit()
+                assert context.create_consumer(done).receive_body(str, PATIENCE_S) == "once"
+
+
+def received_before(
+    context: jms.JMSContext, stores: contextlib.ExitStack, url: str, directory: Path
+) -> tuple[jms.Message, jms.JMSConsumer]:
+    """A message that a store delivered, and its consumer, which has begun at the next one."""
+    with shoal.connect(url, store=directory):
+        context.create_producer().send(jms.Queue("orders"), "order")
+        if context.transacted:
+            context.commit()
+        consumer = context.create_consumer(jms.Queue("orders"))
+        message = consumer.receive(PATIENCE_S)
+        assert message is not None
+    feed = consumer._consumer._feed
+    assert isinstance(feed, StoreFeed)
+    lease = feed._consumer._inbox.lease
+    stores.enter_context(shoal.connect(url, store=directory))
+    until(lambda: feed._consumer._inbox.lease not in (None, lease))
+    return message, consumer

@@ -31,6 +31,14 @@ Body = dict[str, Any]
 Done = Callable[[Body | None, BaseException | None], None]
 
 
+def lost() -> LeaseError:
+    """What belongs to a session fails with it."""
+    return LeaseError(
+        "the connection to the store was lost meanwhile: what it delivered and was not acknowledged comes "
+        "again, marked as redelivered"
+    )
+
+
 class Pending:
     """A request that was not answered."""
 
@@ -117,7 +125,7 @@ class Session:
         for number, pending in list(self._requests.items()):
             if not pending.lasting:
                 del self._requests[number]
-                pending.done(None, LeaseError("the connection to the store was lost meanwhile"))
+                pending.done(None, lost())
         for inbox in self.inboxes.values():
             inbox.lose()
         self._set("idle")
@@ -143,7 +151,7 @@ class Session:
             done(None, StoreError(f"{REQUESTS_MAX} requests wait for the store's answer already"))
             return
         if self.state != "open" and not lasting:
-            done(None, LeaseError("the connection to the store was lost meanwhile"))
+            done(None, lost())
             return
         number = next(self._numbers)
         self._requests[number] = Pending({**body, "n": number}, done, lasting)

@@ -39,7 +39,10 @@ def translated(error: ShoalError) -> ShoalError:
         kind = ResourceAllocationError
     elif not isinstance(error, LinkError):
         return error
-    made = kind(str(error))
+    text = str(error)
+    if isinstance(error, LeaseError):
+        text += ". Go on with receive"
+    made = kind(text)
     made.error_code = type(error).__name__
     made.__cause__ = error
     return made

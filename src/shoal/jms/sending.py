@@ -13,6 +13,7 @@ from shoal.bus.store_waits import Pause, Waits
 from shoal.bus.transactions import Transaction
 from shoal.errors import (
     ClosedError,
+    LeaseError,
     MessageFormatError,
     ResourceAllocationError,
     ShoalError,
@@ -258,9 +259,7 @@ class Sender:
         Raises:
             TransactionRolledBackError: the store refused, and nothing happened.
         """
-        if acknowledged:
-            for core in acknowledged:
-                self.transaction().ack(core)
+        self._acknowledge(acknowledged)
         transaction, self._transaction = self._transaction, None
         pending, self._pending = self._pending, []
         if transaction is not None:
@@ -279,6 +278,15 @@ class Sender:
                 continue
             with translating():
                 self._publish_held(outgoing)
+
+    def _acknowledge(self, acknowledged: list[BusMessage]) -> None:
+        """Have the transaction acknowledge what was received; what a lost session delivered undoes it."""
+        try:
+            for core in acknowledged:
+                self.transaction().ack(core)
+        except LeaseError as error:
+            self.rollback()
+            raise TransactionRolledBackError(f"the transaction was rolled back: {error}") from error
 
     def end_waits(self) -> None:
         """The session is closed: whoever waits for the store still waits a moment, and not for ever."""
