@@ -51,6 +51,7 @@ class Consumer(ConsumerBase):
     async def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message, or `None` if none came in time. Raises what `shoal.Bus`'s consumers raise."""
         check_seconds("timeout_s", timeout_s, none="no end")
+        self._check_here()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         reader = asyncio.current_task()
         while True:
@@ -69,6 +70,7 @@ class Consumer(ConsumerBase):
     def receive_nowait(self, count_max: int = 1000) -> list[Message]:
         """Messages that are here already, at most `count_max`; an empty list if there are none."""
         check_count("count_max", count_max)
+        self._check_here()
         with self._channel.lock:
             return self._take(asyncio.current_task(), min(count_max, sys.maxsize))
 
@@ -93,6 +95,8 @@ class Consumer(ConsumerBase):
         await self._end(True)
 
     async def _end(self, succeeded: bool) -> None:
+        if self._channel.birth.is_elsewhere:
+            return
         is_done = tasks_done(succeeded)
         with contextlib.suppress(StoreError, ClosedError):
             await ask_in_loop(lambda done: self._close(is_done, done), CLOSE_S, f"close of {self._what}")
@@ -121,7 +125,7 @@ class Consumer(ConsumerBase):
         await self._end(kind is None)
 
     def __repr__(self) -> str:
-        return f"<shoal.aio.Consumer {self._what} {self.pending} pending{' closed' if self.closed else ''}>"
+        return self._describe("shoal.aio.Consumer")
 
 
 class StoredSubscription(Consumer):

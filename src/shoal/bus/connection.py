@@ -30,6 +30,7 @@ from shoal.bus.arguments import (
 from shoal.bus.client_ids import Claim
 from shoal.bus.descriptors import check_descriptors
 from shoal.bus.events import Event, EventLog, LinkDown, LinkUp
+from shoal.bus.forks import Birth
 from shoal.bus.log_limit import LogLimit
 from shoal.bus.readers import IsDone, nobody
 from shoal.bus.replies import Replies
@@ -39,7 +40,7 @@ from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config import resolve as resolve_url
 from shoal.config.connection import UDP_SEGMENT_BYTES
 from shoal.config.keys import keys_of
-from shoal.errors import ClosedError, ConfigError, ForkedError, LinkError, ShoalError, UndeliveredWarning
+from shoal.errors import ClosedError, ConfigError, LinkError, ShoalError, UndeliveredWarning
 from shoal.link.address import Target, resolve, target_of
 from shoal.link.fallback import StandIn, stand_in
 from shoal.link.group import Group
@@ -110,7 +111,7 @@ class Connection:
         self._making_links = threading.Lock()
         if config.has_links:
             self._keep_links()
-        self._process = os.getpid()
+        self.birth = Birth()
 
     def _keep_links(self) -> Keeper:
         with self._making_links:
@@ -407,16 +408,12 @@ class Connection:
 
     def check_here(self) -> None:
         """Refuse to work in a forked child."""
-        if self.is_foreign:
-            raise ForkedError(
-                "this connection was made before a fork, and does not work in the child: connect in the "
-                "process that uses it"
-            )
+        self.birth.check_here()
 
     @property
     def is_foreign(self) -> bool:
         """Whether it was made before a fork: then it has no threads here, and there is nothing to close."""
-        return self._process != os.getpid()
+        return self.birth.is_elsewhere
 
     def check_open(self) -> None:
         """Refuse to work once it is closed."""

@@ -40,21 +40,25 @@ class ConsumerBase:
         # Whoever has a consumer has its connection.
         self._owner = owner
         self._channel, self._what, self._ack, self._prefetch = channel, what, ack, prefetch
+        self._check_here = channel.birth.check_here
         self._inbox: Inbox = _NONE
 
     @property
     def pending(self) -> int:
         """Messages that have arrived and were not read yet."""
+        self._check_here()
         return self._inbox.pending
 
     @property
     def dropped(self) -> int:
         """Messages that the store dropped, because more waited than it may keep (`backlog_max_bytes`)."""
+        self._check_here()
         return self._inbox.dropped
 
     @property
     def closed(self) -> bool:
         """Whether nothing more will arrive."""
+        self._check_here()
         return self._inbox.closed or self._inbox.error is not None
 
     def attach_bell(self, bell: _core.Bell, source: int) -> None:
@@ -159,6 +163,11 @@ class ConsumerBase:
         with contextlib.suppress(ShoalError, ValueError):
             self.release(message, delay_s=FAILED_DELAY_S)
 
+    def _describe(self, kind: str) -> str:
+        if self._channel.birth.is_elsewhere:
+            return f"<{kind} {self._what} of another process>"
+        return f"<{kind} {self._what} {self.pending} pending{' closed' if self.closed else ''}>"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a consumer cannot be pickled: consume in the process that reads")
 
@@ -202,6 +211,8 @@ class Consumer(ConsumerBase):
             ClosedError: the consumer is closed.
             StoreError: the queue or subscription is gone.
         """
+        # What is here already is for the process that asked for it.
+        self._check_here()
         reader = threading.get_ident()
         lot = self._inbox.lots.get(reader)
         if lot:
@@ -226,6 +237,7 @@ class Consumer(ConsumerBase):
             ClosedError: the consumer is closed.
         """
         check_count("count_max", count_max)
+        self._check_here()
         with self._changed:
             return self._take(threading.get_ident(), min(count_max, sys.maxsize))
 
@@ -256,6 +268,8 @@ class Consumer(ConsumerBase):
         self._end(True)
 
     def _end(self, succeeded: bool) -> None:
+        if self._channel.birth.is_elsewhere:
+            return
         is_done = threads_done(succeeded)
         with contextlib.suppress(StoreError, ClosedError):
             ask(lambda done: self._close(is_done, done), CLOSE_S, f"close of {self._what}")
@@ -279,7 +293,7 @@ class Consumer(ConsumerBase):
         self._end(kind is None)
 
     def __repr__(self) -> str:
-        return f"<Consumer {self._what} {self.pending} pending{' closed' if self.closed else ''}>"
+        return self._describe("Consumer")
 
 
 class StoredSubscription(Consumer):

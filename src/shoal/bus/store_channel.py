@@ -83,6 +83,7 @@ class StoreChannel:
         self, connection: "Connection", *, url: str | None, client_id: str | None, kept: bool = False
     ) -> None:
         self._connection = connection
+        self.birth = connection.birth
         self._url = url
         name = f"process {os.getpid()} on {socket.gethostname()}"
         #: Everything here happens under it.
@@ -205,6 +206,7 @@ class StoreChannel:
 
     def request(self, body: Body, done: Done, *, lasting: bool = True) -> None:
         """Ask the store something."""
+        self.birth.check_here()
         with self._lock:
             if self._stopped:
                 done(None, closed())
@@ -263,6 +265,8 @@ class StoreChannel:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """While this lasts nothing else happens; what it leaves to be said is said then."""
+        # A thread that there is no more may have had the lock when the process forked.
+        self.birth.check_here()
         with self._lock:
             yield
             self._pump()
