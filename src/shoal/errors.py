@@ -47,7 +47,7 @@ ShoalError
 ├── DataLossError                            a query asks for history that is no longer there
 └── ExperimentError                          a benchmark came to no valid result
 
-UndeliveredWarning (a RuntimeWarning)        members lacked messages when a `with` block was left
+UndeliveredWarning (a RuntimeWarning)        members, or a store, lacked messages when a `with` block was left
 ```
 """
 
@@ -178,7 +178,7 @@ class RemoteError(ShoalError):
 
 
 class UndeliveredWarning(RuntimeWarning):
-    """A `with` block was left while members lacked messages; the text says who lacks how much."""
+    """A `with` block was left while members, or a store, lacked messages; the text says who lacks what."""
 
 
 class StoreError(ShoalError):

@@ -13,6 +13,7 @@ import time
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
@@ -617,12 +618,11 @@ class Bus(Handle):
         connection.closed = True
         self._finalizer.detach()
         connection.replies.fail(closed_error)
-        undelivered = Undelivered()
+        undelivered, unstored = Undelivered(), ""
         try:
             deadline = None if linger_s is None else time.monotonic() + linger_s
             await self._finish_callbacks(_CALLBACKS_S if linger_s is None else linger_s / 2)
-            patience_s = stall_s if deadline is None else left(deadline) or 0.0
-            await self._finish_persistent(patience_s, tasks_done(succeeded))
+            unstored = await self._finish_persistent(deadline, stall_s, tasks_done(succeeded))
             left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             undelivered = await doorbell.run(operations.deliver(connection, left_s, stall_s))
             if connection.links is not None:
@@ -634,6 +634,7 @@ class Bus(Handle):
             drained = connection.shut_down()
             if linger_s == 0 and drained:
                 undelivered = Undelivered()
+            undelivered = replace(undelivered, unstored=unstored)
             if undelivered:
                 connection.say_undelivered(undelivered)
             connection.drain()
@@ -643,14 +644,15 @@ class Bus(Handle):
                 await in_own_thread(connection.close_role)
         return undelivered
 
-    async def _finish_persistent(self, patience_s: float, is_done: IsDone) -> None:
-        """End callbacks of stored subscriptions, and say goodbye to the store."""
+    async def _finish_persistent(self, deadline: float | None, stall_s: float, is_done: IsDone) -> str:
+        """End callbacks of stored subscriptions, and say goodbye to the store: what it lacks, in words."""
         current = asyncio.current_task()
         for listener in [one for one in self._stored_listeners if one is not current]:
             listener.cancel()
-        if self._connection.channels:
-            finish = functools.partial(self._connection.finish_persistent, patience_s, is_done)
-            await in_own_thread(finish)
+        if not self._connection.channels:
+            return ""
+        finish = functools.partial(self._connection.finish_persistent, deadline, stall_s, is_done)
+        return await in_own_thread(finish)
 
     async def _finish_callbacks(self, patience_s: float) -> None:
         """Let callbacks that are under way end; no other is called any more."""

@@ -40,7 +40,7 @@ from shoal.config import ClientConfig, ConnectionConfig, QueueFull
 from shoal.config import resolve as resolve_url
 from shoal.config.connection import UDP_SEGMENT_BYTES
 from shoal.config.keys import keys_of
-from shoal.errors import ClosedError, ConfigError, LinkError, ShoalError, UndeliveredWarning
+from shoal.errors import ClosedError, ConfigError, LinkError, UndeliveredWarning
 from shoal.link.address import Target, resolve, target_of
 from shoal.link.fallback import StandIn, stand_in
 from shoal.link.group import Group
@@ -60,6 +60,9 @@ log = logging.getLogger("shoal.bus")
 _UDP_HEADER_BYTES = 36
 #: Failures of one callback that are logged in `log_limit.LOG_EVERY_S`.
 _FAILURES_LOGGED_MAX = 10
+#: A store that takes nothing for so long is not waited for when a connection closes: one that is started
+#: again takes longer than a member that is slow.
+STORE_STALL_S = 5.0
 #: How long the members of a group are waited for that is left.
 LEAVE_S = 1.0
 
@@ -375,28 +378,21 @@ class Connection:
         if self._persistence is not None:
             self._persistence.flush(timeout_s)
 
-    def has_unstored(self) -> bool:
-        """Whether a persistent message is not stored, nor in an outbox."""
-        persistence = self._persistence
-        if persistence is None or persistence.outbox is not None:
-            return False
-        return persistence.last > persistence.chain.stored
-
     def next_temporary(self) -> int:
         """A number that no temporary queue or topic of this connection has."""
         return next(self._temporaries)
 
-    def finish_persistent(self, patience_s: float, is_done: IsDone) -> None:
+    def finish_persistent(self, deadline: float | None, stall_s: float, is_done: IsDone) -> str:
         """Wait a while for the store, and say goodbye to it; an outbox goes on with the next start.
 
-        Readers that are done acknowledge what they received last.
+        Readers that are done acknowledge what they received last. Returns what the store lacks, in words.
         """
-        if self.has_unstored():
-            try:
-                self.flush_persistent(patience_s)
-            except ShoalError as error:
-                log.warning("%s was closed before the store had everything: %s", self.describe("Bus"), error)
+        persistence, lacks = self._persistence, ""
+        if persistence is not None and persistence.outbox is None:
+            lacks = persistence.finish(deadline, max(stall_s, STORE_STALL_S))
+        patience_s = stall_s if deadline is None else max(deadline - time.monotonic(), 0.0)
         self.close_channel(patience_s, is_done)
+        return lacks
 
     def close_channel(self, patience_s: float, is_done: IsDone) -> None:
         """Say goodbye to the store."""

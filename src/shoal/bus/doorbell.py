@@ -6,6 +6,7 @@ the end of a store, has a thread of its own.
 
 import asyncio
 import contextlib
+import functools
 import threading
 import time
 import weakref
@@ -113,35 +114,35 @@ class Doorbell:
             arrived.set()
 
 
-async def in_own_thread(work: Callable[[], None]) -> None:
+async def in_own_thread(work: Callable[[], T]) -> T:
     """Do what can only block, beside the loop. Whoever is cancelled does not wait for it, and it goes on.
 
     The loop's own threads are for its application, which may have all of them waiting for something.
     """
     loop = asyncio.get_running_loop()
-    done = loop.create_future()
+    done: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
-        error: BaseException | None = None
         try:
-            work()
+            result = work()
         except BaseException as raised:
-            error = raised
-        # Nobody waits where the loop is closed.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_finish, done, error)
+            _tell(loop, done, functools.partial(done.set_exception, raised))
+        else:
+            _tell(loop, done, functools.partial(done.set_result, result))
 
     start(threading.Thread(target=run, name="shoal-close"))
-    await done
+    return await done
 
 
-def _finish(done: "asyncio.Future[None]", error: BaseException | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)
+def _tell(loop: asyncio.AbstractEventLoop, done: "asyncio.Future[T]", finish: Callable[[], None]) -> None:
+    # Nobody waits where the loop is closed.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(_finish, done, finish)
+
+
+def _finish(done: "asyncio.Future[T]", finish: Callable[[], None]) -> None:
+    if not done.done():
+        finish()
 
 
 def _wake(waiting: "asyncio.Future[None]") -> None:

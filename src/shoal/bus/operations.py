@@ -175,19 +175,21 @@ def until_closed(connection: Connection, timeout_s: float | None) -> Operation[b
 class Undelivered:
     """What a connection that closed could not deliver.
 
-    Bytes that were not sent, who lacks about how many bytes, and the routers that have not said that those
-    behind them have everything.
+    Bytes that were not sent, who lacks about how many bytes, the routers that have not said that those behind
+    them have everything, and what the store lacks, in words.
     """
 
     unsent_bytes: int = 0
     lacking: tuple[tuple[int, int], ...] = ()
     unconfirmed: tuple[int, ...] = ()
+    unstored: str = ""
 
     def __bool__(self) -> bool:
-        return self.unsent_bytes > 0 or bool(self.lacking) or bool(self.unconfirmed)
+        return bool(self.unsent_bytes or self.lacking or self.unconfirmed or self.unstored)
 
     def __str__(self) -> str:
-        parts = [f"{self.unsent_bytes} bytes were not sent"] if self.unsent_bytes else []
+        parts = [self.unstored] if self.unstored else []
+        parts += [f"{self.unsent_bytes} bytes were not sent"] if self.unsent_bytes else []
         parts += [f"member {node} lacks about {lacks} bytes" for node, lacks in self.lacking]
         parts += [_unconfirmed(node) for node in self.unconfirmed]
         return ", ".join(parts)

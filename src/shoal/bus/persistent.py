@@ -18,7 +18,7 @@ from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_protocol import NAME_BYTES_MAX, is_queue_name, queue_topic
 from shoal.bus.store_session import Done
 from shoal.bus.store_waits import ask
-from shoal.errors import FlushError, InvalidDestinationError, StoreError
+from shoal.errors import ClosedError, FlushError, InvalidDestinationError, StoreAwayError, StoreError
 
 if TYPE_CHECKING:
     from shoal.bus.connection import Connection
@@ -139,6 +139,30 @@ class Persistence:
                     f"{last - self.chain.stored} persistent messages are not stored within {timeout_s} s"
                 ) from error
         self.raise_failure()
+
+    def finish(self, deadline: float | None, stall_s: float) -> str:
+        """Wait for the store, as long as it gets on: what it lacks then, in words; nothing if it has all.
+
+        Whoever has a deadline waits until then; others as long as the store takes something every so often.
+        """
+        last, refused, why = self.last, 0, ""
+        while (before := self.chain.stored) < last:
+            patience_s = stall_s if deadline is None else max(deadline - time.monotonic(), 0.0)
+            try:
+                ask(lambda done: self.wait(last, done), patience_s, "close")
+            except StoreAwayError:
+                if deadline is not None or self.chain.stored == before:
+                    why = f"it took nothing for {patience_s:.3g} s" if patience_s else "nobody waited for it"
+                    break
+            except StoreError as error:
+                refused, why = 1, str(error)
+            except ClosedError:
+                break
+        lacks = last - self.chain.stored + self.chain.failures + refused
+        failure = self.chain.take_failure()
+        if not lacks:
+            return ""
+        return f"the store lacks {lacks} message{'s' if lacks > 1 else ''}: {failure or why}"
 
     # --- for both ---
 

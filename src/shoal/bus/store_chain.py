@@ -74,8 +74,9 @@ class Chain:
         self._retry_at: float | None = None
         self._waiting: list[tuple[int, int, Done]] = []
         self._order = itertools.count()
-        #: Why rows were given up that nobody waited for.
+        #: Why rows were given up that nobody waited for, the last of them, and how many these are.
         self._failure: StoreError | None = None
+        self.failures = 0
 
     # --- getters ---
 
@@ -103,7 +104,7 @@ class Chain:
 
     def take_failure(self) -> StoreError | None:
         """Why rows were given up that nobody waited for, once."""
-        failure, self._failure = self._failure, None
+        failure, self._failure, self.failures = self._failure, None, 0
         return failure
 
     def restart(self) -> None:
@@ -228,6 +229,7 @@ class Chain:
             told = told or waiting == number
         if not told:
             self._failure = error
+            self.failures += 1
 
     def _tell(self, through: int) -> None:
         while self._waiting and self._waiting[0][0] <= through:

@@ -8,6 +8,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
@@ -704,17 +705,17 @@ class Bus(Handle):
         """Leave the domain once every member has everything.
 
         A callback that is under way is waited for, at most a second or half of `linger_s`, and may still
-        publish; none is called any more. Then members are waited for, as long as they get on. If somebody
-        still lacks messages in the end, a warning is logged that says who lacks how much. A request that
-        waits for its answer ends with `ClosedError`. Closing again does nothing; closing inside a callback is
-        allowed.
+        publish; none is called any more. Then members are waited for, as long as they get on, and a store
+        that lacks messages, which may be away for five seconds. If somebody still lacks messages in the end,
+        a warning is logged that says who lacks how much. A request that waits for its answer ends with
+        `ClosedError`. Closing again does nothing; closing inside a callback is allowed.
 
         Args:
             linger_s: how long all of it may take; 0 waits for nobody, `None` is as long as members get on.
             stall_s: members that acknowledge nothing new for so long are not waited for.
 
         Returns:
-            Whether every member has everything.
+            Whether every member has everything, and the store what it was to keep.
         """
         check_seconds("linger_s", linger_s, none="as long as members get on")
         check_seconds("stall_s", stall_s)
@@ -740,8 +741,7 @@ class Bus(Handle):
             patience_s = callbacks_until - time.monotonic()
             if thread.thread is not threading.current_thread() and patience_s > 0:
                 thread.thread.join(min(patience_s, threading.TIMEOUT_MAX))
-        patience_s = stall_s if deadline is None else max(deadline - time.monotonic(), 0.0) / 2
-        connection.finish_persistent(patience_s, threads_done(succeeded))
+        unstored = connection.finish_persistent(deadline, stall_s, threads_done(succeeded))
         left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         undelivered = Undelivered()
         try:
@@ -751,6 +751,7 @@ class Bus(Handle):
             drained = connection.shut_down()
             if left_s == 0 and drained:
                 undelivered = Undelivered()
+            undelivered = replace(undelivered, unstored=unstored)
             if undelivered:
                 connection.say_undelivered(undelivered)
             connection.drain()

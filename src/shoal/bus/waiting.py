@@ -4,11 +4,13 @@ import atexit
 import select
 import time
 import weakref
+from dataclasses import replace
 from typing import TypeVar
 
 from shoal import _core
 from shoal.bus.connection import Connection, closed_error
 from shoal.bus.operations import Operation, deliver
+from shoal.bus.readers import nobody
 from shoal.signals import SIGNAL_S
 
 T = TypeVar("T")
@@ -66,6 +68,9 @@ def _close(connection: Connection) -> None:
     connection.closed = True
     connection.replies.fail(closed_error)
     undelivered = run(connection, deliver(connection, _EXIT_LINGER_S, _EXIT_STALL_S))
+    # Nobody hears the store any more.
+    unstored = connection.finish_persistent(time.monotonic(), 0.0, nobody)
+    undelivered = replace(undelivered, unstored=unstored)
     connection.shut_down()
     if undelivered:
         connection.say_undelivered(undelivered)
