@@ -25,7 +25,7 @@ ShoalError
 ├── ClosedError (also ConnectionError)       the connection was closed here
 ├── ForkedError (also RuntimeError)          the connection was made before a fork, and this is the child
 ├── FullError (also TimeoutError)            members take no more
-├── FlushError                               not every member has everything
+├── FlushError                               not every member has everything, or not the store
 ├── NoReplyError (also TimeoutError)         nobody answered a request in time
 │   └── NoRespondersError                    nobody subscribes to the topic of a request
 ├── RemoteError                              the callback that was to answer a request failed
@@ -263,11 +263,14 @@ class FlushError(ShoalError):
     Attributes:
         silent: the members that did not acknowledge, and the routers that did not say that those behind them
             did.
+        unstored: how many persistent messages no store has taken. If none, the store has all of them, and
+            only members that are there now may lack something.
     """
 
-    def __init__(self, message: str, silent: tuple[int, ...] = ()) -> None:
+    def __init__(self, message: str, silent: tuple[int, ...] = (), unstored: int = 0) -> None:
         super().__init__(message)
         self.silent = silent
+        self.unstored = unstored
 
 
 class InvalidSelectorError(JMSError, ValueError):

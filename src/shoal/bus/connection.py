@@ -378,6 +378,10 @@ class Connection:
         if self._persistence is not None:
             self._persistence.flush(timeout_s)
 
+    def storing(self) -> str:
+        """What to add where members lack something, and the store was asked before: nothing without one."""
+        return "" if self._persistence is None else "; the store has everything persistent"
+
     def next_temporary(self) -> int:
         """A number that no temporary queue or topic of this connection has."""
         return next(self._temporaries)

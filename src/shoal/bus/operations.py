@@ -103,7 +103,10 @@ def begin(connection: Connection) -> Operation[None]:
 
 
 def flush(connection: Connection, timeout_s: float | None, deadline: float | None) -> Operation[None]:
-    """Wait until every member has everything published before; of the time asked for some may be over."""
+    """Wait until every member has everything published before; of the time asked for some may be over.
+
+    The store has been waited for by then.
+    """
     connection.check_open()
     number = connection.node.begin_flush()
     try:
@@ -116,7 +119,8 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
                 raise FlushError(
                     f"not every member acknowledged everything within {timeout_s} s"
                     + _names(lacking)
-                    + "".join(f"; {_unconfirmed(node)}" for node in routers),
+                    + "".join(f"; {_unconfirmed(node)}" for node in routers)
+                    + connection.storing(),
                     tuple(sorted(named)),
                 )
             yield deadline
@@ -124,7 +128,9 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
         connection.node.end_flush(number)
     if silent:
         names = ", ".join(f"{node}" for node in silent)
-        raise FlushError(f"these members did not acknowledge everything: {names}", tuple(silent))
+        raise FlushError(
+            f"these members did not acknowledge everything: {names}{connection.storing()}", tuple(silent)
+        )
 
 
 def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:

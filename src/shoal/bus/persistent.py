@@ -135,8 +135,9 @@ class Persistence:
             try:
                 ask(lambda done: self.wait(last, done), timeout_s, "flush")
             except TimeoutError as error:
+                unstored = last - self.chain.stored
                 raise FlushError(
-                    f"{last - self.chain.stored} persistent messages are not stored within {timeout_s} s"
+                    f"{unstored} persistent messages are not stored within {timeout_s} s", unstored=unstored
                 ) from error
         self.raise_failure()
 

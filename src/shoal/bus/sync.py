@@ -652,7 +652,8 @@ class Bus(Handle):
         """Return when every member has everything published before, and the store what is persistent.
 
         Raises:
-            FlushError: some member has not; `silent` names those that did not answer. Or the store has not.
+            FlushError: some member has not; `silent` names those that did not answer. Or the store has not:
+                `unstored` says how many messages it lacks, and if none, everything persistent is safe.
             StoreError: why the store refused messages that were published with a `window`.
         """
         check_seconds("timeout_s", timeout_s, none="no end")

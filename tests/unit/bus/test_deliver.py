@@ -44,7 +44,7 @@ class PlainNode:
 
 
 def connected(node):
-    return cast("Connection", SimpleNamespace(node=node, check_open=lambda: None))
+    return cast("Connection", SimpleNamespace(node=node, check_open=lambda: None, storing=lambda: ""))
 
 
 def outcome(operation):

@@ -3,14 +3,16 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from plain_store import PlainStore
 
 import shoal
 from shoal import aio
-from shoal.bus import connection
-from shoal.errors import UndeliveredWarning
+from shoal.bus import connection, operations
+from shoal.errors import FlushError, UndeliveredWarning
 
 PATIENCE_S = 10.0
 
@@ -87,3 +89,32 @@ def test_a_connection_whose_messages_are_all_stored_closes_well(domain: str, sto
         bus.queue("orders").send(number, window=1000)
     assert bus.close()
     assert len(store.rows) == 300
+
+
+def test_a_flush_says_how_many_messages_the_store_lacks(sender: shoal.Bus) -> None:
+    with pytest.raises(FlushError, match="5 persistent messages are not stored") as raised:
+        sender.flush(0.05)
+    assert (raised.value.unstored, raised.value.silent) == (5, ())
+
+
+@pytest.mark.parametrize("silent", [[7], None])
+def test_a_flush_that_members_do_not_acknowledge_says_that_the_store_has_everything(
+    domain: str, store: PlainStore, silent: list[int] | None
+) -> None:
+    with shoal.connect(domain) as bus:
+        bus.queue("orders").send(0, window=10)
+        bus.flush()
+        silenced = SimpleNamespace(
+            begin_flush=lambda: 1,
+            poll_flush=lambda number: silent,
+            end_flush=lambda number: None,
+            backlog=lambda: (0, [(7, 59)]),
+            flush_awaited=lambda number: [],
+        )
+        node, bus._connection.node = bus._connection.node, cast(Any, silenced)
+        try:
+            with pytest.raises(FlushError, match=r"; the store has everything persistent$") as raised:
+                list(operations.flush(bus._connection, 0.0, 0.0))
+        finally:
+            bus._connection.node = node
+    assert (raised.value.silent, raised.value.unstored) == ((7,), 0)
