@@ -39,7 +39,7 @@ from shoal.bus.durable import stored_of
 from shoal.bus.events import Event
 from shoal.bus.handle import Handle
 from shoal.bus.operations import STALL_S, Undelivered
-from shoal.bus.persistent import check_window, left
+from shoal.bus.persistent import check_window, deadline_of, left
 from shoal.bus.queues import OnFull, declaration
 from shoal.bus.readers import IsDone, tasks_done
 from shoal.bus.replies import (
@@ -65,7 +65,7 @@ from shoal.config import (
     split_client,
     split_roles,
 )
-from shoal.errors import ConfigError, FullError, StoreError
+from shoal.errors import ConfigError, FullError, NoStoreError, StoreError
 from shoal.link.address import target_of
 from shoal.link.admission import Admit
 from shoal.selector import CorrelationFilter, Selector
@@ -364,7 +364,15 @@ class Bus(Handle):
 
     async def transaction(self, id: str | None = None, *, timeout_s: float | None = None) -> Transaction:
         """Begin a transaction: `async with await bus.transaction() as tx`. As `shoal.Bus.transaction`."""
-        channel = await self._ready_channel("a transaction", timeout_s, memory=True)
+        deadline, channel = deadline_of(timeout_s), self._connection.channel()
+        # Adding a message waits for nothing: so a store that keeps it is waited for here.
+        if not channel.is_ready(memory=True):
+            try:
+                await self._ready_channel("a transaction", timeout_s)
+            except NoStoreError:
+                if self._connection.client.outbox is not None:
+                    raise
+        await self._ready_channel("a transaction", left(deadline), memory=True)
         return Transaction(self._connection, channel, id)
 
     @overload

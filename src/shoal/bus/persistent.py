@@ -15,6 +15,7 @@ from shoal.bus.arguments import check_count, check_seconds
 from shoal.bus.outbox import Outbox
 from shoal.bus.store_chain import UNSTORED_BYTES_MAX, WORTHWHILE_BYTES, Chain
 from shoal.bus.store_channel import StoreChannel
+from shoal.bus.store_errors import seconds
 from shoal.bus.store_protocol import NAME_BYTES_MAX, is_queue_name, queue_topic
 from shoal.bus.store_session import Done
 from shoal.bus.store_waits import ask
@@ -137,7 +138,8 @@ class Persistence:
             except TimeoutError as error:
                 unstored = last - self.chain.stored
                 raise FlushError(
-                    f"{unstored} persistent messages are not stored within {timeout_s} s", unstored=unstored
+                    f"{unstored} persistent messages are not stored within {seconds(timeout_s or 0.0)}",
+                    unstored=unstored,
                 ) from error
         self.raise_failure()
 
@@ -153,7 +155,9 @@ class Persistence:
                 ask(lambda done: self.wait(last, done), patience_s, "close")
             except StoreAwayError:
                 if deadline is not None or self.chain.stored == before:
-                    why = f"it took nothing for {patience_s:.3g} s" if patience_s else "nobody waited for it"
+                    why = (
+                        f"it took nothing for {seconds(patience_s)}" if patience_s else "nobody waited for it"
+                    )
                     break
             except StoreError as error:
                 refused, why = 1, str(error)

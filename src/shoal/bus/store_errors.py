@@ -43,20 +43,26 @@ def error_of(body: Mapping[str, Any]) -> StoreError:
     return _KINDS.get(str(body.get("error")), StoreError)(text)
 
 
-def no_store(what: str, waited_s: float, why: str = "", others: str = "") -> NoStoreError:
-    """Nobody keeps what must be kept.
+def seconds(duration_s: float) -> str:
+    """A time as people read it."""
+    return f"{round(duration_s, 3):g} s"
+
+
+def no_store(what: str, waited_s: float | None = None, why: str = "", others: str = "") -> NoStoreError:
+    """Nobody keeps what must be kept; it was waited for, or not.
 
     `why` is known where an address was tried; `others` are stores that keep other things.
     """
+    when = "yet" if waited_s is None else f"within {seconds(waited_s)}"
     if others:
         return NoStoreError(
             f"{what} needs a store that keeps it, and those of this domain keep other destinations: "
             f"{others}. Give one of them another pattern, or start one more"
         )
     if why:
-        return NoStoreError(f"{what} needs a store, and there was no way to it within {waited_s:g} s: {why}")
+        return NoStoreError(f"{what} needs a store, and there was no way to it {when}: {why}")
     return NoStoreError(
-        f"{what} needs a store, and none was heard of within {waited_s:g} s: start one with 'shoal store "
+        f"{what} needs a store, and none was heard of {when}: start one with 'shoal store "
         "--data DIRECTORY', make this program one with connect(store=DIRECTORY), name one with "
         "connect(store='tcp://host:port'), or keep messages here meanwhile with connect(outbox=DIRECTORY)"
     )

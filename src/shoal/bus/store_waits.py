@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from shoal.bus.arguments import check_seconds
+from shoal.bus.store_errors import seconds
 from shoal.bus.store_session import Body, Done
 from shoal.errors import StoreAwayError
 
@@ -161,4 +162,5 @@ async def ask_in_loop(begin: Callable[[Done], None], timeout_s: float | None, wh
 
 def away(what: str, timeout_s: float | None) -> StoreAwayError:
     """The store did not answer in time."""
-    return StoreAwayError(f"the store did not answer within {timeout_s} s: {what}")
+    within = "in time" if timeout_s is None else f"within {seconds(timeout_s)}"
+    return StoreAwayError(f"the store did not answer {within}: {what}")

@@ -452,9 +452,15 @@ class Bus(Handle):
 
         Args:
             id: what the commit is called, so that repeating it does nothing; drawn if not given.
+            timeout_s: how long to wait for a store, here and with the first persistent message.
+
+        Raises:
+            NoStoreError: there is no store. An outbox is none.
         """
-        channel = self._connection.ready_channel("a transaction", timeout_s, memory=True)
-        return Transaction(self._connection, channel, id)
+        # Beside an outbox nothing goes into anybody's memory.
+        memory = self._connection.client.outbox is None
+        channel = self._connection.ready_channel("a transaction", timeout_s, memory=memory)
+        return Transaction(self._connection, channel, id, timeout_s)
 
     def _call_back(self, core: _core.Subscription, callback: Callback, thread: str | None) -> None:
         failed = functools.partial(_failed, weakref.ref(self._connection), callback)

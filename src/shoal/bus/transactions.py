@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from shoal._core import Message, RowsBuilder
 from shoal.bus.persistent import REQUEST_BYTES, check_queue_name
-from shoal.bus.store_channel import LOOK_S, StoreChannel
+from shoal.bus.store_channel import StoreChannel
 from shoal.bus.store_consumer import Inbox, runs_of
 from shoal.bus.store_errors import no_store
 from shoal.bus.store_protocol import COMMIT_BYTES_MAX
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #: The first of the chains of transactions; those before are the lanes of a link and the way of plain
 #: persistent messages.
 FIRST_CHAIN = 6
+#: What needs a store that keeps.
+KEPT = "a persistent message of a transaction"
 #: What a row has beside its message, at the most.
 ROW_BYTES = 64
 
@@ -104,7 +106,7 @@ class TransactionBase:
     def _add(self, topic: str, body: Any, headers: dict[str, Any]) -> str:
         self._check_open()
         if headers.setdefault("persistent", True) and not self._channel.is_ready(memory=False):
-            raise no_store("a persistent message of a transaction", LOOK_S)
+            self._need_store()
         builder = self._chain.builder
         before = builder.waiting_bytes
         try:
@@ -118,6 +120,10 @@ class TransactionBase:
                 "on in another one"
             ) from error
         return f"ID:{self._chain.publisher:016x}-{self._chain.chain}-{number}"
+
+    def _need_store(self) -> None:
+        """Refuse what nobody keeps: there may be queues in memory, but no store."""
+        raise no_store(KEPT)
 
     def ack(self, message: Message) -> None:
         """Acknowledge a message of any consumer of the connection when the transaction is committed."""
@@ -200,6 +206,16 @@ class Transaction(TransactionBase):
     Made by `Bus.transaction`. Use it in a `with` statement: it commits when the block ends, and rolls back
     when it raises. Nothing of it is seen by anybody before it is durable.
     """
+
+    def __init__(
+        self, connection: "Connection", channel: StoreChannel, id: str | None, timeout_s: float | None = None
+    ) -> None:
+        super().__init__(connection, channel, id)
+        self._timeout_s = timeout_s
+
+    def _need_store(self) -> None:
+        patience_s = self._timeout_s
+        ask(lambda done: self._channel.when_ready(KEPT, done, patience_s=patience_s), patience_s, KEPT)
 
     def commit(self, *, timeout_s: float | None = None) -> None:
         """Do everything, and wait until it is durable.

@@ -1,15 +1,19 @@
 """Queues, durable subscriptions and transactions, with a plain store at the other end."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plain_store import PlainStore
 
 import shoal
+from shoal import aio
 from shoal.bus import store_channel
+from shoal.bus.store_channel import StoreChannel
 from shoal.errors import (
     ClosedError,
     ConfigError,
@@ -205,6 +209,59 @@ def test_a_transaction_of_persistent_messages_needs_a_store_that_keeps(
     transaction.send("q", 1, persistent=False)
     transaction.commit()
     assert [row.message.body for row in memory.rows] == [1]
+
+
+def test_a_transaction_waits_for_a_store_as_long_as_it_was_asked_to(
+    bus: shoal.Bus, other: shoal.Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = PlainStore(other, memory=True)
+    transaction = bus.transaction(timeout_s=PATIENCE_S)
+    looked: list[float | None] = []
+    when_ready = StoreChannel.when_ready
+
+    def start_when_asked(channel: StoreChannel, *arguments: Any, **options: Any) -> None:
+        when_ready(channel, *arguments, **options)
+        looked.append(options["patience_s"])
+        memory.stop()
+        PlainStore(other)
+
+    monkeypatch.setattr(StoreChannel, "when_ready", start_when_asked)
+    transaction.send("q", 1)
+    transaction.commit()
+    assert looked == [PATIENCE_S]
+
+
+@pytest.mark.usefixtures("short_look")
+def test_a_transaction_beside_an_outbox_needs_a_store(domain: str, tmp_path: Path) -> None:
+    async def begin() -> None:
+        async with aio.connect(domain, outbox=tmp_path / "a") as bus:
+            await bus.transaction()
+
+    with shoal.connect(domain, outbox=tmp_path / "b") as bus:
+        with pytest.raises(NoStoreError, match=r"a transaction needs a store.* within 0\.1 s"):
+            bus.transaction()
+        with pytest.raises(NoStoreError, match="a transaction needs a store"):
+            asyncio.run(begin())
+
+
+@pytest.mark.usefixtures("short_look")
+def test_with_an_event_loop_a_transaction_waits_for_a_store_before_it_begins(
+    domain: str, other: shoal.Bus
+) -> None:
+    async def main() -> None:
+        async with aio.connect(domain) as bus:
+            transaction = await bus.transaction()
+            with pytest.raises(NoStoreError, match="and none was heard of yet"):
+                transaction.send("q", 1)
+            transaction.rollback()
+            memory.stop()
+            store = PlainStore(other)
+            async with aio.connect(domain) as later, await later.transaction() as transaction:
+                transaction.send("q", 1)
+            assert len(store.rows) == 1
+
+    memory = PlainStore(other, memory=True)
+    asyncio.run(main())
 
 
 def test_a_transaction_that_is_too_long_is_refused_before_anything_is_sent(
