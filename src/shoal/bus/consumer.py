@@ -71,14 +71,16 @@ class ConsumerBase:
     def release(self, message: Message, *, delay_s: float | None = None) -> None:
         """Give a message back: it is delivered again, to whoever takes it, marked as redelivered.
 
+        One of a group comes before those of its group that nobody has received yet.
+
         Args:
             delay_s: not before so many seconds; `None` is as the queue's back-off says.
         """
         check_seconds("delay_s", delay_s, none="the queue's back-off")
         with self._channel.locked():
-            offset = self._inbox.offset_of(message)
+            self._inbox.offset_of(message)
             self._inbox.keep_back(message)
-            self._channel.say(self._inbox.release([offset], delay_s))
+            self._channel.release(self._inbox, message, delay_s)
 
     def _begin(self, body: Body, done: Done) -> None:
         self._inbox = self._channel.open_inbox(

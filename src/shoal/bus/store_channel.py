@@ -23,7 +23,7 @@ from shoal.bus.log_limit import LogLimit
 from shoal.bus.memory_owner import OWNER, Election
 from shoal.bus.readers import IsDone
 from shoal.bus.store_chain import Chain
-from shoal.bus.store_consumer import Inbox
+from shoal.bus.store_consumer import Inbox, offset_of
 from shoal.bus.store_ear import HERES, REPLIES, Ear
 from shoal.bus.store_errors import no_store
 from shoal.bus.store_finder import Finder, Here
@@ -270,6 +270,23 @@ class StoreChannel:
         with self._lock:
             yield
             self._pump()
+
+    def release(self, inbox: Inbox, message: _core.Message, delay_s: float | None) -> None:
+        """Give a message back. Those behind it in its group, which nobody has received, go back as well."""
+        offset, group = offset_of(message), message.group
+
+        def paused(answer: Body | None, error: BaseException | None) -> None:
+            # A session that was lost meanwhile delivers everything again by itself.
+            if error is None and not inbox.closed:
+                with self.locked():
+                    for request in inbox.poll_returns():
+                        self.say(request)
+
+        with self.locked():
+            if group is None or inbox.retired:
+                self.say(inbox.release([offset], delay_s))
+            elif inbox.put_back(offset, group, delay_s):
+                self.request(inbox.pause(), paused, lasting=False)
 
     def inbox_of(self, number: int) -> Inbox | None:
         """A consumer by its number."""

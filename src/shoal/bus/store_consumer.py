@@ -71,6 +71,9 @@ class Inbox:
         self._paces: dict[Hashable, tuple[int, float]] = {}
         #: Nothing is handed out while deliveries are put back.
         self._paused = False
+        #: What is to be given back when nothing more comes, with how long it is to wait, and its groups.
+        self._returns: list[tuple[int, float | None]] = []
+        self._returned_groups: set[str] = set()
         self._sizes: deque[tuple[int, int]] = deque()
         #: When messages that are ready are too old, by offset.
         self._expiries: dict[int, float] = {}
@@ -90,6 +93,8 @@ class Inbox:
         self._sizes.clear()
         self._expiries.clear()
         self._expired.clear()
+        self._returns.clear()
+        self._returned_groups.clear()
         self._paused = False
         self._taken = self._taken_bytes = self._arrived = 0
         self._granted = self._granted_bytes = 0
@@ -263,6 +268,32 @@ class Inbox:
         if delay_s is not None:
             request["delay_s"] = delay_s
         return request | {"consumer": self.number}
+
+    def put_back(self, offset: int, group: str, delay_s: float | None) -> bool:
+        """Give a message of a group back as soon as nothing more comes: whether to ask for a pause."""
+        self.give_up([offset])
+        self._returns.append((offset, delay_s))
+        self._returned_groups.add(group)
+        return len(self._returns) == 1
+
+    def poll_returns(self) -> list[Request]:
+        """Give back what is to be given back, after a pause, and go on.
+
+        What is ready of the same groups goes back before: it comes again behind what the program had.
+        """
+        behind = [message for message in self._ready if message.group in self._returned_groups]
+        unseen = offsets_of(behind)
+        self._ready = deque(message for message in self._ready if message.group not in self._returned_groups)
+        self._count_taken(len(unseen))
+        for offset in unseen:
+            self._expiries.pop(offset, None)
+        requests = [self.release(unseen, 0.0, seen=False)] if unseen else []
+        requests += [self.release([offset], delay_s) for offset, delay_s in self._returns]
+        self._returns.clear()
+        self._returned_groups.clear()
+        self._paused = False
+        self._changed()
+        return [*requests, self._credit()]
 
     def decline(self, messages: Iterable[Message]) -> Request | None:
         """Give messages back that were handed out, and that nobody has looked at."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from shoal._core import Message, RowsBuilder
 from shoal.bus.persistent import REQUEST_BYTES, check_queue_name
 from shoal.bus.store_channel import StoreChannel
-from shoal.bus.store_consumer import Inbox, runs_of
+from shoal.bus.store_consumer import Inbox, offset_of, runs_of
 from shoal.bus.store_errors import no_store
 from shoal.bus.store_protocol import COMMIT_BYTES_MAX
 from shoal.bus.store_session import Body, Done
@@ -78,7 +78,7 @@ class TransactionBase:
         self._connection, self._channel = connection, channel
         self._chain = connection.transaction_chains.take()
         self._topics = 0
-        self._acks: list[tuple[Inbox, int, int]] = []
+        self._acks: list[tuple[Inbox, int, Message]] = []
         self._bytes_max = connection.config.message_bytes_max
         #: A commit is one request, and one frame of the store's log.
         self._rows_max = min(COMMIT_BYTES_MAX, self._bytes_max - REQUEST_BYTES)
@@ -135,10 +135,10 @@ class TransactionBase:
                 raise ValueError(
                     f"{message!r} was not received from a queue or a durable subscription that is open here"
                 )
-            offset = inbox.offset_of(message)
+            inbox.offset_of(message)
             inbox.keep_back(message)
             assert inbox.lease is not None
-            self._acks.append((inbox, inbox.lease, offset))
+            self._acks.append((inbox, inbox.lease, message))
 
     def _check_open(self) -> None:
         if self.state != "open":
@@ -153,8 +153,8 @@ class TransactionBase:
             return
         self.state = "committing"
         acks: dict[tuple[int, int], list[int]] = {}
-        for inbox, lease, offset in self._acks:
-            acks.setdefault((inbox.number, lease), []).append(offset)
+        for inbox, lease, message in self._acks:
+            acks.setdefault((inbox.number, lease), []).append(offset_of(message))
         # Without messages nothing of the chain is stored: those that were rolled back never will be.
         last = self._chain.committed if taken is None else taken[2]
         body: Body = {
@@ -172,9 +172,9 @@ class TransactionBase:
         def answered(answer: Body | None, error: BaseException | None) -> None:
             if error is None:
                 self._chain.committed = last
-                for inbox, lease, offset in self._acks:
+                for inbox, lease, message in self._acks:
                     if inbox.lease == lease:
-                        inbox.give_up([offset])
+                        inbox.give_up([offset_of(message)])
                 self._finish("committed")
             elif isinstance(error, StoreError):
                 self._roll_back()
@@ -189,9 +189,9 @@ class TransactionBase:
             return
         self._chain.builder.take()
         with self._channel.locked():
-            for inbox, lease, offset in self._acks:
+            for inbox, lease, message in self._acks:
                 if inbox.lease == lease and not inbox.closed:
-                    self._channel.say(inbox.release([offset], 0.0))
+                    self._channel.release(inbox, message, 0.0)
         self._finish("rolled back")
 
     def _finish(self, state: Literal["committed", "rolled back"]) -> None:

@@ -1,6 +1,7 @@
 """Queues, durable subscriptions and transactions, with a plain store at the other end."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -443,6 +444,43 @@ def test_a_message_given_back_comes_again(bus: shoal.Bus, store: PlainStore) -> 
         again = consumer.receive(PATIENCE_S)
         assert again is not None
         assert again.delivery_count == 2
+
+
+def test_those_behind_a_message_of_a_group_that_is_given_back_do_not_overtake_it(
+    bus: shoal.Bus, store: PlainStore
+) -> None:
+    orders = bus.queue("orders")
+    for number in range(12):
+        orders.send(number, group="even" if number % 2 == 0 else "odd")
+    with orders.consume(ack="manual", prefetch=8) as consumer:
+        until(lambda: consumer.pending == 8)
+        given_back, got = {2, 3, 6}, []
+        while len(got) < 12:
+            message = consumer.receive(PATIENCE_S)
+            assert message is not None
+            if message.body in given_back:
+                given_back.remove(message.body)
+                consumer.release(message, delay_s=0.0)
+                continue
+            got.append(message.body)
+            assert message.delivery_count == 1 + (message.body in (2, 3, 6))
+            consumer.ack(message)
+    assert [number for number in got if number % 2 == 0] == [0, 2, 4, 6, 8, 10]
+    assert [number for number in got if number % 2 == 1] == [1, 3, 5, 7, 9, 11]
+
+
+def test_a_rollback_does_not_let_those_of_a_group_overtake(bus: shoal.Bus, store: PlainStore) -> None:
+    for number in range(4):
+        bus.queue("orders").send(number, group="one")
+    with bus.queue("orders").consume(ack="manual") as consumer:
+        until(lambda: consumer.pending == 4)
+        first = consumer.receive(PATIENCE_S)
+        assert first is not None
+        with contextlib.suppress(KeyError), bus.transaction() as transaction:
+            transaction.ack(first)
+            raise KeyError
+        messages = [consumer.receive(PATIENCE_S) for _ in range(4)]
+        assert [message.body for message in messages if message is not None] == [0, 1, 2, 3]
 
 
 def test_recovering_delivers_everything_again_in_order(bus: shoal.Bus, store: PlainStore) -> None:
