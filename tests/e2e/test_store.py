@@ -29,7 +29,7 @@ class Daemon:
         self.lines: list[str] = []
         for line in self.process.stderr:
             self.lines.append(line)
-            if "shoal store: recording" in line or "belongs to" in line:
+            if "keeping queues and durable subscriptions" in line or "belongs to" in line:
                 break
 
     def end(self, how: int = signal.SIGTERM) -> int:

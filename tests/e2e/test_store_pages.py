@@ -61,7 +61,9 @@ def started(command: str, place: Path, shell: dict[str, str]) -> str:
         ["/bin/sh", "-c", f"exec {command}"], cwd=place, env=shell, stderr=subprocess.PIPE, text=True
     ) as store:
         assert store.stderr is not None
-        said = next((line for line in store.stderr if "shoal store: recording" in line), "it ended")
+        said = next(
+            (line for line in store.stderr if "keeping queues and durable subscriptions" in line), "it ended"
+        )
         store.send_signal(signal.SIGINT)
         store.communicate(timeout=PATIENCE_S)
         assert store.returncode == 0, said
@@ -140,13 +142,14 @@ def test_a_status_for_programs_is_json(store: StoreProgram, shell: dict[str, str
             [
                 "{'order': 0} 1\n{'order': 1} 1\n{'order': 2} 1\n",
                 "a letter True\n",
+                "another letter\n",
                 "['urgent']\n",
                 "42\n",
                 "first\n",
                 "42\n",
             ],
         ),
-        ("docs/how-to/lose-nothing.md", ["", "11\n", ""]),
+        ("docs/how-to/lose-nothing.md", ["", "", "11\n", ""]),
     ],
 )
 def test_what_a_store_keeps_is_used_as_the_page_shows(

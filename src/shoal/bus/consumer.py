@@ -196,7 +196,12 @@ class Consumer(ConsumerBase):
     ) -> None:
         super().__init__(owner, channel, what, ack, prefetch)
         self._changed = threading.Condition(channel.lock)
-        ask(lambda done: self._begin(begin, done), timeout_s, what)
+        try:
+            ask(lambda done: self._begin(begin, done), timeout_s, what)
+        except BaseException:
+            # Whoever does not wait any more does not want it.
+            channel.close_inbox(self._inbox, lambda answer, error: None)
+            raise
         with self._changed:
             self._inbox.on_change.append(self._changed.notify_all)
 

@@ -122,13 +122,14 @@ class Session:
         """The store cannot be reached any more, or the session is over."""
         self._out.clear()
         self._refused_since = None
+        # Before anybody is told: what lasts, consumers among it, is begun again in the next one.
+        self._set("idle")
         for number, pending in list(self._requests.items()):
             if not pending.lasting:
                 del self._requests[number]
                 pending.done(None, lost())
         for inbox in self.inboxes.values():
             inbox.lose()
-        self._set("idle")
 
     def bye(self) -> None:
         """End the session for good."""

@@ -123,14 +123,22 @@ def _run(store_config: Any, connection: Any) -> None:
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     with Store(store_config, connection) as running:
-        what = ", ".join(rule.pattern for rule in store_config.record) or "nothing"
-        where = f", history at {running.endpoint}" if running.endpoint else ""
         try:
-            typer.echo(f"shoal store: recording {what} into {store_config.path}{where}", err=True)
+            typer.echo(f"shoal store: {_described(running)}", err=True)
             while not ended.is_set():
                 running.wait(0.2)
         except KeyboardInterrupt:
             typer.echo("shoal store: closing", err=True)
+
+
+def _described(running: Any) -> str:
+    """What a store keeps, and where it and its history are."""
+    recorded = ", ".join(rule.pattern for rule in running.config.record)
+    path, kept = running.config.path, "keeping queues and durable subscriptions"
+    parts = [f"recording {recorded} into {path}", kept] if recorded else [f"{kept} in {path}"]
+    parts += [f"at {url}" for url in running.urls[:1]]
+    parts += [f"history at {running.endpoint}"] if running.endpoint else []
+    return ", ".join(parts)
 
 
 def _raise_descriptor_limit() -> None:
@@ -226,7 +234,7 @@ def _verdict(found: dict[str, Any]) -> list[str]:
     ]
     if found["torn_bytes"]:
         torn = found["torn_bytes"]
-        lines.append(f"torn tail    {torn} bytes that nobody was promised: the next start removes them")
+        lines.append(f"torn tail    {torn} bytes that cannot be read: the next start removes them")
     lines += [f"missing      {number:010}.log" for number in found["missing"]]
     for damage in found["damages"]:
         first, end = damage["first"], damage["end"]

@@ -544,7 +544,7 @@ def _open_log(config: StoreConfig) -> Log:
     )
     created, read, torn, seconds = log_.recovered
     if torn:
-        log.warning("the store was not closed: %d bytes that nobody was promised are gone", torn)
+        log.warning("the store was not closed: its last %d bytes could not be read, and are gone", torn)
     if not created:
         log.info("opened %s: read its last %d bytes in %.3f s", config.path, read, seconds)
     return log_

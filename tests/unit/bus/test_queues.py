@@ -446,6 +446,19 @@ def test_a_message_given_back_comes_again(bus: shoal.Bus, store: PlainStore) -> 
         assert again.delivery_count == 2
 
 
+def test_a_consumer_nobody_waits_for_any_more_takes_nothing(bus: shoal.Bus, store: PlainStore) -> None:
+    bus.queue("orders").send(1)
+    store.deaf = {"consume"}
+    with pytest.raises(StoreAwayError, match=r"within 0\.05 s: queue 'orders'"):
+        bus.queue("orders").consume(timeout_s=0.05)
+    store.stop()
+    store.deaf = set()
+    store.start()
+    bus.queue("orders").send(2)
+    assert "consume" not in [body["op"] for body in store.heard]
+    assert len(store.queues["orders"].ready) == 2
+
+
 def test_those_behind_a_message_of_a_group_that_is_given_back_do_not_overtake_it(
     bus: shoal.Bus, store: PlainStore
 ) -> None:

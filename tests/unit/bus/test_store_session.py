@@ -520,6 +520,20 @@ def test_what_nobody_received_before_the_session_was_lost_is_not_given_out() -> 
     assert retired.closed
 
 
+def test_a_consumer_that_was_not_begun_when_the_session_was_lost_is_begun_in_the_next() -> None:
+    talk, inbox, answers = session(), inbox_of(), Answers()
+    greet(talk)
+    talk.add_inbox(inbox, answers)
+    assert [each["op"] for each in said(talk)] == ["consume"]
+    talk.handle(1.0, {"op": "failed", "n": 0, "error": "CLOSING", "text": "later"})
+    assert answers == []
+    greet(talk, run="r2")
+    (again,) = said(talk)
+    talk.handle(2.0, {"op": "answer", "n": again["n"], "lease": 5})
+    assert len(answers) == 1
+    assert inbox.error is None
+
+
 def test_recovering_gives_back_what_is_held_and_what_is_ready() -> None:
     inbox = inbox_of(auto=False)
     deliver(inbox, 10, 11, 12)
