@@ -278,6 +278,30 @@ class TestCancelling:
 
         run(main())
 
+    @pytest.mark.parametrize("what", ["connection", "session"])
+    def test_one_that_the_end_of_the_loop_cancels_leaves_no_thread(
+        self, stored: aio.ConnectionFactory, what: str
+    ) -> None:
+        workers: list[threading.Thread] = []
+        connections: list[aio.Connection] = []
+
+        async def main() -> None:
+            connection = await stored.create_connection()
+            connections.append(connection)
+            session = connection.create_session()
+            await session.create_producer(ORDERS).send(session.create_text_message("1"))
+            worker = session._delivering.worker._thread
+            assert worker is not None
+            workers.append(worker)
+            closing = asyncio.ensure_future((connection if what == "connection" else session).close())
+            await asyncio.sleep(0)
+            closing.cancel()
+
+        asyncio.run(main())
+        workers[0].join(PATIENCE_S)
+        assert not workers[0].is_alive()
+        connections[0]._connection.close()
+
 
 class TestListeners:
     def test_they_run_in_the_loop_one_at_a_time_and_may_be_coroutines(

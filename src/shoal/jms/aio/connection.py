@@ -105,9 +105,12 @@ class Connection:
 
     async def _end(self) -> None:
         sessions, self._sessions = self._sessions, []
-        await in_own_thread(self._connection.close)
-        for session in sessions:
-            await session._delivering.ended_in_loop()
+        try:
+            await in_own_thread(self._connection.close)
+        finally:
+            # Also where the loop ends before: it cancels whatever it has.
+            for session in sessions:
+                await session._delivering.ended_in_loop()
 
     async def __aenter__(self) -> Self:
         return self

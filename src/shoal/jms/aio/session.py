@@ -215,8 +215,11 @@ class Session(Making):
         await asyncio.shield(asyncio.ensure_future(self._end()))
 
     async def _end(self) -> None:
-        await in_own_thread(self._session.close)
-        await self._delivering.ended_in_loop()
+        try:
+            await in_own_thread(self._session.close)
+        finally:
+            # Also where the loop ends before: it cancels whatever it has.
+            await self._delivering.ended_in_loop()
 
     async def __aenter__(self) -> Self:
         return self
