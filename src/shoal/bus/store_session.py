@@ -83,6 +83,8 @@ class Session:
         self._hello = 0
         self._hello_at = 0.0
         self._refused_since: float | None = None
+        #: When whoever has our client id was to lose it, as the store said first.
+        self._free_at = float("inf")
         self._said_at = self._heard_at = 0.0
         #: Greetings that were not answered.
         self.unanswered = 0
@@ -122,14 +124,13 @@ class Session:
         """The store cannot be reached any more, or the session is over."""
         self._out.clear()
         self._refused_since = None
-        # Before anybody is told: what lasts, consumers among it, is begun again in the next one.
-        self._set("idle")
         for number, pending in list(self._requests.items()):
             if not pending.lasting:
                 del self._requests[number]
                 pending.done(None, lost())
         for inbox in self.inboxes.values():
             inbox.lose()
+        self._set("idle")
 
     def bye(self) -> None:
         """End the session for good."""
@@ -285,8 +286,12 @@ class Session:
             return
         self.unanswered = 0
         if body.get("error") == "IN_USE":
-            self._refused_since = self._refused_since or now
-            if now - self._refused_since < self._lease_s + HELLO_S:
+            free_at = now + body.get("retry_s", 0.0)
+            if self._refused_since is None:
+                self._refused_since, self._free_at = now, free_at
+            # Whoever has it and spoke meanwhile has it for longer.
+            is_alive = free_at > self._free_at + IN_USE_RETRY_S and "retry_s" in body
+            if not is_alive and now - self._refused_since < self._lease_s + HELLO_S:
                 self._hello, self._hello_at = 0, now + IN_USE_RETRY_S - HELLO_S
                 return
         self.end()

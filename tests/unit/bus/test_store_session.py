@@ -145,6 +145,20 @@ def test_a_client_id_that_a_dead_session_has_is_asked_for_again_until_its_lease_
     assert hellos > 20
 
 
+def test_a_client_id_whose_owner_spoke_meanwhile_is_refused_before_its_lease_is_over() -> None:
+    talk, answers = session(), Answers()
+    talk.request({"op": "status"}, answers)
+    talk.begin(0.0)
+    # Its owner is heard of every five seconds.
+    for now, left_s in ((0.0, 12.0), (0.5, 11.5), (1.0, 11.0), (1.5, 10.5), (2.0, 10.0), (2.5, 14.5)):
+        assert answers == []
+        talk.handle_timeout(now)
+        (hello,) = said(talk, now)
+        failed = {"op": "failed", "n": hello["n"], "error": "IN_USE", "text": "taken", "retry_s": left_s}
+        talk.handle(now, failed)
+    assert [type(answer) for answer in answers] == [InUseError]
+
+
 def test_a_store_that_says_nothing_for_its_lease_is_gone() -> None:
     talk = session()
     greet(talk)
@@ -518,20 +532,6 @@ def test_what_nobody_received_before_the_session_was_lost_is_not_given_out() -> 
     greet(talk, run="r2")
     assert [each["consumer"] for each in said(talk) if each["op"] == "consume"] == [1]
     assert retired.closed
-
-
-def test_a_consumer_that_was_not_begun_when_the_session_was_lost_is_begun_in_the_next() -> None:
-    talk, inbox, answers = session(), inbox_of(), Answers()
-    greet(talk)
-    talk.add_inbox(inbox, answers)
-    assert [each["op"] for each in said(talk)] == ["consume"]
-    talk.handle(1.0, {"op": "failed", "n": 0, "error": "CLOSING", "text": "later"})
-    assert answers == []
-    greet(talk, run="r2")
-    (again,) = said(talk)
-    talk.handle(2.0, {"op": "answer", "n": again["n"], "lease": 5})
-    assert len(answers) == 1
-    assert inbox.error is None
 
 
 def test_recovering_gives_back_what_is_held_and_what_is_ready() -> None:
