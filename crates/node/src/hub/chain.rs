@@ -7,18 +7,21 @@
 //! Marks and skips stand between the records, so that a message carries neither its number nor its time; see [`super::outlet`].
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shoal_norm::Time;
 use shoal_wire::frame;
 
+mod publishing;
+
+pub(super) use self::publishing::Publishing;
 use super::kept::{Keep, Kept};
 use super::link::{Link, Ring};
 use super::origins::Key;
 use super::outlet::Outlet;
-use super::passing::{Chain, Item, Outbound, PassedOn};
+use super::passing::{Item, Outbound, PassedOn};
+use super::send_error::SendError;
 use super::wake::Wake;
 
 /// Names a link of a hub.
@@ -37,49 +40,6 @@ pub trait Clock {
     /// Microseconds since 1970.
     fn wall_us(&self) -> u64;
 }
-
-/// Why nothing was appended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SendError {
-    /// The lane is full, and stayed so for as long as was allowed.
-    Full,
-    /// The link is closed.
-    Closed,
-    /// The link failed: why.
-    Failed(Arc<str>),
-    /// Longer than a frame may be: its length, and the bound.
-    TooLong(usize, usize),
-    /// Longer than whoever wants it takes: its length, and the bound of one of them.
-    TooLongThere(usize, usize),
-    /// There is no such lane.
-    NoLane,
-    /// The system has no memory for so many bytes.
-    NoMemory(usize),
-}
-
-impl fmt::Display for SendError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SendError::Full => {
-                write!(out, "the send buffer is full: its receivers are slower than its publishers")
-            }
-            SendError::Closed => write!(out, "the link is closed"),
-            SendError::Failed(why) => write!(out, "the link failed: {why}"),
-            SendError::TooLong(length, bound) => {
-                write!(out, "a message of {length} bytes is longer than the bound of {bound} bytes")
-            }
-            SendError::TooLongThere(length, bound) => write!(
-                out,
-                "a message of {length} bytes is longer than anybody who wants it takes: message_bytes_max is \
-                 {bound} at the other end"
-            ),
-            SendError::NoLane => write!(out, "there is no such lane"),
-            SendError::NoMemory(length) => write!(out, "there is no memory for a message of {length} bytes"),
-        }
-    }
-}
-
-impl std::error::Error for SendError {}
 
 /// When messages were published: the same for all of a millisecond.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -555,114 +515,6 @@ impl State {
             return Err(SendError::Closed);
         }
         self.failure.as_ref().map_or(Ok(()), |why| Err(SendError::Failed(why.clone())))
-    }
-}
-
-/// A chain that is locked for publishing one message.
-pub(super) struct Publishing<'a> {
-    chains: &'a Chains,
-    chain: usize,
-    state: MutexGuard<'a, State>,
-}
-
-impl Publishing<'_> {
-    /// Refuses if nothing more is taken.
-    #[inline]
-    pub fn check_open(&self) -> Result<(), SendError> {
-        self.state.check_open()
-    }
-
-    /// The number that the message will have.
-    #[inline]
-    pub fn number(&self) -> u64 {
-        self.state.last + 1
-    }
-
-    /// When the message is published. `exactly` reads the clock, which is otherwise done now and then.
-    #[inline]
-    pub fn stamp(&mut self, clock: &impl Clock, exactly: bool) -> Stamp {
-        if self.state.unread == 0 || exactly {
-            self.read_clock(clock);
-        }
-        self.state.unread -= 1;
-        self.state.stamp
-    }
-
-    fn read_clock(&mut self, clock: &impl Clock) {
-        self.state.unread = STAMP_MESSAGES;
-        let timestamp_us = clock.wall_us();
-        // It may have been set back.
-        if timestamp_us.abs_diff(self.state.stamp.timestamp_us) >= STAMP_US {
-            self.state.stamp = Stamp { timestamp_us, clock: clock.now() };
-        }
-    }
-
-    /// Whether a link has room for a record of this length. A link that is gone has.
-    #[inline]
-    pub fn has_room(&mut self, link: LinkId, length: usize) -> bool {
-        let bytes_max = self.chains.lane_bytes_max;
-        let outlet = self.state.outlets.get(link).and_then(Option::as_ref);
-        let has_room = outlet.is_none_or(|outlet| outlet.has_room(length, bytes_max));
-        self.state.refused |= !has_room;
-        has_room
-    }
-
-    /// The longest message that those behind a link take, if it is shorter than this one.
-    #[cold]
-    pub fn too_long_for(&self, link: LinkId, length: usize) -> Option<usize> {
-        let outlet = self.state.outlets.get(link).and_then(Option::as_ref)?;
-        (length > outlet.message_bytes_max).then_some(outlet.message_bytes_max)
-    }
-
-    /// Takes memory for a record of this length.
-    #[inline]
-    pub fn reserve(&mut self, link: LinkId, length: usize) -> Result<(), SendError> {
-        let outlet = self.state.outlets.get_mut(link).and_then(Option::as_mut);
-        outlet.map_or(Ok(()), |outlet| outlet.reserve(length))
-    }
-
-    /// Appends the message for a link. Returns how many bytes wait there now, or `None` if the link cannot send them
-    /// anyway.
-    #[inline]
-    pub fn append(&mut self, link: LinkId, stamp: Stamp, length: usize, parts: &[&[u8]]) -> Option<usize> {
-        let number = self.state.last + 1;
-        let outlet = self.state.outlets.get_mut(link).and_then(Option::as_mut)?;
-        outlet.publish(self.chain as u32, number, stamp, length, parts);
-        if outlet.blocked {
-            // Who waits for a slow receiver has the time to read the clock.
-            self.state.unread = 0;
-            return None;
-        }
-        Some(outlet.bytes.len())
-    }
-
-    /// Keeps the message, in case a link takes it later.
-    #[inline]
-    pub fn keep(&mut self, publisher: u64, stamp: Stamp, parts: &[&[u8]]) {
-        if self.chains.keeps() {
-            let chain = Chain { publisher, chain: self.chain as u32, hops: 0, clock: None, again: None };
-            let number = self.state.last + 1;
-            self.state.kept.add(stamp.clock, &chain, (number, stamp.timestamp_us), parts);
-        }
-    }
-
-    /// Its publisher is sent away for want of room, and is to hear of it.
-    pub fn send_away(&mut self) {
-        self.state.sent_away = true;
-    }
-
-    /// The message is not given to a link that wants it, because there is no room.
-    pub fn drop_for(&mut self, link: LinkId) {
-        if let Some(outlet) = self.state.outlets.get_mut(link).and_then(Option::as_mut) {
-            outlet.dropped = true;
-        }
-    }
-
-    /// The message is published: its number is used. Returns it.
-    #[inline]
-    pub fn finish(mut self) -> u64 {
-        self.state.last += 1;
-        self.state.last
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use shoal_norm::{NodeId, Time};
 
-use super::chain::SendError;
+use super::send_error::SendError;
 use super::wake::Wake;
 use crate::attributes::Origin;
 

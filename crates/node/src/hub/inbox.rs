@@ -16,17 +16,20 @@ use shoal_norm::{Chunk, NodeId, Time};
 use shoal_wire::frame;
 use shoal_wire::{Mark, RecordKind, Skip, SkipReason};
 
+mod handing;
+mod news;
 mod staged;
 mod stream;
 mod taking;
 
+pub use self::news::SourceNews;
 use self::staged::Staged;
 use self::stream::{Stream, turn_to, vacate};
 pub(super) use self::taking::Place;
 use self::taking::{Taking, Verdict};
 use super::assembly::Assembly;
 use super::chain::{Chains, LinkId};
-use super::consumer::{Batch, Source};
+use super::consumer::Source;
 use super::notes::Hold;
 use super::origins::{Holder, Key};
 use super::passing::{Chain, HOPS_UNKNOWN, Outbound, PassedOn};
@@ -35,13 +38,6 @@ use super::withheld::{Run, Speaker, Withheld};
 
 /// A buffer is handed over when it holds so much: it is still in the processor's cache when it is read.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Less than this is copied when it is handed over, so that a few bytes that wait for long hold no whole buffer.
-const SHARED_BYTES_MIN: usize = BUFFER_BYTES / 4;
-/// Buffers handed over that may come back for their memory.
-const LENT_MAX: usize = 64;
-
-/// Lists of staged messages kept for their memory, one for each subscription.
-const LISTS_MAX: usize = 4096;
 
 /// Names a source of a link.
 pub type SourceId = usize;
@@ -64,18 +60,6 @@ pub enum Told {
     Version(u64),
     /// Numbers of a chain, from the first to the last, do not come any more, and may have been for us.
     Lost(Source, u64, u64),
-}
-
-/// What a link learns of a source beside its bytes.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum SourceNews {
-    /// The first message that counts has this number.
-    Begins(u64),
-    /// From the first number up to the end, which is not among them, its sender did not count on us: what it did not
-    /// send may have been for us.
-    NotCounted(u64, u64),
-    /// Nothing comes after this number.
-    Ends(u64),
 }
 
 /// The inbox of a link.
@@ -478,156 +462,6 @@ impl Inbox {
         stream.is_some_and(|stream| stream.reader.kept() >= BUFFER_BYTES)
     }
 
-    /// Puts what is staged into the queues.
-    pub fn hand_over(&mut self, now: Time, routes: &Routes) {
-        let Staged { entries, ids, ages, sources, .. } = &mut self.staged;
-        if ids.is_empty() {
-            return;
-        }
-        let Some(Some(stream)) = self.current.and_then(|id| self.streams.get_mut(id)) else {
-            return;
-        };
-        // What is copied is the smaller part, so that it is never long.
-        let bytes = if stream.reader.kept() < SHARED_BYTES_MIN.max(stream.reader.carried()) {
-            Arc::new(stream.reader.copy_kept())
-        } else {
-            let bytes = Arc::new(stream.reader.take_kept(spare(&mut self.lent)));
-            if bytes.capacity() <= 2 * BUFFER_BYTES && self.lent.len() < LENT_MAX {
-                self.lent.push(bytes.clone());
-            }
-            bytes
-        };
-        let ages = (!ages.is_empty()).then(|| Arc::new(std::mem::take(ages)));
-        for id in ids.drain(..) {
-            let Some(staged) = entries.get_mut(&id) else { continue };
-            let Some(consumer) = routes.consumer(id) else {
-                entries.remove(&id);
-                continue;
-            };
-            let mut entries = std::mem::replace(staged, consumer.spare_entries());
-            let mut fills = false;
-            for (at, &(_, source)) in sources.iter().enumerate() {
-                // Mostly there is one publisher, and all is its.
-                let rest = match sources.get(at + 1) {
-                    Some(&(end, _)) => {
-                        entries.split_off(entries.partition_point(|entry| entry.start() < end))
-                    }
-                    None => Vec::new(),
-                };
-                let of_source = std::mem::replace(&mut entries, rest);
-                if !of_source.is_empty() {
-                    let (bytes, ages) = (bytes.clone(), ages.clone());
-                    let batch = Batch { bytes, entries: of_source, source, arrived: now, ages };
-                    fills |= consumer.put_batch(batch.without_waste());
-                }
-            }
-            if fills && !stream.filled.contains(&id) {
-                stream.filled.push(id);
-            }
-        }
-        sources.clear();
-        if entries.len() > LISTS_MAX {
-            // Most are of subscriptions that ended.
-            entries.clear();
-        }
-    }
-
-    /// What becomes known of a source beside its bytes. What is lost thereby is passed on to the links that ask for
-    /// something.
-    pub fn note(
-        &mut self,
-        now: Time,
-        id: SourceId,
-        news: SourceNews,
-        asking: &[LinkId],
-        mut told: impl FnMut(Told),
-    ) {
-        if let SourceNews::NotCounted(_, end) = news {
-            self.doubt_passed(now, id, end, asking, &mut told);
-        }
-        let passes = self.passes;
-        let Some(Some(stream)) = self.streams.get_mut(id) else { return };
-        let own = stream.own;
-        let notes = stream.own_notes();
-        let (source, passed) = (notes.source, Chain { hops: HOPS_UNKNOWN, ..notes.chain() });
-        let outbound = &mut self.staged.outbound;
-        let mut hear = |news: Told| {
-            if let (Told::Lost(_, first, last), true) = (news, passes && source.publisher > 0) {
-                outbound.add_lost(&passed, (first, last), asking);
-            }
-            told(news);
-        };
-        let mut begins = false;
-        if !matches!(news, SourceNews::Begins(_)) {
-            let mut touched = Vec::new();
-            let mut taking = Taking {
-                now,
-                place: &self.place,
-                source: id,
-                own,
-                touched: &mut touched,
-                begins: false,
-                passes,
-                reads_since: Time::NEVER,
-            };
-            taking.confirm(notes, notes.awaited(), &mut hear);
-            begins = taking.begins;
-            // Nothing of it waits to be delivered then.
-            notes.busy &= touched.is_empty();
-        }
-        let (is_ours, holder) = (notes.hold == Hold::Ours, Holder { link: self.place.link, source: id });
-        match news {
-            SourceNews::Begins(number) if notes.awaited() == 0 => notes.expected = number,
-            SourceNews::Begins(_) => {}
-            SourceNews::NotCounted(first, end) => {
-                if notes.awaited() == 0 {
-                    notes.expected = first;
-                }
-                // Skips are noted only while the chain is taken from here, so nobody else brought what they stand for.
-                notes.skips.not_counted(first, end, |(first, last)| hear(Told::Lost(source, first, last)));
-            }
-            SourceNews::Ends(last) => {
-                notes.reach(last.saturating_add(1), &mut hear);
-                if is_ours {
-                    self.place.origins().end(now, own, holder);
-                }
-                if begins && passes && last > 0 && source.publisher > 0 {
-                    outbound.add_begins(&passed, notes.number, asking);
-                }
-            }
-        }
-        if is_ours && !notes.busy {
-            // What was told as lost now, nobody tells again.
-            self.place.origins().progress(now, own, holder, notes.awaited().max(notes.floor));
-        }
-    }
-
-    /// A source did not count on us before this number of its own. Of what it passes on it does not say for which numbers that was.
-    fn doubt_passed(
-        &mut self,
-        now: Time,
-        id: SourceId,
-        end: u64,
-        asking: &[LinkId],
-        told: &mut impl FnMut(Told),
-    ) {
-        let Some(Some(stream)) = self.streams.get_mut(id) else { return };
-        if stream.own_notes().skips.knows_absence(end) {
-            return;
-        }
-        let (own, passes, outbound) = (stream.own, self.passes, &mut self.staged.outbound);
-        let all = stream.others.values_mut().chain([&mut stream.notes]);
-        for notes in all.filter(|notes| notes.key() != own) {
-            let chain = Chain { hops: HOPS_UNKNOWN, ..notes.chain() };
-            notes.doubt_recent(now, &mut |news| {
-                if let (Told::Lost(_, first, last), true) = (news, passes) {
-                    outbound.add_lost(&chain, (first, last), asking);
-                }
-                told(news);
-            });
-        }
-    }
-
     /// Whose messages a source carries, apart from what it passes on, and the number that should come next, as far as known.
     pub fn source(&self, id: SourceId) -> Option<(Source, u64)> {
         let stream = self.streams.get(id)?.as_ref()?;
@@ -688,14 +522,6 @@ fn hearing<'a>(
         }
         told(news);
     }
-}
-
-/// A buffer that everybody is through with, the last one first, because it is the most likely to be in the
-/// processor's cache; or a new one.
-fn spare(lent: &mut Vec<Arc<Vec<u8>>>) -> Vec<u8> {
-    let free = lent.iter_mut().rposition(|buffer| Arc::get_mut(buffer).is_some());
-    free.and_then(|at| Arc::into_inner(lent.remove(at)))
-        .unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES + SHARED_BYTES_MIN))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 mod asking;
 mod assembly;
+mod attaching;
 mod chain;
 mod consumer;
 mod event;
@@ -24,9 +25,11 @@ mod passing;
 mod port;
 mod publish;
 mod routes;
+mod send_error;
 mod shape;
 mod skips;
 mod unnumbered;
+mod waiting;
 mod wake;
 mod withheld;
 
@@ -36,9 +39,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{About, MessageView, Roles};
+use shoal_wire::{MessageView, Roles};
 
-pub use self::chain::{Chains, Clock, LinkId, SendError, Stamp};
+pub use self::chain::{Chains, Clock, LinkId, Stamp};
 pub use self::consumer::{Batch, Consumer, Entry, Overflow, Source, Taken};
 pub use self::event::{Departure, HubEvent, Lost};
 pub use self::flush::{FlushId, FlushState};
@@ -47,6 +50,7 @@ pub use self::link::{LinkBell, Ring, Silent, Traffic};
 pub use self::port::Port;
 pub use self::publish::{Attempt, Patience, Publication, Refusal, Unrung, WhenFull};
 pub use self::routes::{InterestId, Plan};
+pub use self::send_error::SendError;
 pub use self::wake::{Asleep, Wake};
 
 use self::assembly::Budget;
@@ -462,94 +466,6 @@ impl Hub {
         self.ring_all(Ring::Turn);
     }
 
-    /// Starts waiting until every member has everything published so far, those behind routers, too.
-    pub fn begin_flush(&self) -> FlushId {
-        let published = self.published();
-        let id = self.begin_wait(About::Messages, None, None);
-        lock(&self.flushes).set_published(id, published);
-        id
-    }
-
-    /// How many messages were published here.
-    fn published(&self) -> u64 {
-        self.chains.last_numbers().iter().skip(1).sum()
-    }
-
-    /// Whether something was published of which no flush confirmed that everybody has it.
-    pub fn has_unconfirmed(&self) -> bool {
-        self.published() > lock(&self.flushes).confirmed()
-    }
-
-    /// Starts waiting until every router knows what we want by now, those behind routers, too, and whoever is alone at the other
-    /// end of a link.
-    pub fn begin_sync(&self) -> FlushId {
-        self.begin_wait(About::Interest, None, None)
-    }
-
-    /// Waits over all links but one; for somebody else, if there is an asker.
-    fn begin_wait(&self, about: About, except: Option<LinkId>, asker: Option<flush::Asker>) -> FlushId {
-        let (routers, lanes) = (self.routers(except), self.unacknowledged(about, except));
-        // Whoever passes nothing on tells nobody what others want.
-        let tells = about == About::Interest && (asker.is_none() || self.is_router());
-        let leaves = if tells { self.leaves(except) } else { Vec::new() };
-        let id = {
-            let mut flushes = lock(&self.flushes);
-            let id = flushes.begin(about, lanes, routers, asker);
-            flushes.add_leaves(id, leaves);
-            id
-        };
-        self.say();
-        if about == About::Messages {
-            self.ring_all(Ring::Turn);
-        }
-        id
-    }
-
-    /// Begins flushes anew of which ways changed: somebody may be behind another router now.
-    pub(super) fn restart_flushes(&self) {
-        let stale = lock(&self.flushes).to_restart();
-        for &(id, about) in &stale {
-            let (routers, lanes) = (self.routers(None), self.unacknowledged(about, None));
-            let leaves = if about == About::Interest { self.leaves(None) } else { Vec::new() };
-            let mut flushes = lock(&self.flushes);
-            flushes.restart(id, lanes, routers);
-            flushes.add_leaves(id, leaves);
-        }
-        if !stale.is_empty() {
-            self.ring_all(Ring::Turn);
-        }
-    }
-
-    /// How many bytes of each lane of each link, but one, somebody who waits about something waits for.
-    fn unacknowledged(&self, about: About, except: Option<LinkId>) -> Vec<((LinkId, usize), u64)> {
-        let broken = self.broken();
-        let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
-        let links = links.iter().filter(|link| !broken.contains(&link.id) && Some(link.id) != except);
-        // The first lane is the links' own. It stands for one that is about to be taken up: what goes over it is not known yet.
-        let begins = |link: &&Arc<Link>| link.is_resting() && !link.is_to_rest.load(Ordering::SeqCst);
-        let begin = links.clone().filter(begins).map(|link| ((link.id, 0), u64::MAX));
-        let lanes = links.filter(|_| about == About::Messages).flat_map(|link| {
-            let appended = self.chains.appended(link.id).into_iter().enumerate().skip(1);
-            appended.map(|(lane, bytes)| ((link.id, lane), bytes))
-        });
-        begin.chain(lanes).collect()
-    }
-
-    /// What became of a flush.
-    pub fn flush_state(&self, id: FlushId) -> FlushState {
-        lock(&self.flushes).state(id)
-    }
-
-    /// Routers that have not answered yet.
-    pub fn flush_awaited(&self, id: FlushId) -> Vec<NodeId> {
-        lock(&self.flushes).awaited(id)
-    }
-
-    /// Forgets a flush.
-    pub fn end_flush(&self, id: FlushId) {
-        lock(&self.flushes).end(id);
-    }
-
     /// Takes no more messages; what was published is still being sent.
     pub fn stop_publishing(&self) {
         self.chains.close();
@@ -566,84 +482,6 @@ impl Hub {
     pub fn stop_delivering(&self) {
         let consumers: Vec<Arc<Consumer>> = self.routes().consumers().cloned().collect();
         consumers.iter().for_each(|consumer| consumer.close());
-        self.change_interest();
-    }
-
-    // --- links ---
-
-    /// Gives a link its place, and whoever drives it what to drive it with. `remote` says that it leads out of the
-    /// process.
-    pub fn attach(self: &Arc<Hub>, name: &str, remote: bool, bell: Box<dyn LinkBell>) -> Port {
-        let id = {
-            let mut ids = lock(&self.link_ids);
-            // Buffers are kept by number, and connections come and go: numbers are used again.
-            let free = (0..).find(|id| !ids.contains(id)).unwrap_or_default();
-            ids.insert(free);
-            free
-        };
-        self.chains.open(id);
-        // What a program published may be on a way that is given up for this one. It is said again here if this one is used.
-        let is_late = !self.is_router() && self.chains.keeps() && self.routes().links().next().is_some();
-        let mut wanted = lock(&self.wanted);
-        wanted.asked.open(id);
-        wanted.asked.set_resting(id, is_late);
-        let version = AtomicU64::new(wanted.asked.version(id));
-        drop(wanted);
-        let (lagging, is_fresh, is_leaf) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
-        let (rests, is_to_rest) = (AtomicBool::new(is_late), AtomicBool::new(is_late));
-        let name = name.to_owned();
-        let has_news = AtomicBool::new(false);
-        let (wanted, received) = (version, AtomicU64::new(0));
-        let link = Arc::new(Link {
-            id,
-            name,
-            remote,
-            bell,
-            wanted,
-            lagging,
-            rests,
-            is_to_rest,
-            is_fresh,
-            is_leaf,
-            received,
-            has_news,
-        });
-        self.chains.set_bell(&link);
-        self.routes().add_link(link.clone());
-        self.remote_links.fetch_add(usize::from(remote), Ordering::Relaxed);
-        self.change_interest();
-        // Whoever is on multicast hears all others there.
-        self.map_opens(id, link.name == "norm");
-        Port::new(self.clone(), link)
-    }
-
-    /// Takes a link away. With a reason it failed: whoever waits for it is told, and if it was the last one,
-    /// everybody.
-    fn detach(&self, link: LinkId, why: Option<&str>) {
-        let mut routes = self.routes();
-        let Some(gone) = routes.remove_link(link) else { return };
-        let last = routes.links().next().is_none();
-        let consumers: Vec<Arc<Consumer>> = routes.consumers().cloned().collect();
-        drop(routes);
-        self.chains.shut(link);
-        let mut wanted = lock(&self.wanted);
-        wanted.asked.shut(link);
-        wanted.behind.retain(|(behind, ..), _| *behind != link);
-        self.want(wanted, Ring::Turn);
-        lock(&self.link_ids).remove(&link);
-        self.remote_links.fetch_sub(usize::from(gone.remote), Ordering::Relaxed);
-        self.map_shuts(link);
-        let why: Option<Arc<str>> = why.map(|why| format!("{}: {why}", gone.name).into());
-        lock(&self.flushes).lose(link, why.as_ref());
-        self.say();
-        if let Some(why) = &why {
-            if last {
-                *lock(&self.failure) = Some(why.clone());
-                self.chains.fail(why);
-                consumers.iter().for_each(|consumer| consumer.fail(why));
-            }
-            self.tell(HubEvent::LinkFailed(gone.name.clone(), why.clone()));
-        }
         self.change_interest();
     }
 

@@ -15,9 +15,10 @@ use foldhash::{HashMap, HashMapExt};
 use shoal_norm::Time;
 use shoal_wire::{Mark, PassedOn, Skip, SkipReason, frame};
 
-use super::chain::{LinkId, SendError, Stamp};
+use super::chain::{LinkId, Stamp};
 use super::kept::Kept;
 use super::passing::Chain;
+use super::send_error::SendError;
 
 /// Chains passed on to a link of which it is known how far they are; beyond it, the one used longest ago is forgotten, and
 /// what was not for the link is told there as lost.

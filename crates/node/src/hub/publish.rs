@@ -17,11 +17,12 @@ use shoal_norm::Time;
 use shoal_wire::MessageView;
 
 use super::Hub;
-use super::chain::{Clock, SendError};
+use super::chain::Clock;
 use super::consumer::{Consumer, shared_copy};
 use super::event::{HubEvent, Lost};
 use super::link::{Link, Ring};
 use super::routes::Plan;
+use super::send_error::SendError;
 use crate::attributes::Origin;
 
 /// What publishing does when nobody takes more.

@@ -2,7 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
-use shoal_wire::{AnnounceHeader, Announcement, DestinationKind, InterestEntry, NumberedEntry};
+use shoal_wire::{
+    Announce, AnnounceHeader, Announcement, DestinationKind, InterestEntry, NumberedEntry, Welcome,
+};
 
 use super::*;
 use crate::interest::OwnInterest;

@@ -7,7 +7,7 @@ use shoal_wire::{
 };
 
 use super::super::assembly::{Budget, PART_BYTES_FREE};
-use super::super::consumer::{Consumer, Overflow};
+use super::super::consumer::{Batch, Consumer, Overflow};
 use super::super::origins::{Origins, SILENCE};
 use super::super::wake::Asleep;
 use super::*;

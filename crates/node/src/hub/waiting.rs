@@ -1,0 +1,102 @@
+//! What the hub's owner, and routers that ask, wait for: until every member has everything, or every router knows what we want.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use shoal_norm::NodeId;
+use shoal_wire::About;
+
+use super::chain::LinkId;
+use super::flush::{Asker, FlushId, FlushState};
+use super::link::{Link, Ring};
+use super::{Hub, lock};
+
+impl Hub {
+    /// Starts waiting until every member has everything published so far, those behind routers, too.
+    pub fn begin_flush(&self) -> FlushId {
+        let published = self.published();
+        let id = self.begin_wait(About::Messages, None, None);
+        lock(&self.flushes).set_published(id, published);
+        id
+    }
+
+    /// How many messages were published here.
+    fn published(&self) -> u64 {
+        self.chains.last_numbers().iter().skip(1).sum()
+    }
+
+    /// Whether something was published of which no flush confirmed that everybody has it.
+    pub fn has_unconfirmed(&self) -> bool {
+        self.published() > lock(&self.flushes).confirmed()
+    }
+
+    /// Starts waiting until every router knows what we want by now, those behind routers, too, and whoever is alone at the other
+    /// end of a link.
+    pub fn begin_sync(&self) -> FlushId {
+        self.begin_wait(About::Interest, None, None)
+    }
+
+    /// Waits over all links but one; for somebody else, if there is an asker.
+    pub(super) fn begin_wait(&self, about: About, except: Option<LinkId>, asker: Option<Asker>) -> FlushId {
+        let (routers, lanes) = (self.routers(except), self.unacknowledged(about, except));
+        // Whoever passes nothing on tells nobody what others want.
+        let tells = about == About::Interest && (asker.is_none() || self.is_router());
+        let leaves = if tells { self.leaves(except) } else { Vec::new() };
+        let id = {
+            let mut flushes = lock(&self.flushes);
+            let id = flushes.begin(about, lanes, routers, asker);
+            flushes.add_leaves(id, leaves);
+            id
+        };
+        self.say();
+        if about == About::Messages {
+            self.ring_all(Ring::Turn);
+        }
+        id
+    }
+
+    /// Begins flushes anew of which ways changed: somebody may be behind another router now.
+    pub(super) fn restart_flushes(&self) {
+        let stale = lock(&self.flushes).to_restart();
+        for &(id, about) in &stale {
+            let (routers, lanes) = (self.routers(None), self.unacknowledged(about, None));
+            let leaves = if about == About::Interest { self.leaves(None) } else { Vec::new() };
+            let mut flushes = lock(&self.flushes);
+            flushes.restart(id, lanes, routers);
+            flushes.add_leaves(id, leaves);
+        }
+        if !stale.is_empty() {
+            self.ring_all(Ring::Turn);
+        }
+    }
+
+    /// How many bytes of each lane of each link, but one, somebody who waits about something waits for.
+    fn unacknowledged(&self, about: About, except: Option<LinkId>) -> Vec<((LinkId, usize), u64)> {
+        let broken = self.broken();
+        let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
+        let links = links.iter().filter(|link| !broken.contains(&link.id) && Some(link.id) != except);
+        // The first lane is the links' own. It stands for one that is about to be taken up: what goes over it is not known yet.
+        let begins = |link: &&Arc<Link>| link.is_resting() && !link.is_to_rest.load(Ordering::SeqCst);
+        let begin = links.clone().filter(begins).map(|link| ((link.id, 0), u64::MAX));
+        let lanes = links.filter(|_| about == About::Messages).flat_map(|link| {
+            let appended = self.chains.appended(link.id).into_iter().enumerate().skip(1);
+            appended.map(|(lane, bytes)| ((link.id, lane), bytes))
+        });
+        begin.chain(lanes).collect()
+    }
+
+    /// What became of a flush.
+    pub fn flush_state(&self, id: FlushId) -> FlushState {
+        lock(&self.flushes).state(id)
+    }
+
+    /// Routers that have not answered yet.
+    pub fn flush_awaited(&self, id: FlushId) -> Vec<NodeId> {
+        lock(&self.flushes).awaited(id)
+    }
+
+    /// Forgets a flush.
+    pub fn end_flush(&self, id: FlushId) {
+        lock(&self.flushes).end(id);
+    }
+}
