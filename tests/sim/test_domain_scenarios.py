@@ -14,13 +14,15 @@ from shoal.testing.scenarios import SCENARIOS
 #: told of one loss for ever (573), and answered for what they had put aside (692). Flushes were over a
 #: moment before what was said again on another way had come (6, 11, 12). What was not sent to somebody who
 #: was taken for gone was not told, because the chain came from elsewhere by then (joined by anything, 12), or
-#: because a router skipped it before its welcome came (joined by anything, 1046; any graph, 1031).
+#: because a router skipped it before its welcome came (joined by anything, 1046; any graph, 1031). A router
+#: answered in place of one that was dead, or stood still (short publishers).
 SEEDS = {
     "fifty_routers": (),
     "fifty_routers_joined_by_tcp": (0,),
     "routers_joined_by_tcp": (*range(4), 6, 11, 12),
     "routers_joined_by_anything": (*range(4), 12, 1046),
     "routers_in_any_graph": (*range(6), 67, 573, 692, 896, 1031),
+    "short_publishers_beside_a_router_that_returns": (9, 27, 30, 44, 75),
     "domain_chaos": (*range(20), 65, 109, 117, 1666, 1855, 2357, 2481, 2554, 8331, 8593, 13855, 14288),
 }
 

@@ -9,7 +9,7 @@ import random
 from itertools import pairwise
 
 from shoal.testing.checkers import numbered
-from shoal.testing.domain import Domain
+from shoal.testing.domain import Domain, Node
 from shoal.testing.domain_checkers import DomainCheckError, nothing_lost
 from shoal.testing.domain_graphs import SETTLE_S, check_routed, reached
 from shoal.testing.domain_scenarios import domain_scenario
@@ -212,6 +212,51 @@ def a_short_publisher_beside_a_killed_router(domain: Domain) -> None:
         what = f"of 10 messages that were flushed came {len(subscription.bodies)}"
         raise DomainCheckError(domain.history(), "reached", what)
     check_routed(domain.history())
+
+
+def _publish_and_leave(domain: Domain, publisher: Node) -> bool:
+    """What a short program does; false if not everybody had everything when it left."""
+    domain.run_until_true(lambda: bool(publisher.interested("t")), within_s=3, step_s=0.01)
+    publisher.publish("t", *numbered(5))
+    return publisher.close(within_s=2.5)
+
+
+@domain_scenario
+def short_publishers_beside_a_router_that_returns(domain: Domain) -> None:
+    """Of two routers the one in use returns, or stood still: what was flushed comes, or is told."""
+    draw = random.Random(domain.seed)
+    segments = draw.choice(((0, 1), (1, 0)))
+    routers = [domain.add_node(segments=(0, 1), router=True) for _ in range(2)]
+    reader, first = (domain.add_node(segments=(segment,)) for segment in segments)
+    subscription = reader.subscribe("t")
+    domain.run_for(8)
+    reached(domain, [first], [subscription])
+    victim = max(routers, key=lambda router: router.state["passed_messages"])
+    stands_still = draw.random() < 0.5
+    if stands_still:
+        victim.pause(socket_bytes=draw.choice((None, 64 << 10)))
+    else:
+        victim.crash()
+    returns_s = domain.now_s + (draw.uniform(3.0, 7.0) if stands_still else draw.uniform(0.05, 1.0))
+    ends_s, confirmed = returns_s + 4.0, []
+    while domain.now_s < ends_s:
+        domain.run_for(draw.uniform(0.0, 0.3))
+        if domain.now_s >= returns_s and (victim.is_paused or victim.life.end == "crashed"):
+            victim.go_on()
+            if victim.life.end == "crashed":
+                victim.restart(node=None)
+        publisher = domain.add_node(segments=segments[1:])
+        if _publish_and_leave(domain, publisher):
+            confirmed.append(publisher)
+    domain.run_for(SETTLE_S)
+    read = {reading.key for reading in subscription.readings}
+    for publisher in confirmed:
+        lost = [loss for loss in reader.life.losses if loss.publisher == publisher.life.publisher]
+        for message in publisher.life.published:
+            told = any(loss.first <= message.key.number <= loss.last for loss in lost)
+            if message.key not in read and not told:
+                what = f"{publisher} flushed {message.key}, and {reader} neither read it nor was told"
+                raise DomainCheckError(domain.history(), "flushes_reach", what)
 
 
 @domain_scenario

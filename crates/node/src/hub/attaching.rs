@@ -52,8 +52,7 @@ impl Hub {
         self.routes().add_link(link.clone());
         self.remote_links.fetch_add(usize::from(remote), Ordering::Relaxed);
         self.change_interest();
-        // Whoever is on multicast hears all others there.
-        self.map_opens(id, link.name == "norm");
+        self.map_opens(id, link.is_shared());
         Port::new(self.clone(), link)
     }
 
@@ -66,6 +65,7 @@ impl Hub {
         let consumers: Vec<Arc<Consumer>> = routes.consumers().cloned().collect();
         drop(routes);
         self.chains.shut(link);
+        lock(&self.owed).forget(link);
         let mut wanted = lock(&self.wanted);
         wanted.asked.shut(link);
         wanted.behind.retain(|(behind, ..), _| *behind != link);

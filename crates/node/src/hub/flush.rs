@@ -337,6 +337,20 @@ impl Flushes {
         }
     }
 
+    /// Whether it is waited for that a link is taken up, or that others bring something there.
+    pub fn is_awaiting(&self, link: LinkId) -> bool {
+        self.flushes.values().any(|flush| flush.lanes.contains_key(&(link, 0)))
+    }
+
+    /// Others brought something over a link that rests; of these publishers more is lacking there.
+    pub fn note_brought(&mut self, link: LinkId, is_lacking: impl Fn(u64) -> bool) {
+        for flush in self.flushes.values_mut() {
+            if flush.asker.is_some_and(|asker| !is_lacking(asker.origin.0)) {
+                flush.lanes.remove(&(link, 0));
+            }
+        }
+    }
+
     /// A link was taken up. What was on a way that broke was said again there, so many bytes of each lane, and these routers
     /// are behind it.
     pub fn take_up(&mut self, link: LinkId, appended: &[u64], routers: &[(Router, NodeId)]) {

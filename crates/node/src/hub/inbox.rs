@@ -30,7 +30,7 @@ use self::taking::{Taking, Verdict};
 use super::assembly::Assembly;
 use super::chain::{Chains, LinkId};
 use super::consumer::Source;
-use super::notes::Hold;
+use super::notes::{Hold, Notes};
 use super::origins::{Holder, Key};
 use super::passing::{Chain, HOPS_UNKNOWN, Outbound, PassedOn};
 use super::routes::Routes;
@@ -248,6 +248,7 @@ impl Inbox {
         let (bytes, from) = (stream.reader.kept_bytes(), (stream.lane, self.place.link));
         let PassedOn { given, full, .. } = chains.pass_on(now, from, &self.staged.outbound, bytes);
         stream.full_links.extend(full);
+        self.place.owe(now, self.staged.outbound.owed());
         self.staged.outbound.clear();
         if self.staged.ids.is_empty() {
             // Nobody else wants it.
@@ -384,7 +385,8 @@ impl Inbox {
                 return false;
             }
             let (kind, number) = (RecordKind::of(record), notes.number);
-            let is_counted = matches!(kind, Ok(RecordKind::Message | RecordKind::Skip));
+            let is_message = kind == Ok(RecordKind::Message);
+            let is_counted = is_message || kind == Ok(RecordKind::Skip);
             let kept = match kind {
                 Ok(RecordKind::Message) => {
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
@@ -432,8 +434,10 @@ impl Inbox {
                 && notes.number > number
                 && notes.is_withheld(place.publisher)
             {
+                let is_wanted = is_message
+                    && passes.is_some_and(|from| routes.is_read_beside(record, notes.key(), number, from));
                 let speaker = Speaker { source: id, own: *own, version: *version, notes };
-                withheld.add(now, speaker, number, record, |key| place.origins().next(key));
+                withheld.add(now, speaker, number, (record, is_wanted), |key| place.origins().next(key));
             }
             kept.unwrap_or_else(|error| {
                 unreadable(error.to_string());
@@ -467,6 +471,20 @@ impl Inbox {
         let stream = self.streams.get(id)?.as_ref()?;
         let notes = stream.others.get(&stream.own).unwrap_or(&stream.notes);
         Some((notes.source, notes.awaited()))
+    }
+
+    /// Whether something of a publisher came over the link, which rests, and has not come to those who want it.
+    pub fn withholds(&self, now: Time, publisher: u64) -> bool {
+        self.withheld.is_lacking(now, publisher, |key| self.place.origins().next(key))
+    }
+
+    /// The number of a chain that comes next here, whoever brings it; 0 if not known.
+    pub fn next(&self, key: Key) -> u64 {
+        let of_stream = |stream: &Stream| match stream.notes.key() == key {
+            true => stream.notes.awaited(),
+            false => stream.others.get(&key).map_or(0, Notes::awaited),
+        };
+        self.streams.iter().flatten().map(of_stream).max().unwrap_or(0)
     }
 
     /// Nothing more will come of a source.

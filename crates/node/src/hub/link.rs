@@ -77,6 +77,11 @@ impl Link {
         self.rests.load(Ordering::SeqCst)
     }
 
+    /// Whether several nodes are on it, and each of them hears all others.
+    pub(super) fn is_shared(&self) -> bool {
+        self.name == "norm"
+    }
+
     /// Whether an answer goes there, though nobody there is known to want it: he may have asked a moment ago.
     pub(super) fn takes_answers(&self) -> bool {
         !self.is_resting() && !self.is_leaf.load(Ordering::Relaxed)

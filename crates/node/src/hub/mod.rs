@@ -21,6 +21,7 @@ mod link;
 mod notes;
 mod origins;
 mod outlet;
+mod owed;
 mod passing;
 mod port;
 mod publish;
@@ -58,6 +59,7 @@ use self::events::Events;
 use self::flush::Flushes;
 use self::link::Link;
 use self::origins::Origins;
+use self::owed::Owed;
 use self::routes::Routes;
 use self::shape::Shape;
 use crate::attributes::Origin;
@@ -108,6 +110,7 @@ pub struct Hub {
     wanted: Mutex<Wanted>,
     /// Which link each chain is taken from.
     origins: Arc<Mutex<Origins>>,
+    owed: Arc<Mutex<Owed>>,
     /// What comes over one link is passed on to others.
     router: AtomicBool,
     /// Which links are used.
@@ -143,6 +146,7 @@ impl Hub {
             routes: Mutex::new(Routes::new(config.seed)),
             wanted: Mutex::default(),
             origins: Arc::default(),
+            owed: Arc::default(),
             router: AtomicBool::new(false),
             shape: Mutex::new(Shape::new(config.publisher)),
             interest_version: AtomicU64::new(1),

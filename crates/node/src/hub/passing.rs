@@ -4,6 +4,7 @@ use foldhash::HashMap;
 use shoal_norm::Time;
 
 use super::chain::LinkId;
+use super::origins::Key;
 use crate::clock_offset::ClockOffset;
 
 /// A message that was passed on so often is not passed on any more: the last guard against a circle that nobody noticed.
@@ -58,6 +59,8 @@ pub(super) struct Outbound {
     members: Vec<LinkId>,
     sets: Vec<(u32, u32)>,
     known: HashMap<Vec<LinkId>, u32>,
+    /// What others bring over links that rest: the last number of each chain.
+    owed: Vec<(LinkId, Key, u64)>,
     chain: Option<(u64, u32, u8, Option<Time>)>,
 }
 
@@ -71,6 +74,7 @@ impl Outbound {
         self.members.clear();
         self.sets.clear();
         self.known.clear();
+        self.owed.clear();
         self.chain = None;
     }
 
@@ -119,6 +123,21 @@ impl Outbound {
         let links = self.set_of(links);
         let (start, length) = (start as u32, length as u32);
         self.items.push(Item::Message { start, length, number, timestamp_us, links });
+    }
+
+    /// A message is wanted behind these links, too, which rest.
+    pub fn add_owed(&mut self, key: Key, number: u64, links: &[LinkId]) {
+        for &link in links {
+            match self.owed.iter_mut().rev().find(|(of, owed, _)| (*of, *owed) == (link, key)) {
+                Some((.., last)) => *last = number,
+                None => self.owed.push((link, key, number)),
+            }
+        }
+    }
+
+    /// What others bring over links that rest.
+    pub fn owed(&self) -> &[(LinkId, Key, u64)] {
+        &self.owed
     }
 
     /// Numbers are lost.

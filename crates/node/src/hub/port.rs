@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use shoal_norm::{Chunk, NodeId, Time};
-use shoal_wire::{Answer, DecodeError, LinkState, Question, RecordKind};
+use shoal_wire::{About, Answer, DecodeError, LinkState, Question, RecordKind};
 
 use super::asking::interest_of;
 use super::assembly::Assembly;
@@ -34,6 +34,8 @@ use crate::interest::{Announcer, Entry};
 
 /// Questions that wait until nothing is put aside; more are answered at once.
 const DEFERRED_MAX: usize = 256;
+/// How soon they are looked at again.
+const DEFERRED_FOR: Duration = Duration::from_millis(20);
 
 /// For so long after a link was taken up, whoever asks for something there may have been served another way before.
 const FRESH: Duration = Duration::from_secs(5);
@@ -41,6 +43,9 @@ const FRESH: Duration = Duration::from_secs(5);
 /// So long after a link was taken up those behind it are told how far we are. By then they have asked for what is said again there: who
 /// is told first takes it for lost.
 const POSITION_AFTER: Duration = Duration::from_secs(2);
+
+/// How often it is looked at what others brought over a link that rests, if nobody waits for it: before they can be missed.
+const OWED_EVERY: Duration = Duration::from_millis(100);
 
 /// A link's end of the seam. Dropping it takes the link away.
 pub struct Port {
@@ -57,6 +62,8 @@ pub struct Port {
     fresh_until: Time,
     /// When those behind the link are told how far we are, after it was taken up.
     position_at: Time,
+    /// When it is looked at what others brought while the link rests, if nobody waits for it.
+    owed_at: Time,
     /// Questions that are answered when nothing is put aside any more.
     deferred: Mutex<Vec<Question>>,
     /// Somebody began to ask for something: how far the chains are that are passed on is to be told, and of these again.
@@ -66,8 +73,8 @@ pub struct Port {
 
 impl Port {
     pub(super) fn new(hub: Arc<Hub>, link: Arc<Link>) -> Port {
-        let place =
-            Place { link: link.id, rests: None, publisher: hub.publisher, origins: hub.origins.clone() };
+        let (origins, owed) = (hub.origins.clone(), hub.owed.clone());
+        let place = Place { link: link.id, rests: None, publisher: hub.publisher, origins, owed };
         let assembly = Assembly::new(hub.assembly.clone());
         let inbox = Inbox::new(hub.chains.message_bytes_max(), assembly, place, hub.is_router());
         Port {
@@ -79,6 +86,7 @@ impl Port {
             now: Time::ZERO,
             fresh_until: Time::ZERO,
             position_at: Time::NEVER,
+            owed_at: Time::ZERO,
             deferred: Mutex::default(),
             asks_anew: AtomicBool::new(false),
             untold: Vec::new(),
@@ -167,7 +175,8 @@ impl Port {
                 self.hear_deferred(now);
             }
             if at > now {
-                return (at, false);
+                let is_deferred = !lock(&self.deferred).is_empty();
+                return (if is_deferred { at.min(now + DEFERRED_FOR) } else { at }, false);
             }
             match self.feed(now, source, Chunk { bytes: &[], fresh: false }, |news| told(source, news)) {
                 Fed::All => self.hand_over_if_full(now),
@@ -179,14 +188,22 @@ impl Port {
         }
     }
 
-    /// Nothing is put aside any more: what was asked meanwhile is answered.
+    /// Nothing is put aside any more: what was asked meanwhile is answered, unless it is about what is withheld.
     fn hear_deferred(&mut self, now: Time) {
         let deferred = std::mem::take(&mut *lock(&self.deferred));
         if deferred.is_empty() {
             return;
         }
+        let (waiting, ready): (Vec<_>, Vec<_>) =
+            deferred.into_iter().partition(|question| self.withholds(now, question));
+        lock(&self.deferred).extend(waiting);
         self.hand_over(now);
-        deferred.iter().for_each(|question| self.hub.hear_question(self.link.id, question));
+        ready.iter().for_each(|question| self.hub.hear_question(self.link.id, question));
+    }
+
+    /// Whether others have not brought on another way what a question is about, and what came over this link while it rests.
+    fn withholds(&self, now: Time, question: &Question) -> bool {
+        self.rests && question.about == About::Messages && self.inbox.withholds(now, question.origin.0)
     }
 
     /// The same if much came, so that it is read while it is in the processor's cache.
@@ -377,6 +394,9 @@ impl Port {
                 self.asks_anew.fetch_or(is_asked && self.hub.is_router(), Ordering::SeqCst);
             }
         }
+        if self.rests {
+            self.settle_owed(now);
+        }
         if now >= self.position_at {
             self.position_at = Time::NEVER;
             self.tell_position();
@@ -387,6 +407,16 @@ impl Port {
         } else if !self.untold.is_empty() {
             let untold = std::mem::take(&mut self.untold);
             self.untold = self.hub.tell_passed(now, &self.link, Some(&untold));
+        }
+    }
+
+    /// Others brought what is owed here: whoever waits for that need not any longer.
+    fn settle_owed(&mut self, now: Time) {
+        if now >= self.owed_at || lock(&self.hub.flushes).is_awaiting(self.link.id) {
+            let inbox = &self.inbox;
+            lock(&self.hub.owed).settle(now, self.link.id, |key| inbox.next(key));
+            self.hub.note_brought(&self.link);
+            self.owed_at = now + OWED_EVERY;
         }
     }
 
@@ -424,8 +454,9 @@ impl Port {
             RecordKind::Question => {
                 let question = Question::read(record)?;
                 let mut deferred = lock(&self.deferred);
-                if self.inbox.may_have_aside() && deferred.len() < DEFERRED_MAX {
-                    // What it asks about may be among that.
+                let is_early = self.inbox.may_have_aside() || self.withholds(self.now, &question);
+                if is_early && deferred.len() < DEFERRED_MAX {
+                    // What it asks about may be among what is put aside, or withheld.
                     if !deferred.contains(&question) {
                         deferred.push(question);
                     }

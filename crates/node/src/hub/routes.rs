@@ -10,6 +10,7 @@ use shoal_wire::{MessageView, is_reserved};
 use super::chain::LinkId;
 use super::consumer::Consumer;
 use super::link::Link;
+use super::origins::Key;
 use crate::attributes::Origin;
 use crate::switch::{self, Interest, Scope, SubscriptionId, Switch};
 
@@ -42,6 +43,8 @@ struct Joined {
     /// Somebody behind it may want anything.
     open: bool,
     members: BTreeMap<NodeId, Member>,
+    /// Those among them that are no routers: they ask for nobody else.
+    programs: BTreeSet<NodeId>,
 }
 
 impl Joined {
@@ -214,7 +217,10 @@ impl Routes {
     }
 
     pub fn add_link(&mut self, link: Arc<Link>) {
-        self.links.insert(link.id, Joined { link, open: false, members: BTreeMap::new() });
+        self.links.insert(
+            link.id,
+            Joined { link, open: false, members: BTreeMap::new(), programs: BTreeSet::new() },
+        );
     }
 
     /// Takes a link away, and everybody behind it.
@@ -229,6 +235,13 @@ impl Routes {
     /// Says whether somebody behind a link may want anything. True if that is new.
     pub fn set_open(&mut self, link: LinkId, open: bool) -> bool {
         self.links.get_mut(&link).is_some_and(|joined| std::mem::replace(&mut joined.open, open) != open)
+    }
+
+    /// Says which members behind a link are no routers.
+    pub fn set_programs(&mut self, link: LinkId, programs: BTreeSet<NodeId>) {
+        if let Some(joined) = self.links.get_mut(&link) {
+            joined.programs = programs;
+        }
     }
 
     pub fn add_member(&mut self, link: LinkId, node: NodeId) {
@@ -312,16 +325,16 @@ impl Routes {
     }
 
     /// The subscriptions of this process that get a message which came over a link, and the other links that get it. Whether there
-    /// are such subscriptions, and whether somebody behind a link that rests wants it. If it was `published` before we knew of its
+    /// are such subscriptions, and whether somebody behind a link that rests wants it; `later` are those links with programs that do. If it was `published` before we knew of its
     /// chain, only subscriptions get it that were there then.
     pub fn route_on(
         &mut self,
         view: &MessageView<'_>,
         origin: &Origin,
-        from: LinkId,
-        published: Option<Time>,
+        (from, published): (LinkId, Option<Time>),
         mut each: impl FnMut(SubscriptionId),
         on: &mut Vec<LinkId>,
+        later: &mut Vec<LinkId>,
     ) -> (bool, bool) {
         let Routes { switch, targets, links, .. } = self;
         let mut is_wanted_later = false;
@@ -334,13 +347,20 @@ impl Routes {
             each(target.id);
         }
         for target in &wanted[here..] {
-            if let Some(Target::Member { link, .. }) = targets.get(&target.id)
+            if let Some(Target::Member { link, node }) = targets.get(&target.id)
                 && !on.contains(link)
                 && let Some(joined) = links.get(link)
             {
                 match joined.link.is_resting() {
                     false => on.push(*link),
-                    true => is_wanted_later |= *link != from,
+                    true if *link == from => {}
+                    true => {
+                        is_wanted_later = true;
+                        if joined.link.is_shared() && joined.programs.contains(node) && !later.contains(link)
+                        {
+                            later.push(*link);
+                        }
+                    }
                 }
             }
         }
@@ -357,6 +377,21 @@ impl Routes {
         let wanted = switch.route(view, origin, Scope::Elsewhere).unwrap_or(&[]);
         let is_there = |id| matches!(targets.get(id), Some(Target::Member { link: of, .. }) if *of == link);
         wanted.iter().any(|target| is_there(&target.id))
+    }
+
+    /// Whether a message that came over a link is wanted here, or by a program behind another link that is used.
+    pub fn is_read_beside(&mut self, record: &[u8], key: Key, number: u64, from: LinkId) -> bool {
+        let Routes { switch, targets, links, .. } = self;
+        let Ok(view) = MessageView::parse(record) else { return false };
+        let origin = Origin { publisher: key.0, chain: key.1, number, ..Origin::default() };
+        let wanted = switch.route(&view, &origin, Scope::Elsewhere).unwrap_or(&[]);
+        wanted.iter().any(|target| match targets.get(&target.id) {
+            Some(Target::Member { link, node }) => {
+                let joined = links.get(link).filter(|joined| *link != from && !joined.link.is_resting());
+                joined.is_some_and(|joined| joined.programs.contains(node))
+            }
+            found => found.is_some(),
+        })
     }
 
     /// The links, but one, behind which somebody wants something.

@@ -142,6 +142,7 @@ impl Hub {
             let view = MessageView::parse(kept.record);
             view.is_ok_and(|view| self.routes().is_wanted_on(&view, &kept.origin(), link.id))
         });
+        lock(&self.owed).forget(link.id);
         link.is_fresh.store(true, Ordering::SeqCst);
         let (appended, routers) = (self.chains.appended(link.id), self.routers(None));
         let routers: Vec<_> = routers.into_iter().filter(|((of, _), _)| *of == link.id).collect();
@@ -241,6 +242,8 @@ impl Hub {
         neighbours: BTreeMap<u64, (NodeId, bool)>,
     ) {
         lock(&self.flushes).keep_routers(link, |router| neighbours.contains_key(&router));
+        let programs = neighbours.values().filter(|(_, is_router)| !is_router).map(|&(node, _)| node);
+        self.routes().set_programs(link, programs.collect());
         self.change_shape(|shape| {
             shape.map.set_domain(domain);
             shape.forget_neighbours(link);
@@ -377,6 +380,17 @@ impl Hub {
                 drop(flushes);
                 self.begin_wait(about, Some(link), Some(asker));
             }
+        }
+    }
+
+    /// Others brought something over a link that rests: whoever waited for that and nothing more is answered.
+    pub(super) fn note_brought(&self, link: &Link) {
+        let mut flushes = lock(&self.flushes);
+        // One that is about to be taken up is waited for, whatever others brought.
+        if flushes.is_awaiting(link.id) && link.is_to_rest.load(Ordering::SeqCst) {
+            flushes.note_brought(link.id, |publisher| lock(&self.owed).is_lacking(link.id, publisher));
+            drop(flushes);
+            self.say();
         }
     }
 

@@ -38,7 +38,14 @@ impl Hub {
 
     /// Waits over all links but one; for somebody else, if there is an asker.
     pub(super) fn begin_wait(&self, about: About, except: Option<LinkId>, asker: Option<Asker>) -> FlushId {
-        let (routers, lanes) = (self.routers(except), self.unacknowledged(about, except));
+        let (routers, mut lanes) = (self.routers(except), self.unacknowledged(about, except));
+        if let Some(asker) = asker.filter(|_| about == About::Messages) {
+            // Those behind a link that rests have what others brought there, and we heard that.
+            let resting = self.resting();
+            let owed = lock(&self.owed);
+            let lacking = resting.into_iter().filter(|&link| owed.is_lacking(link, asker.origin.0));
+            lanes.extend(lacking.map(|link| ((link, 0), u64::MAX)));
+        }
         // Whoever passes nothing on tells nobody what others want.
         let tells = about == About::Interest && (asker.is_none() || self.is_router());
         let leaves = if tells { self.leaves(except) } else { Vec::new() };

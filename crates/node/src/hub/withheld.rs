@@ -55,6 +55,8 @@ pub(super) struct Run {
     /// The number that it begins with, and the one that comes after it.
     pub first: u64,
     next: u64,
+    /// The number after the last one that somebody beside that link wants; 0 if nobody does.
+    awaited: u64,
     at: Time,
     /// Frames.
     pub bytes: Vec<u8>,
@@ -75,7 +77,7 @@ impl Withheld {
         now: Time,
         speaker: Speaker<'_>,
         number: u64,
-        record: &[u8],
+        (record, is_wanted): (&[u8], bool),
         next: impl Fn(Key) -> u64,
     ) {
         let Speaker { source, notes, .. } = speaker;
@@ -95,6 +97,7 @@ impl Withheld {
                 timestamp_us,
                 first: number,
                 next: number,
+                awaited: 0,
                 at: now,
                 bytes,
             });
@@ -103,6 +106,9 @@ impl Withheld {
             let before = run.bytes.len();
             frame::write(record, &mut run.bytes);
             run.next = notes.number;
+            if is_wanted {
+                run.awaited = run.next;
+            }
             self.bytes += run.bytes.len() - before;
         }
         while self.bytes > WITHHELD_BYTES_MAX && self.drop_oldest() {}
@@ -118,6 +124,13 @@ impl Withheld {
     fn forget(&mut self, now: Time, next: impl Fn(Key) -> u64) {
         let is_over = |run: &Run| run.next <= next(run.key) || run.at + WITHHELD_FOR < now;
         while self.runs.front().is_some_and(is_over) && self.drop_oldest() {}
+    }
+
+    /// Whether something of a publisher has not come another way, though somebody wants it there.
+    pub fn is_lacking(&self, now: Time, publisher: u64, next: impl Fn(Key) -> u64) -> bool {
+        let lacks =
+            |run: &Run| run.key.0 == publisher && run.awaited > next(run.key) && now < run.at + WITHHELD_FOR;
+        self.runs.iter().any(lacks)
     }
 
     /// A source is gone, and what it said with it.
@@ -157,7 +170,7 @@ mod tests {
             let notes = notes(publisher, number + 1);
             let speaker =
                 Speaker { source: publisher as usize, own: (publisher, 2), version: 0, notes: &notes };
-            withheld.add(at(seconds), speaker, number, &vec![0x61; bytes], |_| next);
+            withheld.add(at(seconds), speaker, number, (&vec![0x61; bytes], number % 2 == 1), |_| next);
         }
     }
 
@@ -172,6 +185,17 @@ mod tests {
         assert_eq!(withheld.bytes, 0);
         say(&mut withheld, 1, 7, &[1, 2, 9], 10, 0);
         assert_eq!(withheld.take(at(2), |_| 0).len(), 2, "a mark says that numbers between are missing");
+    }
+
+    #[test]
+    fn what_somebody_wants_is_lacking_until_it_came_another_way_or_is_too_old() {
+        let mut withheld = Withheld::default();
+        // Odd numbers are wanted.
+        say(&mut withheld, 1, 7, &[1, 2, 3, 4], 10, 0);
+        say(&mut withheld, 1, 8, &[2], 10, 0);
+        assert!(withheld.is_lacking(at(2), 7, |_| 3) && !withheld.is_lacking(at(2), 8, |_| 0));
+        assert!(!withheld.is_lacking(at(2), 7, |_| 4), "the fourth may never come");
+        assert!(!withheld.is_lacking(at(32), 7, |_| 0));
     }
 
     #[test]
@@ -198,7 +222,7 @@ mod tests {
             let speaker = Speaker { source: 1, own: (7, 2), version: 0, notes: &notes };
             let mut skip = Vec::new();
             Skip { reason: SkipReason::Unwanted, number, count: 1 }.write(&mut skip);
-            withheld.add(at(1), speaker, number, &skip, |_| number - 1);
+            withheld.add(at(1), speaker, number, (&skip, false), |_| number - 1);
             assert!(withheld.runs.len() <= 4);
         }
     }

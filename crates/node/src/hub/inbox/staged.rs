@@ -26,6 +26,8 @@ pub(super) struct Staged {
     /// What goes on to other links, and which these are for one message.
     pub outbound: Outbound,
     pub links: Vec<LinkId>,
+    /// Links that rest, and behind which programs want it, too.
+    pub later: Vec<LinkId>,
     /// Messages that came since somebody counted.
     pub count: u64,
 }
@@ -53,7 +55,7 @@ impl Staged {
             aged => aged.map(|(age, _)| age),
         };
         let entry = Entry::new(at, record.len(), origin.number, origin.timestamp_us);
-        let Staged { entries, ids, ages, sources, outbound, links, .. } = self;
+        let Staged { entries, ids, ages, sources, outbound, links, later, .. } = self;
         let published = notes.published();
         let each = |id| {
             let staged = entries.entry(id).or_default();
@@ -67,11 +69,14 @@ impl Staged {
             None => routes.route_here(&view, &origin, published, each),
             Some(from) => {
                 links.clear();
-                let (wanted, is_wanted_later) = routes.route_on(&view, &origin, from, published, each, links);
+                later.clear();
+                let (wanted, is_wanted_later) =
+                    routes.route_on(&view, &origin, (from, published), each, links, later);
                 kept = is_wanted_later || !links.is_empty();
                 if kept {
                     let numbered = (origin.number, origin.timestamp_us);
                     outbound.add_message(&notes.chain(), (at, record.len()), numbered, links);
+                    outbound.add_owed(notes.key(), origin.number, later);
                 }
                 wanted
             }

@@ -7,6 +7,7 @@ use shoal_norm::Time;
 use super::super::chain::LinkId;
 use super::super::notes::{Hold, Notes};
 use super::super::origins::{Claim, Holder, Key, Origins, SILENCE};
+use super::super::owed::Owed;
 use super::{SourceId, Told};
 
 /// Where an inbox is: its link, and who publishes here.
@@ -17,11 +18,20 @@ pub(in crate::hub) struct Place {
     pub rests: Option<Time>,
     pub publisher: u64,
     pub origins: Arc<Mutex<Origins>>,
+    pub owed: Arc<Mutex<Owed>>,
 }
 
 impl Place {
     pub fn origins(&self) -> MutexGuard<'_, Origins> {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message that came goes on to programs behind links that rest, which others bring it to.
+    pub fn owe(&self, now: Time, owed: &[(LinkId, Key, u64)]) {
+        if !owed.is_empty() {
+            let mut all = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+            owed.iter().for_each(|&(link, key, number)| all.add(now, link, key, number));
+        }
     }
 
     pub fn release(&self, source: SourceId, notes: &mut Notes, rests: bool) {

@@ -29,7 +29,7 @@ impl Bench {
             inbox: Inbox::new(
                 1 << 20,
                 Assembly::new(Arc::new(Budget::new(1 << 20))),
-                Place { link, rests: None, publisher: 99, origins },
+                Place { link, rests: None, publisher: 99, origins, owed: Arc::default() },
                 false,
             ),
             routes: Routes::new(1),
