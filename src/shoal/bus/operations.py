@@ -25,8 +25,8 @@ _CLOSE_CHECK_S = 0.01
 HEARD_S = 1.0
 #: A member that acknowledges nothing new for so long is not waited for when a connection closes.
 STALL_S = 1.0
-#: A router that does not answer may be gone: so much later another way is used, if there is one.
-_REROUTED_S = 1.5
+#: A router that does not answer may be gone: so much later than that another way is used, if there is one.
+_REROUTED_S = 2.5
 
 
 def _deadline(timeout_s: float | None) -> float | None:
