@@ -156,6 +156,7 @@ pub struct Membership {
     beats: bool,
     events: VecDeque<MemberEvent>,
     ackers_changed: bool,
+    bystanders_changed: bool,
     /// When our next turn was to be.
     due: Time,
 }
@@ -207,6 +208,7 @@ impl Membership {
             beats: false,
             events: VecDeque::new(),
             ackers_changed: false,
+            bystanders_changed: false,
             due: Time::NEVER,
         }
     }
@@ -287,7 +289,9 @@ impl Membership {
     fn change<T>(&mut self, node: NodeId, instance: u16, change: impl FnOnce(&mut Member) -> T) -> Option<T> {
         let member = self.members.get_mut(&node).filter(|member| member.instance == instance)?;
         let (was_lacking, was_known) = (member.is_lacking(), member.is_known());
+        let was_bystander = member.is_bystander();
         let changed = change(member);
+        self.bystanders_changed |= was_bystander != member.is_bystander();
         self.lacking = self.lacking + usize::from(member.is_lacking()) - usize::from(was_lacking);
         self.unknown = self.unknown + usize::from(was_known) - usize::from(member.is_known());
         Some(changed)
@@ -384,7 +388,7 @@ impl Membership {
         self.lacking -= usize::from(member.is_lacking());
         self.unknown -= usize::from(!member.is_known());
         self.interest_bytes -= member.interest_bytes();
-        self.ackers_changed = true;
+        (self.ackers_changed, self.bystanders_changed) = (true, true);
         self.events.push_back(MemberEvent::Gone(node, member.instance, departure));
         Some(member)
     }
@@ -519,6 +523,12 @@ impl Membership {
     /// Whose acknowledgements count, if that changed. Must be acted on before anything more is sent.
     pub fn poll_ackers(&mut self) -> Option<Vec<NodeId>> {
         std::mem::take(&mut self.ackers_changed).then(|| self.members.keys().copied().collect())
+    }
+
+    /// Who reads nothing, if that changed: nobody is too slow for them.
+    pub fn poll_bystanders(&mut self) -> Option<Vec<NodeId>> {
+        let bystanders = self.members.iter().filter(|(_, member)| member.is_bystander());
+        std::mem::take(&mut self.bystanders_changed).then(|| bystanders.map(|(&node, _)| node).collect())
     }
 
     /// When [`Membership::handle_timeout`] has something to do.

@@ -227,6 +227,11 @@ impl Session {
         self.sender.set_indispensable(nodes);
     }
 
+    /// Sets which ackers read nothing of the streams: that they have room makes nobody slow who does.
+    pub fn set_bystanders(&mut self, nodes: &[NodeId]) {
+        self.sender.set_bystanders(nodes);
+    }
+
     /// Sets the rate to send at, or the most rate control may choose; `None` is as fast as the caller polls.
     pub fn set_rate(&mut self, rate_bytes_per_s: Option<f64>) {
         self.sender.set_rate(rate_bytes_per_s.map(|rate| rate.max(1.0)));

@@ -91,7 +91,7 @@ impl Membership {
             self.unknown += usize::from(!member.is_known());
             self.members.insert(node, member);
             self.nodes.insert(publisher, node);
-            self.ackers_changed = true;
+            (self.ackers_changed, self.bystanders_changed) = (true, true);
             self.events.push_back(MemberEvent::Joined(node));
             self.repeat = REPEAT_FIRST;
         }

@@ -288,6 +288,18 @@ fn a_store_is_told_by_its_role_until_it_gives_it_up() {
 }
 
 #[test]
+fn who_reads_nothing_but_reserved_topics_is_a_bystander_until_it_subscribes() {
+    let mut nodes = [node(1), node(2)];
+    settle(at(0), &mut nodes);
+    settle(at(30), &mut nodes);
+    assert_eq!(nodes[0].poll_bystanders(), Some(vec![2]));
+    nodes[0].handle_record(at(40), (2, 1), &announced(9, "_store/here"), succeeds, no_positions).unwrap();
+    assert_eq!(nodes[0].poll_bystanders(), None, "it still is");
+    nodes[0].handle_record(at(50), (2, 1), &announced(10, "prices/*"), succeeds, no_positions).unwrap();
+    assert_eq!(nodes[0].poll_bystanders(), Some(vec![]));
+}
+
+#[test]
 fn a_node_that_starts_again_is_another_one() {
     let mut nodes = [node(1), node(2)];
     settle(at(0), &mut nodes);

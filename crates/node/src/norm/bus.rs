@@ -318,6 +318,9 @@ impl NormBus {
             }
             session.set_group_size(ackers.len() as u32 + 1);
         }
+        if let Some(bystanders) = self.membership.poll_bystanders() {
+            session.set_bystanders(&bystanders);
+        }
     }
 
     /// Who is on the link. Whoever said goodbye passes nothing on any more, though something of it may be under way.

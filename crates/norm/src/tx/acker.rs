@@ -112,6 +112,8 @@ pub struct Acker {
     pub told: bool,
     /// It is waited for, however slow.
     pub indispensable: bool,
+    /// It reads nothing: that it has room is no reason to go on without others.
+    pub bystander: bool,
     /// For how long it held others back, less what the time counts in which it did not.
     held: Balance,
     /// In how many requests that was, and the last of them.

@@ -135,6 +135,11 @@ impl AckProcess {
         self.ackers.iter().inspect(|_| effort::step()).filter(|acker| acker.counts())
     }
 
+    /// Those that count, and wait for what is sent.
+    fn readers(&self) -> impl Iterator<Item = &Acker> {
+        self.counting().filter(|acker| !acker.bystander)
+    }
+
     /// Whose answer is waited for, by the window or by the application.
     fn awaited(&self) -> impl Iterator<Item = &Acker> {
         let is_watermark = self.wanted.is_some();
@@ -201,7 +206,7 @@ impl AckProcess {
         }
         let is_watermark = self.wanted.is_some();
         let requests = if is_watermark { self.robust_factor } else { REQUESTS_MIN };
-        let nobody_waits = !self.counting().any(|acker| acker.reached.acked >= requested);
+        let nobody_waits = !self.readers().any(|acker| acker.reached.acked >= requested);
         let first = std::mem::take(&mut self.turn);
         let (mut due, mut all_full) = (false, !is_watermark);
         for (index, acker) in self.ackers.iter_mut().enumerate().skip(first) {
@@ -261,8 +266,8 @@ impl AckProcess {
     }
 
     /// Something waited to be sent from `from` to `now`, and whoever got only so far that `closes` is true was what it
-    /// waited for, or who is `blamed`. Who is that for too long, while at least half of the others have all they were asked
-    /// for, no longer holds the window. True if that happened to the blamed one.
+    /// waited for, or who is `blamed`. Who is that for too long, while at least half of the others that read have all they were
+    /// asked for, no longer holds the window. True if that happened to the blamed one.
     pub fn on_held(
         &mut self,
         from: Time,
@@ -272,7 +277,7 @@ impl AckProcess {
     ) -> bool {
         let Some(requested) = self.requested else { return false };
         let has_room = |acker: &&Acker| acker.reached.acked >= requested && Some(acker.node) != blamed;
-        let (count, with_room) = (self.counting().count(), self.counting().filter(has_room).count());
+        let (count, with_room) = (self.readers().count(), self.readers().filter(has_room).count());
         if with_room == 0 || 2 * with_room + 1 < count {
             return false;
         }
@@ -309,6 +314,13 @@ impl AckProcess {
             }
         }
         self.refresh(Time::ZERO);
+    }
+
+    /// Sets who reads nothing: nobody is too slow for them.
+    pub fn set_bystanders(&mut self, nodes: &[NodeId]) {
+        for acker in &mut self.ackers {
+            acker.bystander = nodes.contains(&acker.node);
+        }
     }
 
     /// `node` asked for what can no longer be repaired.

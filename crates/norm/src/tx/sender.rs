@@ -65,6 +65,7 @@ pub struct Sender {
     pub(super) lag: Lag,
     /// Those of them that are waited for, however slow.
     indispensable: Vec<NodeId>,
+    bystanders: Vec<NodeId>,
     pub(super) asked: Vec<NodeId>,
     pub(super) scratch: Vec<u8>,
     /// Computes parity, if blocks have any.
@@ -125,6 +126,7 @@ impl Sender {
             ackers: Vec::new(),
             lag: Lag::default(),
             indispensable: Vec::new(),
+            bystanders: Vec::new(),
             asked: Vec::new(),
             scratch: Vec::with_capacity(65_536),
             code: (config.parity_symbols > 0)
@@ -157,6 +159,7 @@ impl Sender {
         let mut stream = TxStream::new(&self.config, object, options, cache);
         stream.acks.set_ackers(&self.ackers, 0);
         stream.acks.set_indispensable(&self.indispensable);
+        stream.acks.set_bystanders(&self.bystanders);
         stream.set_paced(self.control.is_pacing());
         let at = self.streams.partition_point(|other| other.precedence <= options.precedence);
         self.streams.insert(at, stream);
@@ -233,12 +236,18 @@ impl Sender {
             let from = from(stream);
             stream.acks.set_ackers(nodes, from);
             stream.acks.set_indispensable(&self.indispensable);
+            stream.acks.set_bystanders(&self.bystanders);
         }
     }
 
     pub fn set_indispensable(&mut self, nodes: &[NodeId]) {
         self.indispensable = nodes.to_vec();
         self.streams.iter_mut().for_each(|stream| stream.acks.set_indispensable(nodes));
+    }
+
+    pub fn set_bystanders(&mut self, nodes: &[NodeId]) {
+        self.bystanders = nodes.to_vec();
+        self.streams.iter_mut().for_each(|stream| stream.acks.set_bystanders(nodes));
     }
 
     /// Sets the rate, or the most rate control may choose.

@@ -369,6 +369,29 @@ fn who_is_indispensable_is_waited_for_however_slow() {
     assert_eq!(acks.acked(), Some(5), "it is waited for again");
 }
 
+#[test]
+fn a_reader_is_not_too_slow_for_those_who_read_nothing() {
+    let mut acks = process_of(20, Duration::from_millis(500));
+    acks.set_ackers(&[1, 2, 3], 0);
+    acks.set_bystanders(&[1, 3]);
+    let run = |acks: &mut AckProcess, from: u64| {
+        for millis in from + 1..=from + 4000 {
+            let (since, now) =
+                (Time::ZERO + Duration::from_millis(millis - 1), Time::ZERO + Duration::from_millis(millis));
+            acks.request(now, 40);
+            acks.on_ack(now, 1, 40, 0);
+            acks.on_ack(now, 3, 40, 0);
+            acks.on_ack(now, 2, 1 + millis / 1000, 0);
+            acks.on_held(since, now, None, |reached| reached.acked < 40);
+        }
+    };
+    run(&mut acks, 0);
+    assert_eq!(acks.acked(), Some(5), "it is waited for");
+    acks.set_bystanders(&[3]);
+    run(&mut acks, 4000);
+    assert_eq!(acks.acked(), Some(40), "somebody waits for it");
+}
+
 /// Equal readers on a machine that stops each of them by turns: for 10 to 300 ms, after it ran for `runs` of them on the
 /// average. Returns who was no longer waited for.
 fn stop_by_turns(seed: u64, readers: u32, runs: Duration, seconds: u64) -> Vec<NodeId> {
