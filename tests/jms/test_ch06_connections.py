@@ -440,6 +440,9 @@ class TestClosing:
             context.close()
             waiting.join(PATIENCE_S)
             assert failed
+            # What the node still has goes to the store when it is back.
+            with shoal.connect(url, store=tmp_path):
+                bus.flush(PATIENCE_S)
 
     def test_a_listener_that_runs_keeps_its_session_until_it_returns(self, world: World) -> None:
         connection = world.connection()
