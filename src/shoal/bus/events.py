@@ -53,7 +53,11 @@ class SubscriptionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class MessagesLost:
-    """Messages of a node are lost to us for good."""
+    """Messages of a node are lost to us for good.
+
+    After another router took over, for five seconds also those that may have been for nobody: a selector may
+    have excluded them, or their publisher did not know of us yet.
+    """
 
     #: The node that sent them, or should have.
     node: int
