@@ -327,6 +327,36 @@ fn a_reader_behind_a_router_that_takes_nothing_is_noticed_though_little_waits_fo
 }
 
 #[test]
+fn the_only_reader_behind_a_router_holds_its_publisher_back_however_long_it_takes_nothing() {
+    let tcp = || TcpConfig { patience: Duration::from_millis(500), window_bytes: 50_000, ..tcp_config() };
+    let node = |at: u64| {
+        let config = HubConfig { lane_bytes_max: 1 << 20, ..hub_config(at + 1, at as u32 + 1) };
+        Node::made(&config, tcp(), if at == 2 { 500 } else { 1 << 20 })
+    };
+    let mut world = World::new(3, (0..3).map(node).collect());
+    world.nodes[0].hub.set_router();
+    world.nodes[1].hub.unsubscribe(world.nodes[1].subscription);
+    (1..3).for_each(|leaf| world.dialler(leaf, 0));
+    let knows = |world: &World, at: usize, node| world.nodes[at].hub.interested(b"a").contains(&node);
+    assert!(world.run_until(Duration::from_secs(5), |world| knows(world, 0, 3) && knows(world, 1, 1)));
+    world.nodes[2].reading = false;
+    let mut published = 0;
+    let (reads, end) = (world.now + Duration::from_secs(10), world.now + Duration::from_secs(60));
+    while published < 1000 && world.now < end {
+        let now = world.now;
+        world.nodes[2].reading = now >= reads;
+        assert!(published < 1000 || now >= reads, "nobody waits for it");
+        published += usize::from(world.nodes[1].publish(now, 2, 5000));
+        world.step();
+    }
+    let arrived =
+        world.run_until(Duration::from_secs(60), |world| numbers(&world.nodes[2], 2, 2).len() == 1000);
+    assert!(arrived, "it got {} of {published}", numbers(&world.nodes[2], 2, 2).len());
+    assert_eq!(world.nodes[2].lost(), []);
+    assert!(!world.nodes[0].events.contains(&HubEvent::Slow(3)));
+}
+
+#[test]
 fn where_there_is_no_memory_for_what_waits_a_connection_ends_and_another_brings_it_again() {
     let nodes = (0..2).map(|at| Node::new(at as u64 + 1, at, FOR_EVER, "desk", 500));
     let mut world = World::new(5, nodes.collect());

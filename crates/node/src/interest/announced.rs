@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shoal_wire::{Announce, Announced, DestinationKind, FilterKind, InterestEntry};
+use shoal_wire::{Announce, Announced, DestinationKind, FilterKind, InterestEntry, is_reserved};
 
 /// What a subscription costs beside its texts, here and in the indexes that find it: itself, each level of its pattern, and
 /// each filter.
@@ -116,6 +116,11 @@ impl AnnouncedInterest {
     /// The subscriptions, by number.
     pub fn entries(&self) -> impl Iterator<Item = (u64, &Entry)> {
         self.entries.iter().map(|(&id, entry)| (id, entry))
+    }
+
+    /// Whether nothing that programs publish is among them: reserved topics are everybody's.
+    pub fn is_bystander(&self) -> bool {
+        self.entries.values().all(|entry| is_reserved(entry.pattern.as_bytes()))
     }
 
     /// Bytes that the subscriptions take, those of an announcement that is not complete included.

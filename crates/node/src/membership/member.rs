@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use shoal_norm::Time;
-use shoal_wire::{Announce, Position, Roles, Welcome, is_reserved};
+use shoal_wire::{Announce, Position, Roles, Welcome};
 
 use super::beat::Beat;
 use super::{Change, REPEAT_FIRST};
@@ -174,9 +174,9 @@ impl Member {
         }
     }
 
-    /// Whether it is known to read nothing that programs publish: reserved topics are everybody's.
+    /// Whether it is known to read nothing that programs publish.
     pub fn is_bystander(&self) -> bool {
-        self.is_known() && self.interest.entries().all(|(_, entry)| is_reserved(entry.pattern.as_bytes()))
+        self.is_known() && self.interest.is_bystander()
     }
 
     /// The version that is known of what it wants.

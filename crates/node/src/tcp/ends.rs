@@ -29,7 +29,7 @@ impl TcpLinks {
         }
     }
 
-    /// Lets nobody wait for a peer that takes nothing while others do.
+    /// Lets nobody wait for a peer that takes nothing while others do that read something.
     pub(super) fn find_stuck(&mut self, now: Time) {
         let full = self.hub.chains().lane_bytes_max() / 2;
         let mut moving = 0;
@@ -44,7 +44,7 @@ impl TcpLinks {
                 session.stuck_since.get_or_insert(now);
             } else {
                 session.stuck_since = None;
-                moving += 1;
+                moving += usize::from(!session.is_bystander());
             }
         }
         if moving == 0 {

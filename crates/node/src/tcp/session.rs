@@ -253,6 +253,11 @@ impl Session {
         }
     }
 
+    /// Whether the other side reads nothing that programs publish.
+    pub fn is_bystander(&self) -> bool {
+        self.announced.is_bystander()
+    }
+
     /// Bytes kept of what the other side wants.
     pub fn interest_bytes(&self) -> usize {
         self.announced.bytes()

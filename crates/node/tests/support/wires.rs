@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use shoal_node::hub::{Asleep, Attempt, Consumer, Hub, Overflow, Patience, Publication, Silent, WhenFull};
 use shoal_node::tcp::{ConnectionId, Over, Role, TcpConfig, TcpLinks, TcpNews};
-use shoal_node::{HubConfig, HubEvent, Interest, Moment};
+use shoal_node::{HubConfig, HubEvent, Interest, Moment, SubscriptionId};
 use shoal_norm::Time;
 use shoal_wire::{BodyKind, Destination, MessageView, Outgoing, Topic, TopicPattern};
 
@@ -46,6 +46,7 @@ pub fn tcp_config() -> TcpConfig {
 pub struct Node {
     pub hub: Arc<Hub>,
     pub links: TcpLinks,
+    pub subscription: SubscriptionId,
     pub consumer: Arc<Consumer>,
     pub reading: bool,
     /// Publisher, chain and number, in the order read.
@@ -83,8 +84,17 @@ impl Node {
         let links = TcpLinks::new(hub.clone(), tcp, Box::new(|| Box::new(Silent)));
         let consumer = Arc::new(Consumer::new(queue, Overflow::Wait, Arc::new(Asleep)));
         let interest = Interest::topics(TopicPattern::new(">").unwrap());
-        hub.subscribe(Time::ZERO, interest, consumer.clone(), true);
-        Node { hub, links, consumer, reading: true, read: vec![], events: vec![], published: BTreeMap::new() }
+        let subscription = hub.subscribe(Time::ZERO, interest, consumer.clone(), true);
+        Node {
+            hub,
+            links,
+            subscription,
+            consumer,
+            reading: true,
+            read: vec![],
+            events: vec![],
+            published: BTreeMap::new(),
+        }
     }
 
     /// Publishes as much as there is room for.
