@@ -143,17 +143,26 @@ class Chain:
             # The answer to a request that is to be sent again anyhow.
             self._holes_due -= 1
             return
-        # What cannot be read has no number: it is the oldest that is not answered.
-        while self._flying and self._flying[0].first != body.get("first", self._flying[0].first):
-            # What went before is stored: requests are answered in order.
-            self._drop(self._flying)
         if not self._flying:
             return
-        refused = self._drop(self._flying)
+        # What cannot be read has no number: it is the oldest that is not answered.
+        first, mark, lost = body.get("first"), body["mark"], []
+        while self._flying and first is not None and self._flying[0].first != first:
+            # Requests are answered in order: what went before is stored, or never got there.
+            before = self._drop(self._flying)
+            if before.last > mark:
+                lost.append(before)
+        refused = self._drop(self._flying) if self._flying else None
         self._holes_due = len(self._flying)
         self._unsent.extendleft(reversed(self._flying))
         self._flying.clear()
-        self._after = body["mark"]
+        self._after = mark
+        if refused is not None:
+            self._take_back(now, refused, body)
+        self._put_first(lost)
+
+    def _take_back(self, now: float, refused: Batch, body: dict[str, Any]) -> None:
+        """Send what was refused again, or give it up."""
         error = body["error"]
         is_several = refused.first < refused.last
         is_in_part = error == "NOT_OWNED" and is_several

@@ -83,8 +83,6 @@ class Session:
         self._hello = 0
         self._hello_at = 0.0
         self._refused_since: float | None = None
-        #: When whoever has our client id was to lose it, as the store said first.
-        self._free_at = float("inf")
         self._said_at = self._heard_at = 0.0
         #: Greetings that were not answered.
         self.unanswered = 0
@@ -286,12 +284,9 @@ class Session:
             return
         self.unanswered = 0
         if body.get("error") == "IN_USE":
-            free_at = now + body.get("retry_s", 0.0)
-            if self._refused_since is None:
-                self._refused_since, self._free_at = now, free_at
-            # Whoever has it and spoke meanwhile has it for longer.
-            is_alive = free_at > self._free_at + IN_USE_RETRY_S and "retry_s" in body
-            if not is_alive and now - self._refused_since < self._lease_s + HELLO_S:
+            # An earlier session of our own may have it, and be heard of once more: only time tells.
+            self._refused_since = self._refused_since or now
+            if now - self._refused_since < self._lease_s + HELLO_S:
                 self._hello, self._hello_at = 0, now + IN_USE_RETRY_S - HELLO_S
                 return
         self.end()

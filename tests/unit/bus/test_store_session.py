@@ -145,20 +145,6 @@ def test_a_client_id_that_a_dead_session_has_is_asked_for_again_until_its_lease_
     assert hellos > 20
 
 
-def test_a_client_id_whose_owner_spoke_meanwhile_is_refused_before_its_lease_is_over() -> None:
-    talk, answers = session(), Answers()
-    talk.request({"op": "status"}, answers)
-    talk.begin(0.0)
-    # Its owner is heard of every five seconds.
-    for now, left_s in ((0.0, 12.0), (0.5, 11.5), (1.0, 11.0), (1.5, 10.5), (2.0, 10.0), (2.5, 14.5)):
-        assert answers == []
-        talk.handle_timeout(now)
-        (hello,) = said(talk, now)
-        failed = {"op": "failed", "n": hello["n"], "error": "IN_USE", "text": "taken", "retry_s": left_s}
-        talk.handle(now, failed)
-    assert [type(answer) for answer in answers] == [InUseError]
-
-
 def test_a_store_that_says_nothing_for_its_lease_is_gone() -> None:
     talk = session()
     greet(talk)
@@ -214,6 +200,23 @@ def test_a_new_session_begins_with_everything_that_is_not_stored() -> None:
     assert sent[0]["after"] == 0
     talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 1})
     assert [numbers_in(request) for request in said(talk)] == [[2]]
+
+
+def test_a_request_that_never_got_there_is_sent_again_with_the_one_that_was_refused_for_it() -> None:
+    talk, answers = session(), Answers()
+    builder, chain = chain_of(talk)
+    greet(talk)
+    for number in (1, 2):
+        builder.add("a", b"%d" % number)
+        chain.wait(number, lambda error: answers(None, error))
+        (request,) = said(talk)
+    talk.handle(0.0, refusal(request, "HOLE", 0))
+    again = said(talk)
+    assert [(numbers_in(one), one["after"]) for one in again] == [([1], 0), ([2], 1)]
+    assert answers == []
+    talk.handle(0.0, {"op": "stored", "publisher": 7, "chain": 5, "through": 2})
+    assert answers == [None, None]
+    assert (chain.is_idle, chain.unstored_bytes) == (True, 0)
 
 
 def test_a_refused_request_of_many_is_tried_one_by_one_and_only_the_refused_fail() -> None:
