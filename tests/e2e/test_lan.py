@@ -139,7 +139,7 @@ def test_an_interface_that_goes_and_comes_back_as_another_one(lan: LAN, on: OnHo
 
 def test_an_idle_link_is_told_at_once_that_its_interface_is_gone_and_back(lan: LAN, on: OnHost) -> None:
     (host,) = lan(1).hosts
-    # Nothing else wakes it for seconds.
+    # What its start began, which wakes it too, is over after a second; then nothing does for many.
     idle = on(host, heartbeat_s=60)
     time.sleep(1.5)
     for event, change in (("LinkDown", host.unplug), ("LinkUp", lambda: host.plug_in(host.address))):

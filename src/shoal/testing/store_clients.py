@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,7 @@ PREFETCH = 20
 OUTBOX_SEGMENT_BYTES = 4 << 10
 
 
-class Client:
+class Client(ABC):
     """A program that dies and begins anew, and its session with the store, over the simulated network."""
 
     session: Session
@@ -76,9 +77,9 @@ class Client:
         self.pump()
 
     @property
+    @abstractmethod
     def is_busy(self) -> bool:
         """Whether it has something to do."""
-        raise NotImplementedError
 
     def pump(self) -> None:
         """Say what is to be said."""
