@@ -263,13 +263,19 @@ class FlushError(ShoalError):
     Attributes:
         silent: the members that did not acknowledge, and the routers that did not say that those behind them
             did.
+        lost_by: the members that lost messages for good since the last flush, because they were too slow to
+            be waited for, or the routers before them. They were told which (`MessagesLost`); the next flush
+            does not name them again for that.
         unstored: how many persistent messages no store has taken. If none, the store has all of them, and
             only members that are there now may lack something.
     """
 
-    def __init__(self, message: str, silent: tuple[int, ...] = (), unstored: int = 0) -> None:
+    def __init__(
+        self, message: str, silent: tuple[int, ...] = (), unstored: int = 0, lost_by: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.silent = silent
+        self.lost_by = lost_by
         self.unstored = unstored
 
 

@@ -203,7 +203,8 @@ def main() -> None:
         try:
             answer(ok=True, **getattr(peer, order.pop("do"))(**order))
         except Exception as error:
-            answer(error=type(error).__name__, message=str(error), silent=getattr(error, "silent", None))
+            named = {name: getattr(error, name, None) for name in ("silent", "lost_by")}
+            answer(error=type(error).__name__, message=str(error), **named)
 
 
 if __name__ == "__main__":

@@ -131,6 +131,10 @@ def test_a_subscriber_that_does_not_read_is_left_behind_told_and_goes_on_in_orde
     assert tally["count"] + tally["skipped"] == 4100
     assert not [fault for fault in tally["faults"] if "missing" not in fault]
     assert events(reader, "MessagesLost") == []
+    with pytest.raises(Failure, match=f"{sleeper.node} did not take messages in time") as refusal:
+        publisher.ask("flush", timeout_s=60)
+    assert refusal.value.answer["lost_by"] == [sleeper.node]
+    publisher.ask("flush", timeout_s=60)
 
 
 def test_a_publisher_told_to_waits_for_the_slowest_for_as_long_as_it_lives(

@@ -244,6 +244,39 @@ def test_a_slow_reader_behind_a_router_is_told_what_it_lost_though_nothing_more_
     assert not lost & got
 
 
+def test_flushing_and_closing_name_who_lost_messages_behind_a_router(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    router = open_bus(shoal.listen("tcp://127.0.0.1:0", router=True, slow_after_s=0.2))
+    url = router.links[0].url
+    first, second, fast, slow = (open_bus(shoal.connect(url)) for _ in range(4))
+    arrived = threading.Semaphore(0)
+    fast.subscribe("a", lambda _: arrived.release(), wait=True)
+    subscription = slow.subscribe("a", wait=True)
+    for publisher in (first, second):
+        assert publisher.wait_for_subscribers("a", 1, WITHIN_S)
+        for number in range(3000):
+            publisher.publish("a", [number, "x" * 10_000])
+        for _ in range(3000):
+            assert arrived.acquire(timeout=WITHIN_S)
+
+    def flushed() -> shoal.FlushError | None:
+        subscription.receive_nowait()
+        try:
+            first.flush(0.2)
+        except shoal.FlushError as error:
+            return error if error.lost_by else None
+        raise AssertionError("the slow reader lacks messages, and the flush is silent")
+
+    wait_until(lambda: flushed() is not None, "the slow reader does not get on")
+    first.flush(WITHIN_S)
+    first.publish("a", [0, "everybody gets this"])
+    read_rest(subscription)
+    assert first.close(), "each loss is told once"
+    with pytest.warns(shoal.UndeliveredWarning, match=f"{slow.node} did not take messages in time"), second:
+        read_rest(subscription)
+
+
 def test_what_only_its_publisher_wants_without_its_own_goes_over_no_link(
     open_bus: Callable[..., shoal.Bus],
 ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from programs import Peer
+from programs import Failure, Peer
 
 import shoal
 
@@ -145,6 +145,10 @@ def test_a_stopped_leaf_does_not_hold_the_others_back(start: Callable[..., Peer]
     answer = stopped.ask("wait_next", pattern="t/>", source=0, number=20_001)
     told = sum(event["last"] - event["first"] + 1 for event in wait_for(stopped, "MessagesLost", len(lost)))
     assert answer["received"]["0"]["count"] + told == 20_001
+    with pytest.raises(Failure) as refusal:
+        hub.ask("flush", timeout_s=60)
+    assert refusal.value.answer["lost_by"] == [stopped.node]
+    hub.ask("flush", timeout_s=60)
 
 
 LEAVES = """

@@ -66,6 +66,15 @@ struct Way {
     parent: Option<(bool, u64)>,
 }
 
+/// Whether somebody was next to these links before, and is no longer.
+fn lacks(now: &[Reach], before: &[Reach]) -> bool {
+    let all = |links: &[Reach]| -> BTreeSet<(bool, u64)> {
+        let each = |link: &Reach| link.neighbours.iter().map(|&to| (link.is_shared, to)).collect::<Vec<_>>();
+        links.iter().flat_map(each).collect()
+    };
+    !all(before).is_subset(&all(now))
+}
+
 /// The map.
 #[derive(Debug)]
 pub struct Map {
@@ -80,6 +89,8 @@ pub struct Map {
     is_reader: bool,
     /// We have several links, or had: others know of them, and have to hear that they are gone.
     had_several: bool,
+    /// How often somebody no longer heard another one that it had heard before.
+    breaks: u64,
 }
 
 impl Map {
@@ -94,6 +105,7 @@ impl Map {
             version: 0,
             is_reader: false,
             had_several: false,
+            breaks: 0,
         }
     }
 
@@ -117,6 +129,11 @@ impl Map {
     /// Our links that are broken, and may be mended.
     pub fn suspected(&self) -> impl Iterator<Item = LinkId> {
         self.links.iter().filter(|(_, link)| link.is_suspected).map(|(&id, _)| id)
+    }
+
+    /// Counts how often a way broke, anywhere: whatever was on it may have to go another way.
+    pub fn breaks(&self) -> u64 {
+        self.breaks
     }
 
     /// Whether somebody said where its links lead.
@@ -267,8 +284,10 @@ impl Map {
     fn change(&mut self, change: impl FnOnce(&mut Map)) -> bool {
         let before = self.told_state();
         change(self);
-        let changed = self.told_state() != before;
+        let after = self.told_state();
+        let changed = after != before;
         self.version += u64::from(changed);
+        self.breaks += u64::from(changed && lacks(&after.links, &before.links));
         changed
     }
 
@@ -283,6 +302,8 @@ impl Map {
             return None;
         }
         let known = Known { version, is_router, serves, links };
+        let before = self.nodes.get(&publisher);
+        self.breaks += u64::from(before.is_some_and(|before| lacks(&known.links, &before.links)));
         let changed = self.change(|map| {
             map.nodes.insert(publisher, known);
             map.forget_unreachable();

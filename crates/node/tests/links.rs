@@ -417,6 +417,35 @@ fn nobody_waits_for_a_link_that_lags_and_those_behind_it_are_told_what_they_lost
     assert_eq!(links[0].take(), ["mark 1", &long]);
     assert_eq!(offer(&hub, "a", "y", block), Attempt::Done(3));
     assert_eq!(links[0].take(), ["Skip", "y"]);
+    let losers = |hub: &Hub| {
+        let flush = hub.begin_flush();
+        let losers: Vec<u32> = hub.flush_losers(flush).into_iter().collect();
+        for link in &links {
+            link.port.ask_flushes(|_| u64::MAX, |_| true);
+            link.port.answer_flush(LANE, &[]);
+        }
+        assert_eq!(hub.flush_state(flush), FlushState::Done(vec![]));
+        hub.end_flush(flush);
+        losers
+    };
+    assert_eq!(losers(&hub), [10], "a flush does not say that it has everything");
+    assert_eq!(losers(&hub), [], "and that is told once");
+}
+
+#[test]
+fn whoever_lost_what_its_link_cannot_repair_is_named_until_it_is_gone() {
+    let hub = hub(1 << 20);
+    let link = TestLink::new(&hub, "one");
+    [10, 11].iter().for_each(|&node| link.join(node, "a"));
+    let flush = hub.begin_flush();
+    link.port.note_loser(LANE, 10, Time::ZERO);
+    assert!(hub.flush_losers(flush).is_empty(), "nothing was published since then");
+    publish(&hub, "a", "x");
+    let before = NOW.now - Duration::from_secs(1);
+    [10, 11].iter().for_each(|&node| link.port.note_loser(LANE, node, before));
+    assert_eq!(hub.flush_losers(flush).into_iter().collect::<Vec<_>>(), [10, 11]);
+    link.port.part(11, Departure::Left);
+    assert_eq!(hub.flush_losers(flush).into_iter().collect::<Vec<_>>(), [10]);
 }
 
 #[test]

@@ -271,7 +271,8 @@ fn a_program_linked_to_two_routers_gets_everything_once_and_goes_on_with_the_oth
     net.run();
     assert_eq!((read(&reader).len(), read(&other).len()), (10, 10));
     assert_eq!((net.lost(2), net.lost(3)), (vec![], vec![]));
-    let again = 10;
+    // Both ways, what may have been on the cable that is gone: nobody knew how far that was.
+    let again = 20;
     assert_eq!((net.cable(1, 2).messages, net.cable(0, 1).messages), (20 + again, 20 + again));
 }
 
@@ -300,6 +301,7 @@ fn what_was_on_a_way_that_broke_is_said_again_on_the_other_and_nothing_comes_twi
     }
     net.part(0, 2);
     net.run();
+    net.wait(Duration::from_millis(2));
     let (_, late) = net.subscribe(4, "a", None);
     net.run();
     net.publish(3, "a", b"21");
@@ -538,6 +540,58 @@ fn a_flush_is_over_when_those_behind_routers_have_it_and_names_those_who_may_not
         FlushState::Done(vec![4]),
         "the router behind which it is not known"
     );
+}
+
+#[test]
+fn a_flush_names_routers_and_programs_that_lost_something_once() {
+    let mut net = Net::row(4);
+    let (_, reader) = net.subscribe(3, "a", None);
+    net.run();
+    net.publish(0, "a", b"1");
+    net.run();
+    net.cable(0, 1).loses = true;
+    net.publish(0, "a", b"2");
+    net.run();
+    net.cable(0, 1).loses = false;
+    net.wait(Duration::from_millis(5));
+    net.publish(0, "a", b"3");
+    net.run();
+    assert_eq!(bodies(&read(&reader)), ["1", "3"]);
+    let mut losers = || {
+        let id = net.hubs[0].begin_flush();
+        net.run();
+        assert_eq!(net.hubs[0].flush_state(id), FlushState::Done(vec![]));
+        let losers: Vec<u32> = net.hubs[0].flush_losers(id).into_iter().collect();
+        net.hubs[0].end_flush(id);
+        losers
+    };
+    assert_eq!(losers(), [2, 3, 4], "both routers, and the program behind them");
+    assert_eq!(losers(), []);
+}
+
+#[test]
+fn what_was_on_a_way_that_broke_comes_from_farther_away_than_the_next_router() {
+    // 0, 1 and 2 are routers in a row, 3 publishes at 0; 4 reads, and is linked to 0 and to 2.
+    let mut net = Net::new(5, &[0, 1, 2]);
+    for (one, two) in [(0, 1), (1, 2), (0, 3), (0, 4), (2, 4)] {
+        net.join(one, two);
+    }
+    let (_, reader) = net.subscribe(4, "a", None);
+    net.run();
+    net.publish(3, "a", b"1");
+    net.run();
+    assert_eq!(bodies(&read(&reader)), ["1"]);
+    net.cable(0, 4).loses = true;
+    net.publish(3, "a", b"2");
+    net.wait(Duration::from_millis(5));
+    net.run();
+    assert_eq!(net.cable(0, 1).messages, 0, "nobody there wants it");
+    net.part(0, 4);
+    net.run();
+    net.publish(3, "a", b"3");
+    net.run();
+    assert_eq!(bodies(&read(&reader)), ["2", "3"]);
+    assert_eq!(net.lost(4), []);
 }
 
 #[test]

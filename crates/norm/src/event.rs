@@ -1,7 +1,7 @@
 //! What a session tells its owner.
 
 use crate::config::Watermark;
-use crate::{NodeId, ObjectId};
+use crate::{NodeId, ObjectId, Time};
 
 /// A stream of a remote sender. A sender that restarts is another instance, with streams of its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -192,6 +192,16 @@ pub enum Event {
         object: ObjectId,
         /// Who.
         node: NodeId,
+    },
+    /// A listed acker asked for what can no longer be repaired: it lacks some of what was sent, for good. Told once until it
+    /// got on.
+    AckerLost {
+        /// The stream.
+        object: ObjectId,
+        /// Who.
+        node: NodeId,
+        /// When it got on last, before it lost that.
+        since: Time,
     },
     /// Somebody else speaks under our node id. Told once until [`crate::Session::rename`].
     NodeIdTaken,

@@ -233,6 +233,11 @@ pub fn event_to_python<'py>(py: Python<'py>, event: &Event) -> PyResult<(&'stati
             fields.set_item("node", node)?;
             "acker_silent"
         }
+        Event::AckerLost { object, node, .. } => {
+            fields.set_item("stream", object)?;
+            fields.set_item("node", node)?;
+            "acker_lost"
+        }
         Event::NodeIdTaken => "node_id_taken",
         Event::Flushed { object } => {
             fields.set_item("stream", object)?;

@@ -26,8 +26,8 @@ use crate::sim::{TraceTuple, conditions, port_of, slices};
 type PublishedTuple<'py> = (f64, f64, String, u8, (u64, u32, u64), Vec<NodeId>, Bound<'py, PyBytes>);
 /// When, by which subscription, topic, identity, timestamp, body.
 type ReadTuple<'py> = (f64, u32, String, (u64, u32, u64), u64, Bound<'py, PyBytes>);
-/// Which flush, when it began and ended, who was silent.
-type FlushedTuple = (u32, f64, f64, Vec<NodeId>);
+/// Which flush, when it began and ended, who was silent, and who lost something for good.
+type FlushedTuple = (u32, f64, f64, Vec<NodeId>, Vec<NodeId>);
 /// When, what kind, about which node, details.
 type EventTuple<'py> = (f64, &'static str, NodeId, Bound<'py, PyDict>);
 
@@ -383,7 +383,7 @@ impl DomainSimulation {
     fn take_flushed(&mut self, name: NodeId) -> PyResult<Vec<FlushedTuple>> {
         let flushed = self.act(name, |whole, _| std::mem::take(&mut whole.flushed))?;
         let tuple = |flush: shoal_sim::Flushed| {
-            (flush.number, seconds(flush.began), seconds(flush.ended), flush.silent)
+            (flush.number, seconds(flush.began), seconds(flush.ended), flush.silent, flush.losers)
         };
         Ok(flushed.into_iter().map(tuple).collect())
     }

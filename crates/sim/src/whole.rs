@@ -67,6 +67,8 @@ pub struct Flushed {
     pub ended: Time,
     /// Who did not answer.
     pub silent: Vec<NodeId>,
+    /// Who lost something for good.
+    pub losers: Vec<NodeId>,
 }
 
 /// The most that was ever held of something.
@@ -371,8 +373,9 @@ impl Whole {
         self.flushes.retain(|&(number, id, began)| match node.flush_state(id) {
             FlushState::Pending => true,
             FlushState::Done(silent) => {
+                let losers = node.hub().flush_losers(id).into_iter().collect();
                 node.hub().end_flush(id);
-                flushed.push(Flushed { number, began, ended: now, silent });
+                flushed.push(Flushed { number, began, ended: now, silent, losers });
                 false
             }
             FlushState::Failed(_) => {

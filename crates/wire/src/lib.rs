@@ -53,7 +53,7 @@ pub use priority::{Priority, PriorityClass};
 pub use properties::{Properties, PropertiesWriter, PropertyIter};
 pub use record::{RecordKind, WIRE_VERSION};
 pub use reply_status::ReplyStatus;
-pub use routing::{About, Answer, LinkState, Question, Reach};
+pub use routing::{About, Answer, LinkState, Loser, Question, Reach};
 pub use topic::{Topic, TopicBuf, is_reserved};
 pub use topic_pattern::{PatternLevel, PatternLevels, TopicPattern};
 pub use topic_text::{Levels, TopicForm};

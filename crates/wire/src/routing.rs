@@ -163,6 +163,19 @@ pub struct Answer {
     pub silent: Vec<u32>,
     /// A way changed meanwhile: whoever asked at first should ask again, because somebody may be behind another router now.
     pub is_stale: bool,
+    /// Those behind it that lost something of whoever asked at first, for good.
+    pub losers: Vec<Loser>,
+}
+
+/// A node that lost something of a publisher for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loser {
+    /// Its node id, four bytes.
+    pub node: u32,
+    /// Of which chain.
+    pub chain: u32,
+    /// The last number that it may have lost.
+    pub number: u64,
 }
 
 impl Answer {
@@ -175,6 +188,12 @@ impl Answer {
         write_varint(out, self.silent.len() as u64);
         self.silent.iter().for_each(|node| out.extend_from_slice(&node.to_be_bytes()));
         out.push(self.is_stale.into());
+        write_varint(out, self.losers.len() as u64);
+        for Loser { node, chain, number } in &self.losers {
+            out.extend_from_slice(&node.to_be_bytes());
+            write_varint(out, u64::from(*chain));
+            write_varint(out, *number);
+        }
     }
 
     /// Reads the record.
@@ -189,7 +208,14 @@ impl Answer {
             silent.push(u32::from_be_bytes(cursor.array("silent node")?));
         }
         let is_stale = cursor.byte("whether a way changed")? & 1 != 0;
-        Ok(Answer { from, to, number, silent, is_stale })
+        let count = cursor.count("number of those that lost something", 6)?;
+        let mut losers = Vec::with_capacity(count);
+        for _ in 0..count {
+            let node = u32::from_be_bytes(cursor.array("node that lost something")?);
+            let chain = u32::try_from(cursor.varint("chain")?).unwrap_or(u32::MAX);
+            losers.push(Loser { node, chain, number: cursor.varint("lost number")? });
+        }
+        Ok(Answer { from, to, number, silent, is_stale, losers })
     }
 }
 
@@ -217,7 +243,10 @@ mod tests {
         };
         let question =
             Question { from: 5, number: 1 << 40, about: About::Interest, to: vec![9, 10], origin: (4, 300) };
-        let answer = Answer { from: 9, to: 5, number: 1 << 40, silent: vec![1, u32::MAX], is_stale: true };
+        let losers =
+            vec![Loser { node: 7, chain: 2, number: 1 << 40 }, Loser { node: 8, chain: 1, number: 3 }];
+        let silent = vec![1, u32::MAX];
+        let answer = Answer { from: 9, to: 5, number: 1 << 40, silent, is_stale: true, losers };
         let mut records = vec![Vec::new(); 3];
         state.write(&mut records[0]);
         question.write(&mut records[1]);

@@ -124,13 +124,13 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
                     tuple(sorted(named)),
                 )
             yield deadline
+        losers = connection.node.flush_losers(number)
     finally:
         connection.node.end_flush(number)
-    if silent:
-        names = ", ".join(f"{node}" for node in silent)
-        raise FlushError(
-            f"these members did not acknowledge everything: {names}{connection.storing()}", tuple(silent)
-        )
+    if silent or losers:
+        lacks = [f"these members did not acknowledge everything: {_listed(silent)}"] if silent else []
+        lacks += [_lost(node) for node in losers]
+        raise FlushError("; ".join(lacks) + connection.storing(), tuple(silent), lost_by=tuple(losers))
 
 
 def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
@@ -150,8 +150,9 @@ def sync(connection: Connection, timeout_s: float | None) -> Operation[None]:
     finally:
         connection.node.end_flush(number)
     if silent:
-        names = ", ".join(f"{node}" for node in silent)
-        raise FlushError(f"these routers went before they knew the subscription: {names}", tuple(silent))
+        raise FlushError(
+            f"these routers went before they knew the subscription: {_listed(silent)}", tuple(silent)
+        )
 
 
 def next_event(connection: Connection, timeout_s: float | None) -> Operation[events.Event | None]:
@@ -182,22 +183,24 @@ class Undelivered:
     """What a connection that closed could not deliver.
 
     Bytes that were not sent, who lacks about how many bytes, the routers that have not said that those behind
-    them have everything, and what the store lacks, in words.
+    them have everything, what the store lacks, in words, and who lost messages for good.
     """
 
     unsent_bytes: int = 0
     lacking: tuple[tuple[int, int], ...] = ()
     unconfirmed: tuple[int, ...] = ()
     unstored: str = ""
+    losers: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.unsent_bytes or self.lacking or self.unconfirmed or self.unstored)
+        return bool(self.unsent_bytes or self.lacking or self.unconfirmed or self.unstored or self.losers)
 
     def __str__(self) -> str:
         parts = [self.unstored] if self.unstored else []
         parts += [f"{self.unsent_bytes} bytes were not sent"] if self.unsent_bytes else []
         parts += [f"member {node} lacks about {lacks} bytes" for node, lacks in self.lacking]
         parts += [_unconfirmed(node) for node in self.unconfirmed]
+        parts += [_lost(node) for node in self.losers]
         return ", ".join(parts)
 
 
@@ -221,12 +224,15 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
         return Undelivered(*_backlog(connection))
     asked: set[int] = set(node.flush_awaited(number)) if confirms else set()
     gone: set[int] = set()
+    losers: set[int] = set()
     try:
         least, moved = _size(node.backlog()), time.monotonic()
         while True:
             silent = node.poll_flush(number)
+            if silent is not None:
+                losers |= set(node.flush_losers(number))
             if silent == []:
-                return Undelivered(unconfirmed=tuple(sorted(gone)))
+                return Undelivered(unconfirmed=tuple(sorted(gone)), losers=tuple(sorted(losers)))
             if silent:
                 # Whoever was silent is asked once more: slow is not dead.
                 node.end_flush(number)
@@ -241,7 +247,9 @@ def deliver(connection: Connection, linger_s: float | None, stall_s: float) -> O
             awaited = set(node.flush_awaited(number)) if confirms else set()
             stalled = moved + stall_s + (_REROUTED_S if awaited else 0.0)
             if now >= stalled or _is_over(deadline):
-                return Undelivered(*_backlog(connection), tuple(sorted(awaited | gone)))
+                losers |= set(node.flush_losers(number))
+                unconfirmed = tuple(sorted(awaited | gone))
+                return Undelivered(*_backlog(connection), unconfirmed, losers=tuple(sorted(losers)))
             until = min(now + _CLOSE_CHECK_S, stalled)
             yield until if deadline is None else min(until, deadline)
     except LinkError:
@@ -262,6 +270,14 @@ def _backlog(connection: Connection) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 def _names(lacking: list[tuple[int, int]]) -> str:
     return "".join(f"; member {node} lacks about {lacks} bytes" for node, lacks in lacking)
+
+
+def _listed(nodes: list[int]) -> str:
+    return ", ".join(f"{node}" for node in nodes)
+
+
+def _lost(member: int) -> str:
+    return f"member {member} did not take messages in time, and lost some for good"
 
 
 def _unconfirmed(router: int) -> str:

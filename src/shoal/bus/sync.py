@@ -658,7 +658,8 @@ class Bus(Handle):
         """Return when every member has everything published before, and the store what is persistent.
 
         Raises:
-            FlushError: some member has not; `silent` names those that did not answer. Or the store has not:
+            FlushError: some member has not; `silent` names those that did not answer, `lost_by` those that
+                lost messages for good since the last flush, which is told once. Or the store has not:
                 `unstored` says how many messages it lacks, and if none, everything persistent is safe.
             StoreError: why the store refused messages that were published with a `window`.
         """

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.config import NormConfig
 from shoal.norm.events import (
+    AckerLost,
     AckerSilent,
     AckGiven,
     AcksDone,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AckGiven",
+    "AckerLost",
     "AckerSilent",
     "Acknowledgements",
     "AcksDone",

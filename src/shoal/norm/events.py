@@ -192,6 +192,14 @@ class AckerSilent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AckerLost:
+    """An acker asked for what can no longer be repaired: some of the stream is lost to it for good."""
+
+    object: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flushed:
     """Everything on a stream of ours was sent, and announced as often as `robust_factor` says."""
 
@@ -226,6 +234,7 @@ Event = (
     | AcksDone
     | WatermarkDone
     | AckerSilent
+    | AckerLost
     | Flushed
     | NodeIdTaken
 )
@@ -252,6 +261,7 @@ _PLAIN: dict[str, type[Any]] = {
     "acks_done": AcksDone,
     "watermark_done": WatermarkDone,
     "acker_silent": AckerSilent,
+    "acker_lost": AckerLost,
     "flushed": Flushed,
     "node_id_taken": NodeIdTaken,
 }

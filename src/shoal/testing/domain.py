@@ -313,7 +313,7 @@ class Node:
         """Flush, then say goodbye; false if not everybody had everything by then."""
         flushed = self.flush(within_s=within_s)
         self.leave()
-        return flushed is not None and not flushed.silent
+        return flushed is not None and not flushed.silent and not flushed.losers
 
     def crash(self, *, hangs_up: bool = False) -> None:
         """Be gone without a word; with `hangs_up` its machine closes its connections, as when killed."""

@@ -194,7 +194,11 @@ def nothing_silent(history: DomainHistory) -> None:
 
 
 def flushes_hold(history: DomainHistory) -> None:
-    """When a flush was over, whoever wanted a message and was not silent had read it or lost it."""
+    """When a flush was over, whoever wanted a message and was not silent had read it.
+
+    Or it had lost it, and this flush or one before it named somebody who lost something: itself, or a router
+    between them.
+    """
     # Of the lives under one node id the last one counts.
     by_node = {(life.name, life.node): life for life in history.lives}
     for life in history.lives:
@@ -212,7 +216,7 @@ def flushes_hold(history: DomainHistory) -> None:
                 ):
                     continue
                 for record in reader.subscriptions.values():
-                    _check_flush(history, life, reader, record, before, flush.ended_s)
+                    _check_flush(history, life, reader, record, before, flush)
 
 
 def _members(life: Life, flush: Flush) -> set[int]:
@@ -228,6 +232,16 @@ def _members(life: Life, flush: Flush) -> set[int]:
     return members
 
 
+def _joined(life: Life, reader: Life, at_s: float) -> float:
+    """When a node met another one last, before then."""
+    met = [
+        happening.at_s
+        for happening in life.happenings
+        if happening.kind == "joined" and happening.node in reader.nodes and happening.at_s < at_s
+    ]
+    return max(met, default=0.0)
+
+
 def _there(life: Life, at_s: float) -> bool:
     paused = any(began_s <= at_s <= ended_s for began_s, ended_s in life.pauses)
     return not paused and life.began_s < at_s and (life.ended_s is None or life.ended_s > at_s)
@@ -239,21 +253,28 @@ def _check_flush(
     reader: Life,
     record: SubscriptionRecord,
     before: list[Published],
-    ended_s: float,
+    flush: Flush,
 ) -> None:
+    ended_s = flush.ended_s
     if not record.keeps_all or (record.ended_s is not None and record.ended_s <= ended_s):
         return
     read = {reading.key for reading in record.readings if reading.at_s <= ended_s}
     if not any(key.publisher == life.publisher for key in read):
         return
     lost = _Lost(reader.losses)
+    named = [one.began_s for one in life.flushes if one.ended_s <= ended_s and (one.losers or one.silent)]
+    joined_s = _joined(life, reader, flush.began_s)
     for message in before:
         wanted = (
             not reader.nodes.isdisjoint(message.wanted_by)
             and record.wants(message)
             and message.at_s > record.began_s
         )
-        if wanted and message.key not in read and message.key not in lost:
+        if not wanted or message.key in read:
+            continue
+        # Of what somebody lost while it was taken for gone no flush tells.
+        is_told = message.at_s <= joined_s or any(began_s >= message.at_s for began_s in named)
+        if message.key not in lost or not is_told:
             what = f"{life} flushed by {ended_s:.6f} s, and {reader} had not read {message.key}"
             raise DomainCheckError(history, "flushes_hold", what)
 

@@ -316,9 +316,15 @@ class _Graph:
                     life.name, reader.name, message.at_s - SETTLE_S, flush.ended_s
                 ):
                     continue
-                if any(
+                is_lost = any(
                     loss.chain == message.key.chain and loss.first <= message.key.number <= loss.last
                     for loss in losses
+                )
+                if is_lost and any(
+                    one.began_s >= message.at_s
+                    and one.ended_s <= flush.ended_s
+                    and (one.silent or one.losers)
+                    for one in life.flushes
                 ):
                     continue
                 what = f"{life} flushed by {flush.ended_s:.6f} s, and {reader} had not read {message.key}"

@@ -74,6 +74,8 @@ class Flush(NamedTuple):
     ended_s: float
     #: Ids of the members that did not answer.
     silent: Sequence[int]
+    #: Ids of those that lost something for good, and that no flush named before.
+    losers: Sequence[int] = ()
 
 
 @dataclass

@@ -14,10 +14,14 @@ ROUTER, OTHER = 7, 8
 
 
 class PlainNode:
-    """A node whose flushes go as they are told: for each, whom it waits for, and who was silent."""
+    """A node whose flushes go as they are told: for each, whom it waits for, and who was silent.
 
-    def __init__(self, *flushes, unconfirmed=True, backlog=(0, [])):
+    `losers` are those that lost something, flush by flush.
+    """
+
+    def __init__(self, *flushes, unconfirmed=True, backlog=(0, []), losers=()):
         self.flushes, self.unconfirmed, self.lacks = list(flushes), unconfirmed, backlog
+        self.losers = dict(enumerate(losers))
         self.open = []
 
     def stop(self):
@@ -38,6 +42,9 @@ class PlainNode:
 
     def poll_flush(self, number):
         return self.open[number][1]
+
+    def flush_losers(self, number):
+        return self.losers.get(number, [])
 
     def end_flush(self, number):
         pass
@@ -88,3 +95,26 @@ def test_a_flush_that_is_too_late_names_members_and_routers():
     with pytest.raises(FlushError, match="member 8 lacks about 100 bytes; router 7 has not said") as raised:
         outcome(operations.flush(connected(node), 0.0, 0.0))
     assert raised.value.silent == (ROUTER, OTHER)
+
+
+def test_whoever_lost_messages_is_named_though_everybody_answers():
+    node = PlainNode(([], []), losers=[[5, 9]])
+    undelivered = outcome(operations.deliver(connected(node), None, 0.1))
+    assert undelivered == Undelivered(losers=(5, 9))
+    assert undelivered
+    assert str(undelivered) == (
+        "member 5 did not take messages in time, and lost some for good, "
+        "member 9 did not take messages in time, and lost some for good"
+    )
+
+
+def test_so_is_whom_the_first_flush_named_if_another_has_to_follow():
+    node = PlainNode(([], [ROUTER]), ([], []), losers=[[5], [9]])
+    assert outcome(operations.deliver(connected(node), None, 0.1)).losers == (5, 9)
+
+
+def test_a_flush_names_who_was_silent_and_who_lost_messages():
+    node = PlainNode(([], [ROUTER]), losers=[[5]])
+    with pytest.raises(FlushError, match=r"everything: 7; member 5 did not .* lost some for good$") as error:
+        outcome(operations.flush(connected(node), 1.0, None))
+    assert (error.value.silent, error.value.lost_by) == ((ROUTER,), (5,))

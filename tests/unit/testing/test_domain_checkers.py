@@ -319,6 +319,18 @@ def test_a_flush_does_not_wait_until_a_queue_is_read_that_holds_back_its_node():
     flushes_hold(history)
 
 
+def test_a_flush_that_names_nobody_though_somebody_lost_something_does_not_hold():
+    history = good_history()
+    miss_the_last(history)
+    lose(history, COUNT, COUNT)
+    with pytest.raises(DomainCheckError, match="had not read"):
+        flushes_hold(history)
+    flushes = history.lives[0].flushes
+    flushes[0] = flushes[0]._replace(losers=(22,))
+    flushes.append(Flush(2, 9.0, 9.1, ()))
+    flushes_hold(history)
+
+
 def test_memory_beyond_a_bound_is_named():
     history = good_history()
     history.lives[1].state = {

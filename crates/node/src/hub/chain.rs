@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use shoal_norm::Time;
-use shoal_wire::frame;
+use shoal_norm::{NodeId, Time};
+use shoal_wire::{Loser, frame};
 
 mod publishing;
 
@@ -310,6 +310,9 @@ impl Chains {
                     }
                 }
                 (&Item::Lost { first, last, links }, Some(chain)) => {
+                    if keeps {
+                        state.kept.lose(now, chain, (first, last));
+                    }
                     let begins = outbound.links(links);
                     for (link, outlet) in state.outlets.iter_mut().enumerate() {
                         if let Some(outlet) = outlet.as_mut().filter(|_| link != from) {
@@ -400,6 +403,34 @@ impl Chains {
         })
     }
 
+    /// A node behind a link lost for good some of what was sent in a lane since then.
+    pub(super) fn note_loser(&self, lane: usize, link: LinkId, node: NodeId, since: Time) {
+        if let Some(outlet) = self.lock(lane).outlets.get_mut(link).and_then(Option::as_mut) {
+            outlet.note_loser(node, lane as u32, since);
+        }
+    }
+
+    /// A node behind a link is gone.
+    pub(super) fn forget_loser(&self, link: LinkId, node: NodeId) {
+        for chain in 0..self.chains.len() {
+            if let Some(outlet) = self.lock(chain).outlets.get_mut(link).and_then(Option::as_mut) {
+                outlet.losers.forget(node);
+            }
+        }
+    }
+
+    /// Who lost something of a publisher for good on which link; 0 stands for ourselves.
+    pub(super) fn losers(&self, publisher: u64) -> Vec<(LinkId, Loser)> {
+        let mut losers = Vec::new();
+        for chain in 1..self.chains.len() {
+            for (link, outlet) in self.lock(chain).outlets.iter().enumerate() {
+                let of_link = outlet.iter().flat_map(|outlet| outlet.losers.of(publisher));
+                losers.extend(of_link.map(|loser| (link, loser)));
+            }
+        }
+        losers
+    }
+
     /// The number given last in each chain.
     pub fn last_numbers(&self) -> Vec<u64> {
         (0..self.chains.len()).map(|chain| self.lock(chain).last).collect()
@@ -436,7 +467,8 @@ impl Chains {
         for (lane, state) in states.iter_mut().enumerate() {
             let State { outlets, kept, stamp, .. } = &mut **state;
             if let Some(outlet) = outlets.get_mut(link).and_then(Option::as_mut) {
-                let messages = kept.recent(now).filter(|kept| wanted(kept));
+                // What was lost may have been for anybody.
+                let messages = kept.recent(now).filter(|kept| kept.lost > 0 || wanted(kept));
                 outlet.repeat(now, (lane as u32 + 1, *stamp), publisher, messages);
             }
         }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shoal_norm::NodeId;
-use shoal_wire::About;
+use shoal_wire::{About, Answer, Loser};
 
 use super::chain::LinkId;
 
@@ -72,14 +72,18 @@ struct Flush {
     leaves: BTreeSet<Router>,
     asker: Option<Asker>,
     silent: BTreeSet<NodeId>,
+    /// Those behind routers that lost something for good: of which chain, and the last number.
+    losers: BTreeMap<(NodeId, u32), u64>,
     failure: Option<Arc<str>>,
     /// The number under which routers are asked.
     question: u64,
     /// A way changed since routers were asked; and how often that was so before.
     is_stale: bool,
     attempts: u32,
-    /// How many messages we had published when it began, if it is about them and our own program asked.
-    published: u64,
+    /// The last number of each chain when it began, if it is about them and our own program asked; and what of that an earlier
+    /// one told.
+    published: Vec<u64>,
+    told: Vec<u64>,
 }
 
 impl Flush {
@@ -112,6 +116,15 @@ impl Flush {
         self.asker.is_none_or(|asker| asker.router.0 != link)
     }
 
+    fn add_loser(&mut self, loser: Loser) {
+        let last = self.losers.entry((loser.node, loser.chain)).or_default();
+        *last = loser.number.max(*last);
+    }
+
+    fn losers(&self) -> impl Iterator<Item = Loser> {
+        self.losers.iter().map(|(&(node, chain), &number)| Loser { node, chain, number })
+    }
+
     fn is_acknowledged(&self, link: LinkId) -> bool {
         self.lanes.range((link, 0)..=(link, usize::MAX)).all(|(_, &step)| step == Step::Done)
     }
@@ -122,8 +135,8 @@ impl Flush {
 pub(super) enum Saying {
     /// A question of ours, and whose it was at first, if not ours.
     Ask(FlushId, About, Option<Origin>),
-    /// The answer to its question: its number, who was silent, and whether a way changed meanwhile.
-    Answer(u64, Vec<NodeId>, bool),
+    /// The answer to its question: its number, who was silent, whether a way changed meanwhile, and who lost something for good.
+    Answer(u64, Vec<NodeId>, bool, Vec<Loser>),
 }
 
 /// What became of a flush.
@@ -142,8 +155,10 @@ pub enum FlushState {
 pub(super) struct Flushes {
     flushes: BTreeMap<FlushId, Flush>,
     next: FlushId,
-    /// So many of the messages that we published are known to be with everybody.
+    /// So many of the messages that we published are known to be with everybody, and up to which numbers of each chain our programs
+    /// were told who lost some of them.
     confirmed: u64,
+    told: Vec<u64>,
 }
 
 impl Flushes {
@@ -174,18 +189,20 @@ impl Flushes {
             leaves,
             asker,
             silent,
+            losers: BTreeMap::new(),
             failure: None,
             question: self.next,
             is_stale: false,
             attempts: 0,
-            published: 0,
+            published: Vec::new(),
+            told: self.told.clone(),
         };
         self.flushes.insert(self.next, flush);
         self.next
     }
 
-    /// One of our own programs waits for so many messages.
-    pub fn set_published(&mut self, id: FlushId, published: u64) {
+    /// One of our own programs waits for what was published up to these numbers, chain by chain.
+    pub fn set_published(&mut self, id: FlushId, published: Vec<u64>) {
         if let Some(flush) = self.flushes.get_mut(&id) {
             flush.published = published;
         }
@@ -247,10 +264,16 @@ impl Flushes {
         }
     }
 
-    /// What is to be said now, and to whom.
-    pub fn poll(&mut self) -> Vec<(Router, Saying)> {
+    /// Questions of others that are over: whose each was at first, and over which link it came.
+    pub fn over(&self) -> Vec<(FlushId, Origin, LinkId)> {
+        let over = self.flushes.iter().filter(|(_, flush)| flush.is_over());
+        over.filter_map(|(&id, flush)| flush.asker.map(|asker| (id, asker.origin, asker.router.0))).collect()
+    }
+
+    /// What is to be said now, and to whom. Those that are over are answered with who `lost` something.
+    pub fn poll(&mut self, lost: &BTreeMap<FlushId, Vec<Loser>>) -> Vec<(Router, Saying)> {
         let mut said = Vec::new();
-        for flush in self.flushes.values_mut() {
+        for (number, flush) in &mut self.flushes {
             let id = flush.question;
             let ready: Vec<Router> = flush
                 .routers
@@ -264,12 +287,13 @@ impl Flushes {
                     said.push((router, Saying::Ask(id, flush.about, flush.asker.map(|asker| asker.origin))));
                 }
             }
-            if let Some(Asker { router, number, .. }) = flush.asker.filter(|_| flush.is_over()) {
+            if let (Some(Asker { router, number, .. }), Some(lost)) = (flush.asker, lost.get(number)) {
+                lost.iter().for_each(|&loser| flush.add_loser(loser));
                 let silent = flush.silent.iter().copied().collect();
-                said.push((router, Saying::Answer(number, silent, flush.is_stale)));
+                said.push((router, Saying::Answer(number, silent, flush.is_stale, flush.losers().collect())));
             }
         }
-        self.flushes.retain(|_, flush| flush.asker.is_none() || !flush.is_over());
+        self.flushes.retain(|number, _| !lost.contains_key(number));
         said
     }
 
@@ -305,7 +329,8 @@ impl Flushes {
     }
 
     /// A router answered for those behind it, and perhaps that a way changed meanwhile.
-    pub fn hear(&mut self, question: u64, router: Router, silent: &[NodeId], is_stale: bool) {
+    pub fn hear(&mut self, router: Router, answer: &Answer) {
+        let Answer { number: question, ref silent, is_stale, ref losers, .. } = *answer;
         let of_question = |flush: &&mut Flush| {
             flush.question == question && flush.routers.get(&router).is_some_and(|(_, asked)| *asked)
         };
@@ -313,7 +338,18 @@ impl Flushes {
             flush.routers.remove(&router);
             flush.silent.extend(silent);
             flush.is_stale |= is_stale;
+            losers.iter().for_each(|&loser| flush.add_loser(loser));
         }
+    }
+
+    /// Who lost something for good that one of our own programs waits for, and was not told of before. `lost` is who did so on
+    /// our own links.
+    pub fn losers(&self, id: FlushId, lost: &[Loser]) -> BTreeSet<NodeId> {
+        let Some(flush) = self.flushes.get(&id) else { return BTreeSet::new() };
+        let is_new =
+            |loser: &Loser| loser.number > flush.told.get(loser.chain as usize).copied().unwrap_or(0);
+        let losers = flush.losers().chain(lost.iter().copied());
+        losers.filter(is_new).map(|loser| loser.node).collect()
     }
 
     /// Routers that are on a link no longer answer nothing: nobody knows what those behind them have.
@@ -386,9 +422,13 @@ impl Flushes {
     }
 
     pub fn end(&mut self, id: FlushId) {
-        let is_good = |flush: &Flush| flush.is_over() && flush.failure.is_none() && flush.silent.is_empty();
+        let is_good = |flush: &Flush| flush.is_over() && flush.failure.is_none();
         if let Some(flush) = self.flushes.remove(&id).filter(is_good) {
-            self.confirmed = self.confirmed.max(flush.published);
+            if flush.silent.is_empty() {
+                self.confirmed = self.confirmed.max(flush.published.iter().skip(1).sum());
+            }
+            self.told.resize(self.told.len().max(flush.published.len()), 0);
+            self.told.iter_mut().zip(flush.published).for_each(|(told, now)| *told = now.max(*told));
         }
     }
 
@@ -427,6 +467,11 @@ impl Flushes {
             {
                 *step = Step::Done;
                 flush.silent.extend(silent);
+                // Whoever did not answer for a lane will not for itself, and is named.
+                let Flush { routers, leaves, .. } = flush;
+                routers.retain(|router, (node, _)| {
+                    router.0 != link || !leaves.contains(router) || !silent.contains(node)
+                });
             }
         }
     }
@@ -447,6 +492,75 @@ impl Flushes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn poll(flushes: &mut Flushes) -> Vec<(Router, Saying)> {
+        let nobody = flushes.over().into_iter().map(|(id, ..)| (id, Vec::new())).collect();
+        flushes.poll(&nobody)
+    }
+
+    fn hear(flushes: &mut Flushes, number: u64, router: Router, silent: &[NodeId], is_stale: bool) {
+        let (from, silent) = (router.1, silent.to_vec());
+        flushes.hear(router, &Answer { from, to: 0, number, silent, is_stale, losers: Vec::new() });
+    }
+
+    #[test]
+    fn whoever_lost_something_for_good_is_named_by_every_flush_that_began_before_one_told_of_it() {
+        let mut flushes = Flushes::default();
+        let begin = |flushes: &mut Flushes, published: &[u64]| {
+            let id = flushes.begin(About::Messages, [], [((0, 77), 7)], None);
+            flushes.set_published(id, published.to_vec());
+            poll(flushes);
+            id
+        };
+        let [first, second] = [0, 1].map(|_| begin(&mut flushes, &[0, 20, 5]));
+        let losers = vec![Loser { node: 70, chain: 1, number: 12 }];
+        let answer = |number| Answer {
+            from: 77,
+            to: 0,
+            number,
+            silent: Vec::new(),
+            is_stale: false,
+            losers: losers.clone(),
+        };
+        let here = [Loser { node: 8, chain: 2, number: 5 }];
+        flushes.hear((0, 77), &answer(first));
+        assert_eq!(flushes.losers(first, &here), BTreeSet::from([8, 70]));
+        flushes.end(first);
+        flushes.hear((0, 77), &answer(second));
+        assert_eq!(flushes.losers(second, &here), BTreeSet::from([8, 70]), "it began before that was told");
+        flushes.end(second);
+        let third = begin(&mut flushes, &[0, 30, 5]);
+        flushes.hear((0, 77), &answer(third));
+        assert_eq!(flushes.losers(third, &here), BTreeSet::new(), "it was told");
+        let later = [Loser { node: 8, chain: 1, number: 21 }];
+        assert_eq!(flushes.losers(third, &later), BTreeSet::from([8]));
+    }
+
+    #[test]
+    fn a_flush_that_was_given_up_told_nobody_of_losses() {
+        let mut flushes = Flushes::default();
+        let id = flushes.begin(About::Messages, [], [((0, 77), 7)], None);
+        flushes.set_published(id, vec![0, 20]);
+        flushes.end(id);
+        let id = flushes.begin(About::Messages, [], [], None);
+        assert_eq!(flushes.losers(id, &[Loser { node: 8, chain: 1, number: 12 }]), BTreeSet::from([8]));
+    }
+
+    #[test]
+    fn routers_tell_on_who_lost_something_behind_others_and_behind_themselves() {
+        let mut flushes = Flushes::default();
+        let asker = Some(Asker { router: (0, 77), number: 5, origin: (55, 3) });
+        let id = flushes.begin(About::Messages, [], [((1, 99), 9)], asker);
+        poll(&mut flushes);
+        let (far, near) = (Loser { node: 70, chain: 1, number: 12 }, Loser { node: 8, chain: 1, number: 4 });
+        let silent = Vec::new();
+        let answer = Answer { from: 99, to: 0, number: id, silent, is_stale: false, losers: vec![far] };
+        flushes.hear((1, 99), &answer);
+        assert_eq!(flushes.over(), [(id, (55, 3), 0)]);
+        let said = flushes.poll(&BTreeMap::from([(id, vec![near])]));
+        assert_eq!(said, [((0, 77), Saying::Answer(5, vec![], false, vec![near, far]))]);
+        assert!(flushes.flushes.is_empty());
+    }
 
     #[test]
     fn a_flush_is_over_when_every_lane_of_every_link_was_sent_asked_for_and_answered() {
@@ -472,16 +586,16 @@ mod tests {
         let mut flushes = Flushes::default();
         let begin = |flushes: &mut Flushes, published| {
             let id = flushes.begin(About::Messages, [], [((0, 77), 7)], None);
-            flushes.set_published(id, published);
-            flushes.poll();
+            flushes.set_published(id, vec![0, published]);
+            poll(flushes);
             id
         };
         let [waiting, silent, good] = [30, 20, 10].map(|published| begin(&mut flushes, published));
         flushes.end(waiting);
-        flushes.hear(silent, (0, 77), &[70], false);
+        hear(&mut flushes, silent, (0, 77), &[70], false);
         flushes.end(silent);
         assert_eq!(flushes.confirmed(), 0);
-        flushes.hear(good, (0, 77), &[], false);
+        hear(&mut flushes, good, (0, 77), &[], false);
         flushes.end(good);
         assert_eq!(flushes.confirmed(), 10);
     }
@@ -500,13 +614,13 @@ mod tests {
     fn a_router_is_asked_once_it_has_everything_and_those_behind_it_count() {
         let mut flushes = Flushes::default();
         let id = flushes.begin(About::Messages, [((0, 1), 10)], [((0, 77), 7), ((0, 88), 8)], None);
-        assert_eq!(flushes.poll(), []);
+        assert_eq!(poll(&mut flushes), []);
         flushes.ask(0, |_| 10, |_| true);
         flushes.answered(0, 1, &[]);
         let asks = |router| ((0, router), Saying::Ask(id, About::Messages, None));
-        assert_eq!(flushes.poll(), [asks(77), asks(88)]);
-        assert_eq!(flushes.poll(), [], "once");
-        flushes.hear(id, (0, 77), &[70], false);
+        assert_eq!(poll(&mut flushes), [asks(77), asks(88)]);
+        assert_eq!(poll(&mut flushes), [], "once");
+        hear(&mut flushes, id, (0, 77), &[70], false);
         assert_eq!(flushes.state(id), FlushState::Pending);
         flushes.keep_routers(0, |router| router == 77);
         assert_eq!(flushes.state(id), FlushState::Done(vec![8, 70]), "one that is gone has not answered");
@@ -518,9 +632,9 @@ mod tests {
         let id = flushes.begin(About::Interest, [], [((0, 77), 7)], None);
         flushes.add_leaves(id, [((1, 88), 8), ((2, 99), 9)]);
         let asks = |router| (router, Saying::Ask(id, About::Interest, None));
-        assert_eq!(flushes.poll(), [asks((0, 77)), asks((1, 88)), asks((2, 99))]);
-        flushes.hear(id, (0, 77), &[], false);
-        flushes.hear(id, (1, 88), &[], false);
+        assert_eq!(poll(&mut flushes), [asks((0, 77)), asks((1, 88)), asks((2, 99))]);
+        hear(&mut flushes, id, (0, 77), &[], false);
+        hear(&mut flushes, id, (1, 88), &[], false);
         assert_eq!(flushes.state(id), FlushState::Pending);
         flushes.lose(2, None);
         assert_eq!(flushes.state(id), FlushState::Done(vec![]));
@@ -531,12 +645,16 @@ mod tests {
         let mut flushes = Flushes::default();
         let asker = |number| Some(Asker { router: (0, 77), number, origin: (55, 3) });
         let asked = flushes.begin(About::Interest, [], [((1, 99), 9)], asker(5));
-        assert_eq!(flushes.poll(), [((1, 99), Saying::Ask(asked, About::Interest, Some((55, 3))))]);
-        flushes.hear(asked, (1, 99), &[], false);
-        assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(5, vec![], false))]);
+        assert_eq!(poll(&mut flushes), [((1, 99), Saying::Ask(asked, About::Interest, Some((55, 3))))]);
+        hear(&mut flushes, asked, (1, 99), &[], false);
+        assert_eq!(poll(&mut flushes), [((0, 77), Saying::Answer(5, vec![], false, vec![]))]);
         assert!(flushes.flushes.is_empty());
         flushes.begin(About::Interest, [], [], asker(6));
-        assert_eq!(flushes.poll(), [((0, 77), Saying::Answer(6, vec![], false))], "nobody is behind us");
+        assert_eq!(
+            poll(&mut flushes),
+            [((0, 77), Saying::Answer(6, vec![], false, vec![]))],
+            "nobody is behind us"
+        );
     }
 
     #[test]
@@ -562,11 +680,11 @@ mod tests {
         assert_eq!(flushes.state(asked), FlushState::Done(vec![]), "it was asked over the other one");
         flushes.ask(1, |_| 1 << 40, |_| true);
         flushes.take_up(1, &[0, 50, 0], &[((1, 88), 8)]);
-        assert_eq!(flushes.poll().len(), 1, "the answer to the second");
+        assert_eq!(poll(&mut flushes).len(), 1, "the answer to the second");
         flushes.ask(1, |_| 50, |_| true);
         flushes.answered(1, 1, &[]);
-        assert_eq!(flushes.poll(), [((1, 88), Saying::Ask(id, About::Messages, None))]);
-        flushes.hear(id, (1, 88), &[], false);
+        assert_eq!(poll(&mut flushes), [((1, 88), Saying::Ask(id, About::Messages, None))]);
+        hear(&mut flushes, id, (1, 88), &[], false);
         assert_eq!(
             flushes.state(id),
             FlushState::Pending,
@@ -577,11 +695,11 @@ mod tests {
         assert_eq!(flushes.to_restart(), []);
         flushes.ask(1, |_| 50, |_| true);
         flushes.answered(1, 1, &[]);
-        let [(router, Saying::Ask(question, ..))] = flushes.poll()[..] else { panic!("one is asked") };
+        let [(router, Saying::Ask(question, ..))] = poll(&mut flushes)[..] else { panic!("one is asked") };
         assert_ne!(question, id, "it is another question to everybody");
-        flushes.hear(id, router, &[], false);
+        hear(&mut flushes, id, router, &[], false);
         assert_eq!(flushes.state(id), FlushState::Pending, "an answer to the question before");
-        flushes.hear(question, router, &[], false);
+        hear(&mut flushes, question, router, &[], false);
         assert_eq!(flushes.state(id), FlushState::Done(vec![]), "the router that broke is not named");
     }
 
@@ -595,12 +713,14 @@ mod tests {
             flushes.ask(link, |_| 100, |_| true);
             flushes.answered(link, 1, &[]);
         }
-        assert_eq!(flushes.poll(), [((1, 55), Saying::Answer(5, vec![], true))]);
+        assert_eq!(poll(&mut flushes), [((1, 55), Saying::Answer(5, vec![], true, vec![]))]);
         let id = flushes.begin(About::Messages, [], [((0, 77), 7)], None);
         for attempt in 0..=ATTEMPTS_MAX {
             assert_eq!(flushes.state(id), FlushState::Pending, "attempt {attempt}");
-            let [(router, Saying::Ask(question, ..))] = flushes.poll()[..] else { panic!("one is asked") };
-            flushes.hear(question, router, &[], true);
+            let [(router, Saying::Ask(question, ..))] = poll(&mut flushes)[..] else {
+                panic!("one is asked")
+            };
+            hear(&mut flushes, question, router, &[], true);
             if attempt < ATTEMPTS_MAX {
                 assert_eq!(flushes.to_restart(), [(id, About::Messages)]);
                 flushes.restart(id, [], [((0, 77), 7)]);
@@ -614,22 +734,22 @@ mod tests {
         let mut flushes = Flushes::default();
         let asker = Some(Asker { router: (1, 55), number: 5, origin: (55, 3) });
         flushes.begin(About::Messages, [((0, 0), u64::MAX)], [], asker);
-        assert_eq!(flushes.poll(), [], "it is not known yet what goes over it");
+        assert_eq!(poll(&mut flushes), [], "it is not known yet what goes over it");
         flushes.note_resting(0);
-        assert_eq!(flushes.poll(), [((1, 55), Saying::Answer(5, vec![], true))]);
+        assert_eq!(poll(&mut flushes), [((1, 55), Saying::Answer(5, vec![], true, vec![]))]);
     }
 
     #[test]
     fn whoever_has_not_answered_is_asked_again() {
         let mut flushes = Flushes::default();
         let id = flushes.begin(About::Messages, [], [((0, 77), 7), ((1, 88), 8)], None);
-        assert_eq!(flushes.poll().len(), 2);
-        flushes.hear(id, (1, 88), &[], false);
+        assert_eq!(poll(&mut flushes).len(), 2);
+        hear(&mut flushes, id, (1, 88), &[], false);
         assert!(flushes.is_asking(0) && !flushes.is_asking(1));
         assert_eq!(flushes.awaited(id), [7]);
         flushes.ask_again(1);
-        assert_eq!(flushes.poll(), []);
+        assert_eq!(poll(&mut flushes), []);
         flushes.ask_again(0);
-        assert_eq!(flushes.poll(), [((0, 77), Saying::Ask(id, About::Messages, None))]);
+        assert_eq!(poll(&mut flushes), [((0, 77), Saying::Ask(id, About::Messages, None))]);
     }
 }

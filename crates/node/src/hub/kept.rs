@@ -25,6 +25,8 @@ pub(super) struct Kept<'a> {
     /// When it was published, as far as known here.
     pub at: Time,
     pub record: &'a [u8],
+    /// It is none: so many from this number on were lost on their way to us.
+    pub lost: u64,
 }
 
 impl Kept<'_> {
@@ -42,6 +44,7 @@ struct Noted {
     timestamp_us: u64,
     at: Time,
     end: usize,
+    lost: u64,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +74,7 @@ impl Half {
             timestamp_us: noted.timestamp_us,
             at: noted.at,
             record: &self.bytes[start..noted.end],
+            lost: noted.lost,
         })
     }
 }
@@ -84,7 +88,23 @@ pub(super) struct Keep {
 
 impl Keep {
     /// Keeps a message, which is given in parts.
-    pub fn add(&mut self, now: Time, chain: &Chain, (number, timestamp_us): (u64, u64), parts: &[&[u8]]) {
+    pub fn add(&mut self, now: Time, chain: &Chain, numbered: (u64, u64), parts: &[&[u8]]) {
+        self.note(now, chain, numbered, 0, parts);
+    }
+
+    /// Notes that messages of a chain that is passed on were lost on their way to us: whoever is told the others again would not know.
+    pub fn lose(&mut self, now: Time, chain: &Chain, (first, last): (u64, u64)) {
+        self.note(now, chain, (first, 0), last - first + 1, &[]);
+    }
+
+    fn note(
+        &mut self,
+        now: Time,
+        chain: &Chain,
+        (number, timestamp_us): (u64, u64),
+        lost: u64,
+        parts: &[&[u8]],
+    ) {
         if self.younger.is_full() {
             std::mem::swap(&mut self.older, &mut self.younger);
             self.younger.clear();
@@ -99,7 +119,7 @@ impl Keep {
         }
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         let at = chain.again.unwrap_or(now);
-        notes.push(Noted { chain: chains.len() - 1, number, timestamp_us, at, end: bytes.len() });
+        notes.push(Noted { chain: chains.len() - 1, number, timestamp_us, at, end: bytes.len(), lost });
     }
 
     /// What is worth to be said again, the oldest first.
@@ -130,6 +150,17 @@ mod tests {
         let found: Vec<_> = keep.recent(at(101)).map(|kept| (kept.chain.publisher, kept.number)).collect();
         assert_eq!(found, [(7, 2), (8, 9), (7, 3)]);
         assert!(keep.recent(at(101)).all(|kept| kept.record == b"recent" && kept.timestamp_us == 20));
+    }
+
+    #[test]
+    fn what_was_lost_is_remembered_among_what_came() {
+        let mut keep = Keep::default();
+        keep.add(at(1), &CHAIN, (1, 10), &[b"one"]);
+        keep.lose(at(1), &CHAIN, (2, 4));
+        keep.add(at(1), &CHAIN, (5, 10), &[b"five"]);
+        let found: Vec<_> =
+            keep.recent(at(2)).map(|kept| (kept.number, kept.lost, kept.record.len())).collect();
+        assert_eq!(found, [(1, 0, 3), (2, 3, 0), (5, 0, 4)]);
     }
 
     #[test]

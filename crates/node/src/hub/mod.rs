@@ -18,6 +18,7 @@ mod flush;
 mod inbox;
 mod kept;
 mod link;
+mod losers;
 mod notes;
 mod origins;
 mod outlet;
@@ -58,6 +59,7 @@ use self::assembly::Budget;
 use self::events::Events;
 use self::flush::Flushes;
 use self::link::Link;
+use self::losers::Losers;
 use self::origins::Origins;
 use self::owed::Owed;
 use self::routes::Routes;
@@ -113,11 +115,14 @@ pub struct Hub {
     owed: Arc<Mutex<Owed>>,
     /// What comes over one link is passed on to others.
     router: AtomicBool,
-    /// Which links are used.
+    /// Which links are used, and how often a way broke.
     shape: Mutex<Shape>,
+    breaks: AtomicU64,
     /// Counts changes of who wants what.
     interest_version: AtomicU64,
     flushes: Mutex<Flushes>,
+    /// What this node lost for good.
+    lost: Mutex<Losers>,
     events: Mutex<Events>,
     wake: Arc<dyn Wake>,
     /// Numbers of links that are in use.
@@ -151,6 +156,8 @@ impl Hub {
             shape: Mutex::new(Shape::new(config.publisher)),
             interest_version: AtomicU64::new(1),
             flushes: Mutex::default(),
+            lost: Mutex::default(),
+            breaks: AtomicU64::new(0),
             events: Mutex::default(),
             wake,
             link_ids: Mutex::default(),

@@ -12,11 +12,12 @@
 use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
-use shoal_norm::Time;
+use shoal_norm::{NodeId, Time};
 use shoal_wire::{Mark, PassedOn, Skip, SkipReason, frame};
 
 use super::chain::{LinkId, Stamp};
 use super::kept::Kept;
+use super::losers::{Losers, OTHER_END};
 use super::passing::Chain;
 use super::send_error::SendError;
 
@@ -37,8 +38,9 @@ struct Passed {
     hops: u8,
     /// The last number that the link was not given though it was wanted there, for want of room; 0 if there is none.
     dropped: u64,
-    /// When it was used last, counted in runs.
+    /// When it was used last, counted in runs, and when a message of it was appended last.
     used: u64,
+    at: Time,
 }
 
 /// A link's buffer in a lane.
@@ -66,7 +68,11 @@ pub(super) struct Outlet {
     /// What the last mark named may have been said before on another way, so long ago.
     again: Option<Duration>,
     /// Those of them of which something was dropped, and not told yet.
-    lacking: Vec<(u64, u32)>,
+    untold: Vec<(u64, u32)>,
+    /// Who lost something here for good.
+    pub losers: Losers,
+    /// When a message of ours was appended last.
+    own_at: Time,
     runs: u64,
     /// Links whose sources wait until it has room.
     pub parked: Vec<LinkId>,
@@ -90,7 +96,9 @@ impl Outlet {
             passed: HashMap::new(),
             current: None,
             again: None,
-            lacking: Vec::new(),
+            untold: Vec::new(),
+            losers: Losers::default(),
+            own_at: Time::ZERO,
             runs: 0,
             parked: Vec::new(),
             message_bytes_max: usize::MAX,
@@ -135,6 +143,23 @@ impl Outlet {
         self.unmarked = true;
         self.messages += 1;
         self.append(length, parts);
+        self.own_at = stamp.clock;
+    }
+
+    /// A message of ours has no room here, though it is wanted.
+    pub fn drop_own(&mut self, chain: u32, number: u64) {
+        self.dropped = true;
+        self.losers.add(OTHER_END, (0, chain), number);
+    }
+
+    /// A node lost for good some of what was appended since then.
+    pub fn note_loser(&mut self, node: NodeId, chain: u32, since: Time) {
+        if self.own_at > since {
+            self.losers.add(node, (0, chain), self.next - 1);
+        }
+        for (&key, passed) in self.passed.iter().filter(|(_, passed)| passed.at > since) {
+            self.losers.add(node, key, passed.next - 1);
+        }
     }
 
     /// Says that the numbers before this one do not come. Whoever was welcomed expects them, though nothing was sent yet.
@@ -273,7 +298,8 @@ impl Outlet {
             oldest.map(|key| self.passed.remove(&key));
         }
         let used = self.runs + 1;
-        self.passed.insert(key, Passed { next: number, marked: None, hops: 0, dropped: 0, used });
+        self.passed
+            .insert(key, Passed { next: number, marked: None, hops: 0, dropped: 0, used, at: Time::ZERO });
     }
 
     /// Appends a message of a chain that is passed on.
@@ -296,6 +322,7 @@ impl Outlet {
         self.again = chain.again.map(|published| now.since(published));
         let version = self.version;
         let Some(passed) = self.passed.get_mut(&key) else { return };
+        passed.at = now;
         let before = std::mem::replace(&mut passed.next, number + 1);
         let said = passed.marked.map(|(timestamp_us, version, _)| (timestamp_us, version));
         if said != Some((timestamp_us, version)) || before != number {
@@ -342,7 +369,7 @@ impl Outlet {
         let mut reached: HashMap<(u64, u32), u64> = HashMap::new();
         // The chain, the timestamp that the last mark said, and when it was published.
         let mut current: Option<(Chain, u64, Time)> = None;
-        for Kept { chain, number, timestamp_us, at, record } in messages {
+        for Kept { chain, number, timestamp_us, at, record, lost } in messages {
             let key = chain.key();
             let next = reached.get(&key).copied().unwrap_or(number);
             if number < next || self.reserve(record.len()).is_err() {
@@ -362,9 +389,13 @@ impl Outlet {
             if next < number {
                 self.append_skip(SkipReason::Unwanted, next, number - next);
             }
-            self.messages += 1;
-            self.append(record.len(), &[record]);
-            reached.insert(key, number + 1);
+            if lost > 0 {
+                self.append_skip(SkipReason::Lost, number, lost);
+            } else {
+                self.messages += 1;
+                self.append(record.len(), &[record]);
+            }
+            reached.insert(key, number + lost.max(1));
             current = Some((*chain, timestamp_us, at));
         }
         let Some((last, last_us, last_at)) = current else { return };
@@ -409,16 +440,17 @@ impl Outlet {
     pub fn drop_passed(&mut self, chain: &Chain, number: u64) {
         self.begin(chain.key(), number);
         if let Some(passed) = self.passed.get_mut(&chain.key()) {
-            if passed.dropped == 0 && !self.lacking.contains(&chain.key()) {
-                self.lacking.push(chain.key());
+            if passed.dropped == 0 && !self.untold.contains(&chain.key()) {
+                self.untold.push(chain.key());
             }
             passed.dropped = number;
         }
+        self.losers.add(OTHER_END, chain.key(), number);
     }
 
     /// Says what was dropped of chains that are passed on: who knows when a next message of them comes?
     pub fn tell_dropped(&mut self, own: u32, stamp: Stamp) {
-        for key in std::mem::take(&mut self.lacking) {
+        for key in std::mem::take(&mut self.untold) {
             let Some(passed) = self.passed.get_mut(&key) else { continue };
             let (first, last) = (passed.next, std::mem::take(&mut passed.dropped));
             if last >= first {

@@ -27,6 +27,7 @@ use super::consumer::Source;
 use super::event::{Departure, HubEvent, Lost};
 use super::inbox::{Fed, Inbox, Place, SourceId, SourceNews, Told};
 use super::link::{Link, Ring, Traffic};
+use super::losers::OTHER_END;
 use super::origins::Key;
 use super::routes::InterestId;
 use super::{Hub, lock};
@@ -37,7 +38,7 @@ const DEFERRED_MAX: usize = 256;
 /// How soon they are looked at again.
 const DEFERRED_FOR: Duration = Duration::from_millis(20);
 
-/// For so long after a link was taken up, whoever asks for something there may have been served another way before.
+/// For so long after a link was taken up, or a way broke anywhere, whoever asks for something may have been served another way before.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// So long after a link was taken up those behind it are told how far we are. By then they have asked for what is said again there: who
@@ -60,6 +61,8 @@ pub struct Port {
     /// The time of its last turn, and until when what is asked for may have been on a way that broke.
     now: Time,
     fresh_until: Time,
+    /// How often a way had broken then.
+    breaks: u64,
     /// When those behind the link are told how far we are, after it was taken up.
     position_at: Time,
     /// When it is looked at what others brought while the link rests, if nobody waits for it.
@@ -85,6 +88,7 @@ impl Port {
             rests: false,
             now: Time::ZERO,
             fresh_until: Time::ZERO,
+            breaks: 0,
             position_at: Time::NEVER,
             owed_at: Time::ZERO,
             deferred: Mutex::default(),
@@ -315,6 +319,7 @@ impl Port {
     /// A node is gone.
     pub fn part(&self, node: NodeId, departure: Departure) {
         self.hub.routes().remove_member(self.link.id, node);
+        self.hub.chains.forget_loser(self.link.id, node);
         self.hub.forget_behind(self.link.id, node);
         self.hub.change_interest();
         self.hub.tell(HubEvent::Gone(node, departure));
@@ -379,6 +384,10 @@ impl Port {
             self.position_at = now + POSITION_AFTER;
         }
         self.now = now;
+        let breaks = self.hub.breaks.load(Ordering::SeqCst);
+        if breaks != std::mem::replace(&mut self.breaks, breaks) {
+            self.fresh_until = now + FRESH;
+        }
         if now >= self.fresh_until && self.link.is_fresh.load(Ordering::Relaxed) {
             self.link.is_fresh.store(false, Ordering::Relaxed);
         }
@@ -506,6 +515,11 @@ impl Port {
         }
     }
 
+    /// A node lost for good some of what was sent in a lane since then: no flush may say that it has everything.
+    pub fn note_loser(&self, lane: usize, node: NodeId, since: Time) {
+        self.hub.chains.note_loser(lane, self.link.id, node, since);
+    }
+
     /// Everybody answered for a lane, except the silent ones.
     pub fn answer_flush(&self, lane: usize, silent: &[NodeId]) {
         lock(&self.hub.flushes).answered(self.link.id, lane, silent);
@@ -520,9 +534,14 @@ impl Port {
         self.hub.tell(event);
     }
 
-    /// Messages are lost here; who wants nothing lost nothing.
+    /// Messages are lost here, and to those behind a router; who wants nothing lost nothing.
     pub fn tell_lost(&self, lost: Lost) {
-        if lock(&self.hub.wanted).asked.is_asked_here() {
+        let is_asked_here = lock(&self.hub.wanted).asked.is_asked_here();
+        if lost.publisher > 0 && (is_asked_here || self.hub.is_router()) {
+            let key = (lost.publisher, lost.chain);
+            lock(&self.hub.lost).add(OTHER_END, key, lost.last.max(lost.first));
+        }
+        if is_asked_here {
             self.hub.tell(HubEvent::Lost(lost));
         }
     }

@@ -121,6 +121,11 @@ impl Routes {
         nodes.into_iter().collect()
     }
 
+    /// Who is alone at the other end of a link.
+    pub fn other_end(&self, link: LinkId) -> Option<NodeId> {
+        self.links.get(&link)?.members.keys().next().copied()
+    }
+
     /// The members that subscribe to a topic, whatever they filter.
     pub fn interested(&mut self, topic: &[u8]) -> Vec<NodeId> {
         let Routes { switch, targets, .. } = self;

@@ -10,16 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use shoal_norm::{NodeId, Time};
-use shoal_wire::{Answer, LinkState, MessageView, Question, Reach};
+use shoal_wire::{About, Answer, LinkState, Loser, MessageView, Question, Reach};
 
 use super::chain::LinkId;
-use super::flush::{Asker, Heard, Router, Saying};
+use super::flush::{Asker, FlushId, Heard, Router, Saying};
 use super::link::{Link, Ring};
 use super::origins::Key;
 use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::map::Map;
 use crate::switch::{Interest, Scope, Switch};
+
+/// So many are asked with one record.
+const ASKED_AT_ONCE_MAX: usize = 128;
 
 /// The map, and what is to be said of it.
 #[derive(Debug)]
@@ -61,6 +64,13 @@ impl Shape {
         }
     }
 
+    /// A link is to carry a question or an answer.
+    fn say(&mut self, link: LinkId, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut record = Vec::new();
+        write(&mut record);
+        self.sayings.entry(link).or_default().push_back(record);
+    }
+
     /// All links but one are to be told of somebody.
     fn tell_of(&mut self, publisher: u64, except: Option<LinkId>) {
         if self.map.takes_part() {
@@ -87,6 +97,7 @@ impl Hub {
         let has_ways = shape.map.has_other_routers() || !resting.is_empty();
         let is_kept_anew = has_ways && self.chains.begin_keeping();
         let broken = shape.map.broken();
+        let has_broken = self.breaks.swap(shape.map.breaks(), Ordering::SeqCst) != shape.map.breaks();
         let due: BTreeSet<LinkId> =
             shape.due.iter().filter(|(_, due)| !due.is_empty()).map(|(&link, _)| link).collect();
         drop(shape);
@@ -94,6 +105,10 @@ impl Hub {
             self.change_interest();
         }
         let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
+        if has_broken && self.is_router() {
+            // Whoever asks for something now may have been served on that way before.
+            links.iter().for_each(|link| link.is_fresh.store(true, Ordering::SeqCst));
+        }
         let turned: Vec<&Arc<Link>> = links
             .iter()
             .filter(|link| {
@@ -247,11 +262,10 @@ impl Hub {
         self.change_shape(|shape| {
             shape.map.set_domain(domain);
             shape.forget_neighbours(link);
-            let is_shared = shape.map.is_shared(link);
             for (&publisher, &(node, is_router)) in &neighbours {
                 if is_router {
                     shape.routers.insert((link, publisher), node);
-                } else if !is_shared {
+                } else {
                     shape.leaves.insert((link, publisher), node);
                 }
             }
@@ -289,9 +303,26 @@ impl Hub {
         self.neighbours(except, |shape| &shape.routers)
     }
 
-    /// Those next to us that are no routers, over links with a single neighbour that are used, but one.
-    pub(super) fn leaves(&self, except: Option<LinkId>) -> Vec<(Router, NodeId)> {
-        self.neighbours(except, |shape| &shape.leaves)
+    /// Those next to us that are no routers, over links that are used, but one, and have something to say.
+    ///
+    /// Of what others want by now, whoever is alone on its link. Of messages, those that got them from one router before and get
+    /// them from another now, and know alone what they lost meanwhile: whoever is behind a router, or has several links.
+    pub(super) fn leaves(
+        &self,
+        about: About,
+        except: Option<LinkId>,
+        is_asked: bool,
+    ) -> Vec<(Router, NodeId)> {
+        if is_asked && !self.is_router() {
+            return Vec::new();
+        }
+        let mut leaves = self.neighbours(except, |shape| &shape.leaves);
+        let map = &lock(&self.shape).map;
+        leaves.retain(|((link, publisher), _)| match about {
+            About::Interest => !map.is_shared(*link),
+            About::Messages => is_asked || map.knows(*publisher),
+        });
+        leaves
     }
 
     fn neighbours(
@@ -322,27 +353,36 @@ impl Hub {
     /// Has links carry the questions and answers that are due.
     pub(super) fn say(&self) {
         self.restart_flushes();
-        let said = lock(&self.flushes).poll();
+        let over = lock(&self.flushes).over();
+        let lost = |(id, origin, link): (_, (u64, u64), _)| (id, self.losers(origin.0, Some(link)));
+        let lost: BTreeMap<FlushId, Vec<Loser>> = over.into_iter().map(lost).collect();
+        let said = lock(&self.flushes).poll(&lost);
         if said.is_empty() {
             return;
         }
+        let from = self.publisher;
         let mut links = BTreeSet::new();
+        let mut questions: BTreeMap<(LinkId, u64), Vec<Question>> = BTreeMap::new();
         let mut shape = lock(&self.shape);
         for ((link, publisher), saying) in said {
-            let mut record = Vec::new();
+            links.insert(link);
             match saying {
                 Saying::Ask(number, about, origin) => {
-                    let (from, to) = (self.publisher, vec![publisher]);
                     let origin = origin.unwrap_or((from, number));
-                    Question { from, number, about, to, origin }.write(&mut record);
+                    let asked = questions.entry((link, number)).or_default();
+                    match asked.last_mut().filter(|question| question.to.len() < ASKED_AT_ONCE_MAX) {
+                        Some(question) => question.to.push(publisher),
+                        None => asked.push(Question { from, number, about, to: vec![publisher], origin }),
+                    }
                 }
-                Saying::Answer(number, silent, is_stale) => {
-                    Answer { from: self.publisher, to: publisher, number, silent, is_stale }
-                        .write(&mut record);
+                Saying::Answer(number, silent, is_stale, losers) => {
+                    let answer = Answer { from, to: publisher, number, silent, is_stale, losers };
+                    shape.say(link, |record| answer.write(record));
                 }
             }
-            shape.sayings.entry(link).or_default().push_back(record);
-            links.insert(link);
+        }
+        for ((link, _), asked) in questions {
+            asked.iter().for_each(|question| shape.say(link, |record| question.write(record)));
         }
         drop(shape);
         let links: Vec<Arc<Link>> =
@@ -362,9 +402,16 @@ impl Hub {
         let asker = Asker { router: (link, from), number, origin };
         let is_resting = self.resting().contains(&link);
         let is_shared = lock(&self.shape).map.is_shared(link);
+        let is_end = about == About::Messages && !self.is_router();
         let mut flushes = lock(&self.flushes);
         match flushes.find(&asker) {
             Heard::Again => {}
+            // Nobody is behind us.
+            _ if is_end => {
+                flushes.begin(about, [], [], Some(asker));
+                drop(flushes);
+                self.say();
+            }
             // Nothing that comes over a link that rests goes on. If both of us should know whether it does, one of us does not yet.
             Heard::New if is_resting && !is_shared => {
                 flushes.begin_stale(about, asker);
@@ -407,8 +454,7 @@ impl Hub {
 
     pub(super) fn hear_answer(&self, link: LinkId, answer: &Answer) {
         if answer.to == self.publisher {
-            let Answer { number, from, ref silent, is_stale, .. } = *answer;
-            lock(&self.flushes).hear(number, (link, from), silent, is_stale);
+            lock(&self.flushes).hear((link, answer.from), answer);
             self.say();
             self.wake.wake();
         }

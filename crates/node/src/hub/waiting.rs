@@ -1,20 +1,22 @@
 //! What the hub's owner, and routers that ask, wait for: until every member has everything, or every router knows what we want.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use shoal_norm::NodeId;
-use shoal_wire::About;
+use shoal_wire::{About, Loser};
 
 use super::chain::LinkId;
 use super::flush::{Asker, FlushId, FlushState};
 use super::link::{Link, Ring};
+use super::losers::OTHER_END;
 use super::{Hub, lock};
 
 impl Hub {
     /// Starts waiting until every member has everything published so far, those behind routers, too.
     pub fn begin_flush(&self) -> FlushId {
-        let published = self.published();
+        let published = self.chains.last_numbers();
         let id = self.begin_wait(About::Messages, None, None);
         lock(&self.flushes).set_published(id, published);
         id
@@ -46,9 +48,7 @@ impl Hub {
             let lacking = resting.into_iter().filter(|&link| owed.is_lacking(link, asker.origin.0));
             lanes.extend(lacking.map(|link| ((link, 0), u64::MAX)));
         }
-        // Whoever passes nothing on tells nobody what others want.
-        let tells = about == About::Interest && (asker.is_none() || self.is_router());
-        let leaves = if tells { self.leaves(except) } else { Vec::new() };
+        let leaves = self.leaves(about, except, asker.is_some());
         let id = {
             let mut flushes = lock(&self.flushes);
             let id = flushes.begin(about, lanes, routers, asker);
@@ -67,7 +67,7 @@ impl Hub {
         let stale = lock(&self.flushes).to_restart();
         for &(id, about) in &stale {
             let (routers, lanes) = (self.routers(None), self.unacknowledged(about, None));
-            let leaves = if about == About::Interest { self.leaves(None) } else { Vec::new() };
+            let leaves = self.leaves(about, None, false);
             let mut flushes = lock(&self.flushes);
             flushes.restart(id, lanes, routers);
             flushes.add_leaves(id, leaves);
@@ -95,6 +95,28 @@ impl Hub {
     /// What became of a flush.
     pub fn flush_state(&self, id: FlushId) -> FlushState {
         lock(&self.flushes).state(id)
+    }
+
+    /// Members that lost for good something that a flush of ours waits for, here or behind routers, and that no flush named before.
+    pub fn flush_losers(&self, id: FlushId) -> BTreeSet<NodeId> {
+        let lost = self.losers(0, None);
+        lock(&self.flushes).losers(id, &lost)
+    }
+
+    /// Who lost something of a publisher for good: we, or somebody behind a link of ours but one. 0 stands for ourselves.
+    pub(super) fn losers(&self, publisher: u64, except: Option<LinkId>) -> Vec<Loser> {
+        let node = self.node();
+        let mut named: Vec<Loser> =
+            lock(&self.lost).of(publisher).map(|loser| Loser { node, ..loser }).collect();
+        let losers = self.chains.losers(publisher);
+        let routes = self.routes();
+        named.extend(losers.into_iter().filter(|(link, _)| Some(*link) != except).filter_map(
+            |(link, loser)| match loser.node {
+                OTHER_END => routes.other_end(link).map(|node| Loser { node, ..loser }),
+                _ => Some(loser),
+            },
+        ));
+        named
     }
 
     /// Routers that have not answered yet.

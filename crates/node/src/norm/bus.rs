@@ -40,6 +40,8 @@ const CONTROL_PARTS_BYTES_MAX: usize = 16 << 20;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// For so long after a router went everything is sent: another one may be about to ask for what that asked for.
 const TAKE_OVER: Duration = Duration::from_secs(3);
+/// Whoever acknowledges something may not have what was published so long before.
+const UNDER_WAY: Duration = Duration::from_secs(5);
 /// Routers say again so often where links lead.
 const TELL_AGAIN: Duration = Duration::from_secs(5);
 
@@ -517,6 +519,9 @@ impl Application for NormBus {
             // Who is about to be gone acknowledges nothing, and is not slow.
             Event::AckerSilent { node, .. } if !session.is_departing(*node) => {
                 self.port.tell(HubEvent::Slow(*node));
+            }
+            Event::AckerLost { object, node, since } if !session.is_departing(*node) => {
+                self.port.note_loser(usize::from(*object), *node, *since - UNDER_WAY);
             }
             Event::WatermarkDone(watermark) => {
                 let mut silent = watermark.silent.clone();

@@ -287,6 +287,11 @@ impl TcpLinks {
         // What was acknowledged last may not have arrived.
         session.tell_soon(now);
         session.trust();
+        if resumed {
+            // So may what was said beside messages.
+            session.port.tell_link_states();
+            session.port.ask_again();
+        }
         session.port.set_message_bytes_max(connection.message_bytes_max);
         peer.line = Line::Up(id);
         connection.stage = Stage::Open;

@@ -110,6 +110,10 @@ pub struct Acker {
     heard: bool,
     /// That it no longer counts was told.
     pub told: bool,
+    /// It lost something for good, which is not told yet; and how far it was when it did so last. When it got on last.
+    pub lost: bool,
+    lost_at: Option<u64>,
+    pub got_on: Time,
     /// It is waited for, however slow.
     pub indispensable: bool,
     /// It reads nothing: that it has room is no reason to go on without others.
@@ -203,7 +207,7 @@ impl Acker {
             return false;
         }
         self.reached = Reached { acked: segment, seen: self.reached.seen.max(segment) };
-        (self.unanswered, self.full_answers, self.heard) = (0, 0, true);
+        (self.unanswered, self.full_answers, self.heard, self.got_on) = (0, 0, true, now);
         if segment < caught_up {
             self.keeps_up_since = None;
         }
@@ -254,9 +258,13 @@ impl Acker {
         }
     }
 
-    /// It asked for what can no longer be repaired: it may be here now, but it did not keep up.
-    pub fn on_refused(&mut self) {
+    /// It asked for what can no longer be repaired, of which there is nothing before `first`: it may be here now, but it did not
+    /// keep up. What it asks for though it acknowledged it crossed that.
+    pub fn on_refused(&mut self, first: u64) {
         self.keeps_up_since = None;
+        if self.reached.acked < first && self.lost_at != Some(self.reached.acked) {
+            (self.lost, self.lost_at) = (true, Some(self.reached.acked));
+        }
     }
 
     /// It held others back from `from` to `now`, and was asked for what comes before `request`. True if it did so for as long

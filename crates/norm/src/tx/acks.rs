@@ -25,6 +25,8 @@ const FULL_PAUSE: Duration = Duration::from_millis(20);
 pub enum AckOutcome {
     /// This node no longer holds the window: it stopped answering, or held others back for too long.
     Silent(NodeId),
+    /// This node lacks for good some of what was sent since then, when it got on last.
+    Lost(NodeId, Time),
     /// The application's watermark is settled: (acked, silent).
     Settled(Vec<NodeId>, Vec<NodeId>),
 }
@@ -34,6 +36,7 @@ impl AckOutcome {
     pub fn into_event(self, object: ObjectId) -> Event {
         match self {
             AckOutcome::Silent(node) => Event::AckerSilent { object, node },
+            AckOutcome::Lost(node, since) => Event::AckerLost { object, node, since },
             AckOutcome::Settled(acked, silent) => Event::WatermarkDone(Watermark { object, acked, silent }),
         }
     }
@@ -323,10 +326,11 @@ impl AckProcess {
         }
     }
 
-    /// `node` asked for what can no longer be repaired.
-    pub fn on_refused(&mut self, node: NodeId) {
+    /// `node` asked for what can no longer be repaired, of which there is nothing before `first`.
+    pub fn on_refused(&mut self, node: NodeId, first: u64) {
         if let Some(acker) = self.find_mut(node) {
-            acker.on_refused();
+            acker.on_refused(first);
+            self.untold = true;
         }
     }
 
@@ -375,6 +379,10 @@ impl AckProcess {
             if let Some(acker) = self.ackers.iter_mut().find(|acker| is_out(acker) && !acker.told) {
                 acker.told = true;
                 return Some(AckOutcome::Silent(acker.node));
+            }
+            if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.lost) {
+                acker.lost = false;
+                return Some(AckOutcome::Lost(acker.node, acker.got_on));
             }
             self.untold = false;
         }

@@ -118,8 +118,8 @@ impl ObjectWindow {
                     self.on_silence(node, row);
                     return Some((node, row));
                 }
-                // Watermarks of an application are asked for object by object.
-                AckOutcome::Settled(..) => {}
+                // Watermarks of an application are asked for object by object, and so is what cannot be repaired.
+                AckOutcome::Settled(..) | AckOutcome::Lost(..) => {}
             }
         }
     }

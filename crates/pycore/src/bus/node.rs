@@ -542,6 +542,12 @@ impl Node {
         }
     }
 
+    /// Members that lost for good something that a flush waits for, and that none named before.
+    fn flush_losers(&self, py: Python<'_>, flush: u64) -> PyResult<Vec<NodeId>> {
+        let inner = self.inner()?;
+        Ok(detached(py, || inner.bus.hub().flush_losers(flush)).into_iter().collect())
+    }
+
     /// Routers that a flush waits for: those behind them may not have everything.
     fn flush_awaited(&self, flush: u64) -> PyResult<Vec<NodeId>> {
         Ok(self.inner()?.bus.hub().flush_awaited(flush))

@@ -101,8 +101,9 @@ impl Publishing<'_> {
 
     /// The message is not given to a link that wants it, because there is no room.
     pub fn drop_for(&mut self, link: LinkId) {
+        let number = self.number();
         if let Some(outlet) = self.state.outlets.get_mut(link).and_then(Option::as_mut) {
-            outlet.dropped = true;
+            outlet.drop_own(self.chain as u32, number);
         }
     }
 

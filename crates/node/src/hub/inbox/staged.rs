@@ -72,7 +72,8 @@ impl Staged {
                 later.clear();
                 let (wanted, is_wanted_later) =
                     routes.route_on(&view, &origin, (from, published), each, links, later);
-                kept = is_wanted_later || !links.is_empty();
+                // Others may have to get this way later what is read here alone.
+                kept = wanted || is_wanted_later || !links.is_empty();
                 if kept {
                     let numbered = (origin.number, origin.timestamp_us);
                     outbound.add_message(&notes.chain(), (at, record.len()), numbered, links);
