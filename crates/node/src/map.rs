@@ -7,7 +7,7 @@
 //! | rule                                                                                                 |
 //! |------------------------------------------------------------------------------------------------------|
 //! | two nodes are joined if each says that it hears the other                                            |
-//! | the root is the router with the smallest id; every router has the cheapest way to it                 |
+//! | the root is the router with the smallest id, which is the oldest; every router has the cheapest way to it                 |
 //! | a step costs what somebody said at either end of the link, the more of both; otherwise 1 on a shared link and 2 on another |
 //! | of equally cheap ways the one over a shared link counts, and then the one to the smaller id          |
 //! | of the routers on a shared link, as multicast is, the one next to the root serves it; of those equally far, the smaller |

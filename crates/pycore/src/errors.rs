@@ -167,7 +167,7 @@ pub fn store(error: LogError) -> PyErr {
 pub fn store_locked(path: &std::path::Path, holder: &str) -> PyErr {
     let who = if holder.is_empty() { "another process" } else { holder };
     python::StoreLockedError::new_err(format!(
-        "{} belongs to {who}: close that store first, or use another directory",
+        "{} belongs to {who}: close that first, or use another directory",
         path.display()
     ))
 }

@@ -108,9 +108,12 @@ impl DomainSimulation {
         let message_bytes_max = bytes("message_bytes_max")?;
         let assembly_bytes_max = bytes("assembly_bytes_max")?;
         let seed = self.network().random();
-        let publisher = self.network().random().max(1);
+        let drawn = self.network().random().max(1);
         // As with real nodes, one that starts over is another instance, and so is one with the same id.
-        let instance = (publisher >> 32) as u16;
+        let instance = (drawn >> 32) as u16;
+        // And routers have their numbers by their age.
+        let seconds = self.network().now().as_nanos() / 1_000_000_000;
+        let publisher = if router { (seconds << 32 | drawn & 0xffff_ffff).max(1) } else { drawn };
         let hub = HubConfig {
             publisher,
             node,

@@ -496,7 +496,7 @@ class Connection:
 
     def describe(self, kind: str) -> str:
         """The connection's `repr`."""
-        what = self.config.where()
+        what = self.config.where() if self.stand_in is None else self.stand_in.where()
         if self.config.scheme != "inproc":
             what += f" domain={self.config.domain!r}"
         if self.closed:

@@ -24,6 +24,10 @@ class StandIn:
     #: Where the programs of this machine meet, if there are no seeds.
     meeting: Target | None
 
+    def where(self) -> str:
+        """Where it leads, as a URL: the meeting, or the first seed."""
+        return (self.meeting or self.seeds[0]).url
+
     def say(self, why: str) -> None:
         """Log what happened, and what to do."""
         if self.meeting is None:

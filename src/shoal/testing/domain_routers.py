@@ -260,6 +260,38 @@ def short_publishers_beside_a_router_that_returns(domain: Domain) -> None:
 
 
 @domain_scenario
+def a_router_that_returns_at_once(domain: Domain) -> None:
+    """Of two routers the one in use is killed and returns before it is missed: the other has everything."""
+    draw = random.Random(domain.seed)
+    routers = [domain.add_node(segments=(0, 1), router=True) for _ in range(2)]
+    reader, publisher = domain.add_node(segments=(0,)), domain.add_node(segments=(1,))
+    subscription = reader.subscribe("t")
+    domain.run_for(8)
+    reached(domain, [publisher], [subscription])
+    for _ in range(3):
+        before = {router.name: router.state["passed_messages"] for router in routers}
+        publisher.publish("t", *numbered(5))
+        domain.run_for(0.5)
+        victim = max(routers, key=lambda router: router.state["passed_messages"] - before[router.name])
+        victim.crash()
+        returns_s = domain.now_s + draw.uniform(0.01, 2.5)
+        for _ in range(50):
+            publisher.publish("t", *numbered(1))
+            domain.run_for(draw.uniform(0.0, 0.2))
+            if victim.life.end == "crashed" and domain.now_s >= returns_s:
+                victim.restart(node=None)
+        if victim.life.end == "crashed":
+            victim.restart(node=None)
+        domain.run_for(SETTLE_S)
+    history = domain.history()
+    check_routed(history)
+    nothing_lost(history)
+    if len(subscription.bodies) != len(publisher.life.published):
+        what = f"of {len(publisher.life.published)} messages came {len(subscription.bodies)}"
+        raise DomainCheckError(history, "reached", what)
+
+
+@domain_scenario
 def a_circle_of_routers(domain: Domain) -> None:
     """Four routers in a circle: one way is used, and another one when it is cut."""
     routers = [domain.add_node(segments=(place, (place + 1) % 4), router=True) for place in range(4)]

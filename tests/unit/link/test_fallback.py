@@ -60,6 +60,7 @@ def test_seeds_come_first_and_otherwise_the_machine_meets_at_the_domains_port() 
     places = {stand_in(fallen(domain=name), "").meeting for name in ("default", "desk", "lab")}
     assert len(places) == 3
     assert stand_in(fallen(port=7500, domain="desk"), "").meeting == Target("tcp", "127.0.0.1", 7500)
+    assert (plan.where(), stand_in(fallen(port=7500), "").where()) == ("tcp://a:7474", "tcp://127.0.0.1:7500")
 
 
 @pytest.mark.parametrize("options", [{"cache_bytes": 1 << 23}, {"interface": "eth0"}, {"key": new_key()}])

@@ -18,7 +18,7 @@ use shoal_norm::{Config, ConfigError, NodeId, ObjectId, Session, Stats, Time, Wr
 use shoal_seal::{Keys, OVERHEAD_BYTES};
 
 pub use self::bell::NormBell;
-pub use self::options::{LinkError, LinkOptions, fresh_instance, fresh_publisher};
+pub use self::options::{LinkError, LinkOptions, fresh_instance, fresh_publisher, fresh_router};
 use self::thread::{LinkCore, SLEEP_MAX, supervise};
 use super::engine::Engine;
 use super::sealing::{PLAIN_RUN_BYTES_MAX, Sealing};

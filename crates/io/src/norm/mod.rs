@@ -9,6 +9,8 @@ mod link;
 mod queue;
 mod sealing;
 
-pub use link::{Full, LinkError, LinkOptions, NormBell, NormLink, fresh_instance, fresh_publisher};
+pub use link::{
+    Full, LinkError, LinkOptions, NormBell, NormLink, fresh_instance, fresh_publisher, fresh_router,
+};
 pub use queue::{Arrival, Queue, QueueInbox};
 pub use shoal_node::hub::SendError;

@@ -31,7 +31,7 @@ use super::assembly::Assembly;
 use super::chain::{Chains, LinkId};
 use super::consumer::Source;
 use super::notes::{Hold, Notes};
-use super::origins::{Holder, Key};
+use super::origins::{Holder, Key, SILENCE};
 use super::passing::{Chain, HOPS_UNKNOWN, Outbound, PassedOn};
 use super::routes::Routes;
 use super::withheld::{Run, Speaker, Withheld};
@@ -155,8 +155,9 @@ impl Inbox {
     }
 
     /// The link rests from now on, or is used again. While it rests we ask for nothing there, so what is skipped may be for us.
-    pub fn set_resting(&mut self, now: Time, rests: bool) {
-        self.place.rests = rests.then_some(now);
+    /// What was under way is still taken, unless the link is `new` and was not used.
+    pub fn set_resting(&mut self, now: Time, rests: bool, new: bool) {
+        self.place.rests = rests.then(|| if new { now } else { now + SILENCE });
         for stream in self.streams.iter_mut().flatten() {
             for notes in stream.others.values_mut().chain([&mut stream.notes]) {
                 notes.doubt(now);

@@ -45,6 +45,12 @@ const FRESH: Duration = Duration::from_secs(5);
 /// is told first takes it for lost.
 const POSITION_AFTER: Duration = Duration::from_secs(2);
 
+/// A router that begins on a shared link passes nothing on from there for so long, as if it rested: by then it knows whether another one
+/// does, and who has heard more.
+const LISTENS: Duration = Duration::from_millis(100);
+/// A link that rests so soon after it began was never used.
+const NEW: Duration = Duration::from_secs(2);
+
 /// How often it is looked at what others brought over a link that rests, if nobody waits for it: before they can be missed.
 const OWED_EVERY: Duration = Duration::from_millis(100);
 
@@ -58,6 +64,8 @@ pub struct Port {
 
     /// What was last acted on of whether the link rests.
     rests: bool,
+    /// When it had its first turn.
+    began: Option<Time>,
     /// The time of its last turn, and until when what is asked for may have been on a way that broke.
     now: Time,
     fresh_until: Time,
@@ -86,6 +94,7 @@ impl Port {
             inbox,
             announced: AtomicU64::new(0),
             rests: false,
+            began: None,
             now: Time::ZERO,
             fresh_until: Time::ZERO,
             breaks: 0,
@@ -391,11 +400,13 @@ impl Port {
         if now >= self.fresh_until && self.link.is_fresh.load(Ordering::Relaxed) {
             self.link.is_fresh.store(false, Ordering::Relaxed);
         }
-        let rests = self.link.is_resting();
+        let began = *self.began.get_or_insert(now);
+        let listens = self.hub.is_router() && self.link.is_shared() && now < began + LISTENS;
+        let rests = self.link.is_resting() || listens;
         if rests != self.rests {
             self.rests = rests;
             self.hand_over(now);
-            self.inbox.set_resting(now, rests);
+            self.inbox.set_resting(now, rests, now < began + NEW);
             if rests {
                 self.hub.chains.rest(self.link.id);
             } else {

@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use shoal_io::bus::{Bus, BusOptions, InprocOptions, TcpOptions, UdpOptions};
 use shoal_io::datagram::UdpOpen;
-use shoal_io::norm::fresh_publisher;
+use shoal_io::norm::{fresh_publisher, fresh_router};
 use shoal_io::udp::Which;
 use shoal_node::hub::{FlushState, Overflow, WhenFull};
 use shoal_node::inproc::Domains;
@@ -150,7 +150,7 @@ impl Node {
         };
         let patience = duration("patience_s", patience_s)?;
         let birth = Birth::now();
-        let publisher = fresh_publisher();
+        let publisher = if router { fresh_router() } else { fresh_publisher() };
         let bus = if let Some((listens, datagram_bytes, rate, peers_max, receive_buffer_bytes)) = udp {
             let place = address(group, port, interface)?;
             let way = if listens { Way::Whoever(peers_max) } else { Way::To(place.group) };

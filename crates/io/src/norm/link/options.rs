@@ -23,6 +23,13 @@ pub fn fresh_publisher() -> u64 {
     RandomState::new().hash_one((std::process::id(), moment.as_nanos())).max(1)
 }
 
+/// The same for a router: of two, the one that began in an earlier second has the smaller number, and serves what both can. One that
+/// returns has heard nothing of what was published meanwhile, and the other has.
+pub fn fresh_router() -> u64 {
+    let moment = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    (moment.as_secs() << 32 | fresh_publisher() & 0xffff_ffff).max(1)
+}
+
 /// A NORM link.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {

@@ -6,7 +6,7 @@ use shoal_norm::Time;
 
 use super::super::chain::LinkId;
 use super::super::notes::{Hold, Notes};
-use super::super::origins::{Claim, Holder, Key, Origins, SILENCE};
+use super::super::origins::{Claim, Holder, Key, Origins};
 use super::super::owed::Owed;
 use super::{SourceId, Told};
 
@@ -14,7 +14,7 @@ use super::{SourceId, Told};
 #[derive(Clone, Debug)]
 pub(in crate::hub) struct Place {
     pub link: LinkId,
-    /// Since when the link rests: another one brings whatever comes over it.
+    /// The link rests: another one brings whatever comes over it, except what was under way until then.
     pub rests: Option<Time>,
     pub publisher: u64,
     pub origins: Arc<Mutex<Origins>>,
@@ -92,7 +92,7 @@ impl Taking<'_> {
         let key = notes.key();
         // What was on its way when the link began to rest is still taken, if nobody else brings it.
         let is_free = || notes.hold == Hold::Free && !self.place.origins().knows(key);
-        let rests = |since: Time| self.now >= since + SILENCE || notes.hold != Hold::Ours && !is_free();
+        let rests = |until: Time| self.now >= until || notes.hold != Hold::Ours && !is_free();
         if key.0 == self.place.publisher || self.place.rests.is_some_and(rests) {
             self.place.release(self.source, notes, true);
             notes.hold = Hold::Elsewhere(u64::MAX);

@@ -425,7 +425,7 @@ fn what_came_while_a_link_rested_is_read_when_it_is_taken_up_and_its_memory_give
     net.open();
     let read = net.ways[1].subscribe("a", 10 << 20);
     assert_eq!(net.come(0, &passed_on(1, 3)), []);
-    net.ways[1].inbox.set_resting(net.now, true);
+    net.ways[1].inbox.set_resting(net.now, true, false);
     net.now += 2 * SILENCE;
     // The other way was heard of up to 3. Whoever brings it dies.
     let long = message("a", 1000, HeaderFields::default());
@@ -433,7 +433,7 @@ fn what_came_while_a_link_rested_is_read_when_it_is_taken_up_and_its_memory_give
     assert_eq!(net.come(1, &long), []);
     assert_eq!(read.pending(), 0, "another one should bring it");
     net.now += 2 * SILENCE;
-    net.ways[1].inbox.set_resting(net.now, false);
+    net.ways[1].inbox.set_resting(net.now, false, false);
     assert!(net.ways[1].inbox.part_bytes() > 0);
     assert_eq!(net.come(1, &[]), [], "nothing is lost");
     assert_eq!(net.ways[1].inbox.part_bytes(), 0);
