@@ -193,8 +193,8 @@ pub enum Event {
         /// Who.
         node: NodeId,
     },
-    /// A listed acker asked for what can no longer be repaired: it lacks some of what was sent, for good. Told once until it
-    /// got on.
+    /// A listed acker asked for what can no longer be repaired: it lacks some of what was sent, for good. Told at once, every
+    /// second as long as it asks, and when it got past that.
     AckerLost {
         /// The stream.
         object: ObjectId,

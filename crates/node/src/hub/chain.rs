@@ -405,8 +405,10 @@ impl Chains {
 
     /// A node behind a link lost for good some of what was sent in a lane since then.
     pub(super) fn note_loser(&self, lane: usize, link: LinkId, node: NodeId, since: Time) {
-        if let Some(outlet) = self.lock(lane).outlets.get_mut(link).and_then(Option::as_mut) {
-            outlet.note_loser(node, lane as u32, since);
+        let mut state = self.lock(lane);
+        let stamp = state.stamp;
+        if let Some(outlet) = state.outlets.get_mut(link).and_then(Option::as_mut) {
+            outlet.note_loser(node, (lane as u32, stamp), since);
         }
     }
 

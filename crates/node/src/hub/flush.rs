@@ -21,6 +21,9 @@ use super::chain::LinkId;
 /// Questions of others that are waited for; of more, the oldest are not answered.
 const ASKED_MAX: usize = 4096;
 
+/// Nodes and chains of which it is remembered what our programs were told; of more, they may be told again.
+const NAMED_MAX: usize = 4096;
+
 /// How often a flush is begun anew at the most because ways changed.
 const ATTEMPTS_MAX: u32 = 32;
 
@@ -80,10 +83,12 @@ struct Flush {
     /// A way changed since routers were asked; and how often that was so before.
     is_stale: bool,
     attempts: u32,
-    /// The last number of each chain when it began, if it is about them and our own program asked; and what of that an earlier
-    /// one told.
+    /// The last number of each chain when it began, if it is about them and our own program asked.
     published: Vec<u64>,
+    /// What was told when it began, and what it tells.
     told: Vec<u64>,
+    named_before: BTreeMap<(NodeId, u32), u64>,
+    named: BTreeMap<(NodeId, u32), u64>,
 }
 
 impl Flush {
@@ -155,10 +160,11 @@ pub enum FlushState {
 pub(super) struct Flushes {
     flushes: BTreeMap<FlushId, Flush>,
     next: FlushId,
-    /// So many of the messages that we published are known to be with everybody, and up to which numbers of each chain our programs
-    /// were told who lost some of them.
+    /// So many of the messages that we published are known to be with everybody.
     confirmed: u64,
+    /// Up to which numbers of each chain our programs were told who lost some of them, and what they were told of whom beyond that.
     told: Vec<u64>,
+    named: BTreeMap<(NodeId, u32), u64>,
 }
 
 impl Flushes {
@@ -196,6 +202,8 @@ impl Flushes {
             attempts: 0,
             published: Vec::new(),
             told: self.told.clone(),
+            named_before: self.named.clone(),
+            named: BTreeMap::new(),
         };
         self.flushes.insert(self.next, flush);
         self.next
@@ -344,12 +352,19 @@ impl Flushes {
 
     /// Who lost something for good that one of our own programs waits for, and was not told of before. `lost` is who did so on
     /// our own links.
-    pub fn losers(&self, id: FlushId, lost: &[Loser]) -> BTreeSet<NodeId> {
-        let Some(flush) = self.flushes.get(&id) else { return BTreeSet::new() };
-        let is_new =
-            |loser: &Loser| loser.number > flush.told.get(loser.chain as usize).copied().unwrap_or(0);
-        let losers = flush.losers().chain(lost.iter().copied());
-        losers.filter(is_new).map(|loser| loser.node).collect()
+    pub fn losers(&mut self, id: FlushId, lost: &[Loser]) -> BTreeSet<NodeId> {
+        let Some(flush) = self.flushes.get_mut(&id) else { return BTreeSet::new() };
+        let mut all: BTreeMap<(NodeId, u32), u64> = flush.losers.clone();
+        for &Loser { node, chain, number } in lost {
+            let last = all.entry((node, chain)).or_default();
+            *last = number.max(*last);
+        }
+        all.retain(|key, number| {
+            let told = flush.told.get(key.1 as usize).copied().unwrap_or(0);
+            *number > told && flush.named_before.get(key).is_none_or(|&named| *number > named)
+        });
+        flush.named = all;
+        flush.named.keys().map(|&(node, _)| node).collect()
     }
 
     /// Routers that are on a link no longer answer nothing: nobody knows what those behind them have.
@@ -424,11 +439,16 @@ impl Flushes {
     pub fn end(&mut self, id: FlushId) {
         let is_good = |flush: &Flush| flush.is_over() && flush.failure.is_none();
         if let Some(flush) = self.flushes.remove(&id).filter(is_good) {
+            // Whoever was silent may have lost something all the same: that is told when it answers.
             if flush.silent.is_empty() {
                 self.confirmed = self.confirmed.max(flush.published.iter().skip(1).sum());
+                self.told.resize(self.told.len().max(flush.published.len()), 0);
+                self.told.iter_mut().zip(flush.published).for_each(|(told, now)| *told = now.max(*told));
             }
-            self.told.resize(self.told.len().max(flush.published.len()), 0);
-            self.told.iter_mut().zip(flush.published).for_each(|(told, now)| *told = now.max(*told));
+            if self.named.len() > NAMED_MAX {
+                self.named.clear();
+            }
+            self.named.extend(flush.named);
         }
     }
 
@@ -532,8 +552,32 @@ mod tests {
         let third = begin(&mut flushes, &[0, 30, 5]);
         flushes.hear((0, 77), &answer(third));
         assert_eq!(flushes.losers(third, &here), BTreeSet::new(), "it was told");
-        let later = [Loser { node: 8, chain: 1, number: 21 }];
-        assert_eq!(flushes.losers(third, &later), BTreeSet::from([8]));
+        let later = [Loser { node: 8, chain: 1, number: 35 }];
+        assert_eq!(flushes.losers(third, &later), BTreeSet::from([8]), "that was published after it began");
+        flushes.end(third);
+        let fourth = begin(&mut flushes, &[0, 40, 5]);
+        assert_eq!(flushes.losers(fourth, &later), BTreeSet::new(), "and is told once all the same");
+        let other = [Loser { node: 9, chain: 1, number: 33 }];
+        assert_eq!(flushes.losers(fourth, &other), BTreeSet::from([9]));
+    }
+
+    #[test]
+    fn whoever_was_silent_is_named_when_it_answers_if_it_lost_something() {
+        let mut flushes = Flushes::default();
+        let begin = |flushes: &mut Flushes| {
+            let id = flushes.begin(About::Messages, [], [((0, 77), 7)], None);
+            flushes.set_published(id, vec![0, 20]);
+            poll(flushes);
+            id
+        };
+        let first = begin(&mut flushes);
+        hear(&mut flushes, first, (0, 77), &[8], false);
+        let other = [Loser { node: 9, chain: 1, number: 15 }];
+        assert_eq!(flushes.losers(first, &other), BTreeSet::from([9]));
+        flushes.end(first);
+        let second = begin(&mut flushes);
+        let both = [other[0], Loser { node: 8, chain: 1, number: 12 }];
+        assert_eq!(flushes.losers(second, &both), BTreeSet::from([8]));
     }
 
     #[test]

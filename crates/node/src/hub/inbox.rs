@@ -147,7 +147,7 @@ impl Inbox {
         }
         let waits = |(id, stream): (usize, &Option<Stream>)| {
             let stream = stream.as_ref().filter(|stream| !stream.aside.is_empty())?;
-            Some((stream.aside_until, id))
+            Some((if self.place.has_brought(stream.aside_from) { Time::ZERO } else { stream.aside_until }, id))
         };
         let first = self.streams.iter().enumerate().filter_map(waits).min();
         self.has_aside = first.is_some();
@@ -293,7 +293,7 @@ impl Inbox {
         }
         let aside = match self.streams.get_mut(id) {
             Some(Some(stream)) if !stream.aside.is_empty() => {
-                if now < stream.aside_until {
+                if now < stream.aside_until && !self.place.has_brought(stream.aside_from) {
                     return Fed::Held;
                 }
                 let carried = stream.carried();
@@ -392,7 +392,7 @@ impl Inbox {
                 Ok(RecordKind::Message) => {
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
                     if let Verdict::Wait(until) = taking.judge(notes, notes.number, &mut hear) {
-                        waits = Some(until);
+                        waits = Some((until, (notes.key(), notes.number)));
                         frame::write(record, aside);
                         return false;
                     }
@@ -446,9 +446,9 @@ impl Inbox {
             })
         };
         let read = reader.read(bytes, &mut each).map_err(|error| error.to_string());
-        if let Some(until) = waits {
+        if let Some((until, from)) = waits {
             aside.extend_from_slice(&reader.take_carried());
-            stream.aside_until = until;
+            (stream.aside_until, stream.aside_from) = (until, from);
             self.has_aside = true;
         }
         let part = if read.is_ok() { stream.carried() } else { 0 };

@@ -152,13 +152,19 @@ impl Outlet {
         self.losers.add(OTHER_END, (0, chain), number);
     }
 
-    /// A node lost for good some of what was appended since then.
-    pub fn note_loser(&mut self, node: NodeId, chain: u32, since: Time) {
+    /// A node lost for good some of what was appended since then. Of each chain it is told how far that is: who knows when a next
+    /// message of it comes?
+    pub fn note_loser(&mut self, node: NodeId, (chain, stamp): (u32, Stamp), since: Time) {
+        let recent = self.passed.iter().filter(|(_, passed)| passed.at > since);
+        let recent: Vec<_> = recent.map(|(&key, passed)| (key, passed.next)).collect();
+        for (key, next) in recent {
+            self.losers.add(node, key, next - 1);
+            self.enter(key, chain, stamp);
+            self.mark_at(key, next);
+        }
         if self.own_at > since {
             self.losers.add(node, (0, chain), self.next - 1);
-        }
-        for (&key, passed) in self.passed.iter().filter(|(_, passed)| passed.at > since) {
-            self.losers.add(node, key, passed.next - 1);
+            self.tell_position(chain, self.next, stamp);
         }
     }
 

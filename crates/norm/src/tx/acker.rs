@@ -27,6 +27,8 @@ use crate::time::Time;
 /// Whoever holds the window is asked so often at the least before it no longer does: any of the requests may be
 /// lost, but so long everybody waits. Where an application waits for the answer it is `robust_factor` times.
 pub const REQUESTS_MIN: u32 = 4;
+/// Who goes on to ask for what can no longer be repaired is told of again after so long.
+const LOST_AGAIN: Duration = Duration::from_secs(1);
 /// Who answers so often that it got no farther is full. An acknowledgement that was sent twice looks like such an answer.
 const FULL_ANSWERS: u32 = 3;
 /// Who was slow has to keep up for so many times the patience before it holds the window again, and twice as long
@@ -110,10 +112,11 @@ pub struct Acker {
     heard: bool,
     /// That it no longer counts was told.
     pub told: bool,
-    /// It lost something for good, which is not told yet; and how far it was when it did so last. When it got on last.
-    pub lost: bool,
-    lost_at: Option<u64>,
-    pub got_on: Time,
+    /// It lost something for good since then, when it had got on last, which is not told yet.
+    pub lost: Option<Time>,
+    /// The same until it got past that: since when, what is not there before which segment, and when it was told.
+    loses_now: Option<(Time, u64, Time)>,
+    got_on: Time,
     /// It is waited for, however slow.
     pub indispensable: bool,
     /// It reads nothing: that it has room is no reason to go on without others.
@@ -208,6 +211,10 @@ impl Acker {
         }
         self.reached = Reached { acked: segment, seen: self.reached.seen.max(segment) };
         (self.unanswered, self.full_answers, self.heard, self.got_on) = (0, 0, true, now);
+        if let Some((since, ..)) = self.loses_now.take_if(|(_, first, _)| segment >= *first) {
+            // What it was told before that may be among what it lost.
+            self.lost = Some(since);
+        }
         if segment < caught_up {
             self.keeps_up_since = None;
         }
@@ -260,11 +267,17 @@ impl Acker {
 
     /// It asked for what can no longer be repaired, of which there is nothing before `first`: it may be here now, but it did not
     /// keep up. What it asks for though it acknowledged it crossed that.
-    pub fn on_refused(&mut self, first: u64) {
+    pub fn on_refused(&mut self, now: Time, first: u64) {
         self.keeps_up_since = None;
-        if self.reached.acked < first && self.lost_at != Some(self.reached.acked) {
-            (self.lost, self.lost_at) = (true, Some(self.reached.acked));
+        if self.reached.acked >= first {
+            return;
         }
+        let (since, _, told) = self.loses_now.unwrap_or((self.got_on, first, Time::ZERO));
+        let is_due = self.loses_now.is_none() || now >= told + LOST_AGAIN;
+        if is_due {
+            self.lost = Some(since);
+        }
+        self.loses_now = Some((since, first, if is_due { now } else { told }));
     }
 
     /// It held others back from `from` to `now`, and was asked for what comes before `request`. True if it did so for as long

@@ -245,12 +245,14 @@ impl AckProcess {
         let before = acker.reached;
         let counted = acker.counts();
         let is_news = acker.on_ack(now, segment, caught_up, reached.is_none(), patience);
+        let has_lost = acker.lost.is_some();
         // Only who was last, or did not count, changes how far all of them are.
         let was_last =
             reached.is_none_or(|reached| before.acked <= reached.acked || before.seen <= reached.seen);
         if was_last || !counted {
             self.refresh(now);
         }
+        self.untold |= has_lost;
         is_news
     }
 
@@ -327,9 +329,9 @@ impl AckProcess {
     }
 
     /// `node` asked for what can no longer be repaired, of which there is nothing before `first`.
-    pub fn on_refused(&mut self, node: NodeId, first: u64) {
+    pub fn on_refused(&mut self, now: Time, node: NodeId, first: u64) {
         if let Some(acker) = self.find_mut(node) {
-            acker.on_refused(first);
+            acker.on_refused(now, first);
             self.untold = true;
         }
     }
@@ -380,9 +382,9 @@ impl AckProcess {
                 acker.told = true;
                 return Some(AckOutcome::Silent(acker.node));
             }
-            if let Some(acker) = self.ackers.iter_mut().find(|acker| acker.lost) {
-                acker.lost = false;
-                return Some(AckOutcome::Lost(acker.node, acker.got_on));
+            let lost = |acker: &mut Acker| acker.lost.take().map(|since| (acker.node, since));
+            if let Some((node, since)) = self.ackers.iter_mut().find_map(lost) {
+                return Some(AckOutcome::Lost(node, since));
             }
             self.untold = false;
         }

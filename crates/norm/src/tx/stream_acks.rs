@@ -63,7 +63,7 @@ impl TxStream {
     pub fn on_request(&mut self, now: Time, node: NodeId, segments: &Range<u64>, lost: u64) {
         self.account_held(now);
         if segments.start < self.first {
-            self.acks.on_refused(node, self.first);
+            self.acks.on_refused(now, node, self.first);
         }
         if self.acks.on_request(node, segments) {
             self.acks.settle_requests();

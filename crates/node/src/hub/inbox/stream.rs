@@ -41,6 +41,8 @@ pub(super) struct Stream {
     /// What is not read yet, because another source may bring what comes before it; and until when.
     pub aside: Vec<u8>,
     pub aside_until: Time,
+    /// The first of it: its chain and number. Once another source brought that, nothing is waited for.
+    pub aside_from: (Key, u64),
 }
 
 impl Stream {
@@ -58,6 +60,7 @@ impl Stream {
             full_links: Vec::new(),
             aside: Vec::new(),
             aside_until: Time::ZERO,
+            aside_from: Default::default(),
         }
     }
 

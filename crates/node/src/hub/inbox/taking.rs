@@ -26,6 +26,11 @@ impl Place {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a message of a chain came already, whoever brought it.
+    pub fn has_brought(&self, (key, number): (Key, u64)) -> bool {
+        self.origins().next(key) > number
+    }
+
     /// A message that came goes on to programs behind links that rest, which others bring it to.
     pub fn owe(&self, now: Time, owed: &[(LinkId, Key, u64)]) {
         if !owed.is_empty() {

@@ -444,7 +444,7 @@ fn who_is_to_blame_for_a_small_window_is_waited_for_no_longer_until_it_loses_not
             acks.settle_requests();
         }
         if millis == 11_000 {
-            acks.on_refused(2, 0);
+            acks.on_refused(at(millis), 2, 0);
         }
         let kept_up = Duration::from_millis(millis.saturating_sub(11_001));
         assert_eq!(acks.is_left_behind(2), kept_up < 4 * patience, "after {millis} ms");
@@ -452,20 +452,26 @@ fn who_is_to_blame_for_a_small_window_is_waited_for_no_longer_until_it_loses_not
 }
 
 #[test]
-fn that_somebody_lost_something_is_told_once_until_it_gets_on_and_not_if_it_had_it() {
+fn that_somebody_lost_something_is_told_at_once_and_when_it_got_past_it_and_not_if_it_had_it() {
     let mut acks = process(&[1, 2]);
     let at = |millis: u64| Time::ZERO + Duration::from_millis(millis);
     acks.on_ack(at(1), 1, 50, 0);
-    acks.on_refused(1, 40);
-    acks.on_refused(7, 40);
+    acks.on_refused(at(2), 1, 40);
+    acks.on_refused(at(2), 7, 40);
     assert_eq!(acks.poll_outcome(), None, "its request crossed its acknowledgement, and 7 is nobody");
-    acks.on_refused(1, 60);
-    acks.on_refused(1, 61);
-    assert_eq!(acks.poll_outcome(), Some(AckOutcome::Lost(1, at(1))));
+    acks.on_refused(at(2), 1, 60);
+    acks.on_refused(at(3), 1, 61);
+    let lost = Some(AckOutcome::Lost(1, at(1)));
+    assert_eq!(acks.poll_outcome(), lost);
     assert_eq!(acks.poll_outcome(), None);
-    acks.on_ack(at(2), 1, 70, 0);
-    acks.on_refused(1, 80);
-    assert_eq!(acks.poll_outcome(), Some(AckOutcome::Lost(1, at(2))));
+    acks.on_refused(at(1003), 1, 65);
+    assert_eq!((acks.poll_outcome(), acks.poll_outcome()), (lost.clone(), None), "again, after a second");
+    acks.on_ack(at(1004), 1, 64, 0);
+    assert_eq!(acks.poll_outcome(), None);
+    acks.on_ack(at(1005), 1, 65, 0);
+    assert_eq!((acks.poll_outcome(), acks.poll_outcome()), (lost, None), "and when it is past that");
+    acks.on_refused(at(1006), 1, 80);
+    assert_eq!(acks.poll_outcome(), Some(AckOutcome::Lost(1, at(1005))));
 }
 
 #[test]
