@@ -264,8 +264,8 @@ class FlushError(ShoalError):
         silent: the members that did not acknowledge, and the routers that did not say that those behind them
             did.
         lost_by: the members that lost messages for good since the last flush, because they were too slow to
-            be waited for, or the routers before them. They were told which (`MessagesLost`); the next flush
-            does not name them again for that.
+            be waited for, or the routers before them. They were told which (`MessagesLost`). Once a flush was
+            answered by everybody, the next does not name them again for that.
         unstored: how many persistent messages no store has taken. If none, the store has all of them, and
             only members that are there now may lack something.
     """

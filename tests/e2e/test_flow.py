@@ -32,6 +32,24 @@ def test_a_flush_names_a_frozen_member_and_succeeds_once_it_goes_on(start: Start
     whole(frozen.ask("wait_received", pattern="t/>", source=0, count=100), 0, 100)
 
 
+def test_a_frozen_member_that_lost_messages_is_named_for_that_once_it_goes_on(start: StartPeers) -> None:
+    publisher, awake, frozen = start(
+        3, cache_bytes=1 << 20, window_bytes=1 << 19, receive_window_bytes=1 << 20
+    )
+    meet([publisher], [awake, frozen])
+    frozen.freeze()
+    publisher.ask("publish", topic="t/x", count=4000, sizes=[5000])
+    with pytest.raises(Failure) as refusal:
+        publisher.ask("flush", timeout_s=60)
+    assert refusal.value.answer["silent"] == [frozen.node]
+    frozen.thaw()
+    frozen.ask("wait_event", event="MessagesLost", timeout_s=60)
+    with pytest.raises(Failure) as refusal:
+        publisher.ask("flush", timeout_s=60)
+    assert (refusal.value.answer["silent"], refusal.value.answer["lost_by"]) == ([], [frozen.node])
+    publisher.ask("flush", timeout_s=60)
+
+
 def test_a_flush_that_has_no_time_says_so(start: StartPeers) -> None:
     publisher, frozen = start(2)
     meet([publisher], [frozen])

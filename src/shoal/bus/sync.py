@@ -659,7 +659,7 @@ class Bus(Handle):
 
         Raises:
             FlushError: some member has not; `silent` names those that did not answer, `lost_by` those that
-                lost messages for good since the last flush, which is told once. Or the store has not:
+                lost messages for good since the last flush that everybody answered. Or the store has not:
                 `unstored` says how many messages it lacks, and if none, everything persistent is safe.
             StoreError: why the store refused messages that were published with a `window`.
         """

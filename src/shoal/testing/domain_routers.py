@@ -9,7 +9,7 @@ import random
 from itertools import pairwise
 
 from shoal.testing.checkers import numbered
-from shoal.testing.domain import Domain, Node
+from shoal.testing.domain import BusOptions, Domain, Node
 from shoal.testing.domain_checkers import DomainCheckError, nothing_lost
 from shoal.testing.domain_graphs import SETTLE_S, check_routed, reached
 from shoal.testing.domain_scenarios import domain_scenario
@@ -287,6 +287,46 @@ def a_router_that_returns_at_once(domain: Domain) -> None:
     if len(subscription.bodies) != len(publisher.life.published):
         what = f"of {len(publisher.life.published)} messages came {len(subscription.bodies)}"
         raise DomainCheckError(history, "reached", what)
+
+
+@domain_scenario
+def a_quiet_publisher_beside_another(domain: Domain) -> None:
+    """Two publish behind a router, one of them little, while a reader stands still: it is told of both.
+
+    So is the quiet one, by its first flush that everybody answers.
+    """
+    draw = random.Random(domain.seed)
+    small = BusOptions(cache_bytes=64 << 10, window_bytes=32 << 10, receive_window_bytes=64 << 10)
+    domain.add_node(segments=(0, 1), **BusOptions(**small, router=True))
+    busy, quiet = (domain.add_node(segments=(0,), **small) for _ in range(2))
+    patient = BusOptions(**small, heartbeat_s=2.0)
+    reader, other = (domain.add_node(segments=(1,), **patient) for _ in range(2))
+    subscriptions = [node.subscribe("t") for node in (reader, other)]
+    domain.run_for(8)
+    reached(domain, [busy, quiet], subscriptions)
+    reader.pause()
+    for step in range(100):
+        busy.publish("t", *numbered(10, size=1000, first=10 * step))
+        if step in range(40, 60):
+            quiet.publish("t", *numbered(1, first=step))
+        domain.run_for(draw.uniform(0.01, 0.03))
+    flushes = draw.random() < 0.5
+    if flushes:
+        quiet.flush(within_s=5)
+    reader.go_on()
+    domain.run_for(SETTLE_S)
+    flush = quiet.flush(within_s=SETTLE_S)
+    history = domain.history()
+    check_routed(history)
+    read = {reading.key for reading in subscriptions[0].readings}
+    losses = [loss for loss in reader.life.losses if loss.publisher == quiet.life.publisher]
+    for message in quiet.life.published:
+        told = any(loss.first <= message.key.number <= loss.last for loss in losses)
+        if message.key not in read and not told:
+            what = f"{reader} neither read {message.key} nor was told"
+            raise DomainCheckError(history, "told", what)
+    if losses and (flush is None or reader.life.node not in flush.losers):
+        raise DomainCheckError(history, "flushes_hold", f"{reader} lost {losses}, and the flush said {flush}")
 
 
 @domain_scenario

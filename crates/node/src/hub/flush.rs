@@ -21,9 +21,6 @@ use super::chain::LinkId;
 /// Questions of others that are waited for; of more, the oldest are not answered.
 const ASKED_MAX: usize = 4096;
 
-/// Nodes and chains of which it is remembered what our programs were told; of more, they may be told again.
-const NAMED_MAX: usize = 4096;
-
 /// How often a flush is begun anew at the most because ways changed.
 const ATTEMPTS_MAX: u32 = 32;
 
@@ -85,10 +82,8 @@ struct Flush {
     attempts: u32,
     /// The last number of each chain when it began, if it is about them and our own program asked.
     published: Vec<u64>,
-    /// What was told when it began, and what it tells.
+    /// What was told when it began.
     told: Vec<u64>,
-    named_before: BTreeMap<(NodeId, u32), u64>,
-    named: BTreeMap<(NodeId, u32), u64>,
 }
 
 impl Flush {
@@ -162,9 +157,8 @@ pub(super) struct Flushes {
     next: FlushId,
     /// So many of the messages that we published are known to be with everybody.
     confirmed: u64,
-    /// Up to which numbers of each chain our programs were told who lost some of them, and what they were told of whom beyond that.
+    /// Up to which numbers of each chain our programs were told who lost some of them.
     told: Vec<u64>,
-    named: BTreeMap<(NodeId, u32), u64>,
 }
 
 impl Flushes {
@@ -202,8 +196,6 @@ impl Flushes {
             attempts: 0,
             published: Vec::new(),
             told: self.told.clone(),
-            named_before: self.named.clone(),
-            named: BTreeMap::new(),
         };
         self.flushes.insert(self.next, flush);
         self.next
@@ -352,19 +344,12 @@ impl Flushes {
 
     /// Who lost something for good that one of our own programs waits for, and was not told of before. `lost` is who did so on
     /// our own links.
-    pub fn losers(&mut self, id: FlushId, lost: &[Loser]) -> BTreeSet<NodeId> {
-        let Some(flush) = self.flushes.get_mut(&id) else { return BTreeSet::new() };
-        let mut all: BTreeMap<(NodeId, u32), u64> = flush.losers.clone();
-        for &Loser { node, chain, number } in lost {
-            let last = all.entry((node, chain)).or_default();
-            *last = number.max(*last);
-        }
-        all.retain(|key, number| {
-            let told = flush.told.get(key.1 as usize).copied().unwrap_or(0);
-            *number > told && flush.named_before.get(key).is_none_or(|&named| *number > named)
-        });
-        flush.named = all;
-        flush.named.keys().map(|&(node, _)| node).collect()
+    pub fn losers(&self, id: FlushId, lost: &[Loser]) -> BTreeSet<NodeId> {
+        let Some(flush) = self.flushes.get(&id) else { return BTreeSet::new() };
+        let is_new =
+            |loser: &Loser| flush.told.get(loser.chain as usize).is_none_or(|&told| loser.number > told);
+        let losers = flush.losers().chain(lost.iter().copied());
+        losers.filter(is_new).map(|loser| loser.node).collect()
     }
 
     /// Routers that are on a link no longer answer nothing: nobody knows what those behind them have.
@@ -445,10 +430,6 @@ impl Flushes {
                 self.told.resize(self.told.len().max(flush.published.len()), 0);
                 self.told.iter_mut().zip(flush.published).for_each(|(told, now)| *told = now.max(*told));
             }
-            if self.named.len() > NAMED_MAX {
-                self.named.clear();
-            }
-            self.named.extend(flush.named);
         }
     }
 
@@ -556,9 +537,11 @@ mod tests {
         assert_eq!(flushes.losers(third, &later), BTreeSet::from([8]), "that was published after it began");
         flushes.end(third);
         let fourth = begin(&mut flushes, &[0, 40, 5]);
-        assert_eq!(flushes.losers(fourth, &later), BTreeSet::new(), "and is told once all the same");
-        let other = [Loser { node: 9, chain: 1, number: 33 }];
-        assert_eq!(flushes.losers(fourth, &other), BTreeSet::from([9]));
+        assert_eq!(
+            flushes.losers(fourth, &later),
+            BTreeSet::from([8]),
+            "the one that waits for it says it, too"
+        );
     }
 
     #[test]
@@ -577,7 +560,7 @@ mod tests {
         flushes.end(first);
         let second = begin(&mut flushes);
         let both = [other[0], Loser { node: 8, chain: 1, number: 12 }];
-        assert_eq!(flushes.losers(second, &both), BTreeSet::from([8]));
+        assert_eq!(flushes.losers(second, &both), BTreeSet::from([8, 9]));
     }
 
     #[test]

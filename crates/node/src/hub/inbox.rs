@@ -147,7 +147,10 @@ impl Inbox {
         }
         let waits = |(id, stream): (usize, &Option<Stream>)| {
             let stream = stream.as_ref().filter(|stream| !stream.aside.is_empty())?;
-            Some((if self.place.has_brought(stream.aside_from) { Time::ZERO } else { stream.aside_until }, id))
+            Some((
+                if self.place.has_brought(stream.aside_from) { Time::ZERO } else { stream.aside_until },
+                id,
+            ))
         };
         let first = self.streams.iter().enumerate().filter_map(waits).min();
         self.has_aside = first.is_some();

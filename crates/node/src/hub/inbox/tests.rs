@@ -380,6 +380,20 @@ fn whoever_held_a_chain_before_tells_nothing_as_lost_that_came_another_way() {
 }
 
 #[test]
+fn nobody_waits_longer_for_what_another_way_may_bring_than_until_it_did() {
+    let mut net = TwoWays::new();
+    net.open();
+    assert_eq!(net.come(0, &passed_on(1, 3)), []);
+    assert_eq!(net.come(1, &passed_on(4, 2)), []);
+    let until = net.ways[1].inbox.aside().0;
+    assert!(until > net.now && until < Time::NEVER, "the other way may bring 4 as well");
+    assert_eq!(net.come(0, &passed_on(4, 2)), []);
+    assert_eq!(net.ways[1].inbox.aside().0, Time::ZERO, "it did");
+    assert_eq!(net.come(1, &[]), []);
+    assert_eq!(net.ways[1].inbox.aside().0, Time::NEVER);
+}
+
+#[test]
 fn a_skip_without_a_mark_counts_only_of_whoever_holds_the_chain() {
     let mut net = TwoWays::new();
     net.open();
