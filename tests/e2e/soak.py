@@ -148,9 +148,9 @@ class Soak:
             try:
                 publisher.ask("flush", timeout_s=60)
             except Failure as failure:
-                # Who was killed a moment ago may be named, and nobody else.
-                silent = set(failure.answer["silent"])
-                if not silent or silent & stayed:
+                # Who was stopped or killed a moment ago may be named, and nobody else.
+                named = {*failure.answer["silent"], *failure.answer["lost_by"]}
+                if not named or named & stayed:
                     raise
         for subscriber in self.subscribers:
             for source, count in self.published.items():

@@ -82,8 +82,9 @@ struct Flush {
     attempts: u32,
     /// The last number of each chain when it began, if it is about them and our own program asked.
     published: Vec<u64>,
-    /// What was told when it began.
+    /// What was told when it began, and whether it was asked who lost something: a store that flushes for itself does not ask.
     told: Vec<u64>,
+    tells: bool,
 }
 
 impl Flush {
@@ -196,6 +197,7 @@ impl Flushes {
             attempts: 0,
             published: Vec::new(),
             told: self.told.clone(),
+            tells: false,
         };
         self.flushes.insert(self.next, flush);
         self.next
@@ -344,8 +346,9 @@ impl Flushes {
 
     /// Who lost something for good that one of our own programs waits for, and was not told of before. `lost` is who did so on
     /// our own links.
-    pub fn losers(&self, id: FlushId, lost: &[Loser]) -> BTreeSet<NodeId> {
-        let Some(flush) = self.flushes.get(&id) else { return BTreeSet::new() };
+    pub fn losers(&mut self, id: FlushId, lost: &[Loser]) -> BTreeSet<NodeId> {
+        let Some(flush) = self.flushes.get_mut(&id) else { return BTreeSet::new() };
+        flush.tells = true;
         let is_new =
             |loser: &Loser| flush.told.get(loser.chain as usize).is_none_or(|&told| loser.number > told);
         let losers = flush.losers().chain(lost.iter().copied());
@@ -427,6 +430,8 @@ impl Flushes {
             // Whoever was silent may have lost something all the same: that is told when it answers.
             if flush.silent.is_empty() {
                 self.confirmed = self.confirmed.max(flush.published.iter().skip(1).sum());
+            }
+            if flush.silent.is_empty() && flush.tells {
                 self.told.resize(self.told.len().max(flush.published.len()), 0);
                 self.told.iter_mut().zip(flush.published).for_each(|(told, now)| *told = now.max(*told));
             }
@@ -564,11 +569,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_was_given_up_told_nobody_of_losses() {
+    fn a_flush_that_was_given_up_or_not_asked_told_nobody_of_losses() {
         let mut flushes = Flushes::default();
         let id = flushes.begin(About::Messages, [], [((0, 77), 7)], None);
         flushes.set_published(id, vec![0, 20]);
         flushes.end(id);
+        let unasked = flushes.begin(About::Messages, [], [], None);
+        flushes.set_published(unasked, vec![0, 20]);
+        flushes.end(unasked);
         let id = flushes.begin(About::Messages, [], [], None);
         assert_eq!(flushes.losers(id, &[Loser { node: 8, chain: 1, number: 12 }]), BTreeSet::from([8]));
     }
