@@ -262,7 +262,7 @@ def _check_flush(
     if not any(key.publisher == life.publisher for key in read):
         return
     lost = _Lost(reader.losses)
-    named = [one.began_s for one in life.flushes if one.ended_s <= ended_s and (one.losers or one.silent)]
+    named = [one.began_s for one in life.flushes if one.ended_s <= ended_s and one.losers]
     joined_s = _joined(life, reader, flush.began_s)
     for message in before:
         wanted = (

@@ -321,9 +321,7 @@ class _Graph:
                     for loss in losses
                 )
                 if is_lost and any(
-                    one.began_s >= message.at_s
-                    and one.ended_s <= flush.ended_s
-                    and (one.silent or one.losers)
+                    one.began_s >= message.at_s and one.ended_s <= flush.ended_s and one.losers
                     for one in life.flushes
                 ):
                     continue
