@@ -313,9 +313,10 @@ impl Chains {
                     if keeps {
                         state.kept.lose(now, chain, (first, last));
                     }
+                    // Also where it was heard: another router tells it there, and those who take the chain from us listen to us.
                     let begins = outbound.links(links);
                     for (link, outlet) in state.outlets.iter_mut().enumerate() {
-                        if let Some(outlet) = outlet.as_mut().filter(|_| link != from) {
+                        if let Some(outlet) = outlet {
                             outlet.lose(own, chain, (first, last), begins.contains(&link));
                             done.note(link);
                         }

@@ -153,7 +153,7 @@ impl Inbox {
             ))
         };
         let first = self.streams.iter().enumerate().filter_map(waits).min();
-        self.has_aside = first.is_some();
+        self.set_aside(first.is_some());
         first.unwrap_or((Time::NEVER, 0))
     }
 
@@ -177,6 +177,7 @@ impl Inbox {
     /// What came while the link rested, and did not come another way, is read next.
     fn read_withheld(&mut self, now: Time) {
         let mut withheld: HashMap<SourceId, Vec<Run>> = HashMap::new();
+        let mut goes_back = false;
         for run in self.withheld.take(now, |key| self.place.origins().next(key)) {
             withheld.entry(run.source).or_default().push(run);
         }
@@ -187,10 +188,11 @@ impl Inbox {
             let fits = self.assembly.change(carried, grown);
             if fits {
                 stream.go_back(now, id, &runs);
-                self.has_aside = true;
+                goes_back = true;
             }
             self.assembly.change(if fits { grown } else { 0 }, stream.carried());
         }
+        self.set_aside(self.has_aside || goes_back);
     }
 
     /// Everything that came was delivered.
@@ -320,9 +322,15 @@ impl Inbox {
         self.read(now, routes, id, chunk, &mut unreadable, &mut told)
     }
 
-    /// Whether something may be put aside.
+    fn set_aside(&mut self, has_aside: bool) {
+        if std::mem::replace(&mut self.has_aside, has_aside) != has_aside {
+            self.place.origins().set_aside(self.place.link, has_aside);
+        }
+    }
+
+    /// Whether something may be put aside, here or on another link.
     pub fn may_have_aside(&self) -> bool {
-        self.has_aside
+        self.place.origins().has_aside()
     }
 
     fn is_aside(&self, id: SourceId) -> bool {
@@ -452,7 +460,9 @@ impl Inbox {
         if let Some((until, from)) = waits {
             aside.extend_from_slice(&reader.take_carried());
             (stream.aside_until, stream.aside_from) = (until, from);
-            self.has_aside = true;
+            if !std::mem::replace(&mut self.has_aside, true) {
+                place.origins().set_aside(place.link, true);
+            }
         }
         let part = if read.is_ok() { stream.carried() } else { 0 };
         let fits = assembly.change(carried, part);

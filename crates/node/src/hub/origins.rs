@@ -15,6 +15,7 @@
 //! *doubted* for a while: numbers that it says nobody wanted may have been for us, because whoever skipped them did not
 //! know of us yet.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -63,6 +64,8 @@ struct Taking {
 pub(super) struct Origins {
     chains: HashMap<Key, Taking>,
     released: u64,
+    /// Links over which something came that waits for another one's holder.
+    aside: BTreeSet<LinkId>,
 }
 
 /// Whether a source may bring a chain.
@@ -150,6 +153,20 @@ impl Origins {
         if let Some(taking) = self.chains.get_mut(&key).filter(|taking| taking.holder == Some(holder)) {
             (taking.ended, taking.at) = (true, now);
         }
+    }
+
+    /// Says whether something that came over a link is put aside.
+    pub fn set_aside(&mut self, link: LinkId, has_aside: bool) {
+        if has_aside {
+            self.aside.insert(link);
+        } else {
+            self.aside.remove(&link);
+        }
+    }
+
+    /// Whether something that came is put aside, over whichever link.
+    pub fn has_aside(&self) -> bool {
+        !self.aside.is_empty()
     }
 
     fn make_room(&mut self) {

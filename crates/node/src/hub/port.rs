@@ -184,7 +184,7 @@ impl Port {
     pub fn read_aside(&mut self, now: Time, mut told: impl FnMut(SourceId, Told)) -> (Time, bool) {
         loop {
             let (at, source) = self.inbox.aside();
-            if at == Time::NEVER {
+            if at == Time::NEVER && !self.inbox.may_have_aside() {
                 self.hear_deferred(now);
             }
             if at > now {
@@ -201,7 +201,7 @@ impl Port {
         }
     }
 
-    /// Nothing is put aside any more: what was asked meanwhile is answered, unless it is about what is withheld.
+    /// Nothing is put aside any more, on no link: what was asked meanwhile is answered, unless it is about what is withheld.
     fn hear_deferred(&mut self, now: Time) {
         let deferred = std::mem::take(&mut *lock(&self.deferred));
         if deferred.is_empty() {

@@ -1,6 +1,7 @@
 use shoal_wire::{Mark, RecordKind, Skip};
 
 use super::*;
+use crate::hub::passing::Chain;
 use crate::hub::wake::Asleep;
 
 struct At(u64);
@@ -142,4 +143,22 @@ fn a_chain_without_links_gives_numbers_and_one_that_failed_says_why() {
     chains.fail(&Arc::from("the cable is cut"));
     let error = chains.publish(1).check_open().unwrap_err();
     assert_eq!(error.to_string(), "the link failed: the cable is cut");
+}
+
+#[test]
+fn what_is_lost_is_told_wherever_its_chain_was_passed_on_also_where_it_was_heard() {
+    let chains = chains(1000);
+    chains.open(1);
+    chains.open(2);
+    let chain = Chain { publisher: 7, chain: 0, hops: 1, clock: None, again: None };
+    let mut outbound = Outbound::default();
+    outbound.add_message(&chain, (0, 2), (30, 0), &[1]);
+    chains.pass_on(Time::ZERO, (1, 0), &outbound, b"#a");
+    assert!(taken(&chains, 1).contains(&"#a".to_owned()));
+
+    outbound.clear();
+    outbound.add_lost(&chain, (31, 40), &[]);
+    chains.pass_on(Time::ZERO, (1, 1), &outbound, b"");
+    assert!(taken(&chains, 1).contains(&"Lost 31+10".to_owned()));
+    assert!(taken(&chains, 2).is_empty(), "nothing of it was passed on there");
 }
