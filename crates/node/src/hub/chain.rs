@@ -456,25 +456,29 @@ impl Chains {
     }
 
     /// Nothing is published or passed on while `change` makes that a link gets something, and what it gets from then on follows
-    /// what is said again there: those messages of the last time that are `wanted`.
+    /// what is said again there: those messages of the last time that are `wanted`. Returns whether there are any.
     pub(super) fn repeat(
         &self,
         now: Time,
         (link, publisher): (LinkId, u64),
         change: impl FnOnce(),
         mut wanted: impl FnMut(&Kept<'_>) -> bool,
-    ) {
+    ) -> bool {
         let mut states: Vec<MutexGuard<'_, State>> =
             (1..self.chains.len()).map(|chain| self.lock(chain)).collect();
         change();
+        let mut has_any = false;
         for (lane, state) in states.iter_mut().enumerate() {
             let State { outlets, kept, stamp, .. } = &mut **state;
             if let Some(outlet) = outlets.get_mut(link).and_then(Option::as_mut) {
+                let appended = outlet.appended;
                 // What was lost may have been for anybody.
                 let messages = kept.recent(now).filter(|kept| kept.lost > 0 || wanted(kept));
                 outlet.repeat(now, (lane as u32 + 1, *stamp), publisher, messages);
+                has_any |= outlet.appended > appended;
             }
         }
+        has_any
     }
 
     /// Tells those behind a link that nothing more comes this way for now.

@@ -159,8 +159,7 @@ impl Hub {
         });
         lock(&self.owed).forget(link.id);
         link.is_fresh.store(true, Ordering::SeqCst);
-        let (appended, routers) = (self.chains.appended(link.id), self.routers(None));
-        let routers: Vec<_> = routers.into_iter().filter(|((of, _), _)| *of == link.id).collect();
+        let (appended, routers) = self.said_on(link);
         if self.broken().contains(&link.id) {
             // Nobody is there.
             lock(&self.flushes).give_up(link.id);
@@ -170,6 +169,12 @@ impl Hub {
         self.say();
         self.change_interest();
         link.bell.ring(Ring::Turn);
+    }
+
+    /// How many bytes were given to each lane of a link, and the routers there.
+    fn said_on(&self, link: &Link) -> (Vec<u64>, Vec<(Router, NodeId)>) {
+        let routers = self.routers(None).into_iter().filter(|((of, _), _)| *of == link.id);
+        (self.chains.appended(link.id), routers.collect())
     }
 
     /// A member behind a link that was taken up wants something else now: what may have been on a way that broke comes first.
@@ -187,13 +192,17 @@ impl Hub {
         }
         let mut is_first = false;
         let change = || is_first = self.routes().change_interest(link.id, node, added, removed);
-        self.chains.repeat(now, (link.id, self.publisher), change, |kept| {
+        let is_repeated = self.chains.repeat(now, (link.id, self.publisher), change, |kept| {
             let view = MessageView::parse(kept.record);
             let mut wanted = |view: &MessageView<'_>| {
                 asked.route(view, &kept.origin(), Scope::Elsewhere).is_ok_and(|to| !to.is_empty())
             };
             view.is_ok_and(|view| wanted(&view))
         });
+        if is_repeated {
+            let (appended, routers) = self.said_on(link);
+            lock(&self.flushes).await_repeated(link.id, &appended, &routers);
+        }
         link.bell.ring(Ring::Turn);
         is_first
     }
