@@ -505,7 +505,7 @@ impl<S: Station> Simulation<S> {
         for (id, side) in self.cables.of(index) {
             let Some(wire) = self.cables.wires.get(&id) else { continue };
             let (room, other) = (wire.room(side), wire.ends[1 - side].place);
-            let bytes = if room > 0 { self.places[index].station.speak(now, id, room) } else { Vec::new() };
+            let bytes = self.places[index].station.speak(now, id, room);
             if !bytes.is_empty() {
                 let at = now + self.delay(index, other);
                 if let Some(wire) = self.cables.wires.get_mut(&id) {

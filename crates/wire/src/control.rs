@@ -209,7 +209,8 @@ pub enum SkipReason {
     Expired,
     /// They were lost to whoever passes the chain on.
     Lost,
-    /// None: nothing more comes this way for now, of any chain, because another one is used.
+    /// None: nothing more comes this way for now, because another one is used. Of the chain that the mark before it names, or of any
+    /// chain if the number is 0.
     Rests,
     /// A reason that a later version added.
     Other(u64),

@@ -66,7 +66,7 @@ impl Hub {
         drop(routes);
         self.chains.shut(link);
         lock(&self.owed).forget(link);
-        lock(&self.origins).set_aside(link, false);
+        lock(&self.origins).set_aside(link, None);
         let mut wanted = lock(&self.wanted);
         wanted.asked.shut(link);
         wanted.behind.retain(|(behind, ..), _| *behind != link);

@@ -284,7 +284,12 @@ impl Chains {
         let (state, keeps) = (&mut *state, self.keeps());
         for item in &outbound.items {
             match (item, &current) {
-                (Item::Chain(chain), _) => current = Some(*chain),
+                (Item::Chain(chain), _) => {
+                    current = Some(*chain);
+                    if let Some(Some(outlet)) = state.outlets.get_mut(from) {
+                        outlet.leave(own, chain.key());
+                    }
+                }
                 (&Item::Message { start, length, number, timestamp_us, links }, Some(chain)) => {
                     let record = &bytes[start as usize..][..length as usize];
                     if keeps {
@@ -313,7 +318,6 @@ impl Chains {
                     if keeps {
                         state.kept.lose(now, chain, (first, last));
                     }
-                    // Also where it was heard: another router tells it there, and those who take the chain from us listen to us.
                     let begins = outbound.links(links);
                     for (link, outlet) in state.outlets.iter_mut().enumerate() {
                         if let Some(outlet) = outlet {

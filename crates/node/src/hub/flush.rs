@@ -390,22 +390,23 @@ impl Flushes {
         }
     }
 
-    /// A link was taken up.
+    /// A link was taken up. What was on a way that broke was said again there, so many bytes of each lane, and these routers
+    /// are behind it.
     pub fn take_up(&mut self, link: LinkId, appended: &[u64], routers: &[(Router, NodeId)]) {
         for flush in self.flushes.values_mut().filter(|flush| flush.goes_over(link)) {
             flush.lanes.remove(&(link, 0));
-        }
-        self.await_repeated(link, appended, routers);
-    }
-
-    /// What was on a way that broke was said again on a link, so many bytes of each lane now, and these routers are behind it.
-    pub fn await_repeated(&mut self, link: LinkId, appended: &[u64], routers: &[(Router, NodeId)]) {
-        for flush in self.flushes.values_mut().filter(|flush| flush.goes_over(link)) {
             if flush.about == About::Messages {
                 let sent = appended.iter().copied().enumerate().skip(1).filter(|&(_, bytes)| bytes > 0);
                 flush.lanes.extend(sent.map(|(lane, bytes)| ((link, lane), Step::Send(bytes))));
             }
             flush.routers.extend(routers.iter().map(|&(router, node)| (router, (node, false))));
+        }
+    }
+
+    /// What was on a way that broke was said again on a link, after some may have answered there: everybody is asked once more.
+    pub fn note_repeated(&mut self, link: LinkId) {
+        for flush in self.flushes.values_mut().filter(|flush| flush.goes_over(link)) {
+            flush.is_stale |= flush.about == About::Messages;
         }
     }
 

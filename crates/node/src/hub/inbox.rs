@@ -147,13 +147,12 @@ impl Inbox {
         }
         let waits = |(id, stream): (usize, &Option<Stream>)| {
             let stream = stream.as_ref().filter(|stream| !stream.aside.is_empty())?;
-            Some((
-                if self.place.has_brought(stream.aside_from) { Time::ZERO } else { stream.aside_until },
-                id,
-            ))
+            Some((if self.place.is_free_of(stream.aside_from) { Time::ZERO } else { stream.aside_until }, id))
         };
         let first = self.streams.iter().enumerate().filter_map(waits).min();
-        self.set_aside(first.is_some());
+        if first.is_none() {
+            self.set_aside(None);
+        }
         first.unwrap_or((Time::NEVER, 0))
     }
 
@@ -192,7 +191,9 @@ impl Inbox {
             }
             self.assembly.change(if fits { grown } else { 0 }, stream.carried());
         }
-        self.set_aside(self.has_aside || goes_back);
+        if goes_back {
+            self.set_aside(Some(now));
+        }
     }
 
     /// Everything that came was delivered.
@@ -298,7 +299,7 @@ impl Inbox {
         }
         let aside = match self.streams.get_mut(id) {
             Some(Some(stream)) if !stream.aside.is_empty() => {
-                if now < stream.aside_until && !self.place.has_brought(stream.aside_from) {
+                if now < stream.aside_until && !self.place.is_free_of(stream.aside_from) {
                     return Fed::Held;
                 }
                 let carried = stream.carried();
@@ -322,15 +323,14 @@ impl Inbox {
         self.read(now, routes, id, chunk, &mut unreadable, &mut told)
     }
 
-    fn set_aside(&mut self, has_aside: bool) {
-        if std::mem::replace(&mut self.has_aside, has_aside) != has_aside {
-            self.place.origins().set_aside(self.place.link, has_aside);
-        }
+    fn set_aside(&mut self, until: Option<Time>) {
+        self.has_aside = until.is_some();
+        self.place.origins().set_aside(self.place.link, until);
     }
 
     /// Whether something may be put aside, here or on another link.
-    pub fn may_have_aside(&self) -> bool {
-        self.place.origins().has_aside()
+    pub fn may_have_aside(&self, now: Time) -> bool {
+        self.has_aside || self.place.origins().has_aside(now)
     }
 
     fn is_aside(&self, id: SourceId) -> bool {
@@ -430,7 +430,10 @@ impl Inbox {
                 }),
                 Ok(RecordKind::Skip) => Skip::read(record).map(|skip| {
                     if skip.reason == SkipReason::Rests {
-                        vacate(notes, others, &taking);
+                        vacate(&taking, [&mut *notes]);
+                        if skip.number == 0 {
+                            vacate(&taking, others.values_mut());
+                        }
                         return false;
                     }
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
@@ -460,9 +463,8 @@ impl Inbox {
         if let Some((until, from)) = waits {
             aside.extend_from_slice(&reader.take_carried());
             (stream.aside_until, stream.aside_from) = (until, from);
-            if !std::mem::replace(&mut self.has_aside, true) {
-                place.origins().set_aside(place.link, true);
-            }
+            self.has_aside = true;
+            place.origins().set_aside(place.link, Some(until));
         }
         let part = if read.is_ok() { stream.carried() } else { 0 };
         let fits = assembly.change(carried, part);

@@ -15,7 +15,7 @@
 //! *doubted* for a while: numbers that it says nobody wanted may have been for us, because whoever skipped them did not
 //! know of us yet.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -28,6 +28,9 @@ use super::inbox::SourceId;
 const CHAINS_MAX: usize = 16_384;
 /// A holder that brought nothing of a chain for so long is replaced by another one that brings more of it.
 pub(super) const SILENCE: Duration = Duration::from_millis(500);
+
+/// What was put aside is looked at again so soon after it may be.
+const ASIDE_LATE: Duration = Duration::from_millis(20);
 
 /// Of a chain whose publisher left it is told for so long how far it was.
 const TOLD_FOR: Duration = Duration::from_secs(60);
@@ -64,8 +67,8 @@ struct Taking {
 pub(super) struct Origins {
     chains: HashMap<Key, Taking>,
     released: u64,
-    /// Links over which something came that waits for another one's holder.
-    aside: BTreeSet<LinkId>,
+    /// Links over which something came that waits for another one's holder, and until when.
+    aside: BTreeMap<LinkId, Time>,
 }
 
 /// Whether a source may bring a chain.
@@ -120,6 +123,11 @@ impl Origins {
         self.chains.get(&key).map_or(0, |taking| taking.next)
     }
 
+    /// Whether a message of a chain came already, or nobody brings the chain.
+    pub fn is_free_of(&self, key: Key, number: u64) -> bool {
+        self.chains.get(&key).is_none_or(|taking| taking.holder.is_none() || taking.next > number)
+    }
+
     /// How far the chains are that come over other links than these, or whose publisher left a short time ago, and whether more
     /// of each is being delivered just now. Of those that nobody brings, somebody else may know more.
     pub fn positions(&self, now: Time, except: &[LinkId]) -> Vec<(Key, u64, bool)> {
@@ -155,18 +163,17 @@ impl Origins {
         }
     }
 
-    /// Says whether something that came over a link is put aside.
-    pub fn set_aside(&mut self, link: LinkId, has_aside: bool) {
-        if has_aside {
-            self.aside.insert(link);
-        } else {
-            self.aside.remove(&link);
-        }
+    /// Something that came over a link is put aside until then; or nothing is any more.
+    pub fn set_aside(&mut self, link: LinkId, until: Option<Time>) {
+        match until {
+            Some(until) => self.aside.insert(link, until),
+            None => self.aside.remove(&link),
+        };
     }
 
-    /// Whether something that came is put aside, over whichever link.
-    pub fn has_aside(&self) -> bool {
-        !self.aside.is_empty()
+    /// Whether something that came is put aside, over whichever link. One that is broken has no turn in which to look at it again.
+    pub fn has_aside(&self, now: Time) -> bool {
+        self.aside.values().any(|&until| now < until + ASIDE_LATE)
     }
 
     fn make_room(&mut self) {

@@ -523,6 +523,18 @@ impl Outlet {
         }
     }
 
+    /// A chain that was passed on here comes from here now: others bring it, and what they bring is not for us to skip.
+    #[inline]
+    pub fn leave(&mut self, (own, stamp): (u32, Stamp), key: (u64, u32)) {
+        let Some(passed) = self.passed.get(&key) else { return };
+        let next = passed.next;
+        self.enter(key, own, stamp);
+        self.mark_at(key, next);
+        self.append_skip(SkipReason::Rests, next, 0);
+        self.passed.remove(&key);
+        (self.current, self.marked) = (None, None);
+    }
+
     fn mark_at(&mut self, key: (u64, u32), number: u64) {
         let Some(passed) = self.passed.get(&key) else { return };
         let (timestamp_us, _, clock_us) = passed.marked.unwrap_or_default();

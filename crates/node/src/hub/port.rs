@@ -184,7 +184,7 @@ impl Port {
     pub fn read_aside(&mut self, now: Time, mut told: impl FnMut(SourceId, Told)) -> (Time, bool) {
         loop {
             let (at, source) = self.inbox.aside();
-            if at == Time::NEVER && !self.inbox.may_have_aside() {
+            if at == Time::NEVER && !self.inbox.may_have_aside(now) {
                 self.hear_deferred(now);
             }
             if at > now {
@@ -474,7 +474,7 @@ impl Port {
             RecordKind::Question => {
                 let question = Question::read(record)?;
                 let mut deferred = lock(&self.deferred);
-                let is_early = self.inbox.may_have_aside() || self.withholds(self.now, &question);
+                let is_early = self.inbox.may_have_aside(self.now) || self.withholds(self.now, &question);
                 if is_early && deferred.len() < DEFERRED_MAX {
                     // What it asks about may be among what is put aside, or withheld.
                     if !deferred.contains(&question) {

@@ -159,7 +159,8 @@ impl Hub {
         });
         lock(&self.owed).forget(link.id);
         link.is_fresh.store(true, Ordering::SeqCst);
-        let (appended, routers) = self.said_on(link);
+        let (appended, routers) = (self.chains.appended(link.id), self.routers(None));
+        let routers: Vec<_> = routers.into_iter().filter(|((of, _), _)| *of == link.id).collect();
         if self.broken().contains(&link.id) {
             // Nobody is there.
             lock(&self.flushes).give_up(link.id);
@@ -169,12 +170,6 @@ impl Hub {
         self.say();
         self.change_interest();
         link.bell.ring(Ring::Turn);
-    }
-
-    /// How many bytes were given to each lane of a link, and the routers there.
-    fn said_on(&self, link: &Link) -> (Vec<u64>, Vec<(Router, NodeId)>) {
-        let routers = self.routers(None).into_iter().filter(|((of, _), _)| *of == link.id);
-        (self.chains.appended(link.id), routers.collect())
     }
 
     /// A member behind a link that was taken up wants something else now: what may have been on a way that broke comes first.
@@ -200,8 +195,7 @@ impl Hub {
             view.is_ok_and(|view| wanted(&view))
         });
         if is_repeated {
-            let (appended, routers) = self.said_on(link);
-            lock(&self.flushes).await_repeated(link.id, &appended, &routers);
+            lock(&self.flushes).note_repeated(link.id);
         }
         link.bell.ring(Ring::Turn);
         is_first

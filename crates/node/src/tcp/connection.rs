@@ -146,12 +146,17 @@ impl Connection {
         self.end_by = self.end_by.min(now + ENDING);
     }
 
+    /// When something is said that is due at a time: not before the socket takes more.
+    pub fn say_at(&self, due: Time) -> Time {
+        if self.clogged { Time::NEVER } else { due }
+    }
+
     /// When something is to be done with it, as far as it knows by itself.
     pub fn deadline(&self) -> Time {
         let silent = self.heard_at + self.silence;
         match self.stage {
             Stage::Hailing | Stage::Listening | Stage::Asked | Stage::Answered => self.began + HANDSHAKE,
-            Stage::Open => silent.min(self.ping_at).min(self.leave_by.unwrap_or(Time::NEVER)),
+            Stage::Open => silent.min(self.say_at(self.ping_at)).min(self.leave_by.unwrap_or(Time::NEVER)),
             Stage::Ending => self.end_by,
         }
     }

@@ -550,7 +550,11 @@ impl TcpLinks {
             let session = peer.session.as_ref()?;
             let down = match peer.line {
                 Line::Down(since) => session.suspect_at(since).min(since + self.config.resume),
-                Line::Up(_) => session.tell_at(),
+                Line::Up(id) => {
+                    let connection = self.connections.get(&id);
+                    let tells = connection.map_or(Time::NEVER, |up| up.say_at(session.tell_at()));
+                    tells.min(session.aside_at())
+                }
                 Line::Pending(_) => Time::NEVER,
             };
             Some(down)

@@ -129,9 +129,14 @@ impl Session {
         self.out.iter().map(Outflow::lacking).sum()
     }
 
-    /// When to say how far we are, or to look again at what waits for another link.
+    /// When to say how far we are.
     pub fn tell_at(&self) -> Time {
-        self.into.iter().map(|inflow| inflow.tell_at).fold(self.aside_at, Time::min)
+        self.into.iter().map(|inflow| inflow.tell_at).min().unwrap_or(Time::NEVER)
+    }
+
+    /// When to look again at what waits for another link.
+    pub fn aside_at(&self) -> Time {
+        self.aside_at
     }
 
     /// The number that should come next in each chain, as far as known.

@@ -146,19 +146,26 @@ fn a_chain_without_links_gives_numbers_and_one_that_failed_says_why() {
 }
 
 #[test]
-fn what_is_lost_is_told_wherever_its_chain_was_passed_on_also_where_it_was_heard() {
+fn a_chain_that_comes_from_where_it_was_passed_on_to_is_left_there_and_nothing_of_it_is_skipped() {
     let chains = chains(1000);
     chains.open(1);
-    chains.open(2);
     let chain = Chain { publisher: 7, chain: 0, hops: 1, clock: None, again: None };
-    let mut outbound = Outbound::default();
-    outbound.add_message(&chain, (0, 2), (30, 0), &[1]);
-    chains.pass_on(Time::ZERO, (1, 0), &outbound, b"#a");
-    assert!(taken(&chains, 1).contains(&"#a".to_owned()));
+    let pass = |from, number| {
+        let mut outbound = Outbound::default();
+        outbound.add_message(&chain, (0, 2), (number, 0), &[1 - from]);
+        chains.pass_on(Time::ZERO, (1, from), &outbound, b"#a");
+    };
+    pass(0, 30);
+    assert_eq!(taken(&chains, 1), ["mark 30", "#a", "mark 31"]);
+    pass(1, 31);
+    assert_eq!(taken(&chains, 1), ["mark 31", "Rests 31+0"]);
+    pass(1, 40);
+    assert!(taken(&chains, 1).is_empty(), "it was said");
+    pass(0, 41);
+    assert_eq!(taken(&chains, 1), ["mark 41", "#a", "mark 42"]);
 
-    outbound.clear();
-    outbound.add_lost(&chain, (31, 40), &[]);
-    chains.pass_on(Time::ZERO, (1, 1), &outbound, b"");
-    assert!(taken(&chains, 1).contains(&"Lost 31+10".to_owned()));
-    assert!(taken(&chains, 2).is_empty(), "nothing of it was passed on there");
+    let mut lost = Outbound::default();
+    lost.add_lost(&chain, (42, 50), &[]);
+    chains.pass_on(Time::ZERO, (1, 1), &lost, b"");
+    assert_eq!(taken(&chains, 1), ["mark 42", "Rests 42+0"]);
 }

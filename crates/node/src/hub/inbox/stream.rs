@@ -135,10 +135,10 @@ pub(super) fn turn_to(
     taking.confirm(notes, number, told);
 }
 
-/// Nothing more is expected of a source for now: another one may bring its chains, once what came is delivered.
+/// Nothing more is expected of a source for now: another one may bring these chains, once what came is delivered.
 #[cold]
-pub(super) fn vacate(notes: &mut Notes, others: &mut HashMap<Key, Notes>, taking: &Taking<'_>) {
-    for notes in others.values_mut().chain([notes]) {
+pub(super) fn vacate<'a>(taking: &Taking<'_>, all: impl IntoIterator<Item = &'a mut Notes>) {
+    for notes in all {
         if notes.busy {
             notes.rests = true;
         } else {

@@ -26,9 +26,9 @@ impl Place {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a message of a chain came already, whoever brought it.
-    pub fn has_brought(&self, (key, number): (Key, u64)) -> bool {
-        self.origins().next(key) > number
+    /// Whether nobody has to be waited for before a message of a chain: it came already, or nobody else brings the chain any more.
+    pub fn is_free_of(&self, (key, number): (Key, u64)) -> bool {
+        self.origins().is_free_of(key, number)
     }
 
     /// A message that came goes on to programs behind links that rest, which others bring it to.
