@@ -107,6 +107,26 @@ fn a_guest_that_nobody_decides_about_may_come_again_later() {
 }
 
 #[test]
+fn nothing_is_due_on_a_connection_that_takes_no_more_until_it_is_silent_for_too_long() {
+    let now = Time::from_nanos(1_000_000_000);
+    let mut ends = [1, 2].map(|number| node(&hub_config(number, number as u32)));
+    ends[0].links.open(now, 1, Role::Guest, 5);
+    ends[1].links.open(now, 1, Role::Dialled(None), 5);
+    talk(&mut ends, now);
+    ends[0].links.admit(now, 1, None);
+    talk(&mut ends, now);
+
+    let ping = ends[0].links.poll_timeout();
+    ends[0].links.handle_timeout(ping);
+    assert!(!ends[0].links.transmit(ping, 1).is_empty());
+    ends[0].links.written(ping, 1, 0);
+    let silent = ends[0].links.poll_timeout();
+    ends[0].links.handle_timeout(silent);
+    let news: Vec<TcpNews> = std::iter::from_fn(|| ends[0].links.poll_news()).collect();
+    assert!(silent > ping && matches!(news[..], [.., TcpNews::Over { .. }]), "{news:?}");
+}
+
+#[test]
 fn what_the_only_reader_cannot_take_is_refused_and_its_link_stays() {
     let short = HubConfig { message_bytes_max: 1000, assembly_bytes_max: 1000, ..hub_config(1, 1) };
     let mut world = star(vec![node(&short), node(&hub_config(2, 2))]);
