@@ -150,7 +150,8 @@ impl Inbox {
             Some((if self.place.is_free_of(stream.aside_from) { Time::ZERO } else { stream.aside_until }, id))
         };
         let first = self.streams.iter().enumerate().filter_map(waits).min();
-        if first.is_none() {
+        // What follows what was put aside may have to wait as well.
+        if first.is_none() && !self.streams.iter().flatten().any(|stream| stream.is_held) {
             self.set_aside(None);
         }
         first.unwrap_or((Time::NEVER, 0))
@@ -300,6 +301,7 @@ impl Inbox {
         let aside = match self.streams.get_mut(id) {
             Some(Some(stream)) if !stream.aside.is_empty() => {
                 if now < stream.aside_until && !self.place.is_free_of(stream.aside_from) {
+                    stream.is_held |= !chunk.bytes.is_empty();
                     return Fed::Held;
                 }
                 let carried = stream.carried();
@@ -316,7 +318,12 @@ impl Inbox {
             if fed != Fed::All {
                 return fed;
             }
-            if self.is_aside(id) {
+        }
+        if let Some(Some(stream)) = self.streams.get_mut(id)
+            && !chunk.bytes.is_empty()
+        {
+            stream.is_held = !stream.aside.is_empty();
+            if stream.is_held {
                 return Fed::Held;
             }
         }
@@ -330,11 +337,8 @@ impl Inbox {
 
     /// Whether something may be put aside, here or on another link.
     pub fn may_have_aside(&self, now: Time) -> bool {
-        self.has_aside || self.place.origins().has_aside(now)
-    }
-
-    fn is_aside(&self, id: SourceId) -> bool {
-        self.streams.get(id).and_then(Option::as_ref).is_some_and(|stream| !stream.aside.is_empty())
+        let has_aside = |stream: &Stream| !stream.aside.is_empty();
+        self.has_aside && self.streams.iter().flatten().any(has_aside) || self.place.origins().has_aside(now)
     }
 
     fn read(

@@ -41,6 +41,8 @@ pub(super) struct Stream {
     /// What is not read yet, because another source may bring what comes before it; and until when.
     pub aside: Vec<u8>,
     pub aside_until: Time,
+    /// What follows it was not taken.
+    pub is_held: bool,
     /// The first of it: its chain and number. Once another source brought that, nothing is waited for.
     pub aside_from: (Key, u64),
 }
@@ -60,6 +62,7 @@ impl Stream {
             full_links: Vec::new(),
             aside: Vec::new(),
             aside_until: Time::ZERO,
+            is_held: false,
             aside_from: Default::default(),
         }
     }
@@ -74,6 +77,7 @@ impl Stream {
         self.reader.reset();
         self.unnumbered.clear();
         self.aside.clear();
+        self.is_held = false;
         self.notes.expected = self.notes.awaited();
         (self.notes.timestamp_us, self.notes.number) = (0, 0);
     }
