@@ -66,13 +66,10 @@ struct Way {
     parent: Option<(bool, u64)>,
 }
 
-/// Whether somebody was next to these links before, and is no longer.
-fn lacks(now: &[Reach], before: &[Reach]) -> bool {
-    let all = |links: &[Reach]| -> BTreeSet<(bool, u64)> {
-        let each = |link: &Reach| link.neighbours.iter().map(|&to| (link.is_shared, to)).collect::<Vec<_>>();
-        links.iter().flat_map(each).collect()
-    };
-    !all(before).is_subset(&all(now))
+/// Who is next to these links.
+fn next_to(links: &[Reach]) -> BTreeSet<(bool, u64)> {
+    let each = |link: &Reach| link.neighbours.iter().map(|&to| (link.is_shared, to)).collect::<Vec<_>>();
+    links.iter().flat_map(each).collect()
 }
 
 /// The map.
@@ -89,8 +86,8 @@ pub struct Map {
     is_reader: bool,
     /// We have several links, or had: others know of them, and have to hear that they are gone.
     had_several: bool,
-    /// How often somebody no longer heard another one that it had heard before.
-    breaks: u64,
+    /// How often somebody no longer heard another one that it had heard before, or met one that we knew.
+    shifts: u64,
 }
 
 impl Map {
@@ -105,7 +102,7 @@ impl Map {
             version: 0,
             is_reader: false,
             had_several: false,
-            breaks: 0,
+            shifts: 0,
         }
     }
 
@@ -131,9 +128,15 @@ impl Map {
         self.links.iter().filter(|(_, link)| link.is_suspected).map(|(&id, _)| id)
     }
 
-    /// Counts how often a way broke, anywhere: whatever was on it may have to go another way.
-    pub fn breaks(&self) -> u64 {
-        self.breaks
+    /// Counts how often a way broke, or there was a new one, anywhere: whatever was on the old one may have to go another way.
+    pub fn shifts(&self) -> u64 {
+        self.shifts
+    }
+
+    /// Whether ways change with these links. Whoever was not known before got nothing another way.
+    fn is_shift(&self, now: &[Reach], before: &[Reach]) -> bool {
+        let (now, before) = (next_to(now), next_to(before));
+        !before.is_subset(&now) || now.difference(&before).any(|(_, node)| self.nodes.contains_key(node))
     }
 
     /// Whether somebody said where its links lead.
@@ -287,7 +290,7 @@ impl Map {
         let after = self.told_state();
         let changed = after != before;
         self.version += u64::from(changed);
-        self.breaks += u64::from(changed && lacks(&after.links, &before.links));
+        self.shifts += u64::from(changed && self.is_shift(&after.links, &before.links));
         changed
     }
 
@@ -303,7 +306,7 @@ impl Map {
         }
         let known = Known { version, is_router, serves, links };
         let before = self.nodes.get(&publisher);
-        self.breaks += u64::from(before.is_some_and(|before| lacks(&known.links, &before.links)));
+        self.shifts += u64::from(before.is_some_and(|before| self.is_shift(&known.links, &before.links)));
         let changed = self.change(|map| {
             map.nodes.insert(publisher, known);
             map.forget_unreachable();

@@ -117,7 +117,7 @@ pub struct Hub {
     router: AtomicBool,
     /// Which links are used, and how often a way broke.
     shape: Mutex<Shape>,
-    breaks: AtomicU64,
+    shifts: AtomicU64,
     /// Counts changes of who wants what.
     interest_version: AtomicU64,
     flushes: Mutex<Flushes>,
@@ -157,7 +157,7 @@ impl Hub {
             interest_version: AtomicU64::new(1),
             flushes: Mutex::default(),
             lost: Mutex::default(),
-            breaks: AtomicU64::new(0),
+            shifts: AtomicU64::new(0),
             events: Mutex::default(),
             wake,
             link_ids: Mutex::default(),

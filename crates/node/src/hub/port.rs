@@ -70,7 +70,7 @@ pub struct Port {
     now: Time,
     fresh_until: Time,
     /// How often a way had broken then.
-    breaks: u64,
+    shifts: u64,
     /// When those behind the link are told how far we are, after it was taken up.
     position_at: Time,
     /// When it is looked at what others brought while the link rests, if nobody waits for it.
@@ -97,7 +97,7 @@ impl Port {
             began: None,
             now: Time::ZERO,
             fresh_until: Time::ZERO,
-            breaks: 0,
+            shifts: 0,
             position_at: Time::NEVER,
             owed_at: Time::ZERO,
             deferred: Mutex::default(),
@@ -393,8 +393,8 @@ impl Port {
             self.position_at = now + POSITION_AFTER;
         }
         self.now = now;
-        let breaks = self.hub.breaks.load(Ordering::SeqCst);
-        if breaks != std::mem::replace(&mut self.breaks, breaks) {
+        let shifts = self.hub.shifts.load(Ordering::SeqCst);
+        if shifts != std::mem::replace(&mut self.shifts, shifts) {
             self.fresh_until = now + FRESH;
         }
         if now >= self.fresh_until && self.link.is_fresh.load(Ordering::Relaxed) {

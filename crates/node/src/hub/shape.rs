@@ -97,7 +97,7 @@ impl Hub {
         let has_ways = shape.map.has_other_routers() || !resting.is_empty();
         let is_kept_anew = has_ways && self.chains.begin_keeping();
         let broken = shape.map.broken();
-        let has_broken = self.breaks.swap(shape.map.breaks(), Ordering::SeqCst) != shape.map.breaks();
+        let has_shifted = self.shifts.swap(shape.map.shifts(), Ordering::SeqCst) != shape.map.shifts();
         let due: BTreeSet<LinkId> =
             shape.due.iter().filter(|(_, due)| !due.is_empty()).map(|(&link, _)| link).collect();
         drop(shape);
@@ -105,7 +105,7 @@ impl Hub {
             self.change_interest();
         }
         let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
-        if has_broken && self.is_router() {
+        if has_shifted && self.is_router() {
             // Whoever asks for something now may have been served on that way before.
             links.iter().for_each(|link| link.is_fresh.store(true, Ordering::SeqCst));
         }
