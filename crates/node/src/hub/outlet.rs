@@ -246,11 +246,13 @@ impl Outlet {
         }
     }
 
-    /// Nothing more comes this way for now, if anything did.
+    /// Nothing more comes this way for now, if anything did. What others bring meanwhile is not ours to skip, nor to call lost.
     pub fn rest(&mut self, chain: u32, stamp: Stamp) {
         if self.appended > 0 {
+            self.tell_dropped(chain, stamp);
             self.close_run(chain, stamp);
             self.append_skip(SkipReason::Rests, 0, 0);
+            self.passed.clear();
             (self.current, self.marked) = (None, None);
         }
     }

@@ -169,3 +169,19 @@ fn a_chain_that_comes_from_where_it_was_passed_on_to_is_left_there_and_nothing_o
     chains.pass_on(Time::ZERO, (1, 1), &lost, b"");
     assert_eq!(taken(&chains, 1), ["mark 42", "Rests 42+0"]);
 }
+
+#[test]
+fn a_link_that_rests_is_told_nothing_of_what_is_lost_meanwhile() {
+    let chains = chains(1000);
+    chains.open(1);
+    let chain = Chain { publisher: 7, chain: 0, hops: 1, clock: None, again: None };
+    let mut outbound = Outbound::default();
+    outbound.add_message(&chain, (0, 2), (30, 0), &[1]);
+    chains.pass_on(Time::ZERO, (1, 0), &outbound, b"#a");
+    chains.rest(1);
+    assert_eq!(taken(&chains, 1), ["mark 30", "#a", "mark 31", "Rests 0+0"]);
+    outbound.clear();
+    outbound.add_lost(&chain, (40, 50), &[]);
+    chains.pass_on(Time::ZERO, (1, 0), &outbound, b"");
+    assert!(taken(&chains, 1).is_empty());
+}
