@@ -342,7 +342,8 @@ impl Port {
         let interest = |(id, entry): &(u64, Entry)| Some((*id, interest_of(entry)?));
         let ids: Vec<InterestId> = removed.iter().map(|(id, _)| *id).collect();
         let new: Vec<_> = added.iter().filter_map(interest).collect();
-        let is_first = if self.link.is_fresh.load(Ordering::Relaxed) {
+        // Over a link that rests nothing is said before it is taken up.
+        let is_first = if self.link.is_fresh.load(Ordering::Relaxed) && !self.link.is_resting() {
             self.hub.change_fresh_interest(self.now, &self.link, node, new, &ids)
         } else {
             self.hub.routes().change_interest(self.link.id, node, new, &ids)
