@@ -113,6 +113,11 @@ impl Map {
         self.is_router || self.had_several
     }
 
+    /// Who we are.
+    pub fn own(&self) -> u64 {
+        self.own
+    }
+
     /// Whether we pass on what comes over one link to others.
     pub fn is_router(&self) -> bool {
         self.is_router

@@ -115,6 +115,9 @@ pub struct Question {
     pub to: Vec<u64>,
     /// Whose question it was at first, eight bytes, and which: routers ask on.
     pub origin: (u64, u64),
+    /// All routers on a multicast network as the asker knows them, itself included if it is one: their publishers, eight bytes each,
+    /// exclusive or. 0 on other links.
+    pub routers: u64,
 }
 
 impl Question {
@@ -131,6 +134,7 @@ impl Question {
         self.to.iter().for_each(|publisher| out.extend_from_slice(&publisher.to_be_bytes()));
         out.extend_from_slice(&self.origin.0.to_be_bytes());
         write_varint(out, self.origin.1);
+        out.extend_from_slice(&self.routers.to_be_bytes());
     }
 
     /// Reads the record.
@@ -146,7 +150,8 @@ impl Question {
         }
         let origin =
             (u64::from_be_bytes(cursor.array("first asking publisher")?), cursor.varint("its question")?);
-        Ok(Question { from, number, about, to, origin })
+        let routers = u64::from_be_bytes(cursor.array("routers on the network")?);
+        Ok(Question { from, number, about, to, origin, routers })
     }
 }
 
@@ -241,8 +246,14 @@ mod tests {
                 },
             ],
         };
-        let question =
-            Question { from: 5, number: 1 << 40, about: About::Interest, to: vec![9, 10], origin: (4, 300) };
+        let question = Question {
+            from: 5,
+            number: 1 << 40,
+            about: About::Interest,
+            to: vec![9, 10],
+            origin: (4, 300),
+            routers: 9 ^ 10,
+        };
         let losers =
             vec![Loser { node: 7, chain: 2, number: 1 << 40 }, Loser { node: 8, chain: 1, number: 3 }];
         let silent = vec![1, u32::MAX];

@@ -33,8 +33,10 @@ use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::interest::{Announcer, Entry};
 
-/// Questions that wait until nothing is put aside; more are answered at once.
+/// Questions that wait until nothing is put aside, and until both of us know the same routers; more are answered at once.
 const DEFERRED_MAX: usize = 256;
+/// So long they wait until both of us know the same routers.
+const AGREES_IN: Duration = Duration::from_millis(500);
 /// How soon they are looked at again.
 const DEFERRED_FOR: Duration = Duration::from_millis(20);
 
@@ -69,14 +71,14 @@ pub struct Port {
     /// The time of its last turn, and until when what is asked for may have been on a way that broke.
     now: Time,
     fresh_until: Time,
-    /// How often a way had broken then.
+    /// How often ways had changed then.
     shifts: u64,
     /// When those behind the link are told how far we are, after it was taken up.
     position_at: Time,
     /// When it is looked at what others brought while the link rests, if nobody waits for it.
     owed_at: Time,
-    /// Questions that are answered when nothing is put aside any more.
-    deferred: Mutex<Vec<Question>>,
+    /// Questions that are answered when nothing is put aside any more, and since when they wait.
+    deferred: Mutex<Vec<(Question, Time)>>,
     /// Somebody began to ask for something: how far the chains are that are passed on is to be told, and of these again.
     asks_anew: AtomicBool,
     untold: Vec<Key>,
@@ -207,11 +209,19 @@ impl Port {
         if deferred.is_empty() {
             return;
         }
-        let (waiting, ready): (Vec<_>, Vec<_>) =
-            deferred.into_iter().partition(|question| self.withholds(now, question));
+        let link = self.link.id;
+        let waits = |(question, since): &(Question, Time)| {
+            self.withholds(now, question) || now < *since + AGREES_IN && self.hub.disagrees(link, question)
+        };
+        let (waiting, ready): (Vec<_>, Vec<_>) = deferred.into_iter().partition(waits);
         lock(&self.deferred).extend(waiting);
         self.hand_over(now);
-        ready.iter().for_each(|question| self.hub.hear_question(self.link.id, question));
+        for (question, _) in &ready {
+            match self.hub.disagrees(link, question) {
+                true => self.hub.hear_stale(link, question),
+                false => self.hub.hear_question(link, question),
+            }
+        }
     }
 
     /// Whether others have not brought on another way what a question is about, and what came over this link while it rests.
@@ -475,11 +485,13 @@ impl Port {
             RecordKind::Question => {
                 let question = Question::read(record)?;
                 let mut deferred = lock(&self.deferred);
-                let is_early = self.inbox.may_have_aside(self.now) || self.withholds(self.now, &question);
+                // What it asks about may be among what is put aside, or withheld.
+                let is_early = self.inbox.may_have_aside(self.now)
+                    || self.withholds(self.now, &question)
+                    || self.hub.disagrees(link, &question);
                 if is_early && deferred.len() < DEFERRED_MAX {
-                    // What it asks about may be among what is put aside, or withheld.
-                    if !deferred.contains(&question) {
-                        deferred.push(question);
+                    if deferred.iter().all(|(known, _)| *known != question) {
+                        deferred.push((question, self.now));
                     }
                 } else {
                     drop(deferred);

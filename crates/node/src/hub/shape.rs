@@ -49,6 +49,15 @@ impl Shape {
         }
     }
 
+    /// All routers on a multicast network, as [`Question::routers`] says them.
+    fn routers_on(&self, link: LinkId) -> u64 {
+        if !self.map.is_shared(link) {
+            return 0;
+        }
+        let others = self.routers.range((link, 0)..=(link, u64::MAX)).map(|((_, publisher), _)| *publisher);
+        others.chain(self.map.is_router().then_some(self.map.own())).fold(0, |all, publisher| all ^ publisher)
+    }
+
     fn forget_neighbours(&mut self, link: LinkId) {
         self.routers.retain(|(known, _), _| *known != link);
         self.leaves.retain(|(known, _), _| *known != link);
@@ -375,7 +384,10 @@ impl Hub {
                     let asked = questions.entry((link, number)).or_default();
                     match asked.last_mut().filter(|question| question.to.len() < ASKED_AT_ONCE_MAX) {
                         Some(question) => question.to.push(publisher),
-                        None => asked.push(Question { from, number, about, to: vec![publisher], origin }),
+                        None => {
+                            let (to, routers) = (vec![publisher], shape.routers_on(link));
+                            asked.push(Question { from, number, about, to, origin, routers });
+                        }
                     }
                 }
                 Saying::Answer(number, silent, is_stale, losers) => {
@@ -394,6 +406,22 @@ impl Hub {
             link.has_news.store(true, Ordering::SeqCst);
             link.bell.ring(Ring::Turn);
         }
+    }
+
+    /// Whether whoever asks us knows other routers on a multicast network than we do: one of us has not noticed yet that one came or went,
+    /// and nobody may be asking those behind it.
+    pub(super) fn disagrees(&self, link: LinkId, question: &Question) -> bool {
+        question.about == About::Messages
+            && question.to.contains(&self.publisher)
+            && self.is_router()
+            && lock(&self.shape).routers_on(link) != question.routers
+    }
+
+    /// A question to which the answer is that whoever asked at first should ask again.
+    pub(super) fn hear_stale(&self, link: LinkId, question: &Question) {
+        let Question { from, number, about, origin, .. } = *question;
+        lock(&self.flushes).begin_stale(about, Asker { router: (link, from), number, origin });
+        self.say();
     }
 
     /// Somebody next to us asks, or answers.
