@@ -15,12 +15,17 @@ from shoal.testing.scenarios import SCENARIOS
 #: moment before what was said again on another way had come (6, 11, 12). What was not sent to somebody who
 #: was taken for gone was not told, because the chain came from elsewhere by then (joined by anything, 12), or
 #: because a router skipped it before its welcome came (joined by anything, 1046; any graph, 1031). A router
-#: answered in place of one that was dead, or stood still (short publishers).
+#: answered in place of one that was dead, or stood still (short publishers). Routers skipped, or called lost,
+#: what others brought on a network that they had served (joined by anything, 6096 and 7125; shared LANs,
+#: 8169), a socket that took no more left no time to anybody (7107), a new link between routers lost what
+#: lay on the old one (joined by TCP, 7033), and flushes were over before what was said again, or put aside,
+#: had come (4039, 7281), or while routers did not agree who is on their network (7289, 8358).
 SEEDS = {
     "fifty_routers": (),
     "fifty_routers_joined_by_tcp": (0,),
-    "routers_joined_by_tcp": (*range(4), 6, 11, 12),
-    "routers_joined_by_anything": (*range(4), 12, 1046),
+    "routers_joined_by_tcp": (*range(4), 6, 11, 12, 7033),
+    "routers_joined_by_anything": (*range(4), 12, 1046, 4039, 6096, 7107, 7125, 7281, 7289, 8358),
+    "routers_on_shared_lans": (*range(4), 8169),
     "routers_in_any_graph": (*range(6), 67, 573, 692, 896, 1031),
     "short_publishers_beside_a_router_that_returns": (9, 27, 30, 44, 75),
     "domain_chaos": (*range(20), 65, 109, 117, 1666, 1855, 2357, 2481, 2554, 8331, 8593, 13855, 14288),
