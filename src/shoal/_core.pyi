@@ -247,6 +247,8 @@ class Node:
         """Members that lost for good something that a flush waits for, and that none named before."""
     def flush_awaited(self, flush: int) -> list[int]:
         """Routers that a flush waits for."""
+    def flush_behind(self, flush: int) -> list[tuple[int, list[int]]]:
+        """Whom those routers wait for, as far as they said: each router, and those behind it."""
     def expect_links(self, count: int) -> None:
         """So many links are about to begin, and there may be several ways then."""
     def has_unconfirmed(self) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from programs import Peer
 
 import shoal
 import shoal.aio
@@ -275,6 +276,33 @@ def test_flushing_and_closing_name_who_lost_messages_behind_a_router(
     assert first.close(), "each loss is told once"
     with pytest.warns(shoal.UndeliveredWarning, match=f"{slow.node} did not take messages in time"), second:
         read_rest(subscription)
+
+
+def test_a_flush_that_is_not_confirmed_in_time_names_the_program_behind_routers_that_stands_still(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    near, far = (open_bus(shoal.listen("tcp://127.0.0.1:0", router=True)) for _ in range(2))
+    near_url, far_url = near.links[0].url, far.links[0].url
+    far.connect(near_url)
+    publisher, well = open_bus(shoal.connect(near_url)), open_bus(shoal.connect(far_url))
+    stands = Peer(far_url).connected()
+    try:
+        stands.ask("subscribe", pattern="t")
+        read = well.subscribe("t", wait=True)
+        assert publisher.wait_for_subscribers("t", 1, WITHIN_S)
+        publisher.sync(WITHIN_S)
+        stands.freeze()
+        publisher.publish("t", "somebody lacks this")
+        assert read.receive(WITHIN_S) is not None
+
+        def silent() -> tuple[int, ...]:
+            with pytest.raises(shoal.FlushError) as raised:
+                publisher.flush(3.0)
+            return raised.value.silent
+
+        wait_until(lambda: silent() == (stands.node,), "another one is named")
+    finally:
+        stands.kill()
 
 
 def test_what_only_its_publisher_wants_without_its_own_goes_over_no_link(

@@ -164,6 +164,8 @@ pub struct Answer {
     pub to: u64,
     /// Which question.
     pub number: u64,
+    /// It is none yet: those who are named are waited for.
+    pub is_pending: bool,
     /// Node ids of those behind it that did not answer, four bytes each.
     pub silent: Vec<u32>,
     /// A way changed meanwhile: whoever asked at first should ask again, because somebody may be behind another router now.
@@ -192,7 +194,7 @@ impl Answer {
         write_varint(out, self.number);
         write_varint(out, self.silent.len() as u64);
         self.silent.iter().for_each(|node| out.extend_from_slice(&node.to_be_bytes()));
-        out.push(self.is_stale.into());
+        out.push(u8::from(self.is_stale) | u8::from(self.is_pending) << 1);
         write_varint(out, self.losers.len() as u64);
         for Loser { node, chain, number } in &self.losers {
             out.extend_from_slice(&node.to_be_bytes());
@@ -212,7 +214,8 @@ impl Answer {
         for _ in 0..count {
             silent.push(u32::from_be_bytes(cursor.array("silent node")?));
         }
-        let is_stale = cursor.byte("whether a way changed")? & 1 != 0;
+        let flags = cursor.byte("whether a way changed")?;
+        let (is_stale, is_pending) = (flags & 1 != 0, flags & 2 != 0);
         let count = cursor.count("number of those that lost something", 6)?;
         let mut losers = Vec::with_capacity(count);
         for _ in 0..count {
@@ -220,7 +223,7 @@ impl Answer {
             let chain = u32::try_from(cursor.varint("chain")?).unwrap_or(u32::MAX);
             losers.push(Loser { node, chain, number: cursor.varint("lost number")? });
         }
-        Ok(Answer { from, to, number, silent, is_stale, losers })
+        Ok(Answer { from, to, number, is_pending, silent, is_stale, losers })
     }
 }
 
@@ -257,7 +260,8 @@ mod tests {
         let losers =
             vec![Loser { node: 7, chain: 2, number: 1 << 40 }, Loser { node: 8, chain: 1, number: 3 }];
         let silent = vec![1, u32::MAX];
-        let answer = Answer { from: 9, to: 5, number: 1 << 40, silent, is_stale: true, losers };
+        let answer =
+            Answer { from: 9, to: 5, number: 1 << 40, is_pending: true, silent, is_stale: true, losers };
         let mut records = vec![Vec::new(); 3];
         state.write(&mut records[0]);
         question.write(&mut records[1]);

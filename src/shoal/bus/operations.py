@@ -8,6 +8,7 @@ loop. Closing a generator gives back what it took, so a cancelled wait leaves no
 import time
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from shoal.bus import events
@@ -114,11 +115,13 @@ def flush(connection: Connection, timeout_s: float | None, deadline: float | Non
             connection.check_open()
             if _is_over(deadline):
                 lacking = connection.node.backlog()[1]
-                routers = connection.node.flush_awaited(number)
-                named = {*(node for node, _ in lacking), *routers}
+                behind = dict(connection.node.flush_behind(number))
+                routers = [node for node in connection.node.flush_awaited(number) if node not in behind]
+                named = {*(node for node, _ in lacking), *routers, *chain.from_iterable(behind.values())}
                 raise FlushError(
                     f"not every member acknowledged everything within {timeout_s} s"
                     + _names(lacking)
+                    + "".join(_lacking_behind(router, nodes) for router, nodes in behind.items())
                     + "".join(f"; {_unconfirmed(node)}" for node in routers)
                     + connection.storing(),
                     tuple(sorted(named)),
@@ -270,6 +273,10 @@ def _backlog(connection: Connection) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 def _names(lacking: list[tuple[int, int]]) -> str:
     return "".join(f"; member {node} lacks about {lacks} bytes" for node, lacks in lacking)
+
+
+def _lacking_behind(router: int, nodes: list[int]) -> str:
+    return f"; behind router {router}, {_listed(nodes)} did not acknowledge everything"
 
 
 def _listed(nodes: list[int]) -> str:

@@ -16,11 +16,12 @@ ROUTER, OTHER = 7, 8
 class PlainNode:
     """A node whose flushes go as they are told: for each, whom it waits for, and who was silent.
 
-    `losers` are those that lost something, flush by flush.
+    `losers` are those that lost something, flush by flush, and `behind` those whom routers wait for.
     """
 
-    def __init__(self, *flushes, unconfirmed=True, backlog=(0, []), losers=()):
+    def __init__(self, *flushes, unconfirmed=True, backlog=(0, []), losers=(), behind=()):
         self.flushes, self.unconfirmed, self.lacks = list(flushes), unconfirmed, backlog
+        self.behind = list(behind)
         self.losers = dict(enumerate(losers))
         self.open = []
 
@@ -39,6 +40,9 @@ class PlainNode:
 
     def flush_awaited(self, number):
         return self.open[number][0]
+
+    def flush_behind(self, number):
+        return self.behind
 
     def poll_flush(self, number):
         return self.open[number][1]
@@ -95,6 +99,14 @@ def test_a_flush_that_is_too_late_names_members_and_routers():
     with pytest.raises(FlushError, match="member 8 lacks about 100 bytes; router 7 has not said") as raised:
         outcome(operations.flush(connected(node), 0.0, 0.0))
     assert raised.value.silent == (ROUTER, OTHER)
+
+
+def test_and_whom_routers_wait_for_if_they_said_it():
+    node = PlainNode(([ROUTER, 9], None), behind=[(ROUTER, [5, OTHER])])
+    expected = "; behind router 7, 5, 8 did not acknowledge everything; router 9 has not said"
+    with pytest.raises(FlushError, match=expected) as raised:
+        outcome(operations.flush(connected(node), 0.0, 0.0))
+    assert raised.value.silent == (5, OTHER, 9)
 
 
 def test_whoever_lost_messages_is_named_though_everybody_answers():

@@ -21,6 +21,9 @@ use super::chain::LinkId;
 /// Questions of others that are waited for; of more, the oldest are not answered.
 const ASKED_MAX: usize = 4096;
 
+/// So many are named that are waited for.
+const NAMED_MAX: usize = 256;
+
 /// How often a flush is begun anew at the most because ways changed.
 const ATTEMPTS_MAX: u32 = 32;
 
@@ -70,6 +73,8 @@ struct Flush {
     routers: BTreeMap<Router, (NodeId, bool)>,
     /// Those among them that are none: whoever goes without an answer is not missed.
     leaves: BTreeSet<Router>,
+    /// Whom routers wait for that have not answered, as far as they said.
+    behind: BTreeMap<Router, Vec<NodeId>>,
     asker: Option<Asker>,
     silent: BTreeSet<NodeId>,
     /// Those behind routers that lost something for good: of which chain, and the last number.
@@ -188,6 +193,7 @@ impl Flushes {
             lanes,
             routers,
             leaves,
+            behind: BTreeMap::new(),
             asker,
             silent,
             losers: BTreeMap::new(),
@@ -235,6 +241,7 @@ impl Flushes {
             flush.lanes = lanes.into_iter().map(|(lane, bytes)| (lane, step(bytes))).collect();
             flush.routers = routers.into_iter().map(|(router, node)| (router, (node, false))).collect();
             (flush.question, flush.is_stale) = (question, false);
+            flush.behind.clear();
             flush.attempts += 1;
         }
     }
@@ -330,13 +337,44 @@ impl Flushes {
         flush.map_or_else(Vec::new, |flush| flush.routers.values().map(|(node, _)| *node).collect())
     }
 
-    /// A router answered for those behind it, and perhaps that a way changed meanwhile.
+    /// Whom routers wait for that have not answered, as far as they said: each router, and those behind it.
+    pub fn behind(&self, id: FlushId) -> Vec<(NodeId, Vec<NodeId>)> {
+        let Some(flush) = self.flushes.get(&id) else { return Vec::new() };
+        let said = |(router, (node, _)): (&Router, &(NodeId, bool))| {
+            Some((*node, flush.behind.get(router)?.clone()))
+        };
+        flush.routers.iter().filter_map(said).collect()
+    }
+
+    /// Who has not answered a question of somebody else. `alone` are those that are alone at the other end of a link.
+    pub fn awaited_for(&self, asker: &Asker, alone: &BTreeMap<LinkId, NodeId>) -> Vec<NodeId> {
+        let Some(flush) = self.flushes.values().find(|flush| flush.asker == Some(*asker)) else {
+            return Vec::new();
+        };
+        let lacking = flush.lanes.iter().filter(|((_, lane), step)| *lane > 0 && **step != Step::Done);
+        let mut awaited: BTreeSet<NodeId> =
+            lacking.filter_map(|((link, _), _)| alone.get(link).copied()).collect();
+        for (router, (node, is_asked)) in &flush.routers {
+            match flush.behind.get(router) {
+                Some(behind) => awaited.extend(behind),
+                None if *is_asked => _ = awaited.insert(*node),
+                None => {}
+            }
+        }
+        awaited.into_iter().take(NAMED_MAX).collect()
+    }
+
+    /// A router answered for those behind it, and perhaps that a way changed meanwhile; or says whom it waits for.
     pub fn hear(&mut self, router: Router, answer: &Answer) {
-        let Answer { number: question, ref silent, is_stale, ref losers, .. } = *answer;
+        let Answer { number: question, is_pending, ref silent, is_stale, ref losers, .. } = *answer;
         let of_question = |flush: &&mut Flush| {
             flush.question == question && flush.routers.get(&router).is_some_and(|(_, asked)| *asked)
         };
         if let Some(flush) = self.flushes.values_mut().find(of_question) {
+            if is_pending {
+                flush.behind.insert(router, silent.clone());
+                return;
+            }
             flush.routers.remove(&router);
             flush.silent.extend(silent);
             flush.is_stale |= is_stale;

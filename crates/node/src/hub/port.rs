@@ -33,6 +33,9 @@ use super::routes::InterestId;
 use super::{Hub, lock};
 use crate::interest::{Announcer, Entry};
 
+/// A router that does not answer is asked again so often: whoever began to listen to a control stream a moment ago may have missed
+/// what was said before, and any other says whom it waits for.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Questions that wait until nothing is put aside, and until both of us know the same routers; more are answered at once.
 const DEFERRED_MAX: usize = 256;
 /// So long they wait until both of us know the same routers.
@@ -77,6 +80,8 @@ pub struct Port {
     position_at: Time,
     /// When it is looked at what others brought while the link rests, if nobody waits for it.
     owed_at: Time,
+    /// When routers that have not answered are asked again.
+    ask_again_at: Time,
     /// Questions that are answered when nothing is put aside any more, and since when they wait.
     deferred: Mutex<Vec<(Question, Time)>>,
     /// Somebody began to ask for something: how far the chains are that are passed on is to be told, and of these again.
@@ -102,6 +107,7 @@ impl Port {
             shifts: 0,
             position_at: Time::NEVER,
             owed_at: Time::ZERO,
+            ask_again_at: Time::NEVER,
             deferred: Mutex::default(),
             asks_anew: AtomicBool::new(false),
             untold: Vec::new(),
@@ -509,14 +515,22 @@ impl Port {
         self.hub.map_tells(&self.link);
     }
 
-    /// Whether routers on the link were asked and have not answered.
-    pub fn is_asking(&self) -> bool {
-        self.hub.is_asking(self.link.id)
-    }
-
     /// Asks routers on the link again that have not answered: their answers, or our questions, may be lost.
     pub fn ask_again(&self) {
         self.hub.ask_again(self.link.id);
+    }
+
+    /// The same if they have not for a while; they say then whom they wait for. Returns when to do so next.
+    pub fn ask_again_in_time(&mut self, now: Time) -> Time {
+        if !self.hub.is_asking(self.link.id) {
+            self.ask_again_at = Time::NEVER;
+        } else if self.ask_again_at == Time::NEVER {
+            self.ask_again_at = now + ASK_AGAIN;
+        } else if now >= self.ask_again_at {
+            self.ask_again_at = now + ASK_AGAIN;
+            self.ask_again();
+        }
+        self.ask_again_at
     }
 
     /// Whether something is to be said to whoever is on the link.

@@ -391,7 +391,8 @@ impl Hub {
                     }
                 }
                 Saying::Answer(number, silent, is_stale, losers) => {
-                    let answer = Answer { from, to: publisher, number, silent, is_stale, losers };
+                    let answer =
+                        Answer { from, to: publisher, number, is_pending: false, silent, is_stale, losers };
                     shape.say(link, |record| answer.write(record));
                 }
             }
@@ -436,7 +437,10 @@ impl Hub {
         let is_end = about == About::Messages && !self.is_router();
         let mut flushes = lock(&self.flushes);
         match flushes.find(&asker) {
-            Heard::Again => {}
+            Heard::Again => {
+                drop(flushes);
+                self.say_awaited(&asker);
+            }
             // Nobody is behind us.
             _ if is_end => {
                 flushes.begin(about, [], [], Some(asker));
@@ -459,6 +463,23 @@ impl Hub {
                 self.begin_wait(about, Some(link), Some(asker));
             }
         }
+    }
+
+    /// Whoever asks again learns whom we wait for.
+    fn say_awaited(&self, asker: &Asker) {
+        let links: Vec<Arc<Link>> = self.routes().links().cloned().collect();
+        let alone = links.iter().filter(|link| !link.is_shared());
+        let alone = alone.filter_map(|link| Some((link.id, self.routes().other_end(link.id)?))).collect();
+        let silent = lock(&self.flushes).awaited_for(asker, &alone);
+        let Some(link) = links.iter().find(|link| link.id == asker.router.0 && !silent.is_empty()) else {
+            return;
+        };
+        let (from, to, number) = (self.publisher, asker.router.1, asker.number);
+        let answer =
+            Answer { from, to, number, is_pending: true, silent, is_stale: false, losers: Vec::new() };
+        lock(&self.shape).say(link.id, |record| answer.write(record));
+        link.has_news.store(true, Ordering::SeqCst);
+        link.bell.ring(Ring::Turn);
     }
 
     /// Others brought something over a link that rests: whoever waited for that and nothing more is answered.

@@ -124,6 +124,11 @@ impl Hub {
         lock(&self.flushes).awaited(id)
     }
 
+    /// Whom those routers wait for, as far as they said: each router, and those behind it.
+    pub fn flush_behind(&self, id: FlushId) -> Vec<(NodeId, Vec<NodeId>)> {
+        lock(&self.flushes).behind(id)
+    }
+
     /// Forgets a flush.
     pub fn end_flush(&self, id: FlushId) {
         lock(&self.flushes).end(id);

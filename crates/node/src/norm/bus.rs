@@ -35,9 +35,6 @@ const LEFT_OFF_MAX: usize = 4096;
 /// Parts of control records whose end has not come yet, of all senders together, beside short ones.
 const CONTROL_PARTS_BYTES_MAX: usize = 16 << 20;
 
-/// A router that does not answer is asked again so often: whoever began to listen to a control stream a moment ago may have missed
-/// what was said before.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// For so long after a router went everything is sent: another one may be about to ask for what that asked for.
 const TAKE_OVER: Duration = Duration::from_secs(3);
 /// Whoever acknowledges something may not have what was published so long before.
@@ -375,18 +372,6 @@ impl NormBus {
         self.port.hand_over(now);
     }
 
-    /// Asks routers again that have not answered for a while.
-    fn ask_again(&mut self, now: Time) {
-        if !self.port.is_asking() {
-            self.ask_again_at = Time::NEVER;
-        } else if self.ask_again_at == Time::NEVER {
-            self.ask_again_at = now + ASK_AGAIN;
-        } else if now >= self.ask_again_at {
-            self.ask_again_at = now + ASK_AGAIN;
-            self.port.ask_again();
-        }
-    }
-
     /// Acts on what stood between messages, before anybody reads those that follow.
     fn hear_told(&mut self, now: Time, stream: StreamId) {
         let mut told = std::mem::take(&mut self.told);
@@ -545,7 +530,7 @@ impl Application for NormBus {
             let sent = |lane: usize| lanes.get(lane).map_or(0, LaneWriter::written);
             self.port.ask_flushes(sent, |lane| session.request_watermark(now, lane as ObjectId).is_ok());
         }
-        self.ask_again(now);
+        self.ask_again_at = self.port.ask_again_in_time(now);
         self.rest_failed(now, session);
         self.tell_gaps(now);
         self.follow_moved(now, session);

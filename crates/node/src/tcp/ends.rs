@@ -61,6 +61,13 @@ impl TcpLinks {
         }
     }
 
+    /// Asks routers again that have not answered for a while.
+    pub(super) fn ask_again(&mut self, now: Time) {
+        let sessions = self.peers.values_mut().filter_map(|peer| peer.session.as_mut());
+        self.ask_again_at =
+            sessions.map(|session| session.port.ask_again_in_time(now)).min().unwrap_or(Time::NEVER);
+    }
+
     /// The session that a connection carries.
     pub(super) fn session_on(&mut self, id: ConnectionId, connection: &Connection) -> Option<&mut Session> {
         let peer = self.peers.get_mut(&connection.publisher?)?;

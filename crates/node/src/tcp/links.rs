@@ -83,6 +83,8 @@ pub struct TcpLinks {
     leaving: bool,
     /// When to look whether somebody takes nothing.
     pub(super) look_at: Time,
+    /// When routers that have not answered are asked again.
+    pub(super) ask_again_at: Time,
     /// When to look whether the rest of long messages comes.
     pub(super) parts_at: Time,
 }
@@ -106,6 +108,7 @@ impl TcpLinks {
             closed: VecDeque::new(),
             leaving: false,
             look_at: Time::NEVER,
+            ask_again_at: Time::NEVER,
             parts_at: Time::NEVER,
         }
     }
@@ -417,6 +420,7 @@ impl TcpLinks {
         self.move_held(now);
         self.expire(now);
         self.find_stuck(now);
+        self.ask_again(now);
         self.end_idle_parts(now);
     }
 
@@ -559,7 +563,7 @@ impl TcpLinks {
             };
             Some(down)
         });
-        connections.chain(sessions).fold(self.look_at.min(self.parts_at), Time::min)
+        connections.chain(sessions).fold(self.look_at.min(self.parts_at).min(self.ask_again_at), Time::min)
     }
 }
 

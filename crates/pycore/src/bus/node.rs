@@ -548,6 +548,11 @@ impl Node {
         Ok(detached(py, || inner.bus.hub().flush_losers(flush)).into_iter().collect())
     }
 
+    /// Whom those routers wait for, as far as they said: each router, and those behind it.
+    fn flush_behind(&self, flush: u64) -> PyResult<Vec<(NodeId, Vec<NodeId>)>> {
+        Ok(self.inner()?.bus.hub().flush_behind(flush))
+    }
+
     /// Routers that a flush waits for: those behind them may not have everything.
     fn flush_awaited(&self, flush: u64) -> PyResult<Vec<NodeId>> {
         Ok(self.inner()?.bus.hub().flush_awaited(flush))

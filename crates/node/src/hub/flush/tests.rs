@@ -7,7 +7,10 @@ fn poll(flushes: &mut Flushes) -> Vec<(Router, Saying)> {
 
 fn hear(flushes: &mut Flushes, number: u64, router: Router, silent: &[NodeId], is_stale: bool) {
     let (from, silent) = (router.1, silent.to_vec());
-    flushes.hear(router, &Answer { from, to: 0, number, silent, is_stale, losers: Vec::new() });
+    flushes.hear(
+        router,
+        &Answer { from, to: 0, number, is_pending: false, silent, is_stale, losers: Vec::new() },
+    );
 }
 
 #[test]
@@ -22,6 +25,7 @@ fn whoever_lost_something_for_good_is_named_by_every_flush_that_began_before_one
     let [first, second] = [0, 1].map(|_| begin(&mut flushes, &[0, 20, 5]));
     let losers = vec![Loser { node: 70, chain: 1, number: 12 }];
     let answer = |number| Answer {
+        is_pending: false,
         from: 77,
         to: 0,
         number,
@@ -86,7 +90,8 @@ fn routers_tell_on_who_lost_something_behind_others_and_behind_themselves() {
     poll(&mut flushes);
     let (far, near) = (Loser { node: 70, chain: 1, number: 12 }, Loser { node: 8, chain: 1, number: 4 });
     let silent = Vec::new();
-    let answer = Answer { from: 99, to: 0, number: id, silent, is_stale: false, losers: vec![far] };
+    let answer =
+        Answer { from: 99, to: 0, number: id, is_pending: false, silent, is_stale: false, losers: vec![far] };
     flushes.hear((1, 99), &answer);
     assert_eq!(flushes.over(), [(id, (55, 3), 0)]);
     let said = flushes.poll(&BTreeMap::from([(id, vec![near])]));
@@ -281,4 +286,36 @@ fn whoever_has_not_answered_is_asked_again() {
     assert_eq!(poll(&mut flushes), []);
     flushes.ask_again(0);
     assert_eq!(poll(&mut flushes), [((0, 77), Saying::Ask(id, About::Messages, None))]);
+}
+
+#[test]
+fn whoever_asks_again_learns_whom_a_router_waits_for_and_so_does_whoever_asked_that() {
+    let mut middle = Flushes::default();
+    let asker = Asker { router: (0, 1), number: 5, origin: (1, 5) };
+    let lanes = [((1, 1), 100), ((2, 1), 0), ((3, 1), 100)];
+    middle.begin(About::Messages, lanes, [((4, 99), 9)], Some(asker));
+    let alone = BTreeMap::from([(1, 70), (2, 71)]);
+    poll(&mut middle);
+    assert_eq!(middle.awaited_for(&asker, &alone), [9, 70], "many are behind the third link");
+    let says = |silent, is_pending| Answer {
+        from: 99,
+        to: 0,
+        number: 1,
+        is_pending,
+        silent,
+        is_stale: false,
+        losers: Vec::new(),
+    };
+    middle.hear((4, 99), &says(vec![72], true));
+    assert_eq!(middle.awaited_for(&asker, &alone), [70, 72]);
+    assert_eq!(middle.awaited_for(&Asker { number: 6, ..asker }, &alone), [], "that was not asked");
+
+    let mut first = Flushes::default();
+    let id = first.begin(About::Messages, [], [((4, 99), 9)], None);
+    poll(&mut first);
+    assert_eq!(first.behind(id), []);
+    first.hear((4, 99), &says(vec![70, 72], true));
+    assert_eq!((first.behind(id), first.state(id)), (vec![(9, vec![70, 72])], FlushState::Pending));
+    first.hear((4, 99), &says(vec![70], false));
+    assert_eq!((first.behind(id), first.state(id)), (vec![], FlushState::Done(vec![70])));
 }
