@@ -495,7 +495,10 @@ impl TcpSockets {
         for _ in 0..CALLS_MAX {
             let outcome = connected.stream.read(&mut self.buffer, &mut self.encrypted);
             // What TLS has to answer may not have gone out.
-            connected.full |= connected.stream.is_clogged();
+            if connected.stream.is_clogged() {
+                connected.full = true;
+                links.clog(id);
+            }
             match outcome {
                 Ok(0) => links.handle_end(now, id, connected.stream.end()),
                 Ok(bytes) => {
@@ -531,6 +534,9 @@ impl TcpSockets {
                     Ok(written) => {
                         links.written(now, id, written);
                         connected.full = written < offered || connected.stream.is_clogged();
+                        if connected.full {
+                            links.clog(id);
+                        }
                         more |= call == CALLS_MAX && !connected.full;
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -32,19 +32,27 @@ impl TcpLinks {
     pub fn written(&mut self, now: Time, id: ConnectionId, bytes: usize) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.wrote(bytes);
-        connection.clogged = !connection.unwritten().is_empty();
-        let (clogged, open, publisher) =
-            (connection.clogged, connection.stage == Stage::Open, connection.publisher);
-        if let Some(session) = publisher
-            .and_then(|publisher| self.peers.get_mut(&publisher))
-            .filter(|peer| peer.line == Line::Up(id))
-            .and_then(|peer| peer.session.as_mut())
-        {
+        let clogged = !connection.unwritten().is_empty();
+        if let Some(session) = self.note_clogged(id, clogged) {
             session.sent.add(now, bytes);
-            if open {
-                session.set_blocked(clogged);
-            }
         }
+    }
+
+    /// All of it was written, and the socket takes no more all the same: what is between us, as TLS, holds what it took.
+    pub fn clog(&mut self, id: ConnectionId) {
+        self.note_clogged(id, true);
+    }
+
+    /// Returns the session that the connection carries.
+    fn note_clogged(&mut self, id: ConnectionId, clogged: bool) -> Option<&mut Session> {
+        let connection = self.connections.get_mut(&id)?;
+        connection.clogged = clogged;
+        let peer = self.peers.get_mut(&connection.publisher?).filter(|peer| peer.line == Line::Up(id))?;
+        let session = peer.session.as_mut()?;
+        if connection.stage == Stage::Open {
+            session.set_blocked(clogged);
+        }
+        Some(session)
     }
 
     /// Whether [`TcpLinks::transmit`] has something, as far as known without looking into the hub.
