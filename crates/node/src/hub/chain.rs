@@ -144,8 +144,14 @@ impl Chains {
         }
     }
 
-    /// Takes a link's buffers away, with what is in them.
+    /// A link is gone.
     pub fn shut(&self, link: LinkId) {
+        self.stop(link);
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner).remove(&link);
+    }
+
+    /// Takes a link's buffers away, with what is in them: nobody waits for room there any more.
+    pub fn stop(&self, link: LinkId) {
         let mut parked = Vec::new();
         for chain in &self.chains {
             let mut state = chain.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +159,6 @@ impl Chains {
                 parked.extend(outlet.parked);
             }
         }
-        self.bells.lock().unwrap_or_else(PoisonError::into_inner).remove(&link);
         self.wake_parked(&parked);
         self.wake.wake();
     }
@@ -320,7 +325,7 @@ impl Chains {
                     }
                     let begins = outbound.links(links);
                     for (link, outlet) in state.outlets.iter_mut().enumerate() {
-                        if let Some(outlet) = outlet {
+                        if let Some(outlet) = outlet.as_mut().filter(|_| link != from) {
                             outlet.lose(own, chain, (first, last), begins.contains(&link));
                             done.note(link);
                         }
@@ -380,6 +385,11 @@ impl Chains {
     /// Whether something that is passed on waits until a link takes what it has.
     pub fn holds_back(&self, link: LinkId) -> bool {
         self.each(link, |outlet| !outlet.parked.is_empty()).any(|holds_back| holds_back)
+    }
+
+    /// Links over which that came.
+    pub(super) fn held_back_by(&self, link: LinkId) -> Vec<LinkId> {
+        self.each(link, |outlet| outlet.parked.clone()).flatten().collect()
     }
 
     /// Bytes that wait for a link, in all chains.

@@ -286,9 +286,28 @@ impl Port {
         self.hub.chains.take(lane, self.link.id, emptied)
     }
 
+    /// Nothing more is sent: nobody waits for room here any more.
+    pub fn stop_sending(&self) {
+        self.hub.chains.stop(self.link.id);
+    }
+
     /// Says whether a lane is not sent for now, because receivers take no more. Publishers do not ring for it then.
     pub fn set_blocked(&self, lane: usize, blocked: bool) {
         self.hub.chains.set_blocked(lane, self.link.id, blocked);
+    }
+
+    /// Whether somebody behind a link that is none of these takes what is held back by this one.
+    pub fn others_take(&self, except: &BTreeSet<LinkId>) -> bool {
+        let chains = &self.hub.chains;
+        let sources = chains.held_back_by(self.link.id);
+        // Nothing goes back to where it came from.
+        let gets_it = |link: LinkId| sources.is_empty() || sources.iter().any(|&source| source != link);
+        let routes = self.hub.routes();
+        let takes = |link: &Link| !link.is_resting() && !link.is_lagging() && routes.has_asking(link.id);
+        let others = routes.links().filter(|link| !except.contains(&link.id) && takes(link));
+        let others: Vec<LinkId> = others.map(|link| link.id).collect();
+        drop(routes);
+        others.into_iter().any(|link| gets_it(link) && !chains.holds_back(link))
     }
 
     /// Says whether publishers do not wait for this link, because nobody behind it takes anything: what it has no room for

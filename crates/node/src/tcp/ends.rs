@@ -1,12 +1,14 @@
 //! How connections and sessions end, and who is no longer waited for.
 
+use std::collections::BTreeSet;
+
 use shoal_norm::{NodeId, Time};
 
 use super::connection::{Connection, Stage};
 use super::links::{Line, Peer, TcpLinks};
 use super::news::{ConnectionId, Over, TcpNews};
 use super::session::Session;
-use crate::hub::{Departure, HubEvent};
+use crate::hub::{Departure, HubEvent, LinkId};
 
 /// Chains of which it is remembered where we left off; of others nobody knows what was missed.
 const LEFT_OFF_MAX: usize = 4096;
@@ -47,13 +49,17 @@ impl TcpLinks {
                 moving += usize::from(!session.is_bystander());
             }
         }
-        if moving == 0 {
+        let patience = self.config.patience;
+        let is_late = |session: &Session| {
+            !session.lagging && session.stuck_since.is_some_and(|since| now >= since + patience)
+        };
+        let sessions = || self.peers.values().filter_map(|peer| peer.session.as_ref());
+        if !sessions().any(is_late) {
             return;
         }
+        let ours: BTreeSet<LinkId> = sessions().map(|session| session.port.link()).collect();
         for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            if session.stuck_since.is_some_and(|since| now >= since + self.config.patience)
-                && !session.lagging
-            {
+            if is_late(session) && (moving > 0 || session.port.others_take(&ours)) {
                 session.lagging = true;
                 session.port.set_lagging(true);
                 session.port.tell(HubEvent::Slow(session.node));
@@ -129,6 +135,7 @@ impl TcpLinks {
         let Some(peer) = self.peers.remove(&publisher) else { return };
         let Some(mut session) = peer.session else { return };
         session.part(departure);
+        session.port.stop_sending();
         let drained = session.move_held(now).is_err() || session.is_drained();
         if drained {
             self.close_session(now, session)
