@@ -418,7 +418,12 @@ impl Inbox {
                     {
                         let mut hear = hearing(&mut staged.outbound, routes, passes, told);
                         let named = (mark.source, mark.chain, mark.number);
-                        turn_to((notes, others, turns), &mut taking, named, &mut hear);
+                        let verdict = turn_to((notes, others, turns), &mut taking, named, &mut hear);
+                        if let Verdict::Wait(until) = verdict {
+                            waits = Some((until, (notes.key(), mark.number - 1)));
+                            frame::write(record, aside);
+                            return false;
+                        }
                         notes.on_mark(now, &mark, &mut hear);
                     }
                     if let (true, Some(from)) = (std::mem::take(&mut taking.begins), passes)
@@ -441,7 +446,12 @@ impl Inbox {
                         return false;
                     }
                     let mut hear = hearing(&mut staged.outbound, routes, passes, told);
-                    taking.confirm(notes, skip.number, &mut hear);
+                    let last = skip.number + skip.count.max(1) - 1;
+                    if let Verdict::Wait(until) = taking.judge(notes, last, &mut hear) {
+                        waits = Some((until, (notes.key(), last)));
+                        frame::write(record, aside);
+                        return false;
+                    }
                     notes.on_skip(now, skip, &mut hear);
                     false
                 }),

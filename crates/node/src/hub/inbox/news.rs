@@ -60,7 +60,9 @@ impl Inbox {
                 passes,
                 reads_since: Time::NEVER,
             };
-            taking.confirm(notes, notes.awaited(), &mut hear);
+            if notes.hold == Hold::Free || notes.hold == Hold::Ours && !notes.busy {
+                let _ = taking.ask(notes, notes.awaited(), &mut hear);
+            }
             begins = taking.begins;
             // Nothing of it waits to be delivered then.
             notes.busy &= touched.is_empty();

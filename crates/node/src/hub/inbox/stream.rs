@@ -11,7 +11,7 @@ use super::super::notes::Notes;
 use super::super::origins::Key;
 use super::super::unnumbered::Unnumbered;
 use super::super::withheld::{Run, Speaker};
-use super::taking::Taking;
+use super::taking::{Taking, Verdict};
 use super::{SourceId, Told};
 use crate::switch::SubscriptionId;
 
@@ -113,14 +113,15 @@ impl Stream {
     }
 }
 
-/// The chain that a mark names is the one whose messages come now.
+/// The chain that a mark names is the one whose messages come now. Whether what the mark says counts: that the numbers before are not
+/// in the stream.
 #[inline]
 pub(super) fn turn_to(
     (notes, others, turns): (&mut Notes, &mut HashMap<Key, Notes>, &mut u64),
     taking: &mut Taking<'_>,
     (passed, chain, number): (Option<PassedMark>, u32, u64),
     told: &mut impl FnMut(Told),
-) {
+) -> Verdict {
     let key = passed.map_or(taking.own, |passed| (passed.publisher, chain));
     if notes.key() != key {
         *turns += 1;
@@ -136,7 +137,7 @@ pub(super) fn turn_to(
     notes.hops = passed.map_or(0, |passed| passed.hops);
     notes.again = passed.and_then(|passed| passed.again).map(|age| taking.now - age);
     notes.is_late &= notes.again.is_some();
-    taking.confirm(notes, number, told);
+    taking.judge(notes, number.saturating_sub(1), told)
 }
 
 /// Nothing more is expected of a source for now: another one may bring these chains, once what came is delivered.

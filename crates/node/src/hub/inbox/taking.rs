@@ -84,15 +84,6 @@ impl Taking<'_> {
         }
     }
 
-    /// What a source says between messages counts only while the chain is taken from it. It may hold the chain no longer, or
-    /// nobody may; if another one does, the next message decides.
-    #[inline]
-    pub fn confirm(&mut self, notes: &mut Notes, number: u64, told: &mut impl FnMut(Told)) {
-        if notes.hold == Hold::Free || notes.hold == Hold::Ours && !notes.busy {
-            let _ = self.ask(notes, number, told);
-        }
-    }
-
     pub fn ask(&mut self, notes: &mut Notes, number: u64, told: &mut impl FnMut(Told)) -> Verdict {
         let key = notes.key();
         // What was on its way when the link began to rest is still taken, if nobody else brings it.

@@ -403,8 +403,22 @@ fn a_skip_without_a_mark_counts_only_of_whoever_holds_the_chain() {
     assert_eq!(net.come(0, &skipped(SkipReason::Lost, 4, 4)), []);
     assert_eq!(net.come(1, &skipped(SkipReason::Lost, 10, 4)), [(10, 13)], "it does hold it");
     net.now += 2 * SILENCE;
-    assert_eq!(net.come(0, &skipped(SkipReason::Lost, 10, 6)), [], "what is told is not told again");
-    assert_eq!(net.come(0, &passed_on(16, 1)), [(14, 15)], "only what nobody told");
+    assert_eq!(net.come(0, &skipped(SkipReason::Lost, 10, 6)), [(14, 15)], "only what nobody told");
+    assert_eq!(net.come(0, &passed_on(16, 1)), []);
+}
+
+#[test]
+fn what_another_one_says_is_lost_counts_once_the_holder_is_silent_though_nothing_more_comes() {
+    for said in [skipped(SkipReason::Lost, 4, 5), passed_on(9, 0)] {
+        let mut net = TwoWays::new();
+        net.open();
+        assert_eq!(net.come(0, &passed_on(1, 3)), []);
+        assert_eq!(net.come(1, &[passed_on(4, 0), said].concat()), [], "the holder may bring it");
+        net.now += SILENCE / 2;
+        assert_eq!(net.come(0, &passed_on(4, 2)), [], "and does, some of it");
+        net.now += 2 * SILENCE;
+        assert_eq!(net.come(1, &[]), [(6, 8)]);
+    }
 }
 
 #[test]
