@@ -248,6 +248,8 @@ impl Outlet {
 
     /// Nothing more comes this way for now, if anything did. What others bring meanwhile is not ours to skip, nor to call lost.
     pub fn rest(&mut self, chain: u32, stamp: Stamp) {
+        // What was dropped here may come another way. If it does not, those who lack it know that.
+        self.losers.forget(OTHER_END);
         if self.appended > 0 {
             self.tell_dropped(chain, stamp);
             self.close_run(chain, stamp);
