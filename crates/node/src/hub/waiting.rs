@@ -109,9 +109,12 @@ impl Hub {
         let mut named: Vec<Loser> =
             lock(&self.lost).of(publisher).map(|loser| Loser { node, ..loser }).collect();
         let losers = self.chains.losers(publisher);
+        let broken = self.broken();
         let routes = self.routes();
         named.extend(losers.into_iter().filter(|(link, _)| Some(*link) != except).filter_map(
             |(link, loser)| match loser.node {
+                // All who are behind it are reached another way, and know themselves what they lost.
+                OTHER_END if broken.contains(&link) => None,
                 OTHER_END => routes.other_end(link).map(|node| Loser { node, ..loser }),
                 _ => Some(loser),
             },
