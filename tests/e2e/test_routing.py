@@ -3,13 +3,16 @@
 import asyncio
 import contextlib
 import functools
+import itertools
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from programs import Peer
+from programs import Peer, loopback_url
 
 import shoal
 import shoal.aio
@@ -303,6 +306,84 @@ def test_a_flush_that_is_not_confirmed_in_time_names_the_program_behind_routers_
         wait_until(lambda: silent() == (stands.node,), "another one is named")
     finally:
         stands.kill()
+
+
+def test_a_tcp_client_that_stands_still_holds_up_no_publisher_while_multicast_readers_have_room(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    lan = loopback_url()
+    broker = open_bus(shoal.listen("tcp://127.0.0.1:0", router=True))
+    url = broker.links[0].url
+    broker.connect(lan)
+    reader, publisher = open_bus(shoal.connect(lan)), open_bus(shoal.connect(url))
+    arrived = threading.Semaphore(0)
+    reader.subscribe("t", lambda _: arrived.release(), wait=True)
+    stands = Peer(url).connected()
+    try:
+        stands.ask("subscribe", pattern="t")
+        publisher.sync(WITHIN_S)
+        assert publisher.wait_for_subscribers("t", 1, WITHIN_S)
+        stands.freeze()
+        for _ in range(3000):
+            publisher.publish("t", b"x" * 10_000, timeout_s=WITHIN_S)
+        for _ in range(3000):
+            assert arrived.acquire(timeout=WITHIN_S)
+        slow = [event for event in broker.events(timeout_s=0) if isinstance(event, shoal.MemberSlow)]
+        assert [event.node for event in slow] == [stands.node]
+    finally:
+        stands.kill()
+
+
+ROUTER = """
+import shoal, sys, time
+router = shoal.listen("tcp://127.0.0.1:0", router=True)
+print(router.links[0].url, flush=True)
+for url in sys.argv[1:]:
+    router.connect(url)
+time.sleep(600)
+"""
+
+
+def test_a_router_that_was_killed_accuses_nobody_if_another_one_serves_all(
+    open_bus: Callable[..., shoal.Bus],
+) -> None:
+    with contextlib.ExitStack() as stack:
+
+        def start(*urls: str) -> tuple[subprocess.Popen[str], str]:
+            command = [sys.executable, "-c", ROUTER, *urls]
+            router = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stack.callback(router.kill)
+            assert router.stdout is not None
+            return router, router.stdout.readline().strip()
+
+        first, url = start()
+        _, other_url = start(url)
+        publisher, reader = (open_bus(shoal.connect(url)) for _ in range(2))
+        for bus in (publisher, reader):
+            bus.connect(other_url)
+        wait_until(lambda: sum(link.state == "up" for link in publisher.links) == 2, "it has one link")
+        wait_until(lambda: sum(link.state == "up" for link in reader.links) == 2, "it has one link")
+        got: list[int] = []
+        reader.subscribe("t", lambda message: got.append(message.body[0]), wait=True)
+        assert publisher.wait_for_subscribers("t", 1, WITHIN_S)
+
+        numbers = itertools.count()
+
+        def publish() -> None:
+            for number in itertools.islice(numbers, 100):
+                publisher.publish("t", [number, "x" * 10_000])
+            publisher.flush(WITHIN_S)
+
+        publish()
+        first.kill()
+        # What it has no room for while it is missed is dropped there, and comes the other way.
+        deadline = time.monotonic() + 5.0
+        while time.monotonic() < deadline:
+            publish()
+            time.sleep(0.05)
+        count = next(numbers)
+        wait_until(lambda: len(got) >= count, "not everything came")
+        assert got == list(range(count))
 
 
 def test_what_only_its_publisher_wants_without_its_own_goes_over_no_link(
