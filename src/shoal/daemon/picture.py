@@ -1,5 +1,6 @@
 """A network as a picture: Graphviz's language, or SVG that any browser shows."""
 
+import itertools
 import math
 from xml.sax.saxutils import escape, quoteattr
 
@@ -7,6 +8,8 @@ from shoal.daemon.network import Line, Network, Place
 
 #: Of the picture, in pixels.
 WIDTH, HEIGHT, MARGIN = 900, 600, 90
+#: Between two places, at the least.
+GAP = 14
 #: Steps until the drawing rests.
 STEPS = 300
 _FILL = {"daemon": "#cfe3f5", "node": "#ffffff", "lan": "#f3ecd2"}
@@ -28,7 +31,7 @@ def dot(network: Network) -> str:
 
 def svg(network: Network) -> str:
     """A whole SVG file."""
-    at = {key: _inside(network.places[key], *where) for key, where in layout(network).items()}
+    at = _apart(network)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="13">',
@@ -65,6 +68,30 @@ def _inside(place: Place, x: float, y: float) -> tuple[float, float]:
         min(max(x, width / 2 + 2), max(WIDTH - width / 2 - 2, WIDTH / 2)),
         min(max(y, height / 2 + 2), HEIGHT - height / 2 - 2),
     )
+
+
+def _apart(network: Network) -> dict[str, tuple[float, float]]:
+    """Where everything stands so that nothing covers anything else, as long as there is room for it."""
+    places = network.places
+    at = {key: _inside(places[key], *where) for key, where in layout(network).items()}
+    sizes = {key: _size(_labels(place)) for key, place in places.items()}
+    for _ in range(STEPS):
+        covered = False
+        for one, other in itertools.combinations(sorted(at), 2):
+            (x1, y1), (x2, y2) = at[one], at[other]
+            across = (sizes[one][0] + sizes[other][0]) / 2 + GAP - abs(x2 - x1)
+            down = (sizes[one][1] + sizes[other][1]) / 2 + GAP - abs(y2 - y1)
+            if across <= 0 or down <= 0:
+                continue
+            covered = True
+            # The shorter way; both go half of it.
+            dx = math.copysign(across / 2, x2 - x1) if across < down else 0.0
+            dy = 0.0 if across < down else math.copysign(down / 2, y2 - y1)
+            at[one] = _inside(places[one], x1 - dx, y1 - dy)
+            at[other] = _inside(places[other], x2 + dx, y2 + dy)
+        if not covered:
+            break
+    return at
 
 
 def _shape(place: Place, x: float, y: float) -> str:

@@ -1,5 +1,6 @@
 """Daemons' answers become one network, and a network becomes a picture."""
 
+import itertools
 import re
 from typing import Any
 from xml.etree import ElementTree
@@ -99,3 +100,17 @@ def test_a_picture_is_the_same_each_time_and_keeps_places_apart() -> None:
 def test_an_empty_network_and_one_node_can_be_drawn() -> None:
     ElementTree.fromstring(svg(network_of([], [])))
     assert "data-node" in svg(network_of([], [5]))
+
+
+def test_nothing_covers_anything_else() -> None:
+    lans = [
+        dict(LAN, name=f"lan{number}", lan=f"239.192.74.{number}:7474 on 10.0.{number}.0/24")
+        for number in range(4)
+    ]
+    daemons = [status(node, f"gateway-number-{node}", [lans[node - 1], lans[node]]) for node in (1, 2, 3)]
+    drawn = ElementTree.fromstring(svg(network_of(daemons, [1, 2, 3, 7, 8])))
+    rects = [box.attrib for box in drawn.iter("{http://www.w3.org/2000/svg}rect") if "rx" in box.attrib]
+    boxes = [tuple(float(box[name]) for name in ("x", "y", "width", "height")) for box in rects]
+    assert len(boxes) == 9
+    for (x1, y1, w1, h1), (x2, y2, w2, h2) in itertools.combinations(boxes, 2):
+        assert x1 + w1 <= x2 or x2 + w2 <= x1 or y1 + h1 <= y2 or y2 + h2 <= y1
