@@ -185,3 +185,18 @@ fn a_link_that_rests_is_told_nothing_of_what_is_lost_meanwhile() {
     chains.pass_on(Time::ZERO, (1, 0), &outbound, b"");
     assert!(taken(&chains, 1).is_empty());
 }
+
+#[test]
+fn nobody_waits_for_room_on_a_link_that_nothing_more_is_sent_on() {
+    let chains = chains(1000);
+    chains.open(1);
+    let chain = Chain { publisher: 7, chain: 0, hops: 1, clock: None, again: None };
+    let mut outbound = Outbound::default();
+    outbound.add_message(&chain, (0, 1000), (1, 0), &[1]);
+    let done = chains.pass_on(Time::ZERO, (1, 0), &outbound, &[b'x'; 1000]);
+    assert_eq!((done.full, chains.is_full_for(1, 1, 0)), (vec![1], true));
+    chains.stop(1);
+    assert!(!chains.is_full_for(1, 1, 0));
+    let done = chains.pass_on(Time::ZERO, (1, 0), &outbound, &[b'x'; 1000]);
+    assert_eq!((done.full, done.given), (vec![], vec![]));
+}
